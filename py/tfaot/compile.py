@@ -1,0 +1,176 @@
+"""The compile stage: tfcompile, from the wheel, on an exported graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable
+
+from tfaot import environment, isolate, names
+from tfaot.errors import TfaotError, listed
+from tfaot.manifest import Manifest
+
+CPU_LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+"""The levels of the x86-64 psABI. A level, not a CPU and never `native`: caches are shared between machines."""
+
+TARGET_TRIPLE = "x86_64-pc-linux"
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to compile, and where to."""
+
+    manifest: str
+    graph: str
+    config: str
+    sources: str
+    """JSON of `file:line` by node, from the export stage; only errors read it."""
+    cpu: str
+    """One of `CPU_LEVELS`."""
+    xla_flags: tuple[str, ...]
+    """Further flags of XLA."""
+    out_object: str
+    out_constants: str
+    out_header: str
+    out_hlo: str
+    """An `xla.HloSnapshot`, before optimization."""
+
+
+def internal_class(cpp_class: str) -> str:
+    """The class that tfcompile's private header declares: unique to the public one, down to its C symbols."""
+    return f"tfaot_internal::{names.symbol(cpp_class)}"
+
+
+def compile_graph(request: Request) -> None:
+    """Compiles in a child process, and writes all outputs or none.
+
+    Raises:
+      TfaotError: the CPU or a flag is unknown, or the compiler refuses the graph.
+    """
+    if request.cpu not in CPU_LEVELS:
+        raise TfaotError(
+            f"cpu = {request.cpu!r} is no CPU level that can be compiled for",
+            exists=listed(CPU_LEVELS),
+            do="name one of these; a library for several of them is several targets",
+        )
+    with open(request.manifest, encoding="utf-8") as file:
+        manifest = Manifest.from_json(file.read(), path=request.manifest)
+
+    def crashed(log: str) -> TfaotError:
+        return TfaotError(
+            f"compiling {manifest.cpp_class} for {request.cpu}: the compiler died",
+            details="\n".join(log.splitlines()[-20:]),
+            exists="XLA flags: " + listed(request.xla_flags),
+            do="look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own",
+        )
+
+    isolate.run_isolated(
+        lambda: _compile(request, manifest), what=f"compiling {manifest.cpp_class}", crashed=crashed
+    )
+
+
+def _compile(request: Request, manifest: Manifest) -> None:
+    environment.prepare(xla_flags=request.xla_flags)
+    from google.protobuf import text_format
+    from tensorflow.compiler.tf2xla import tf2xla_pb2
+    from tensorflow.python import _pywrap_tfcompile
+
+    with open(request.config, encoding="utf-8") as file:
+        config = text_format.Parse(file.read(), tf2xla_pb2.Config())
+    # The private header is used by position only. Its own names must then be legal and different, and no more.
+    for kind in ("feed", "fetch", "variable"):
+        for index, entry in enumerate(getattr(config, kind)):
+            entry.name = f"{kind}{index}"
+    with tempfile.TemporaryDirectory() as folder:
+        positional, metadata = os.path.join(folder, "config.pbtxt"), os.path.join(folder, "metadata.o")
+        with open(positional, "w", encoding="utf-8") as file:
+            file.write(text_format.MessageToString(config))
+        try:
+            _pywrap_tfcompile.Compile(
+                graph=request.graph,
+                config=positional,
+                target_triple=TARGET_TRIPLE,
+                target_cpu=request.cpu,
+                target_features="",
+                entry_point=names.symbol(manifest.cpp_class),
+                cpp_class=internal_class(manifest.cpp_class),
+                out_function_object=request.out_object,
+                out_metadata_object=metadata,  # differs from run to run, and nothing uses it
+                out_header=request.out_header,
+                out_session_module=request.out_hlo,
+                out_constant_buffers_object=request.out_constants,
+                mlir_components="",
+                gen_name_to_index=False,
+                gen_program_shape=False,
+            )
+        except Exception as error:  # noqa: BLE001  (its types say nothing; its text is all there is)
+            raise explain(str(error), request, manifest) from None
+
+
+def explain(message: str, request: Request, manifest: Manifest) -> TfaotError:
+    """Turns the compiler's message into an error that names nodes, source lines, and what to do."""
+    if unsupported := re.findall(r"[,:] (\w+) \(No registered '\w+' OpKernel", message):
+        return TfaotError(
+            f"{manifest.cpp_class}: XLA cannot compile {listed(sorted(set(unsupported)))}",
+            details="\n".join(_nodes_of(set(unsupported).__contains__, request)),
+            do="replace these ops, or move them out of the model to where its inputs are made",
+        )
+    if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
+        kind = thunk[1].replace("-", "")
+        return TfaotError(
+            f"{manifest.cpp_class}: XLA cannot compile {kind} ahead of time",
+            details="\n".join(_nodes_of(lambda op: kind in op.lower(), request)),
+            do="replace these ops, or move them out of the model to where its inputs are made",
+        )
+    if flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message):
+        index = int(flag[1].removeprefix("variable")) if flag[1].removeprefix("variable").isdigit() else None
+        name = manifest.variables[index].name if index is not None else flag[1]
+        actual = "true" if flag[2] else "false"
+        return TfaotError(
+            f"{manifest.cpp_class}: the config says of the variable {name} what the compiler finds wrong",
+            details=message,
+            do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
+        )
+    return TfaotError(
+        f"{manifest.cpp_class}: the compiler refuses the graph",
+        details="\n".join([message, *_mentioned(message, request)]),
+        do="change the model at the lines named above; --xla_dump_to among the target's xla_flags shows more",
+    )
+
+
+def _nodes_of(wanted: Callable[[str], bool], request: Request) -> list[str]:
+    """`op 'node' at file:line` for every node of a wanted type, in the graph and in its functions."""
+    from tensorflow.core.framework import graph_pb2
+
+    graph = graph_pb2.GraphDef()
+    with open(request.graph, "rb") as file:
+        graph.ParseFromString(file.read())
+    sources = _sources(request)
+    lines = []
+    for prefix, nodes in [("", graph.node)] + [
+        (function.signature.name + "/", function.node_def) for function in graph.library.function
+    ]:
+        for node in nodes:
+            if wanted(node.op):
+                name = prefix + node.name
+                lines.append(f"{node.op} {name!r}" + (f" at {sources[name]}" if name in sources else ""))
+    return lines
+
+
+def _mentioned(message: str, request: Request) -> list[str]:
+    """Source lines of the nodes that XLA's message names as `{{node …}}`."""
+    sources = _sources(request)
+    found = []
+    for name in re.findall(r"\{\{node ([^}]+)\}\}", message):
+        places = {place for node, place in sources.items() if node == name or node.endswith("/" + name)}
+        found += [f"{name!r} at {place}" for place in sorted(places)]
+    return list(dict.fromkeys(found))
+
+
+def _sources(request: Request) -> dict[str, str]:
+    with open(request.sources, encoding="utf-8") as file:
+        sources: dict[str, str] = json.load(file)
+    return sources

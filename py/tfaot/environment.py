@@ -1,0 +1,18 @@
+"""What must be set before TensorFlow is imported: it reads these once."""
+
+from __future__ import annotations
+
+import os
+
+
+def prepare(*, xla_flags: tuple[str, ...] = ()) -> None:
+    """Sets the environment of this process for TensorFlow. Call it before the first import.
+
+    Args:
+      xla_flags: further flags, `--xla_…=…`; an unknown one kills the process at XLA's first use.
+    """
+    os.environ["TF_USE_LEGACY_KERAS"] = "1"  # `tf.compat.v1.layers` and v1 RNN cells live in tf-keras
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"  # keep warnings and errors
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    # With its default fusions the 2.21 wheel makes thunks that its own ahead-of-time compiler refuses.
+    os.environ["XLA_FLAGS"] = " ".join(["--xla_cpu_experimental_ynn_fusion_type=", *xla_flags])

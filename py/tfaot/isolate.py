@@ -1,0 +1,97 @@
+"""Runs code that may crash, TensorFlow's compiler and user code, in a child process that takes nothing along."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from typing import TypeVar
+
+from tfaot.errors import TfaotError
+
+T = TypeVar("T")
+
+_LOG_LINES = 25
+"""How much of a dead child's output an error quotes."""
+
+
+def run_isolated(function: Callable[[], T], *, what: str, crashed: Callable[[str], TfaotError] | None = None) -> T:
+    """Calls `function` in a forked child and returns its result, which must be picklable.
+
+    Whatever the child prints is kept back, and shown only if it fails: TensorFlow logs at every start.
+
+    Args:
+      function: called without arguments.
+      what: names the work in the error, for instance "compiling examples::fc::Fc".
+      crashed: makes the error of a child that was killed, from what it printed.
+
+    Raises:
+      TfaotError: the child raised one, or died.
+    """
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as log:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _child(function, answer.fileno(), log.fileno())
+        _, status = os.waitpid(pid, 0)
+        answer.seek(0)
+        log.seek(0)
+        printed = log.read().decode(errors="replace")
+        code = os.waitstatus_to_exitcode(status)
+        if code == 0:
+            kind, value = pickle.load(answer)
+            if kind == "result":
+                return value  # type: ignore[no-any-return]
+            if isinstance(value, TfaotError):
+                raise value
+            sys.stderr.write(printed)
+            raise RuntimeError(f"{what}: unexpected error in rules_tfaot, please report it\n{value}")
+        if crashed is not None:
+            raise crashed(printed)
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        raise TfaotError(
+            f"{what}: the process {how}",
+            details="\n".join(printed.splitlines()[-_LOG_LINES:]),
+            do="see its last words above; a model that leaves the process (sys.exit, os.abort, out of memory) "
+            "cannot be exported",
+        )
+
+
+def _child(function: Callable[[], T], answer: int, log: int) -> None:
+    """The child's whole life: never returns."""
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    faulthandler.enable()  # a crash in C++ still names the Python line that called it
+    outcome: tuple[str, object]
+    try:
+        outcome = ("result", function())
+    except TfaotError as error:
+        outcome = ("error", error)
+    except BaseException as error:  # noqa: BLE001  (sys.exit in user code must not look like a result)
+        if isinstance(error, SystemExit):
+            traceback.print_exc()
+            os._exit(error.code if isinstance(error.code, int) and error.code else 70)
+        outcome = ("error", traceback.format_exc())
+    with os.fdopen(answer, "wb", closefd=False) as file:
+        try:
+            pickle.dump(outcome, file)
+        except Exception:  # noqa: BLE001  (an unpicklable result is our bug; say so in the parent)
+            file.seek(0)
+            pickle.dump(("error", traceback.format_exc()), file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # past TensorFlow's destructors, which have nothing to add
+
+
+def main(body: Callable[[], None]) -> None:
+    """Runs a stage's main: a `TfaotError` becomes one message and exit status 1."""
+    try:
+        body()
+    except TfaotError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,144 @@
+"""The verify stage: what TensorFlow itself computes, and how far it may be missed.
+
+The exported graph, not the user's code, runs in a session on one thread, for several steps in a row. Then it runs again
+with every floating input and every floating initial value moved by one unit in the last place, up or down at random.
+How far that moves a result is how well the result is determined at all: a compiler that adds in another order has the
+right to miss by as much, and a bias whose true gradient is zero may be anything. The tolerance of a tensor is
+`FACTOR` times its largest movement, plus `FLOOR_ULP` units in the last place of its largest value.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from tfaot import dtypes, safetensors
+from tfaot.manifest import Manifest, Tensor
+from tfaot.session import session_config
+
+v1 = tf.compat.v1
+
+PERTURBATIONS = 4
+"""How many times the run is repeated with moved inputs."""
+FACTOR = 8.0
+"""A maximum of four samples underestimates the spread, and inputs moved once stand for rounding in every layer."""
+FLOOR_ULP = 4.0
+"""Allowed even where nothing moved, in units in the last place of the tensor's largest value."""
+
+Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to compute, and where to write it."""
+
+    manifest: str
+    graph: str
+    variables: str
+    golden_inputs: str
+    out_goldens: str
+
+
+def compute_goldens(request: Request) -> None:
+    """Writes the goldens in the order in which the generated test reads them.
+
+    First `initial/VARIABLE` for each variable: the CRC-32 of its initial value's bytes. Then for each step the inputs,
+    and for each output, then each written variable, the expected value and its tolerance, a float64.
+    """
+    with open(request.manifest, encoding="utf-8") as file:
+        manifest = Manifest.from_json(file.read(), path=request.manifest)
+    graph = graph_pb2.GraphDef()
+    with open(request.graph, "rb") as file_:
+        graph.ParseFromString(file_.read())
+    initial = safetensors.read(request.variables)
+    inputs = safetensors.read(request.golden_inputs)
+    entry = manifest.entry_points[0]
+    steps = [
+        [inputs[f"step{step}/{tensor.cpp_name}"] for tensor in entry.inputs] for step in range(manifest.golden_steps)
+    ]
+    run = Runner(manifest, graph)
+    expected = run(initial, steps)
+    moved = [[np.zeros(()) for _ in results] for results in expected]
+    for seed in range(PERTURBATIONS):
+        rng = np.random.default_rng(seed)
+        near = {name: one_ulp_away(value, rng) for name, value in initial.items()}
+        for step, results in enumerate(run(near, [[one_ulp_away(v, rng) for v in values] for values in steps])):
+            for index, result in enumerate(results):
+                moved[step][index] = np.maximum(moved[step][index], movement(result, expected[step][index]))
+
+    checked = (*entry.outputs, *manifest.written)
+    tensors: dict[str, Array] = {
+        f"initial/{variable.cpp_name}": np.uint32(zlib.crc32(np.ascontiguousarray(initial[variable.name]).data))[...]
+        for variable in manifest.variables
+    }
+    for step, values in enumerate(steps):
+        tensors |= {f"step{step}/{t.cpp_name}": value for t, value in zip(entry.inputs, values, strict=True)}
+        for tensor, value, move in zip(checked, expected[step], moved[step], strict=True):
+            tensors[f"step{step}/{tensor.cpp_name}"] = value
+            tensors[f"step{step}/{tensor.cpp_name}/tolerance"] = np.float64(tolerance(tensor, value, float(move)))[...]
+    with open(request.out_goldens, "wb") as out:
+        safetensors.write(out, tensors)
+
+
+def one_ulp_away(value: Array, rng: np.random.Generator) -> Array:
+    """Moves every finite, nonzero floating value to a neighbour; zeros stay, for their neighbours are denormal."""
+    if value.dtype.kind != "f":
+        return value
+    towards = np.where(rng.integers(0, 2, value.shape) == 0, -np.inf, np.inf).astype(value.dtype)
+    return np.where((value == 0) | ~np.isfinite(value), value, np.nextafter(value, towards)).astype(value.dtype)
+
+
+def movement(result: Array, expected: Array) -> Array:
+    """The largest finite difference between two runs' results."""
+    if expected.dtype.kind != "f" or not expected.size:
+        return np.zeros(())
+    with np.errstate(invalid="ignore"):
+        difference = np.abs(result.astype(np.float64) - expected)
+    return np.max(difference, where=np.isfinite(difference), initial=0.0)[...]
+
+
+def tolerance(tensor: Tensor, expected: Array, moved: float) -> float:
+    """The largest absolute difference that the generated test accepts; zero for anything but floats."""
+    if not dtypes.BY_NAME[tensor.dtype].floating or not expected.size:
+        return 0.0
+    largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=np.finfo(expected.dtype).tiny)
+    return FACTOR * moved + FLOOR_ULP * float(np.spacing(largest.astype(expected.dtype)))
+
+
+class Runner:
+    """An exported graph in a session, from given initial values, for several steps."""
+
+    def __init__(self, manifest: Manifest, graph: graph_pb2.GraphDef) -> None:
+        self._manifest = manifest
+        self._entry = manifest.entry_points[0]
+        self._graph = tf.Graph()
+        handles = {n.attr["shared_name"].s.decode(): n.name for n in graph.node if n.op == "VarHandleOp"}
+        with self._graph.as_default():
+            tf.import_graph_def(graph, name="")
+            self._assign: dict[str, tuple[Any, Any]] = {}
+            self._read: dict[str, Any] = {}
+            for variable in manifest.variables:
+                handle = self._graph.get_tensor_by_name(handles[variable.name] + ":0")
+                value = v1.placeholder(variable.dtype, variable.shape)
+                self._assign[variable.name] = (value, tf.raw_ops.AssignVariableOp(resource=handle, value=value))
+                self._read[variable.name] = tf.raw_ops.ReadVariableOp(resource=handle, dtype=value.dtype)
+
+    def __call__(self, initial: dict[str, Array], steps: Sequence[Sequence[Array]]) -> list[list[Array]]:
+        """Returns for each step the outputs, then the written variables after it."""
+        results: list[list[Array]] = []
+        with v1.Session(graph=self._graph, config=session_config()) as session:
+            for name, (placeholder, assign) in self._assign.items():
+                session.run(assign, {placeholder: initial[name]})
+            for values in steps:
+                feeds = {tensor.name: value for tensor, value in zip(self._entry.inputs, values, strict=True)}
+                outputs = session.run([tensor.name for tensor in self._entry.outputs], feeds)
+                after = session.run([self._read[variable.name] for variable in self._manifest.written])
+                results.append([np.asarray(value) for value in (*outputs, *after)])
+        return results

@@ -1,0 +1,36 @@
+"""The module extension: one TensorFlow for the whole build, set up by the root module."""
+
+load(":repositories.bzl", "DEFAULT_LOCK", "declare_tensorflow")
+
+visibility("//rules/...")
+
+_tensorflow = tag_class(
+    doc = "Which Python, packages, and abseil to use. Only the root module's tag counts.",
+    attrs = {
+        "abseil": attr.label(doc = "Any label in the abseil repository to build with; default `@abseil-cpp`."),
+        "python_interpreter": attr.label(doc = "Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH."),
+        "requirements_lock": attr.label(default = DEFAULT_LOCK, doc = "A hash-locked requirements file."),
+    },
+)
+
+def _tfaot_impl(module_ctx):
+    tags = [tag for module in module_ctx.modules if module.is_root for tag in module.tags.tensorflow]
+    if len(tags) > 1:
+        fail("tfaot.tensorflow() is declared {} times in the root module: there is one TensorFlow for the whole build, leave one".format(
+            len(tags),
+        ))
+    if not tags:
+        declare_tensorflow()
+        return
+    tag = tags[0]
+    declare_tensorflow(
+        abseil = "@@" + tag.abseil.repo_name if tag.abseil else None,
+        python_interpreter = tag.python_interpreter,
+        requirements_lock = tag.requirements_lock,
+    )
+
+tfaot = module_extension(
+    implementation = _tfaot_impl,
+    doc = "Declares the repository `tfaot_tensorflow`.",
+    tag_classes = {"tensorflow": _tensorflow},
+)

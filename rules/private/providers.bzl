@@ -1,0 +1,48 @@
+"""What the stages hand to each other. Each provider is the whole output of one stage."""
+
+visibility(["//rules/...", "//tests/..."])
+
+TfaotGraphInfo = provider(
+    doc = "Output of the export stage: a model as a graph, and all that is known of it.",
+    fields = {
+        "label": "(Label) the target that exported, to simplify debugging",
+        "graph": "(File) serialized GraphDef, pruned to what the fetches need, without weights",
+        "config": "(File) tf2xla config in protobuf's text format",
+        "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
+        "variables": "(File) initial values of the variables, safetensors",
+        "golden_inputs": "(File) inputs for each step that is verified, safetensors",
+        "sources": "(File) JSON map from nodes to lines of the user's code, which errors quote",
+    },
+)
+
+TfaotObjectInfo = provider(
+    doc = "Output of the compile stage: machine code without the C++ around it.",
+    fields = {
+        "label": "(Label) the target that compiled, to simplify debugging",
+        "cpu": "(str) x86-64 psABI level that the code needs, such as 'x86-64-v3'",
+        "object": "(File) kernels, with a C ABI",
+        "constants": "(File) object file with the constants",
+        "header": "(File) tfcompile's own header, included by nothing but the generated source",
+        "hlo": "(File) serialized xla.HloSnapshot, before optimization",
+    },
+)
+
+TfaotSourcesInfo = provider(
+    doc = "Output of the render stage: C++ sources that derive from the manifest alone.",
+    fields = {
+        "label": "(Label) the target that rendered, to simplify debugging",
+        "header": "(File) the public header; includes nothing of TensorFlow, Eigen, or abseil",
+        "source": "(File) the class's implementation; includes tfcompile's header",
+        "variables": "(File) assembler source that holds the variables' file",
+        "test": "(File) test that compares the class with the goldens",
+        "benchmark": "(File) benchmark of the class",
+    },
+)
+
+TfaotGoldensInfo = provider(
+    doc = "Output of the verify stage: TensorFlow's own numbers.",
+    fields = {
+        "label": "(Label) the target that computed them, to simplify debugging",
+        "goldens": "(File) inputs, expected values, and tolerances for each step, safetensors",
+    },
+)

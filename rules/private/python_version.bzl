@@ -1,0 +1,72 @@
+"""Which machines and Pythons will do, and what to tell the user of one that won't."""
+
+visibility(["//rules/...", "//tests/..."])
+
+# The versions for which tensorflow-cpu 2.21.0 has wheels.
+SUPPORTED_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
+
+_HOW_TO_CHOOSE = "Install one of those, and put it first on PATH, or name it: --repo_env=TFAOT_PYTHON=/path/to/python3.11, " + \
+                 "or the attribute python_interpreter of rules_tfaot_setup() and tfaot.tensorflow()."
+
+def platform_error(os, arch):
+    """Tells why TensorFlow can't be installed on this machine.
+
+    Args:
+      os: (str) as in repository_ctx.os.name
+      arch: (str) as in repository_ctx.os.arch
+
+    Returns:
+      (str or None) the error, None if there is none
+    """
+    if os == "linux" and arch in ("amd64", "x86_64"):
+        return None
+    return ("rules_tfaot compiles models on linux x86-64 only; this machine is {} {}. tensorflow-cpu has the compiler in its wheel " +
+            "for that platform alone: build on such a machine, or send the build to one by remote execution.").format(os, arch)
+
+def python_error(python, implementation, version):
+    """Tells why a Python won't do.
+
+    Args:
+      python: (str) path of the interpreter
+      implementation: (str) such as 'cpython'
+      version: (str) such as '3.9'
+
+    Returns:
+      (str or None) the error, None if it will do
+    """
+    if implementation == "cpython" and version in SUPPORTED_PYTHONS:
+        return None
+    return "{python} is {implementation} {version}; TensorFlow needs cpython {supported}. {how}".format(
+        python = python,
+        implementation = implementation,
+        version = version,
+        supported = ", ".join(SUPPORTED_PYTHONS),
+        how = _HOW_TO_CHOOSE,
+    )
+
+def no_python_error(tried):
+    """Tells that there is no Python at all that will do.
+
+    Args:
+      tried: (list[str]) what was tried, and what came of it
+
+    Returns:
+      (str) the error
+    """
+    return "found no Python for TensorFlow, which needs cpython {supported}. {how}\nTried:\n{tried}".format(
+        supported = ", ".join(SUPPORTED_PYTHONS),
+        how = _HOW_TO_CHOOSE,
+        tried = "\n".join(["  " + line for line in tried]),
+    )
+
+def no_pip_error(python):
+    """Tells that Python has no pip.
+
+    Args:
+      python: (str) path of the interpreter
+
+    Returns:
+      (str) the error
+    """
+    return ("{python} has no pip, which installs TensorFlow. Add it (`{python} -m ensurepip`, or on Debian and Ubuntu " +
+            "`apt-get install python3-pip`), or choose another Python. {how}").format(python = python, how = _HOW_TO_CHOOSE)

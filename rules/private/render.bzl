@@ -1,0 +1,64 @@
+"""The render stage: C++ sources from the manifest."""
+
+load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+
+visibility(["//rules/...", "//tests/..."])
+
+def _tf_aot_render_impl(ctx):
+    manifest = ctx.attr.graph[TfaotGraphInfo].manifest
+    stem = ctx.attr.stem or ctx.label.name
+    folder = ctx.label.package + "/" if ctx.label.package else ""
+    header = ctx.actions.declare_file(stem + ".h")
+    source = ctx.actions.declare_file(stem + ".cc")
+    variables = ctx.actions.declare_file(stem + ".variables.S")
+    test = ctx.actions.declare_file(stem + "_test.cc")
+    benchmark = ctx.actions.declare_file(stem + "_benchmark.cc")
+
+    flags = ctx.actions.args()
+    flags.add(manifest, format = "--manifest=%s")
+    flags.add(folder + stem + ".h", format = "--header=%s")
+    flags.add(folder + stem + ".tfcompile.h", format = "--private_header=%s")
+    flags.add(header, format = "--out_header=%s")
+    flags.add(source, format = "--out_source=%s")
+    flags.add(variables, format = "--out_variables=%s")
+    flags.add(test, format = "--out_test=%s")
+    flags.add(benchmark, format = "--out_benchmark=%s")
+    outputs = [header, source, variables, test, benchmark]
+    run_stage(
+        ctx,
+        mnemonic = "TfaotRender",
+        progress_message = "Rendering the C++ class of %{label}",
+        flags = flags,
+        inputs = [manifest],
+        outputs = outputs,
+    )
+    return [
+        DefaultInfo(files = depset(outputs)),
+        OutputGroupInfo(test = depset([test]), benchmark = depset([benchmark])),
+        TfaotSourcesInfo(
+            label = ctx.label,
+            header = header,
+            source = source,
+            variables = variables,
+            test = test,
+            benchmark = benchmark,
+        ),
+    ]
+
+tf_aot_render = rule(
+    implementation = _tf_aot_render_impl,
+    doc = "Renders the C++ class of an exported model, its test, and its benchmark. It does not wait for the compiler.",
+    attrs = {
+        "graph": attr.label(
+            doc = "Target of the export stage.",
+            mandatory = True,
+            providers = [TfaotGraphInfo],
+        ),
+        "stem": attr.string(
+            doc = "How output files' names start; the target's name by default.",
+        ),
+    } | stage_attrs("//tools:render.py"),
+    provides = [TfaotSourcesInfo],
+    toolchains = [TOOLCHAIN_TYPE],
+)

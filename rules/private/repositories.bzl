@@ -1,0 +1,257 @@
+"""Declares what rules_tfaot depends on, in both set-ups, and installs TensorFlow."""
+
+load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
+load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
+load(":python_version.bzl", "SUPPORTED_PYTHONS", "no_pip_error", "no_python_error", "platform_error", "python_error")
+
+visibility(["//rules/..."])
+
+DEFAULT_LOCK = Label("//tools/python:requirements.lock")
+_TARGETS = Label("//tools/runtime:targets.bzl")
+
+# Prints what a Python is: JSON on one line. `executable` has pip; `base` is what actions run, so it is not a shim, a venv's
+# link, or a link that an upgrade would turn elsewhere.
+_PROBE = """
+import importlib.util, json, os, sys
+print(json.dumps({
+    "executable": sys.executable,
+    "base": os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable),
+    "implementation": sys.implementation.name,
+    "version": "%d.%d" % sys.version_info[:2],
+    "pip": importlib.util.find_spec("pip") is not None,
+}))
+"""
+
+_BUILD = """\
+load("{targets}", "tfaot_tensorflow_targets")
+
+tfaot_tensorflow_targets(
+    abseil = "{abseil}",
+    interpreter_path = "{interpreter}",
+    tensorflow_version = "{version}",
+)
+"""
+
+def _probe(rctx, python):
+    """Returns (what _PROBE printed or None, error or None)."""
+    result = rctx.execute([python, "-c", _PROBE])
+    if result.return_code != 0:
+        lines = (result.stderr.strip() or "exit status {}".format(result.return_code)).splitlines()
+        return None, "{} does not run: {}".format(python, lines[-1])
+    info = json.decode(result.stdout)
+    return info, python_error(info["executable"], info["implementation"], info["version"])
+
+def _find_python(rctx):
+    chosen = None
+    if rctx.attr.python_interpreter:
+        chosen = str(rctx.path(rctx.attr.python_interpreter))
+    elif rctx.os.environ.get("TFAOT_PYTHON"):
+        chosen = rctx.os.environ["TFAOT_PYTHON"]
+        if "/" not in chosen:
+            chosen = str(rctx.which(chosen) or chosen)
+    if chosen:
+        info, error = _probe(rctx, chosen)
+        if error:
+            fail(error)
+        return info
+
+    # Whoever chose nothing may well have an old python3 and a newer one beside it.
+    tried = []
+    for name in ["python3"] + ["python" + version for version in reversed(SUPPORTED_PYTHONS)]:
+        path = rctx.which(name)
+        if not path:
+            tried.append(name + " is not on PATH")
+            continue
+        info, error = _probe(rctx, str(path))
+        if not error:
+            return info
+        tried.append(error)
+    fail(no_python_error(tried))
+
+def _tensorflow_version(lock, text):
+    for line in text.splitlines():
+        name, equals, rest = line.partition("==")
+        if equals and name.strip() in ("tensorflow-cpu", "tensorflow"):
+            return rest.split(" ")[0].split(";")[0]
+    fail("{} names no tensorflow-cpu==VERSION: take tools/python/requirements.in as a start".format(lock))
+
+def _tfaot_tensorflow_repository_impl(rctx):
+    error = platform_error(rctx.os.name, rctx.os.arch)
+    if error:
+        fail(error)
+    python = _find_python(rctx)
+    if not python["pip"]:
+        fail(no_pip_error(python["executable"]))
+    rctx.watch(python["base"])
+
+    lock = rctx.path(rctx.attr.requirements_lock)
+    version = _tensorflow_version(rctx.attr.requirements_lock, rctx.read(lock))
+
+    rctx.report_progress("Installing TensorFlow {} for Python {} (about 400 MB to download, 1.4 GB on disk)".format(
+        version,
+        python["version"],
+    ))
+
+    # --no-deps: the lock is complete, and tf-keras would pull in a second TensorFlow. The machine's own pip set-up holds, but
+    # for what can't go with --target.
+    result = rctx.execute(
+        [
+            python["executable"],
+            "-m",
+            "pip",
+            "install",
+            "--target=site-packages",
+            "--no-deps",
+            "--require-hashes",
+            "--only-binary=:all:",
+            "--no-compile",
+            "--no-input",
+            "--no-user",
+            "--disable-pip-version-check",
+            "--progress-bar=off",
+            "--requirement",
+            str(lock),
+        ],
+        environment = {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_ROOT_USER_ACTION": "ignore"},
+        quiet = False,
+        timeout = 3600,
+    )
+    if result.return_code != 0:
+        fail("pip of {} could not install {}:\n{}\nWhich index pip asks is for pip.conf or PIP_INDEX_URL to say.".format(
+            python["executable"],
+            rctx.attr.requirements_lock,
+            result.stderr.strip()[-4000:],
+        ))
+
+    # Scripts begin with this machine's interpreter, and nothing calls them.
+    rctx.delete("site-packages/bin")
+
+    # Without .pyc each import of TensorFlow compiles 5,000 files. With the usual ones, which hold the time of the source, two
+    # machines would have different inputs to every action, and a copy of the files would be taken for stale.
+    rctx.report_progress("Byte-compiling TensorFlow {}".format(version))
+    result = rctx.execute(
+        [
+            python["executable"],
+            "-m",
+            "compileall",
+            "-q",
+            "-j0",
+            "-s",
+            "site-packages",
+            "--invalidation-mode=unchecked-hash",
+            "site-packages",
+        ],
+        timeout = 3600,
+    )
+
+    # A few files of other packages are templates that are no Python, so its exit status tells nothing.
+    if not rctx.path("site-packages/tensorflow/__pycache__").exists:
+        fail("could not byte-compile TensorFlow with {}:\n{}".format(python["executable"], result.stderr.strip()[-4000:]))
+
+    rctx.file("BUILD", _BUILD.format(
+        abseil = rctx.attr.abseil,
+        interpreter = python["base"],
+        targets = _TARGETS,
+        version = version,
+    ), executable = False)
+
+tfaot_tensorflow_repository = repository_rule(
+    implementation = _tfaot_tensorflow_repository_impl,
+    doc = "Installs TensorFlow with pip, and makes of it a toolchain and the C++ runtime of compiled models.",
+    attrs = {
+        # A string: as a label it would have the repository fetched before it is needed.
+        "abseil": attr.string(
+            default = "@abseil-cpp",
+            doc = "The abseil repository to build with.",
+        ),
+        "python_interpreter": attr.label(
+            allow_single_file = True,
+            doc = "Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH.",
+        ),
+        "requirements_lock": attr.label(
+            allow_single_file = True,
+            default = DEFAULT_LOCK,
+            doc = "A hash-locked requirements file.",
+        ),
+    },
+    environ = ["TFAOT_PYTHON"],
+)
+
+def declare_tensorflow(*, abseil = None, python_interpreter = None, requirements_lock = None):
+    """Declares the repository `tfaot_tensorflow`: what WORKSPACE and the module extension have in common.
+
+    Args:
+      abseil: (str) the abseil repository to build with, such as "@com_google_absl"
+      python_interpreter: (Label) Python 3.10 to 3.13
+      requirements_lock: (Label) a hash-locked requirements file
+    """
+    tfaot_tensorflow_repository(
+        name = "tfaot_tensorflow",
+        abseil = abseil or "@abseil-cpp",
+        python_interpreter = python_interpreter,
+        requirements_lock = requirements_lock or DEFAULT_LOCK,
+    )
+
+def rules_tfaot_dependencies():
+    """Declares the rule sets that rules_tfaot uses, but for those that the WORKSPACE has declared before."""
+
+    # rules_cc 0.2 would need a further call in each WORKSPACE.
+    maybe(
+        http_archive,
+        name = "rules_cc",
+        sha256 = "712d77868b3152dd618c4d64faaddefcc5965f90f5de6e6dd1d5ddcd0be82d42",
+        strip_prefix = "rules_cc-0.1.1",
+        url = "https://github.com/bazelbuild/rules_cc/releases/download/0.1.1/rules_cc-0.1.1.tar.gz",
+    )
+    maybe(
+        http_archive,
+        name = "rules_python",
+        sha256 = "098ba13578e796c00c853a2161f382647f32eb9a77099e1c88bc5299333d0d6e",
+        strip_prefix = "rules_python-1.9.0",
+        url = "https://github.com/bazel-contrib/rules_python/releases/download/1.9.0/rules_python-1.9.0.tar.gz",
+    )
+    maybe(
+        http_archive,
+        name = "bazel_skylib",
+        sha256 = "6e78f0e57de26801f6f564fa7c4a48dc8b36873e416257a92bbb0937eeac8446",
+        url = "https://github.com/bazelbuild/bazel-skylib/releases/download/1.8.2/bazel-skylib-1.8.2.tar.gz",
+    )
+    maybe(
+        http_archive,
+        name = "platforms",
+        sha256 = "3384eb1c30762704fbe38e440204e114154086c8fc8a8c2e3e28441028c019a8",
+        url = "https://github.com/bazelbuild/platforms/releases/download/1.0.0/platforms-1.0.0.tar.gz",
+    )
+    maybe(
+        http_archive,
+        name = "bazel_features",
+        sha256 = "5450bfb2c8b4bc961c75368838f86156f563cc9adef1be7d504fc5619d54daab",
+        strip_prefix = "bazel_features-1.51.0",
+        url = "https://github.com/bazel-contrib/bazel_features/releases/download/v1.51.0/bazel_features-v1.51.0.tar.gz",
+    )
+
+    # The version that TensorFlow 2.21's headers were made with.
+    maybe(
+        http_archive,
+        name = "abseil-cpp",
+        sha256 = "1692f77d1739bacf3f94337188b78583cf09bab7e420d2dc6c5605a4f86785a1",
+        strip_prefix = "abseil-cpp-20250814.1",
+        url = "https://github.com/abseil/abseil-cpp/releases/download/20250814.1/abseil-cpp-20250814.1.tar.gz",
+    )
+
+def rules_tfaot_setup(*, abseil = None, python_interpreter = None, requirements_lock = None):
+    """Declares TensorFlow's repository and registers its toolchain.
+
+    Args:
+      abseil: (str) the abseil repository to build with, such as "@com_google_absl"; default "@abseil-cpp"
+      python_interpreter: (Label) Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH
+      requirements_lock: (Label) a hash-locked requirements file; default that of rules_tfaot
+    """
+    declare_tensorflow(
+        abseil = abseil,
+        python_interpreter = python_interpreter,
+        requirements_lock = requirements_lock,
+    )
+
+    # The toolchain's declaration lies in rules_tfaot, so that registering it does not fetch TensorFlow.
+    native.register_toolchains("@rules_tfaot//rules:default_toolchain")

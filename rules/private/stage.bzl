@@ -1,0 +1,73 @@
+"""How a stage runs: one Python main of ours on the toolchain's interpreter."""
+
+load("@rules_python//python:defs.bzl", "PyInfo")
+load(":toolchain.bzl", "exec_path")
+
+visibility(["//rules/..."])
+
+TOOLCHAIN_TYPE = "//rules:toolchain_type"
+
+def stage_attrs(main):
+    """Attributes of a rule that calls `run_stage`.
+
+    Args:
+      main: (str) label of the stage's main
+
+    Returns:
+      (dict[str, Attribute]) private attributes
+    """
+    return {
+        "_main": attr.label(default = main, allow_single_file = [".py"], cfg = "exec"),
+        "_tfaot": attr.label(default = "//py/tfaot", providers = [PyInfo], cfg = "exec"),
+    }
+
+def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = []):
+    """Declares the action of a stage.
+
+    Args:
+      ctx: the rule's context; the rule has `stage_attrs` and uses `TOOLCHAIN_TYPE`
+      mnemonic: (str) the stage's, the same everywhere
+      progress_message: (str) with %{label}
+      flags: (Args) flags of the main, one a line
+      inputs: (list[File]) what the main reads
+      outputs: (list[File]) what it writes
+      deps: (list[Target]) Python libraries that user code imports
+    """
+    toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
+    libraries = [ctx.attr._tfaot] + deps
+    imports = [
+        exec_path(path, ctx.workspace_name)
+        for library in libraries
+        for path in library[PyInfo].imports.to_list()
+    ]
+
+    # User code imports its neighbours by their path in the workspace; generated modules lie below bin_dir.
+    python_path = imports + [".", ctx.bin_dir.path] + toolchain.imports.to_list()
+
+    # Neither the user's site-packages nor the interpreter's: all packages are declared.
+    start = ctx.actions.args()
+    start.add_all(["-s", "-S", "-B", ctx.file._main.path])
+    flags.use_param_file("@%s", use_always = True)
+    flags.set_param_file_format("multiline")
+    ctx.actions.run(
+        executable = toolchain.interpreter or toolchain.interpreter_path,
+        arguments = [start, flags],
+        env = {
+            "HOME": "/nonexistent",
+            "LANG": "C.UTF-8",
+            "PATH": "/usr/bin:/bin",
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": ":".join(python_path),
+            "TZ": "UTC",
+        },
+        inputs = depset(
+            inputs + [ctx.file._main],
+            transitive = [toolchain.packages, toolchain.interpreter_files] +
+                         [library[DefaultInfo].default_runfiles.files for library in libraries] +
+                         [library[PyInfo].transitive_sources for library in libraries],
+        ),
+        outputs = outputs,
+        mnemonic = mnemonic,
+        progress_message = progress_message,
+        toolchain = TOOLCHAIN_TYPE,
+    )

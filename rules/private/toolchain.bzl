@@ -1,0 +1,89 @@
+"""The toolchain: a Python with TensorFlow in it to export and compile with, and the C++ runtime of what it compiles."""
+
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+load("@rules_python//python:defs.bzl", "PyInfo", "PyRuntimeInfo")
+
+visibility(["//rules/...", "//tools/runtime", "//tests/..."])
+
+TfaotToolchainInfo = provider(
+    doc = "What the stages need of the machine that builds: Python, TensorFlow, and the runtime of compiled models.",
+    fields = {
+        "label": "(Label) the toolchain's target, to simplify debugging",
+        "interpreter": "(File or None) Python's interpreter, if it is a file that Bazel knows",
+        "interpreter_path": "(str or None) absolute path of Python's interpreter, if `interpreter` is None",
+        "interpreter_files": "(depset[File]) what the interpreter needs to run; empty with `interpreter_path`",
+        "packages": "(depset[File]) files or directories that hold the Python packages",
+        "imports": "(depset[str]) entries of PYTHONPATH for `packages`, relative to the execution root",
+        "tensorflow_version": "(str) version of the TensorFlow in `packages`, such as '2.21.0'",
+        "runtime": "(CcInfo) headers and textual sources of XLA's CPU runtime, and the libraries that they call",
+    },
+)
+
+def exec_path(import_path, workspace_name):
+    """Turns an entry of PyInfo.imports, which starts with a repository's name, into a path below the execution root."""
+    repository, _, path = import_path.partition("/")
+    if repository in (workspace_name, "_main", ""):
+        return path or "."
+    return "external/" + import_path
+
+def _tfaot_toolchain_impl(ctx):
+    runtime = ctx.attr.python_runtime[PyRuntimeInfo]
+    packages = []
+    imports = []
+    for target in ctx.attr.python_packages:
+        packages.append(target[DefaultInfo].files)
+        if PyInfo in target:
+            packages.append(target[DefaultInfo].default_runfiles.files)
+            packages.append(target[PyInfo].transitive_sources)
+            imports.extend([exec_path(path, ctx.workspace_name) for path in target[PyInfo].imports.to_list()])
+            continue
+        files = target[DefaultInfo].files.to_list()
+        if len(files) != 1 or not files[0].is_directory and files[0].extension == "py":
+            fail("{}: python_packages takes Python libraries, or targets of one directory; {} is neither ({} files)".format(
+                ctx.label,
+                target.label,
+                len(files),
+            ))
+        imports.append(files[0].path)
+
+    return [platform_common.ToolchainInfo(
+        tfaot = TfaotToolchainInfo(
+            label = ctx.label,
+            interpreter = runtime.interpreter,
+            interpreter_path = runtime.interpreter_path,
+            interpreter_files = runtime.files or depset(),
+            packages = depset(transitive = packages),
+            imports = depset(imports),
+            tensorflow_version = ctx.attr.tensorflow_version,
+            runtime = ctx.attr.runtime[CcInfo],
+        ),
+    )]
+
+tfaot_toolchain = rule(
+    implementation = _tfaot_toolchain_impl,
+    doc = "Declares a toolchain for `//rules:toolchain_type`; read as `ctx.toolchains[...].tfaot`, a `TfaotToolchainInfo`.",
+    attrs = {
+        "python_packages": attr.label_list(
+            doc = "Python libraries (PyInfo) or single directories of packages. Together they must hold all that " +
+                  "tools/python/requirements.in names.",
+            allow_files = True,
+            mandatory = True,
+            cfg = "exec",
+        ),
+        "python_runtime": attr.label(
+            doc = "A py_runtime for Python 3.10 to 3.13.",
+            mandatory = True,
+            providers = [PyRuntimeInfo],
+            cfg = "exec",
+        ),
+        "runtime": attr.label(
+            doc = "The runtime's headers and textual sources: `:runtime` of `tfaot_runtime_targets`.",
+            mandatory = True,
+            providers = [CcInfo],
+        ),
+        "tensorflow_version": attr.string(
+            doc = "Version of the TensorFlow in `python_packages`.",
+            mandatory = True,
+        ),
+    },
+)

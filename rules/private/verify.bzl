@@ -1,0 +1,45 @@
+"""The verify stage: TensorFlow's own numbers for an exported graph."""
+
+load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+
+visibility(["//rules/...", "//tests/..."])
+
+def _tf_aot_verify_impl(ctx):
+    graph = ctx.attr.graph[TfaotGraphInfo]
+    goldens = ctx.actions.declare_file((ctx.attr.stem or ctx.label.name) + ".goldens.safetensors")
+    flags = ctx.actions.args()
+    flags.add(graph.manifest, format = "--manifest=%s")
+    flags.add(graph.graph, format = "--graph=%s")
+    flags.add(graph.variables, format = "--variables=%s")
+    flags.add(graph.golden_inputs, format = "--golden_inputs=%s")
+    flags.add(goldens, format = "--out_goldens=%s")
+    run_stage(
+        ctx,
+        mnemonic = "TfaotVerify",
+        progress_message = "Running %{label} in TensorFlow",
+        flags = flags,
+        inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs],
+        outputs = [goldens],
+    )
+    return [
+        DefaultInfo(files = depset([goldens])),
+        TfaotGoldensInfo(label = ctx.label, goldens = goldens),
+    ]
+
+tf_aot_verify = rule(
+    implementation = _tf_aot_verify_impl,
+    doc = "Runs an exported graph in a TensorFlow session and records what must come out, and how exactly.",
+    attrs = {
+        "graph": attr.label(
+            doc = "Target of the export stage.",
+            mandatory = True,
+            providers = [TfaotGraphInfo],
+        ),
+        "stem": attr.string(
+            doc = "How output files' names start; the target's name by default.",
+        ),
+    } | stage_attrs("//tools:verify.py"),
+    provides = [TfaotGoldensInfo],
+    toolchains = [TOOLCHAIN_TYPE],
+)

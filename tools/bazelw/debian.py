@@ -1,0 +1,290 @@
+"""Way 3: Debian's own build of Bazel, in a private folder, without root and without touching the system.
+
+The packages come from the mirror that this machine's apt already uses; only the suite is another one. apt checks the
+suite's InRelease file against Debian's archive keys, the package lists against the checksums in it, and each package
+against the checksum in its list. bazelw then compares each package with that checksum once more.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from . import cache, packages, prefix, redirect, versions
+from .errors import WayFailed
+from .progress import Progress, megabytes
+from .way import RECIPE, Bazel
+
+# Debian's first suite with Bazel 7.7.1. When it has become the stable release under another Bazel, this moves.
+SUITE = "forky"
+# Suites of one Debian archive; a security or third-party archive has none with these plain names.
+_DEBIAN_SUITES = frozenset(
+    ("bullseye", "bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing", "unstable")
+)
+_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+@dataclass(frozen=True)
+class _Apt:
+    """An apt that keeps everything it writes below `home`, and believes that no package is installed."""
+
+    home: Path
+    environ: dict[str, str]
+
+    def run(self, *command: str, cwd: Path | None = None) -> str:
+        return prefix.run(command, self.environ, cwd)
+
+
+def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
+    """Downloads, unpacks and adapts Debian's Bazel; picks up where an interrupted call stopped. Needs the lock.
+
+    Raises WayFailed when this machine has no apt, or its mirror lacks what is needed.
+    """
+    for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise WayFailed(f"this machine has no {tool}, so it has no Debian mirror either")
+    home = folder / "debian"
+    started = time.monotonic()
+    progress.say(f"setting up Debian's build of Bazel below {home}")
+    apt = _lists(home, progress)
+    chosen = packages.closure(packages.parse(apt.run("apt-cache", "dumpavail")))
+    offered = next(package.version for package in chosen if package.name == packages.BAZEL)
+    # Debian's version is spelt 7.7.1+ds-8+b1: the upstream version, then what Debian did to it.
+    upstream = offered.partition("+")[0].partition("-")[0]
+    if not versions.fits(upstream, version):
+        raise WayFailed(f"Debian {SUITE} has Bazel {upstream} now, which does not fit {version}")
+    debs = _download(apt, chosen, progress)
+    abseil = _abseil_source(apt, progress)
+
+    final = _prefix(home)
+    tree = home / "prefix.part"
+    prefix.remove(tree)
+    tree.mkdir()
+    prefix.unpack(debs, tree, progress)
+    progress.say("adapting the programs to their folder")
+    java = prefix.adapt(tree, final)
+    redirect.supplement(tree)
+    for old in home.glob("prefix-*"):
+        prefix.remove(old)
+    tree.rename(final)
+    redirect.write(home, final, _unpack_source(abseil, home))
+
+    seconds = time.monotonic() - started
+    size = sum(package.size for package in chosen) + abseil.stat().st_size
+    cache.write_json(
+        home / "made.json",
+        {
+            "packages": {package.name: package.version for package in chosen},
+            "download_bytes": size,
+            "seconds": round(seconds, 1),
+        },
+    )
+    progress.say(f"Bazel is ready: {len(chosen)} packages, {megabytes(size)} downloaded, {seconds:.0f} s")
+    return _bazel(home, java)
+
+
+def _prefix(home: Path) -> Path:
+    """Returns the folder that the programs live in. Bazel restarts a server that still runs from an earlier one."""
+    return home / f"prefix-{RECIPE}"
+
+
+def _bazel(home: Path, java: str) -> Bazel:
+    final = _prefix(home)
+    return Bazel(
+        program=str(final / "usr/bin/bazel"),
+        startup=(
+            f"--install_base={final / prefix.BAZEL_DATA}",
+            "--trust_install_base",
+            f"--server_javabase={final / java}",
+            # Java 25 warns about what this older Bazel does; there is nothing that a user could change.
+            "--host_jvm_args=--sun-misc-unsafe-memory-access=allow",
+            "--host_jvm_args=--enable-native-access=ALL-UNNAMED",
+            "--nosystem_rc",
+            f"--bazelrc={redirect.rc_file(home)}",
+        ),
+    )
+
+
+def mirrors(targets: str) -> list[str]:
+    """Returns the addresses of Debian archives in `apt-get indextargets` lines of `ADDRESS SUITE COMPONENT`."""
+    found = []
+    for line in targets.splitlines():
+        words = line.split()
+        if len(words) == 3 and words[1] in _DEBIAN_SUITES and words[2] == "main" and words[0] not in found:
+            found.append(words[0])
+    return found
+
+
+def sources_list(mirror: str, keyring: Path | None) -> str:
+    """Returns apt's source lines for SUITE at `mirror`; without a keyring apt uses the machine's trusted keys."""
+    options = f"[signed-by={keyring}] " if keyring else ""
+    return "".join(f"{kind} {options}{mirror} {SUITE} main\n" for kind in ("deb", "deb-src"))
+
+
+def _lists(home: Path, progress: Progress) -> _Apt:
+    """Fetches the suite's signed package lists from the first of the machine's mirrors that has them."""
+    # --no-release-info: the set-up counts, not whether `apt-get update` ever ran here.
+    targets = prefix.run(
+        ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]
+    )
+    found = mirrors(targets)
+    if not found:
+        raise WayFailed("apt on this machine is set up for no Debian mirror")
+    apt = _private_apt(home / "apt")
+    reasons = []
+    for mirror in found:
+        progress.say(f"fetching the package lists of Debian {SUITE} from this machine's Debian mirror")
+        cache.write_text(apt.home / "sources.list", sources_list(mirror, _KEYRING if _KEYRING.exists() else None))
+        try:
+            apt.run("apt-get", "update")
+        except WayFailed as failure:
+            reasons.append(str(failure))
+        else:
+            return apt
+    raise WayFailed(f"no Debian mirror of this machine serves {SUITE}: {reasons[-1]}")
+
+
+def _private_apt(home: Path) -> _Apt:
+    for name in ("lists/partial", "cache/archives/partial", "conf.d", "debs", "sources"):
+        (home / name).mkdir(parents=True, exist_ok=True)
+    cache.write_text(home / "status", "")
+    machine = prefix.run(["apt-config", "dump"])
+    cache.write_text(home / "apt.conf", apt_conf(machine, home))
+    return _Apt(home, {**os.environ, "APT_CONFIG": str(home / "apt.conf"), "LC_ALL": "C"})
+
+
+def apt_conf(machine: str, home: Path) -> str:
+    """Returns an apt.conf with the machine's proxies, certificates and passwords, but none of its folders and hooks.
+
+    Args:
+      machine: What `apt-config dump` says.
+      home: The folder that everything is written to.
+    """
+    settings = {
+        # Read already: it is what `machine` holds.
+        "Dir::Etc::main": str(home / "none"),
+        "Dir::Etc::parts": str(home / "conf.d"),
+        "Dir::Etc::sourcelist": str(home / "sources.list"),
+        "Dir::Etc::sourceparts": "-",
+        "Dir::Etc::preferences": str(home / "none"),
+        "Dir::Etc::preferencesparts": "-",
+        "Dir::State": str(home),
+        "Dir::State::lists": str(home / "lists"),
+        "Dir::State::status": str(home / "status"),
+        "Dir::Cache": str(home / "cache"),
+        "Dir::Cache::archives": str(home / "cache/archives"),
+        # Kept, so that each later apt command need not read the lists anew.
+        "Dir::Cache::pkgcache": str(home / "cache/pkgcache.bin"),
+        "Dir::Cache::srcpkgcache": str(home / "cache/srcpkgcache.bin"),
+        "Dir::Log": str(home / "log"),
+        "Acquire::Languages": "none",
+        "Acquire::Retries": "3",
+        # Called as root, apt would drop to a user that cannot write to a private folder.
+        "APT::Sandbox::User": "root",
+        # A mirror that does not answer is a failure, not a mere warning.
+        "APT::Update::Error-Mode": "any",
+        "APT::Install-Recommends": "0",
+    }
+    dropped = ("APT::Update::", "APT::Default-Release", "DPkg::", *settings)
+    kept = [line for line in machine.splitlines() if not line.startswith(dropped)]
+    return "\n".join([*kept, *(f'{key} "{value}";' for key, value in settings.items())]) + "\n"
+
+
+def _download(apt: _Apt, chosen: Sequence[packages.Package], progress: Progress) -> list[Path]:
+    """Downloads the packages that are not there yet; returns all of them, in the order of `chosen`."""
+    folder = apt.home / "debs"
+    wanted = {package.file for package in chosen}
+    for path in folder.iterdir():
+        if path.is_file() and path.name not in wanted:
+            path.unlink()
+    missing = [package for package in chosen if not _whole(folder / package.file, package)]
+    total = sum(package.size for package in missing)
+    if missing:
+        progress.say(f"downloading {len(missing)} of {len(chosen)} packages, {megabytes(total)}")
+        read, write = os.pipe()
+        command = ["apt-get", "-q", "-o", f"APT::Status-Fd={write}", "download"]
+        command += [f"{package.name}={package.version}" for package in missing]
+        with subprocess.Popen(
+            command,
+            cwd=folder,
+            env=apt.environ,
+            pass_fds=(write,),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+        ) as process:
+            os.close(write)
+            try:
+                with os.fdopen(read, encoding="utf-8", errors="replace") as status:
+                    for line in status:
+                        _show(line, total, progress)
+                _, words = process.communicate()
+            except BaseException:
+                # Left alone it would go on downloading into the folder that the next call uses.
+                process.terminate()
+                raise
+        if process.returncode != 0:
+            raise WayFailed(f"apt-get download failed: {prefix.last_words(words)}")
+    for package in missing:
+        path = folder / package.file
+        if not _whole(path, package):
+            path.unlink(missing_ok=True)
+            raise WayFailed(f"the package {package.name} is not the one that the signed list promises")
+    return [folder / package.file for package in chosen]
+
+
+def _whole(path: Path, package: packages.Package) -> bool:
+    try:
+        return path.stat().st_size == package.size and sha256(path.read_bytes()).hexdigest() == package.sha256
+    except OSError:
+        return False
+
+
+def _show(line: str, total: int, progress: Progress) -> None:
+    """Shows one line of apt's status channel: `dlstatus:NUMBER:PERCENT:Retrieving file NUMBER of COUNT`."""
+    match = re.fullmatch(r"dlstatus:\d+:([\d.]+):\D*(\d+) of (\d+).*", line.strip())
+    if match:
+        done = float(match[1]) / 100 * total
+        progress.move(f"downloading package {match[2]} of {match[3]}, {megabytes(done)} of {megabytes(total)}")
+
+
+def _abseil_source(apt: _Apt, progress: Progress) -> Path:
+    """Downloads Abseil's upstream archive, which carries its own BUILD files; apt compares it with the signed list."""
+    progress.say("fetching the source of Abseil")
+    folder = apt.home / "sources"
+    apt.run("apt-get", "-q", "source", "--download-only", "--tar-only", "abseil", cwd=folder)
+    found = sorted(folder.glob("abseil_*.orig.tar.*"), key=lambda path: path.stat().st_mtime)
+    archives = [path for path in found if path.suffix != ".asc"]
+    if not archives:
+        raise WayFailed("the Debian suite has no source archive of Abseil")
+    return archives[-1]
+
+
+def _unpack_source(archive: Path, home: Path) -> Path:
+    """Unpacks a source archive with one top folder as `home/abseil-cpp`."""
+    final = home / "abseil-cpp"
+    part = home / "abseil-cpp.part"
+    prefix.remove(part)
+    with tarfile.open(archive) as source:
+        # The archive is checked, but a filter costs nothing where this Python has one.
+        if hasattr(tarfile, "data_filter"):
+            source.extractall(part, filter="data")
+        else:
+            source.extractall(part)
+    tops = list(part.iterdir())
+    if len(tops) != 1:
+        raise WayFailed(f"{archive.name} has {len(tops)} top folders, not one")
+    prefix.remove(final)
+    tops[0].rename(final)
+    part.rmdir()
+    return final

@@ -1,0 +1,150 @@
+"""Way 2: the official release, one file, compared with a SHA-256 that releases.json pins."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import platform
+import threading
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from . import cache
+from .errors import WayFailed
+from .progress import Progress, megabytes
+from .way import Bazel
+
+_ADDRESS = "https://github.com/bazelbuild/bazel/releases/download/{version}/{name}"
+_PINS = Path(__file__).with_name("releases.json")
+_MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
+# How long the host may take until its answer begins, in seconds. A blocked one often just says nothing.
+ANSWER_TIMEOUT = 5.0
+# How long a download may stall, in seconds.
+_STALL_TIMEOUT = 30.0
+# How often a download that broke off is resumed within one call.
+_RESUMES = 3
+# How long a host that did not answer is left alone, in seconds.
+REMEMBER = 24 * 3600.0
+_CHUNK = 1 << 18
+
+
+def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
+    """Downloads the release, or the rest of it, and checks it. Needs the lock.
+
+    Raises WayFailed when no release is pinned for this machine, the host cannot be reached (this is remembered for a
+    day), or the file is not the pinned one.
+    """
+    name = _name(version)
+    digest = json.loads(_PINS.read_text(encoding="utf-8")).get(version, {}).get(name) if name else None
+    if not name or digest is None:
+        raise WayFailed(f"no official release {version} is pinned for {platform.system()} on {platform.machine()}")
+    memory = folder / "official" / "blocked.json"
+    remembered = cache.read_json(memory)
+    if remembered.get("until", 0.0) > time.time():
+        raise WayFailed(f"{remembered['reason']} (found less than a day ago; remove {memory} to try again)")
+    target = folder / "official" / name
+    started = time.monotonic()
+    try:
+        size = fetch(_ADDRESS.format(version=version, name=name), target, digest, progress)
+    except Unreachable as failure:
+        reason = f"the official release cannot be downloaded: {failure}"
+        cache.write_json(memory, {"reason": reason, "until": time.time() + REMEMBER})
+        raise WayFailed(reason) from failure
+    seconds = time.monotonic() - started
+    cache.write_json(target.with_suffix(".json"), {"download_bytes": size, "seconds": round(seconds, 1)})
+    progress.say(f"Bazel {version} is ready: {megabytes(size)} downloaded, {seconds:.0f} s")
+    return Bazel(str(target))
+
+
+class Unreachable(WayFailed):
+    """The host did not answer, or not with the file."""
+
+
+def fetch(address: str, target: Path, digest: str, progress: Progress) -> int:
+    """Downloads `address` to `target`, an executable that is there whole and checked or not at all.
+
+    What an interrupted call left in `target`.part is kept and only the rest is asked for. Returns the size in bytes.
+    Raises Unreachable when the host does not serve the file, and WayFailed when the download breaks off for good or the
+    file's SHA-256 is not `digest`; in the last case nothing is left.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    for _ in range(_RESUMES):
+        if _append(address, part, progress):
+            break
+    else:
+        raise WayFailed(f"the download of {target.name} broke off; the next call resumes it")
+    content = part.read_bytes()
+    if hashlib.sha256(content).hexdigest() != digest:
+        part.unlink()
+        raise WayFailed(
+            f"the downloaded {target.name} is not the release that is pinned by its SHA-256; it was removed"
+        )
+    part.chmod(0o755)
+    part.rename(target)
+    return len(content)
+
+
+def _append(address: str, part: Path, progress: Progress) -> bool:
+    """Adds to `part` what is missing; tells whether the file is complete now."""
+    have = part.stat().st_size if part.exists() else 0
+    answer = _open(address, have)
+    if answer is None:
+        # 416: there is nothing beyond what is here. The digest decides whether it is the file.
+        return True
+    with answer:
+        if answer.status != http.client.PARTIAL_CONTENT:
+            have = 0
+        rest = answer.headers.get("Content-Length")
+        total = have + int(rest) if rest else None
+        with part.open("r+b" if have else "wb") as out:
+            out.seek(have)
+            try:
+                while chunk := answer.read(_CHUNK):
+                    out.write(chunk)
+                    have += len(chunk)
+                    of = f" of {megabytes(total)}" if total else ""
+                    progress.move(f"downloading {part.stem}, {megabytes(have)}{of}")
+            except (OSError, http.client.HTTPException):
+                return False
+    return total is None or have == total
+
+
+def _open(address: str, have: int) -> Any | None:
+    """Asks for the bytes from `have` on; returns the answer, or None when there are no more."""
+    request = urllib.request.Request(address, headers={"Range": f"bytes={have}-"} if have else {})
+    result: list[Any] = []
+
+    def ask() -> None:
+        try:
+            result.append(urllib.request.urlopen(request, timeout=_STALL_TIMEOUT))
+        except Exception as failure:  # Handed to the caller, who knows which ones are expected.
+            result.append(failure)
+
+    # In a thread of its own, since neither looking up a name nor a chain of redirections has a time limit of its own.
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ANSWER_TIMEOUT)
+    if not result:
+        raise Unreachable(f"the host gave no answer within {ANSWER_TIMEOUT:.0f} s")
+    answer = result[0]
+    if isinstance(answer, urllib.error.HTTPError):
+        if answer.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and have:
+            return None
+        raise Unreachable(f"the host answered {answer.code} {answer.reason}") from answer
+    if isinstance(answer, urllib.error.URLError):
+        raise Unreachable(f"the host cannot be reached ({answer.reason})") from answer
+    if isinstance(answer, (OSError, http.client.HTTPException)):
+        raise Unreachable(f"the host cannot be reached ({answer})") from answer
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _name(version: str) -> str | None:
+    machine = _MACHINES.get(platform.machine().lower())
+    return f"bazel-{version}-linux-{machine}" if machine and platform.system() == "Linux" else None

@@ -1,0 +1,130 @@
+"""Makes programs from unpacked Debian packages run from a folder of their own, beside another libc."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from .errors import WayFailed
+from .progress import Progress
+
+BAZEL_DATA = Path("usr/share/bazel")
+_CLASSPATH = BAZEL_DATA / "bazel_classpath_debian_depends.txt"
+# The package forgets this jar: without it the server starts and never answers.
+_FORGOTTEN_JARS = ("/usr/share/java/perfmark-api.jar",)
+
+
+def unpack(packages: Sequence[Path], into: Path, progress: Progress) -> None:
+    """Unpacks each .deb into the folder `into`; runs none of the packages' scripts."""
+    for number, package in enumerate(packages, 1):
+        progress.move(f"unpacking package {number} of {len(packages)}: {package.name}")
+        run(["dpkg-deb", "--extract", str(package), str(into)])
+
+
+def adapt(tree: Path, final: Path) -> str:
+    """Makes the unpacked `tree` ready to be renamed to `final`; returns the Java folder's path below it.
+
+    Raises WayFailed when the tree does not hold what Bazel's packages are known to hold.
+    """
+    relink(tree, final)
+    java = one(tree, "usr/lib/jvm/java-*-openjdk-*/bin/java").parents[1].relative_to(tree)
+    libraries = one(tree, "usr/lib/*/libc.so.6").parent.relative_to(tree)
+    loader = one(tree, f"{libraries}/ld-linux-*.so.*").relative_to(tree)
+    rpath = ":".join(str(final / part) for part in (libraries, java / "lib", java / "lib/server"))
+    programs, shared = elf_files(tree, java)
+    patchelf = [str(tree / loader), "--library-path", str(tree / libraries), str(tree / "usr/bin/patchelf")]
+    # Old-style rpath, not runpath: it must hold for the libraries' own dependencies too.
+    run([*patchelf, "--force-rpath", "--set-rpath", rpath, *map(str, [*programs, *shared])])
+    run([*patchelf, "--set-interpreter", str(final / loader), *map(str, programs)])
+    listed = tree / _CLASSPATH
+    listed.write_text(classpath(listed.read_text(encoding="utf-8"), tree, final), encoding="utf-8")
+    return str(java)
+
+
+def relink(tree: Path, final: Path) -> None:
+    """Turns each absolute symbolic link in `tree` into one that points below `final`."""
+    for folder, folders, files in os.walk(tree):
+        for name in folders + files:
+            path = os.path.join(folder, name)
+            if os.path.islink(path):
+                target = os.readlink(path)
+                if target.startswith("/") and not Path(target).is_relative_to(final):
+                    os.unlink(path)
+                    os.symlink(str(final) + target, path)
+
+
+def classpath(text: str, tree: Path, final: Path) -> str:
+    """Returns Bazel's list of jars with each one's place below `final`, plus the forgotten ones.
+
+    A jar that no dependency of the package carries is left out: on a Debian system it is missing too.
+    """
+    jars = [*text.replace(":", " ").split(), *_FORGOTTEN_JARS]
+    separator = ":" if ":" in text else "\n"
+    kept = [str(final) + jar for jar in dict.fromkeys(jars) if os.path.lexists(str(tree) + jar)]
+    return separator.join(kept) + ("\n" if text.endswith("\n") else "")
+
+
+def elf_files(tree: Path, java: Path) -> tuple[list[Path], list[Path]]:
+    """Returns the programs and the shared libraries that must find the prefix's libc, as regular files."""
+    data = tree / BAZEL_DATA
+    programs = [
+        tree / "usr/bin/bazel",
+        *(data / name for name in ("process-wrapper", "linux-sandbox", "build-runfiles", "daemonize")),
+        tree / java / "bin/java",
+        tree / java / "lib/jspawnhelper",
+    ]
+    shared = [
+        *data.glob("*.so"),
+        *(tree / java / "lib").glob("*.so"),
+        *(tree / java / "lib/server").glob("*.so"),
+        *(tree / "usr/lib").glob("*/jni/*.so"),
+        *(tree / "usr/lib/jni").glob("*.so"),
+    ]
+    return _regular(programs, tree), _regular(shared, tree)
+
+
+def _regular(paths: Iterable[Path], tree: Path) -> list[Path]:
+    """Returns the files in `tree` behind `paths`, each once: several of them are links."""
+    real = {Path(os.path.realpath(path)) for path in paths}
+    return sorted(path for path in real if path.is_file() and path.is_relative_to(os.path.realpath(tree)))
+
+
+def one(tree: Path, pattern: str) -> Path:
+    """Returns the one file in `tree` that matches; raises WayFailed when there is none."""
+    for path in sorted(tree.glob(pattern)):
+        if path.is_file():
+            return path
+    raise WayFailed(f"the Debian packages hold no {pattern}")
+
+
+def remove(folder: Path) -> None:
+    """Removes a folder that may not be there."""
+    if os.path.lexists(folder):
+        shutil.rmtree(folder)
+
+
+def run(command: Sequence[str], environ: dict[str, str] | None = None, cwd: Path | None = None) -> str:
+    """Runs a command quietly and returns its output; raises WayFailed with its last words when it fails."""
+    done = subprocess.run(
+        command,
+        env=environ,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
+    if done.returncode != 0:
+        raise WayFailed(f"{os.path.basename(command[0])} failed: {last_words(done.stderr or done.stdout)}")
+    return done.stdout
+
+
+def last_words(text: str) -> str:
+    """Returns the line of a failed command's output that most likely tells why it failed."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith(("E:", "Err:", "error", "ERROR"))]
+    return (errors or lines or ["it said nothing"])[-1]

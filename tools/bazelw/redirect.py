@@ -1,0 +1,126 @@
+"""Points Bazel at local copies of the rule sets that it would otherwise fetch from hosts that are blocked here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import cache, prefix
+
+# Where Debian's packages put rule sets: one folder per repository.
+_RULES = prefix.BAZEL_DATA / "rules"
+
+
+# Bazel refuses an override of a module that no other module names. Its own tools always name this one, which is a stub
+# here and so can name all the others.
+_HUB = "buildozer"
+
+
+@dataclass(frozen=True)
+class Stub:
+    """An empty module that stands in for one that is named as a dependency but not built here."""
+
+    # Further files of the module, by path.
+    files: Mapping[str, str] = field(default_factory=dict)
+
+
+_BUILDOZER = '''"""Stands in for buildozer, which `bazel mod tidy` alone needs."""
+
+def _empty_impl(ctx):
+    ctx.file("BUILD", "")
+
+_empty = repository_rule(implementation = _empty_impl)
+
+def _extension_impl(_module_ctx):
+    _empty(name = "buildozer_binary")
+
+buildozer_binary = module_extension(implementation = _extension_impl)
+'''
+
+_EMSCRIPTEN = """
+config_setting(
+    name = "emscripten",
+    flag_values = {"@rules_cc//cc/private/toolchain:compiler": "emscripten"},
+)
+"""
+
+# What Bazel's built-in tools and Abseil name in their MODULE.bazel files without a target here needing it.
+STUBS: Mapping[str, Stub] = {
+    "apple_support": Stub(),
+    "buildozer": Stub({"buildozer_binary.bzl": _BUILDOZER}),
+    "google_benchmark": Stub(),
+    "googletest": Stub(),
+    "protobuf": Stub(),
+    "zlib": Stub(),
+}
+
+
+def rc_file(home: Path) -> Path:
+    """Returns the path of the bazelrc below `home` that holds the redirections."""
+    return home / "redirect.bazelrc"
+
+
+def write(home: Path, tree: Path, abseil: Path) -> None:
+    """Writes the stubs and the bazelrc below `home`, for the rule sets in the prefix `tree` and Abseil's source."""
+    modules = {**rule_sets(tree), "abseil-cpp": abseil}
+    stubs = home / "stubs"
+    for name, stub in STUBS.items():
+        others = sorted({*modules, *STUBS} - {_HUB}) if name == _HUB else []
+        cache.write_text(stubs / name / "MODULE.bazel", module_text(name, others))
+        cache.write_text(stubs / name / "WORKSPACE", "")
+        cache.write_text(stubs / name / "BUILD", "")
+        for path, text in stub.files.items():
+            cache.write_text(stubs / name / path, text)
+    registry = home / "registry"
+    registry.mkdir(exist_ok=True)
+    cache.write_text(rc_file(home), rc_text(modules, {name: stubs / name for name in STUBS}, registry))
+
+
+def supplement(tree: Path) -> None:
+    """Adds to the rule sets in `tree` what Abseil uses and came into them after Debian's version. Idempotent."""
+    build = prefix.one(tree, f"{_RULES}/cc/cc/compiler/BUILD")
+    text = build.read_text(encoding="utf-8")
+    if 'name = "emscripten"' not in text:
+        cache.write_text(build, text + _EMSCRIPTEN)
+
+
+def module_text(name: str, depends: Sequence[str]) -> str:
+    """Returns the MODULE.bazel of a stub that names `depends`; an override makes their versions meaningless."""
+    return f'module(name = "{name}")\n' + "".join(f'bazel_dep(name = "{other}", version = "0")\n' for other in depends)
+
+
+def rule_sets(tree: Path) -> dict[str, Path]:
+    """Returns the folder of each rule set in the prefix, by the module name that its MODULE.bazel declares."""
+    found = {}
+    for module in sorted((tree / prefix.BAZEL_DATA).glob("*/*/MODULE.bazel")):
+        name = re.search(r'^module\(\s*name\s*=\s*"([^"]+)"', module.read_text(encoding="utf-8"), re.MULTILINE)
+        if name:
+            found[name[1]] = module.parent
+    return found
+
+
+def rc_text(modules: Mapping[str, Path], stubs: Mapping[str, Path], registry: Path) -> str:
+    """Returns the lines of the bazelrc.
+
+    Args:
+      modules: Folders of whole modules, by name: used with and without bzlmod.
+      stubs: Folders of stub modules, by name: used with bzlmod only, since a WORKSPACE names what it needs itself.
+      registry: An empty folder.
+    """
+    lines = [
+        "# Written by bazelw.",
+        # Any module that is not redirected would be looked up on a host that cannot be reached. An empty registry makes
+        # Bazel say at once which module is missing, instead of after minutes.
+        f"common --registry=file://{registry}",
+        # What is redirected must not get into a workspace's own lock file.
+        "common --lockfile_mode=off",
+    ]
+    lines += [f"common --override_module={name}={path}" for name, path in sorted({**modules, **stubs}.items())]
+    repositories = dict(modules)
+    if "rules_java" in modules:
+        # The name under which Bazel's own WORKSPACE prelude loads it.
+        repositories["rules_java_builtin"] = modules["rules_java"]
+    lines += [f"common --override_repository={name}={path}" for name, path in sorted(repositories.items())]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,19 @@
+"""Which Bazel versions fit the one that .bazelversion asks for."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBERS = re.compile(r"(?:bazel )?(\d+)\.(\d+)\.(\d+)")
+
+
+def parse(text: str) -> tuple[int, int, int] | None:
+    """Returns the numbers in `bazel --version` output or a plain version, or None when it tells no released version."""
+    match = _NUMBERS.fullmatch(text.strip())
+    return (int(match[1]), int(match[2]), int(match[3])) if match else None
+
+
+def fits(found: str, wanted: str) -> bool:
+    """Tells whether `found` can stand in for `wanted`: they may differ in the patch number only."""
+    one, other = parse(found), parse(wanted)
+    return one is not None and other is not None and one[:2] == other[:2]

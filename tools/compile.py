@@ -1,0 +1,25 @@
+"""Runs the compile stage: `compile.py --manifest model.json … --out_object model.o …`, or `compile.py @params`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tfaot import isolate
+from tfaot.compile import Request, compile_graph
+
+
+def main() -> None:
+    """Parses the flags, which are the fields of `tfaot.compile.Request`, and compiles."""
+    parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
+    for source in ("manifest", "graph", "config", "sources"):
+        parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
+    parser.add_argument("--cpu", required=True, help="level of the x86-64 psABI, for instance x86-64-v3")
+    parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
+    for output in ("object", "constants", "header", "hlo"):
+        parser.add_argument(f"--out_{output}", required=True, help="output file")
+    flags = vars(parser.parse_args())
+    compile_graph(Request(**{**flags, "xla_flags": tuple(flags["xla_flags"])}))
+
+
+if __name__ == "__main__":
+    isolate.main(main)

@@ -1,0 +1,23 @@
+"""Runs the render stage: `render.py --manifest model.json … --out_header model.h …`, or `render.py @params`."""
+
+from __future__ import annotations
+
+import argparse
+
+from tfaot import isolate
+from tfaot.render import Request, render
+
+
+def main() -> None:
+    """Parses the flags, which are the fields of `tfaot.render.Request`, and renders."""
+    parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
+    parser.add_argument("--manifest", required=True, help="an output of the export stage")
+    parser.add_argument("--header", required=True, help="how the public header is included")
+    parser.add_argument("--private_header", required=True, help="how tfcompile's header is included")
+    for output in ("header", "source", "variables", "test", "benchmark"):
+        parser.add_argument(f"--out_{output}", required=True, help="output file")
+    render(Request(**vars(parser.parse_args())))
+
+
+if __name__ == "__main__":
+    isolate.main(main)

@@ -1,0 +1,74 @@
+// Reads a goldens file in the order in which the verify stage wrote it.
+//
+// The file is safetensors; the generated code knows what comes when, so that
+// only the header's length matters here.
+#ifndef TFAOT_GOLDENS_H_
+#define TFAOT_GOLDENS_H_
+
+#include <cstddef>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tfaot/view.h"
+
+namespace tfaot {
+
+// Owns the file's bytes. Ends the process, with one sentence, if there are none.
+class Goldens {
+ public:
+  explicit Goldens(const char* path) : path_(path) {
+    std::ifstream file(path, std::ios::binary);
+    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+    std::uint64_t header = 0;
+    if (!file || bytes_.size() < sizeof(header)) Fail("cannot be read");
+    std::memcpy(&header, bytes_.data(), sizeof(header));
+    if (header > bytes_.size() - sizeof(header)) Fail("is cut short");
+    position_ = sizeof(header) + static_cast<std::size_t>(header);
+  }
+
+  // Copies the next values to `target`.
+  template <typename T, std::int64_t... kDims>
+  void Read(View<T, kDims...> target) {
+    Read(target.data(), target.size_bytes());
+  }
+
+  template <typename T>
+  T Read() {
+    T value;
+    Read(&value, sizeof(value));
+    return value;
+  }
+
+  // The file must hold nothing more.
+  void End() const {
+    if (position_ != bytes_.size()) Fail("holds more than the test expects");
+  }
+
+ private:
+  void Read(void* target, std::size_t size) {
+    if (size > bytes_.size() - position_) Fail("is cut short");
+    if (size > 0) std::memcpy(target, bytes_.data() + position_, size);
+    position_ += size;
+  }
+
+  [[noreturn]] void Fail(const char* what) const {
+    std::fprintf(stderr,
+                 "%s %s: build the target's goldens again, or name them as the "
+                 "first argument\n",
+                 path_.c_str(), what);
+    std::exit(2);
+  }
+
+  std::string path_;
+  std::vector<char> bytes_;
+  std::size_t position_ = 0;
+};
+
+}  // namespace tfaot
+
+#endif  // TFAOT_GOLDENS_H_

@@ -1,0 +1,167 @@
+// Compares a compiled model with TensorFlow's numbers; generated tests use it.
+#ifndef TFAOT_VERIFY_H_
+#define TFAOT_VERIFY_H_
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <type_traits>
+
+#include "tfaot/goldens.h"
+#include "tfaot/view.h"
+
+namespace tfaot {
+
+// The largest errors of one tensor, and whether all of them are tolerated.
+struct Errors {
+  double absolute = 0;
+  double relative = 0;
+  double ulp = 0;  // units in the last place of the expected value
+  std::size_t at = 0;  // flat index of the largest absolute error
+  bool tolerated = true;
+};
+
+// CRC-32 as in zlib (polynomial 0xedb88320): every single flipped bit shows.
+inline std::uint32_t Crc32(const void* data, std::size_t size) {
+  const auto* bytes = static_cast<const unsigned char*>(data);
+  std::uint32_t table[256];
+  for (std::uint32_t i = 0; i < 256; ++i) {
+    std::uint32_t c = i;
+    for (int bit = 0; bit < 8; ++bit) c = (c >> 1) ^ (0xedb88320u & -(c & 1u));
+    table[i] = c;
+  }
+  std::uint32_t crc = ~std::uint32_t{0};
+  for (std::size_t i = 0; i < size; ++i) {
+    crc = table[(crc ^ bytes[i]) & 0xffu] ^ (crc >> 8);
+  }
+  return ~crc;
+}
+
+// Compares `got` with `want`. NaN equals NaN, an infinity only itself; every
+// other difference must be at most `tolerance`, in absolute terms.
+template <typename T>
+Errors Compare(const T* got, const T* want, std::size_t size,
+               double tolerance) {
+  Errors errors;
+  for (std::size_t i = 0; i < size; ++i) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) {
+        continue;
+      }
+      const double difference =
+          std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+      // Negated, so that a NaN on one side is not tolerated.
+      if (!(difference <= tolerance) || std::isinf(want[i])) {
+        errors.tolerated = false;
+      }
+      const T magnitude =
+          std::max(std::abs(want[i]), std::numeric_limits<T>::min());
+      const double ulp = static_cast<double>(
+          std::nextafter(magnitude, std::numeric_limits<T>::infinity()) -
+          magnitude);
+      if (!(difference <= errors.absolute)) {
+        errors.absolute = difference;
+        errors.at = i;
+      }
+      errors.relative = std::max(
+          errors.relative, difference / static_cast<double>(magnitude));
+      errors.ulp = std::max(errors.ulp, difference / ulp);
+    } else if (got[i] != want[i]) {
+      errors.tolerated = false;
+      const double difference =
+          std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+      if (difference >= errors.absolute) errors.at = i;
+      errors.absolute = std::max(errors.absolute, difference);
+      errors.ulp = errors.absolute;
+    }
+  }
+  return errors;
+}
+
+// Collects the results of a test and prints one line a tensor.
+class Verifier {
+ public:
+  // `argv[1]` is the goldens file.
+  Verifier(const char* model, int argc, char** argv)
+      : model_(model), goldens_(argc > 1 ? argv[1] : "(no goldens file)") {
+    std::printf("%s against TensorFlow\n%-5s %-44s %10s %10s %10s %10s\n",
+                model, "step", "tensor", "max abs", "max rel", "max ulp",
+                "tolerance");
+  }
+
+  // A variable must start, bit by bit, as TensorFlow initialized it. Returns
+  // the checksum.
+  template <typename T, std::int64_t... kDims>
+  std::uint32_t Initial(const char* name, View<T, kDims...> got) {
+    const auto want = goldens_.Read<std::uint32_t>();
+    Unchanged(name, got, want);
+    return want;
+  }
+
+  // A variable that is only read must keep its initial value.
+  template <typename T, std::int64_t... kDims>
+  void Unchanged(const char* name, View<T, kDims...> got, std::uint32_t want) {
+    ++compared_;
+    if (Crc32(got.data(), got.size_bytes()) == want) return;
+    ++failed_;
+    std::printf("      %-44s is not TensorFlow's initial value  FAILED\n",
+                name);
+  }
+
+  // Reads an input.
+  template <typename T, std::int64_t... kDims>
+  void Feed(View<T, kDims...> input) {
+    goldens_.Read(input);
+  }
+
+  // A run must succeed.
+  void Ran(int step, bool ok, const char* error) {
+    ++compared_;
+    if (ok) return;
+    ++failed_;
+    std::printf("%-5d Run() failed: %s  FAILED\n", step, error);
+  }
+
+  // Reads what is expected, and compares.
+  template <typename T, std::int64_t... kDims>
+  void Check(int step, const char* name, View<T, kDims...> got) {
+    using Value = std::remove_const_t<T>;
+    const auto want = std::make_unique<Value[]>(got.size());
+    goldens_.Read(View<Value, kDims...>(want.get()));
+    const auto tolerance = goldens_.Read<double>();
+    const Errors errors = Compare<Value>(got.data(), want.get(), got.size(),
+                                         tolerance);
+    ++compared_;
+    if (!errors.tolerated) ++failed_;
+    std::printf("%-5d %-44s %10.3g %10.3g %10.3g %10.3g%s\n", step, name,
+                errors.absolute, errors.relative, errors.ulp, tolerance,
+                errors.tolerated ? "" : "  FAILED");
+    if (!errors.tolerated) {
+      std::printf("      at flat index %zu: got %.9g, expected %.9g\n",
+                  errors.at, static_cast<double>(got.data()[errors.at]),
+                  static_cast<double>(want[errors.at]));
+    }
+  }
+
+  // Returns the process's exit status.
+  int Finish() {
+    goldens_.End();
+    std::printf("%s: %d of %d comparisons failed\n", model_, failed_,
+                compared_);
+    return failed_ == 0 ? 0 : 1;
+  }
+
+ private:
+  const char* model_;
+  Goldens goldens_;
+  int compared_ = 0;
+  int failed_ = 0;
+};
+
+}  // namespace tfaot
+
+#endif  // TFAOT_VERIFY_H_
