@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from typing import Any, Protocol
 
 from tfaot import environment, isolate, names
 from tfaot.errors import TfaotError, listed
@@ -67,9 +68,7 @@ def compile_graph(request: Request) -> None:
             do="look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own",
         )
 
-    isolate.run_isolated(
-        lambda: _compile(request, manifest), what=f"compiling {manifest.cpp_class}", crashed=crashed
-    )
+    isolate.run_isolated(lambda: _compile(request, manifest), what=f"compiling {manifest.cpp_class}", crashed=crashed)
 
 
 def _compile(request: Request, manifest: Manifest) -> None:
@@ -110,8 +109,30 @@ def _compile(request: Request, manifest: Manifest) -> None:
             raise explain(str(error), request, manifest) from None
 
 
-def explain(message: str, request: Request, manifest: Manifest) -> TfaotError:
+class Origin(Protocol):
+    """Where a graph comes from, for messages."""
+
+    @property
+    def graph(self) -> str: ...
+
+    @property
+    def sources(self) -> str:
+        """JSON of `file:line` by node."""
+        ...
+
+
+def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     """Turns the compiler's message into an error that names nodes, source lines, and what to do."""
+    # What XLA knows of Python is made up; ours comes from the export stage.
+    message = re.sub(r"\s*Stack trace for op definition:\s*\n(?:dummy_file_name\S*\n)*", "\n", message)
+    if re.search(r"requires a fixed (tensor list|stack) size", message):
+        loops = _loops_of(_named(message), request)
+        return TfaotError(
+            f"{manifest.cpp_class}: the gradient of a loop needs to know how often the loop runs at most",
+            details="\n".join(loops or [message]),
+            do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
+            "shape gives, not a tensor",
+        )
     if unsupported := re.findall(r"[,:] (\w+) \(No registered '\w+' OpKernel", message):
         return TfaotError(
             f"{manifest.cpp_class}: XLA cannot compile {listed(sorted(set(unsupported)))}",
@@ -141,36 +162,55 @@ def explain(message: str, request: Request, manifest: Manifest) -> TfaotError:
     )
 
 
-def _nodes_of(wanted: Callable[[str], bool], request: Request) -> list[str]:
+def _nodes_of(wanted: Callable[[str], bool], request: Origin) -> list[str]:
     """`op 'node' at file:line` for every node of a wanted type, in the graph and in its functions."""
+    sources = _sources(request)
+    return [_place(prefix, node, sources) for prefix, node in _all_nodes(request) if wanted(node.op)]
+
+
+def _loops_of(names_: list[str], request: Origin) -> list[str]:
+    """The loops that take one of the named nodes, where their gradients keep what they need; or else all loops."""
+    sources = _sources(request)
+    loops = [(prefix, node) for prefix, node in _all_nodes(request) if node.op in ("While", "StatelessWhile")]
+    concerned = [
+        (prefix, node) for prefix, node in loops if {operand.partition(":")[0] for operand in node.input} & {*names_}
+    ]
+    return [_place(prefix, node, sources) for prefix, node in concerned or loops]
+
+
+def _all_nodes(request: Origin) -> list[tuple[str, Any]]:
+    """The nodes of the graph and of its functions, the latter with `function/` before them."""
     from tensorflow.core.framework import graph_pb2
 
     graph = graph_pb2.GraphDef()
     with open(request.graph, "rb") as file:
         graph.ParseFromString(file.read())
-    sources = _sources(request)
-    lines = []
-    for prefix, nodes in [("", graph.node)] + [
-        (function.signature.name + "/", function.node_def) for function in graph.library.function
-    ]:
-        for node in nodes:
-            if wanted(node.op):
-                name = prefix + node.name
-                lines.append(f"{node.op} {name!r}" + (f" at {sources[name]}" if name in sources else ""))
-    return lines
+    return [("", node) for node in graph.node] + [
+        (function.signature.name + "/", node) for function in graph.library.function for node in function.node_def
+    ]
 
 
-def _mentioned(message: str, request: Request) -> list[str]:
-    """Source lines of the nodes that XLA's message names as `{{node …}}`."""
+def _place(prefix: str, node: Any, sources: dict[str, str]) -> str:
+    name = prefix + node.name
+    return f"{node.op} {name!r}" + (f" at {sources[name]}" if name in sources else "")
+
+
+def _named(message: str) -> list[str]:
+    """The nodes that XLA's message names, as `{{node NAME}}` or `[[NAME]]`."""
+    return list(dict.fromkeys(re.findall(r"(?:\{\{node |\[\[)([\w./>\\-]+)(?:\}\}|\]\])", message)))
+
+
+def _mentioned(message: str, request: Origin) -> list[str]:
+    """Source lines of the nodes that XLA's message names."""
     sources = _sources(request)
     found = []
-    for name in re.findall(r"\{\{node ([^}]+)\}\}", message):
+    for name in _named(message):
         places = {place for node, place in sources.items() if node == name or node.endswith("/" + name)}
         found += [f"{name!r} at {place}" for place in sorted(places)]
-    return list(dict.fromkeys(found))
+    return found
 
 
-def _sources(request: Request) -> dict[str, str]:
+def _sources(request: Origin) -> dict[str, str]:
     with open(request.sources, encoding="utf-8") as file:
         sources: dict[str, str] = json.load(file)
     return sources

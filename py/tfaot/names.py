@@ -20,6 +20,11 @@ KEYWORDS = frozenset(
 )
 """C++ keywords up to C++20 and alternative tokens, none of which can name a member."""
 
+MACROS = frozenset(
+    "EOF INFINITY NAN NULL assert errno linux major minor offsetof signals slots stderr stdin stdout unix".split()
+)
+"""Macros of lower case or of the C library that a program may well have defined before it includes the header."""
+
 MEMBERS = frozenset({"Run", "error", "Impl", "impl_", "inputs", "outputs", "variables", "std", "tfaot"})
 """What the generated class declares or spells itself."""
 
@@ -27,22 +32,22 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*_?")
 
 
 def is_identifier(name: str) -> bool:
-    """Whether `name` can be a member as it stands: an identifier, no keyword, not reserved by the C++ standard."""
-    return bool(_IDENTIFIER.fullmatch(name)) and name not in KEYWORDS
+    """Whether `name` can be a member as it stands: an identifier, no keyword or macro, not reserved by the standard."""
+    return bool(_IDENTIFIER.fullmatch(name)) and name not in KEYWORDS and name not in MACROS
 
 
 def to_identifier(name: str) -> str:
     """Maps a TensorFlow name to a legal C++ identifier, not yet a unique one.
 
     Every run of characters that C++ does not allow, and of underscores (two in a row are reserved), becomes one
-    underscore; a leading digit gets the prefix `t`; a keyword gets the suffix `_`. A legal name maps to itself.
+    underscore; a leading digit gets the prefix `t`; a keyword or macro gets the suffix `_`. A legal name maps to itself.
     """
     if is_identifier(name):
         return name
     identifier = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "unnamed"
     if identifier[0].isdigit():
         identifier = "t" + identifier
-    return identifier + "_" if identifier in KEYWORDS else identifier
+    return identifier + "_" if identifier in KEYWORDS or identifier in MACROS else identifier
 
 
 def unique_identifiers(names: Iterable[str], *, taken: Iterable[str] = MEMBERS, class_name: str = "") -> list[str]:

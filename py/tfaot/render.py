@@ -118,9 +118,7 @@ def context_of(manifest: Manifest, *, header: str, private_header: str) -> dict[
     }
 
 
-def _member(
-    tensor: Tensor, *, arg: int = -1, result: int = -1, offset: int = 0, written: bool = False
-) -> Member:
+def _member(tensor: Tensor, *, arg: int = -1, result: int = -1, offset: int = 0, written: bool = False) -> Member:
     value = dtypes.BY_NAME[tensor.dtype].cpp
     return Member(
         name=_escaped(tensor.name),

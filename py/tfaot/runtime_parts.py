@@ -1,14 +1,14 @@
 """Which parts of XLA's CPU runtime a compiled model calls.
 
 The header that tfcompile writes calls into C++ that the wheel ships as source. A model compiles the parts that it calls, and only
-those: each costs from two seconds to a minute. The targets of the same names are in tools/runtime/targets.bzl.
+those: each costs from three seconds to a minute. The targets of the same names are in tools/runtime/targets.bzl.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .errors import TfaotError, listed
 
@@ -35,14 +35,16 @@ class RuntimePart:
     needed_when: tuple[str, ...]
     # Parts that this one calls.
     requires: tuple[str, ...] = ()
-    # Compiler flags beyond those of the model.
-    copts: tuple[str, ...] = ()
+    # Macros that this part needs defined, and with it all parts of the same model.
+    defines: tuple[str, ...] = ()
 
     def stub(self) -> str:
         """Returns the translation unit that compiles this part, or nothing if there is nothing to compile."""
         if not self.sources:
             return ""
-        return PRELUDE + "".join(f'#include "{source}"\n' for source in self.sources)
+        defines = [f"#define {define}" for define in self.defines]
+        includes = [f'#include "{source}"' for source in self.sources]
+        return PRELUDE + "\n".join([*defines, *includes, ""])
 
 
 def _dot(name: str, types: str) -> RuntimePart:
@@ -60,7 +62,7 @@ def _convolution(name: str, function: str) -> RuntimePart:
         needed_when=(f"xla::cpu::internal::{function}",),
         requires=("async_value",),
         # gcc 12 fails on Eigen's own AVX-512 kernels here.
-        copts=("-DEIGEN_USE_AVX512_GEMM_KERNELS=0",),
+        defines=("EIGEN_USE_AVX512_GEMM_KERNELS 0",),
     )
 
 
@@ -127,7 +129,9 @@ def parts_for(header_text: str) -> tuple[RuntimePart, ...]:
     """
     unknown = [header for header in dict.fromkeys(_INCLUDE.findall(header_text)) if header not in _KNOWN_HEADERS]
     calls = dict.fromkeys(match[0] for match in _CALL.finditer(header_text))
-    unknown += [call for call in calls if not any(sign.lstrip(":") in call for part in PARTS for sign in part.needed_when)]
+    unknown += [
+        call for call in calls if not any(sign.lstrip(":") in call for part in PARTS for sign in part.needed_when)
+    ]
     if unknown:
         raise TfaotError(
             f"tfcompile's header uses parts of XLA's runtime that are not known here: {listed(unknown)}",
@@ -142,4 +146,7 @@ def parts_for(header_text: str) -> tuple[RuntimePart, ...]:
             "the text is no header that tfcompile wrote: it does not include xla_compiled_cpu_function.h",
             do="pass the file that tfcompile wrote as out_header",
         )
-    return tuple(part for part in PARTS if part.name in needed)
+    parts = [part for part in PARTS if part.name in needed]
+    # Inline functions of Eigen that two parts share must be the same in both, so their macros must be.
+    defines = tuple(dict.fromkeys(define for part in parts for define in part.defines))
+    return tuple(replace(part, defines=defines) for part in parts)

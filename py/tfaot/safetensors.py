@@ -66,7 +66,7 @@ def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]]) -> tuple[Entr
     file.write(struct.pack("<Q", len(header)))
     file.write(header)
     for value in tensors.values():
-        file.write(memoryview(np.ascontiguousarray(value)).cast("B") if value.size else b"")
+        file.write(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
     return entries
 
 
@@ -74,7 +74,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
     """Maps a file and returns its tensors by name, without copying their values.
 
     Raises:
-      TfaotError: the file is cut short or holds a dtype that the rules do not know.
+      TfaotError: the file is cut short, is none, or holds a dtype that the rules do not know.
     """
     size = os.path.getsize(path)
     with open(path, "rb") as file:
@@ -82,7 +82,10 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
         length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
         if 8 + length > size:
             raise TfaotError(f"{os.fspath(path)} is cut short, or is no safetensors file", do="write it again")
-        header = json.loads(file.read(length))
+        try:
+            header = json.loads(file.read(length))
+        except ValueError:
+            raise TfaotError(f"{os.fspath(path)} is no safetensors file", do="write it again") from None
     tensors: dict[str, npt.NDArray[Any]] = {}
     for name, entry in header.items():
         if name == "__metadata__":
@@ -100,7 +103,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
         if begin == end:
             tensors[name] = np.zeros(shape, dtype)
         else:
-            tensors[name] = np.memmap(path, dtype, "r", 8 + length + begin, shape) if shape else np.memmap(
-                path, dtype, "r", 8 + length + begin, (1,)
-            ).reshape(())
+            tensors[name] = (
+                np.memmap(path, dtype, "r", 8 + length + begin, shape)
+                if shape
+                else np.memmap(path, dtype, "r", 8 + length + begin, (1,)).reshape(())
+            )
     return tensors

@@ -5,6 +5,12 @@ with every floating input and every floating initial value moved by one unit in 
 How far that moves a result is how well the result is determined at all: a compiler that adds in another order has the
 right to miss by as much, and a bias whose true gradient is zero may be anything. The tolerance of a tensor is
 `FACTOR` times its largest movement, plus `FLOOR_ULP` units in the last place of its largest value.
+
+A result of more than `FULL` values is not kept whole: weights would make goldens of hundreds of megabytes. Kept are
+`SAMPLES` values, evenly spread, and for every `BLOCK` values in a row their sum with fixed, seemingly random signs,
+each with a tolerance that is derived in the same way. Rounding errors in a block mostly cancel, so that its sum shows
+any single value that is off by about eight times what would be tolerated of the value alone, at a thirty-second of
+the space.
 """
 
 from __future__ import annotations
@@ -20,7 +26,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tfaot import dtypes, safetensors
-from tfaot.manifest import Manifest, Tensor
+from tfaot.manifest import Manifest
 from tfaot.session import session_config
 
 v1 = tf.compat.v1
@@ -31,6 +37,11 @@ FACTOR = 8.0
 """A maximum of four samples underestimates the spread, and inputs moved once stand for rounding in every layer."""
 FLOOR_ULP = 4.0
 """Allowed even where nothing moved, in units in the last place of the tensor's largest value."""
+
+FULL = 16384
+"""Results of up to this many values are kept whole. tools/runtime/tfaot/verify.h has the same numbers."""
+SAMPLES = 1024
+BLOCK = 64
 
 Array = npt.NDArray[Any]
 
@@ -50,7 +61,8 @@ def compute_goldens(request: Request) -> None:
     """Writes the goldens in the order in which the generated test reads them.
 
     First `initial/VARIABLE` for each variable: the CRC-32 of its initial value's bytes. Then for each step the inputs,
-    and for each output, then each written variable, the expected value and its tolerance, a float64.
+    and for each output, then each written variable, what `kept` keeps of the expected value, each part followed by its
+    tolerance, a float64.
     """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
@@ -64,27 +76,54 @@ def compute_goldens(request: Request) -> None:
         [inputs[f"step{step}/{tensor.cpp_name}"] for tensor in entry.inputs] for step in range(manifest.golden_steps)
     ]
     run = Runner(manifest, graph)
-    expected = run(initial, steps)
-    moved = [[np.zeros(()) for _ in results] for results in expected]
+    expected = [[kept(result) for result in results] for results in run(initial, steps)]
+    moved = [[[0.0] * len(parts) for parts in results] for results in expected]
     for seed in range(PERTURBATIONS):
         rng = np.random.default_rng(seed)
         near = {name: one_ulp_away(value, rng) for name, value in initial.items()}
         for step, results in enumerate(run(near, [[one_ulp_away(v, rng) for v in values] for values in steps])):
             for index, result in enumerate(results):
-                moved[step][index] = np.maximum(moved[step][index], movement(result, expected[step][index]))
+                for part, value in enumerate(kept(result).values()):
+                    want = list(expected[step][index].values())[part]
+                    moved[step][index][part] = max(moved[step][index][part], movement(value, want))
 
-    checked = (*entry.outputs, *manifest.written)
     tensors: dict[str, Array] = {
-        f"initial/{variable.cpp_name}": np.uint32(zlib.crc32(np.ascontiguousarray(initial[variable.name]).data))[...]
+        f"initial/{variable.cpp_name}": np.array(
+            zlib.crc32(np.ascontiguousarray(initial[variable.name]).data), np.uint32
+        )
         for variable in manifest.variables
     }
     for step, values in enumerate(steps):
         tensors |= {f"step{step}/{t.cpp_name}": value for t, value in zip(entry.inputs, values, strict=True)}
-        for tensor, value, move in zip(checked, expected[step], moved[step], strict=True):
-            tensors[f"step{step}/{tensor.cpp_name}"] = value
-            tensors[f"step{step}/{tensor.cpp_name}/tolerance"] = np.float64(tolerance(tensor, value, float(move)))[...]
+        for index, tensor in enumerate((*entry.outputs, *manifest.written)):
+            floating = dtypes.BY_NAME[tensor.dtype].floating
+            first = next(iter(expected[step][index].values()))
+            for part, (suffix, value) in enumerate(expected[step][index].items()):
+                allowed = tolerance(first, moved[step][index][part], block=suffix != "") if floating else 0.0
+                tensors[f"step{step}/{tensor.cpp_name}{suffix}"] = value
+                tensors[f"step{step}/{tensor.cpp_name}{suffix}/tolerance"] = np.array(allowed, np.float64)
     with open(request.out_goldens, "wb") as out:
         safetensors.write(out, tensors)
+
+
+def kept(value: Array) -> dict[str, Array]:
+    """What goldens hold of a result, by suffix of its name: the value itself, or samples and block sums."""
+    if value.size <= FULL:
+        return {"": value}
+    flat = value.reshape(-1)
+    return {"": flat[(np.arange(SAMPLES) * flat.size) // SAMPLES].copy(), "/blocks": block_sums(flat)}
+
+
+def block_sums(flat: Array) -> Array:
+    """Sums of `BLOCK` values in a row, float64; value i counts negatively if the top bit of i times 2^64/phi is set."""
+    blocks = -(-flat.size // BLOCK)
+    signs = np.where(
+        (np.arange(flat.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63), -1.0, 1.0
+    )
+    padded = np.zeros(blocks * BLOCK)
+    np.multiply(flat, signs, out=padded[: flat.size])
+    sums: Array = padded.reshape(blocks, BLOCK).sum(axis=1)
+    return sums
 
 
 def one_ulp_away(value: Array, rng: np.random.Generator) -> Array:
@@ -95,21 +134,22 @@ def one_ulp_away(value: Array, rng: np.random.Generator) -> Array:
     return np.where((value == 0) | ~np.isfinite(value), value, np.nextafter(value, towards)).astype(value.dtype)
 
 
-def movement(result: Array, expected: Array) -> Array:
+def movement(result: Array, expected: Array) -> float:
     """The largest finite difference between two runs' results."""
     if expected.dtype.kind != "f" or not expected.size:
-        return np.zeros(())
+        return 0.0
     with np.errstate(invalid="ignore"):
         difference = np.abs(result.astype(np.float64) - expected)
-    return np.max(difference, where=np.isfinite(difference), initial=0.0)[...]
+    return float(np.max(difference, where=np.isfinite(difference), initial=0.0))
 
 
-def tolerance(tensor: Tensor, expected: Array, moved: float) -> float:
-    """The largest absolute difference that the generated test accepts; zero for anything but floats."""
-    if not dtypes.BY_NAME[tensor.dtype].floating or not expected.size:
+def tolerance(expected: Array, moved: float, *, block: bool = False) -> float:
+    """The largest absolute difference that the generated test accepts of a float, or of a sum over a block."""
+    if not expected.size:
         return 0.0
     largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=np.finfo(expected.dtype).tiny)
-    return FACTOR * moved + FLOOR_ULP * float(np.spacing(largest.astype(expected.dtype)))
+    floor = FLOOR_ULP * float(np.spacing(largest.astype(expected.dtype)))
+    return FACTOR * moved + floor * (BLOCK**0.5 if block else 1.0)
 
 
 class Runner:

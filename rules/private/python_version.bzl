@@ -5,7 +5,7 @@ visibility(["//rules/...", "//tests/..."])
 # The versions for which tensorflow-cpu 2.21.0 has wheels.
 SUPPORTED_PYTHONS = ["3.10", "3.11", "3.12", "3.13"]
 
-_HOW_TO_CHOOSE = "Install one of those, and put it first on PATH, or name it: --repo_env=TFAOT_PYTHON=/path/to/python3.11, " + \
+_HOW_TO_CHOOSE = "To choose a Python, put it first on PATH, or name it: --repo_env=TFAOT_PYTHON=/path/to/python3.11, " + \
                  "or the attribute python_interpreter of rules_tfaot_setup() and tfaot.tensorflow()."
 
 def platform_error(os, arch):
@@ -44,6 +44,23 @@ def python_error(python, implementation, version):
         how = _HOW_TO_CHOOSE,
     )
 
+def broken_python_error(python, details):
+    """Tells that a Python does not even say what it is.
+
+    Args:
+      python: (str) path of the interpreter
+      details: (str) what it printed
+
+    Returns:
+      (str) the error
+    """
+    return "{python} does not run: {details}. TensorFlow needs cpython {supported}. {how}".format(
+        python = python,
+        details = details,
+        supported = ", ".join(SUPPORTED_PYTHONS),
+        how = _HOW_TO_CHOOSE,
+    )
+
 def no_python_error(tried):
     """Tells that there is no Python at all that will do.
 
@@ -68,5 +85,5 @@ def no_pip_error(python):
     Returns:
       (str) the error
     """
-    return ("{python} has no pip, which installs TensorFlow. Add it (`{python} -m ensurepip`, or on Debian and Ubuntu " +
-            "`apt-get install python3-pip`), or choose another Python. {how}").format(python = python, how = _HOW_TO_CHOOSE)
+    return ("{python} has no pip, which installs TensorFlow. Add it: `{python} -m ensurepip`, or on Debian and Ubuntu " +
+            "`apt-get install python3-pip`. {how}").format(python = python, how = _HOW_TO_CHOOSE)

@@ -2,23 +2,31 @@
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
-load(":python_version.bzl", "SUPPORTED_PYTHONS", "no_pip_error", "no_python_error", "platform_error", "python_error")
+load(
+    ":python_version.bzl",
+    "SUPPORTED_PYTHONS",
+    "broken_python_error",
+    "no_pip_error",
+    "no_python_error",
+    "platform_error",
+    "python_error",
+)
 
 visibility(["//rules/..."])
 
 DEFAULT_LOCK = Label("//tools/python:requirements.lock")
 _TARGETS = Label("//tools/runtime:targets.bzl")
 
-# Prints what a Python is: JSON on one line. `executable` has pip; `base` is what actions run, so it is not a shim, a venv's
-# link, or a link that an upgrade would turn elsewhere.
+# Prints what a Python is: JSON on one line, from the oldest Python too. `executable` has pip; `base` is what actions run, so it is
+# not a shim, a venv's link, or a link that an upgrade would turn elsewhere.
 _PROBE = """
-import importlib.util, json, os, sys
+import json, os, pkgutil, platform, sys
 print(json.dumps({
     "executable": sys.executable,
     "base": os.path.realpath(getattr(sys, "_base_executable", None) or sys.executable),
-    "implementation": sys.implementation.name,
+    "implementation": platform.python_implementation().lower(),
     "version": "%d.%d" % sys.version_info[:2],
-    "pip": importlib.util.find_spec("pip") is not None,
+    "pip": any(module[1] == "pip" for module in pkgutil.iter_modules()),
 }))
 """
 
@@ -36,8 +44,8 @@ def _probe(rctx, python):
     """Returns (what _PROBE printed or None, error or None)."""
     result = rctx.execute([python, "-c", _PROBE])
     if result.return_code != 0:
-        lines = (result.stderr.strip() or "exit status {}".format(result.return_code)).splitlines()
-        return None, "{} does not run: {}".format(python, lines[-1])
+        lines = result.stderr.strip().splitlines() or ["exit status {}".format(result.return_code)]
+        return None, broken_python_error(python, lines[0])
     info = json.decode(result.stdout)
     return info, python_error(info["executable"], info["implementation"], info["version"])
 
@@ -239,6 +247,7 @@ def rules_tfaot_dependencies():
         url = "https://github.com/abseil/abseil-cpp/releases/download/20250814.1/abseil-cpp-20250814.1.tar.gz",
     )
 
+# buildifier: disable=unnamed-macro
 def rules_tfaot_setup(*, abseil = None, python_interpreter = None, requirements_lock = None):
     """Declares TensorFlow's repository and registers its toolchain.
 

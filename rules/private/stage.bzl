@@ -42,7 +42,10 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
     ]
 
     # User code imports its neighbours by their path in the workspace; generated modules lie below bin_dir.
-    python_path = imports + [".", ctx.bin_dir.path] + toolchain.imports.to_list()
+    roots = {target.label.workspace_root or ".": None for target in [ctx] + deps}
+    for root in roots.keys():
+        roots[ctx.bin_dir.path if root == "." else ctx.bin_dir.path + "/" + root] = None
+    python_path = imports + roots.keys() + toolchain.imports.to_list()
 
     # Neither the user's site-packages nor the interpreter's: all packages are declared.
     start = ctx.actions.args()

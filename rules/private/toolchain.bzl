@@ -3,24 +3,32 @@
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("@rules_python//python:defs.bzl", "PyInfo", "PyRuntimeInfo")
 
-visibility(["//rules/...", "//tools/runtime", "//tests/..."])
+visibility("//rules/...")
 
 TfaotToolchainInfo = provider(
     doc = "What the stages need of the machine that builds: Python, TensorFlow, and the runtime of compiled models.",
     fields = {
-        "label": "(Label) the toolchain's target, to simplify debugging",
-        "interpreter": "(File or None) Python's interpreter, if it is a file that Bazel knows",
-        "interpreter_path": "(str or None) absolute path of Python's interpreter, if `interpreter` is None",
-        "interpreter_files": "(depset[File]) what the interpreter needs to run; empty with `interpreter_path`",
-        "packages": "(depset[File]) files or directories that hold the Python packages",
         "imports": "(depset[str]) entries of PYTHONPATH for `packages`, relative to the execution root",
-        "tensorflow_version": "(str) version of the TensorFlow in `packages`, such as '2.21.0'",
+        "interpreter": "(File or None) Python's interpreter, if it is a file that Bazel knows",
+        "interpreter_files": "(depset[File]) what the interpreter needs to run; empty with `interpreter_path`",
+        "interpreter_path": "(str or None) absolute path of Python's interpreter, if `interpreter` is None",
+        "label": "(Label) the toolchain's target, to simplify debugging",
+        "packages": "(depset[File]) files or directories that hold the Python packages",
         "runtime": "(CcInfo) headers and textual sources of XLA's CPU runtime, and the libraries that they call",
+        "tensorflow_version": "(str) version of the TensorFlow in `packages`, such as '2.21.0'",
     },
 )
 
 def exec_path(import_path, workspace_name):
-    """Turns an entry of PyInfo.imports, which starts with a repository's name, into a path below the execution root."""
+    """Turns an entry of PyInfo.imports, which starts with a repository's name, into an entry of PYTHONPATH for actions.
+
+    Args:
+      import_path: (str) the entry
+      workspace_name: (str) ctx.workspace_name
+
+    Returns:
+      (str) its path below the execution root
+    """
     repository, _, path = import_path.partition("/")
     if repository in (workspace_name, "_main", ""):
         return path or "."

@@ -80,6 +80,15 @@ class CliTest(ScratchTest):
         self.assertEqual((code, out), (1, ""))
         self.assertRegex(err, "^bazelw: the cache folder /tmp/bazelw_test_refused lies under /tmp.*\n$")
 
+    def test_cache_that_cannot_be_written(self) -> None:
+        """Protects the error's use on a full disk or in somebody else's folder: no traceback, a way out."""
+        self.bazel("")
+        file = self.folder / "file"
+        file.touch()
+        code, _, err = self.call("build", RULES_TFAOT_CACHE=str(file / "cache"))
+        self.assertEqual(code, 1)
+        self.assertRegex(err.splitlines()[-1], "Not a directory.*set RULES_TFAOT_CACHE to another folder")
+
     def test_nothing_to_be_had(self) -> None:
         """Protects the user without Bazel and network: what was tried, and what to do."""
         self.program("bin/bazel", "echo bazel 6.0.0")

@@ -4,6 +4,7 @@ import socket
 import threading
 import time
 import unittest
+from typing import ClassVar
 from unittest import mock
 
 from tests.bazelw.scratch import ScratchTest
@@ -20,7 +21,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     # How many bytes an answer carries before the connection breaks.
     breaks_after = len(CONTENT)
     ranges = True
-    asked: "list[str | None]" = []
+    asked: ClassVar["list[str | None]"] = []
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
@@ -46,7 +47,7 @@ class OfficialTest(ScratchTest):
         super().setUp()
 
         class Served(Handler):
-            asked: "list[str | None]" = []
+            asked: ClassVar["list[str | None]"] = []
 
         self.handler = Served
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), self.handler)

@@ -37,6 +37,13 @@ class PrefixTest(ScratchTest):
             "/p/usr/share/java/a.jar\n/p/usr/share/java/b.jar\n/p/usr/share/java/perfmark-api.jar\n",
         )
 
+    def test_bazel_knows_its_version(self) -> None:
+        """Protects rules that decide by Bazel's version: an unknown one counts as the newest."""
+        self.file("tree/usr/share/bazel/build-label.txt", "7.7.1\n")
+        entry = prefix.label(self.folder / "tree")
+        text = (self.folder / "tree" / entry / "build-data.properties").read_text()
+        self.assertEqual(text, "build.label=7.7.1\n")
+
     def test_programs_behind_links_are_adapted_once(self) -> None:
         """Protects Bazel's helpers, which are links in its data folder, and files outside the folder."""
         real = self.file("tree/usr/libexec/bazel/linux-sandbox")

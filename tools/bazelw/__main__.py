@@ -8,8 +8,7 @@ _NEWER = ("python3.14", "python3.13", "python3.12", "python3.11", "python3.10")
 
 
 def _start() -> int:
-    if sys.version_info < (3, 10):
-        # This file alone must stay readable for every Python 3.
+    if sys.version_info < (3, 10):  # noqa: UP036 - this file alone runs on every Python 3
         for name in _NEWER:
             try:
                 os.execvp(name, [name, "-I", "-S", *sys.argv])

@@ -32,6 +32,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], root: str) -> int
     except BazelwError as failure:
         print(f"bazelw: {failure}", file=sys.stderr)
         return 1
+    except OSError as failure:
+        print(
+            f"bazelw: {failure}; make room, or set {cache.VARIABLE} to another folder, then call bazelw again",
+            file=sys.stderr,
+        )
+        return 1
     except KeyboardInterrupt:
         print("\nbazelw: interrupted; the next call goes on from here", file=sys.stderr)
         return 130
@@ -76,10 +82,6 @@ def get(folder: Path, environ: Mapping[str, str], root: Path) -> Bazel:
             except WayFailed as failure:
                 tell.say(str(failure))
                 reasons.append(str(failure))
-            except OSError as failure:
-                raise BazelwError(
-                    f"{failure}; make room or set {cache.VARIABLE} to another folder, then call bazelw again"
-                ) from failure
     raise BazelwError(
         f"no Bazel {version}: {'; '.join(reasons)}. Put a Bazel {version} or Bazelisk on PATH, or connect this machine "
         "to the official release's host or a Debian mirror, then call bazelw again"
@@ -96,12 +98,12 @@ def _recall(folder: Path, ways: Sequence[str], version: str) -> Bazel | None:
 
 
 def chosen_ways(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the ways to try, in order: all of them, or those that BAZELW_WAYS lists."""
+    """Returns the ways to try, in the fixed order: all of them, or those that BAZELW_WAYS lists."""
     text = environ.get(WAYS_VARIABLE)
     if text is None:
         return WAYS
-    ways = tuple(word.strip() for word in text.split(","))
-    unknown = [word for word in ways if word not in WAYS]
+    words = [word.strip() for word in text.split(",")]
+    unknown = [word for word in words if word not in WAYS]
     if unknown:
         raise BazelwError(f"{WAYS_VARIABLE} names {unknown[0]!r}; it takes a list of {', '.join(WAYS)}")
-    return ways
+    return tuple(name for name in WAYS if name in words)

@@ -52,6 +52,7 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
         if shutil.which(tool) is None:
             raise WayFailed(f"this machine has no {tool}, so it has no Debian mirror either")
     home = folder / "debian"
+    resumed = (home / "apt/debs").exists()
     started = time.monotonic()
     progress.say(f"setting up Debian's build of Bazel below {home}")
     apt = _lists(home, progress)
@@ -64,18 +65,19 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
     debs = _download(apt, chosen, progress)
     abseil = _abseil_source(apt, progress)
 
-    final = _prefix(home)
-    tree = home / "prefix.part"
-    prefix.remove(tree)
-    tree.mkdir()
-    prefix.unpack(debs, tree, progress)
+    # A folder of its own for each recipe: Bazel restarts a server that still runs from another one.
+    final = home / f"bazel-{RECIPE}"
+    part = home / "bazel.part"
+    prefix.remove(part)
+    (part / "prefix").mkdir(parents=True)
+    prefix.unpack(debs, part / "prefix", progress)
+    _unpack_source(abseil, part / "abseil-cpp")
     progress.say("adapting the programs to their folder")
-    java = prefix.adapt(tree, final)
-    redirect.supplement(tree)
-    for old in home.glob("prefix-*"):
+    java = prefix.adapt(part / "prefix", final / "prefix")
+    redirect.write(part, final)
+    for old in home.glob("bazel-*"):
         prefix.remove(old)
-    tree.rename(final)
-    redirect.write(home, final, _unpack_source(abseil, home))
+    part.rename(final)
 
     seconds = time.monotonic() - started
     size = sum(package.size for package in chosen) + abseil.stat().st_size
@@ -84,31 +86,23 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
         {
             "packages": {package.name: package.version for package in chosen},
             "download_bytes": size,
+            # Of this call. It is not the whole time when an earlier one had downloaded packages before it was stopped.
             "seconds": round(seconds, 1),
+            "resumed": resumed,
         },
     )
-    progress.say(f"Bazel is ready: {len(chosen)} packages, {megabytes(size)} downloaded, {seconds:.0f} s")
-    return _bazel(home, java)
-
-
-def _prefix(home: Path) -> Path:
-    """Returns the folder that the programs live in. Bazel restarts a server that still runs from an earlier one."""
-    return home / f"prefix-{RECIPE}"
-
-
-def _bazel(home: Path, java: str) -> Bazel:
-    final = _prefix(home)
+    progress.say(f"Bazel is ready after {seconds:.0f} s: {len(chosen)} packages, {megabytes(size)}")
     return Bazel(
-        program=str(final / "usr/bin/bazel"),
+        program=str(final / "prefix/usr/bin/bazel"),
         startup=(
-            f"--install_base={final / prefix.BAZEL_DATA}",
+            f"--install_base={final / 'prefix' / prefix.BAZEL_DATA}",
             "--trust_install_base",
-            f"--server_javabase={final / java}",
+            f"--server_javabase={final / 'prefix' / java}",
             # Java 25 warns about what this older Bazel does; there is nothing that a user could change.
             "--host_jvm_args=--sun-misc-unsafe-memory-access=allow",
             "--host_jvm_args=--enable-native-access=ALL-UNNAMED",
             "--nosystem_rc",
-            f"--bazelrc={redirect.rc_file(home)}",
+            f"--bazelrc={redirect.rc_file(final)}",
         ),
     )
 
@@ -270,11 +264,9 @@ def _abseil_source(apt: _Apt, progress: Progress) -> Path:
     return archives[-1]
 
 
-def _unpack_source(archive: Path, home: Path) -> Path:
-    """Unpacks a source archive with one top folder as `home/abseil-cpp`."""
-    final = home / "abseil-cpp"
-    part = home / "abseil-cpp.part"
-    prefix.remove(part)
+def _unpack_source(archive: Path, into: Path) -> None:
+    """Unpacks a source archive, which has one top folder, so that this folder is `into`."""
+    part = into.with_name(into.name + ".part")
     with tarfile.open(archive) as source:
         # The archive is checked, but a filter costs nothing where this Python has one.
         if hasattr(tarfile, "data_filter"):
@@ -284,7 +276,5 @@ def _unpack_source(archive: Path, home: Path) -> Path:
     tops = list(part.iterdir())
     if len(tops) != 1:
         raise WayFailed(f"{archive.name} has {len(tops)} top folders, not one")
-    prefix.remove(final)
-    tops[0].rename(final)
+    tops[0].rename(into)
     part.rmdir()
-    return final

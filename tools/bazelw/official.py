@@ -56,7 +56,7 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
         raise WayFailed(reason) from failure
     seconds = time.monotonic() - started
     cache.write_json(target.with_suffix(".json"), {"download_bytes": size, "seconds": round(seconds, 1)})
-    progress.say(f"Bazel {version} is ready: {megabytes(size)} downloaded, {seconds:.0f} s")
+    progress.say(f"Bazel {version} is ready after {seconds:.0f} s: {megabytes(size)}")
     return Bazel(str(target))
 
 

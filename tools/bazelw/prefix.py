@@ -40,8 +40,21 @@ def adapt(tree: Path, final: Path) -> str:
     run([*patchelf, "--force-rpath", "--set-rpath", rpath, *map(str, [*programs, *shared])])
     run([*patchelf, "--set-interpreter", str(final / loader), *map(str, programs)])
     listed = tree / _CLASSPATH
-    listed.write_text(classpath(listed.read_text(encoding="utf-8"), tree, final), encoding="utf-8")
+    text = classpath(listed.read_text(encoding="utf-8"), tree, final)
+    listed.write_text(f"{text}{final / label(tree)}\n", encoding="utf-8")
     return str(java)
+
+
+def label(tree: Path) -> Path:
+    """Makes the resource from which the server learns its own version; returns its class path entry, below `tree`.
+
+    Debian's build leaves it out. Without it `native.bazel_version` is empty, which rules take for the newest Bazel.
+    """
+    version = one(tree, f"{BAZEL_DATA}/build-label.txt").read_text(encoding="utf-8").strip()
+    folder = BAZEL_DATA / "version"
+    (tree / folder).mkdir(exist_ok=True)
+    (tree / folder / "build-data.properties").write_text(f"build.label={version}\n", encoding="utf-8")
+    return folder
 
 
 def relink(tree: Path, final: Path) -> None:
@@ -57,14 +70,12 @@ def relink(tree: Path, final: Path) -> None:
 
 
 def classpath(text: str, tree: Path, final: Path) -> str:
-    """Returns Bazel's list of jars with each one's place below `final`, plus the forgotten ones.
+    """Returns Bazel's list of jars, one in a line, with each one's place below `final`, plus the forgotten ones.
 
     A jar that no dependency of the package carries is left out: on a Debian system it is missing too.
     """
-    jars = [*text.replace(":", " ").split(), *_FORGOTTEN_JARS]
-    separator = ":" if ":" in text else "\n"
-    kept = [str(final) + jar for jar in dict.fromkeys(jars) if os.path.lexists(str(tree) + jar)]
-    return separator.join(kept) + ("\n" if text.endswith("\n") else "")
+    jars = dict.fromkeys([*text.split(), *_FORGOTTEN_JARS])
+    return "".join(f"{final}{jar}\n" for jar in jars if os.path.lexists(f"{tree}{jar}"))
 
 
 def elf_files(tree: Path, java: Path) -> tuple[list[Path], list[Path]]:
@@ -127,4 +138,7 @@ def last_words(text: str) -> str:
     """Returns the line of a failed command's output that most likely tells why it failed."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E:", "Err:", "error", "ERROR"))]
-    return (errors or lines or ["it said nothing"])[-1]
+    if errors:
+        # What follows the first error is often only its consequence.
+        return errors[0].rstrip(".")
+    return lines[-1].rstrip(".") if lines else "it said nothing"

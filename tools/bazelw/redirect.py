@@ -57,25 +57,24 @@ STUBS: Mapping[str, Stub] = {
 }
 
 
-def rc_file(home: Path) -> Path:
-    """Returns the path of the bazelrc below `home` that holds the redirections."""
-    return home / "redirect.bazelrc"
+def rc_file(folder: Path) -> Path:
+    """Returns the path of the bazelrc in `folder` that holds the redirections."""
+    return folder / "redirect.bazelrc"
 
 
-def write(home: Path, tree: Path, abseil: Path) -> None:
-    """Writes the stubs and the bazelrc below `home`, for the rule sets in the prefix `tree` and Abseil's source."""
-    modules = {**rule_sets(tree), "abseil-cpp": abseil}
-    stubs = home / "stubs"
+def write(part: Path, final: Path) -> None:
+    """Writes stubs and bazelrc into `part`, which holds `prefix` and `abseil-cpp` and is renamed to `final` later."""
+    supplement(part / "prefix")
+    modules = {name: final / path.relative_to(part) for name, path in rule_sets(part / "prefix").items()}
+    modules["abseil-cpp"] = final / "abseil-cpp"
     for name, stub in STUBS.items():
         others = sorted({*modules, *STUBS} - {_HUB}) if name == _HUB else []
-        cache.write_text(stubs / name / "MODULE.bazel", module_text(name, others))
-        cache.write_text(stubs / name / "WORKSPACE", "")
-        cache.write_text(stubs / name / "BUILD", "")
-        for path, text in stub.files.items():
-            cache.write_text(stubs / name / path, text)
-    registry = home / "registry"
-    registry.mkdir(exist_ok=True)
-    cache.write_text(rc_file(home), rc_text(modules, {name: stubs / name for name in STUBS}, registry))
+        files = {"MODULE.bazel": module_text(name, others), "WORKSPACE": "", "BUILD": "", **stub.files}
+        for path, text in files.items():
+            cache.write_text(part / "stubs" / name / path, text)
+    (part / "registry").mkdir(exist_ok=True)
+    stubs = {name: final / "stubs" / name for name in STUBS}
+    cache.write_text(rc_file(part), rc_text(modules, stubs, final / "registry"))
 
 
 def supplement(tree: Path) -> None:

@@ -5,7 +5,7 @@ They are made by a macro, not by a generated BUILD file, so that a change here d
 
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("@rules_python//python:defs.bzl", "py_library", "py_runtime", "py_runtime_pair")
-load("//rules/private:toolchain.bzl", "tfaot_toolchain")
+load("//rules:toolchain.bzl", "tfaot_toolchain")
 
 # Called from @tfaot_tensorflow, and from any repository where a user unpacks the wheel.
 visibility("public")
@@ -99,9 +99,9 @@ _ABSL_ASYNC = [
     "utility:utility",
 ]
 
-# Part of the runtime: (sources, targets of abseil below absl/, parts it needs). py/tfaot/runtime_parts.py has the same parts, and
+# Part of the runtime: (sources, targets of abseil below absl/, parts it requires). py/tfaot/runtime_parts.py has the same parts, and
 # tells which a model needs; //tests/toolchain:runtime_parts_test holds the two together.
-_PARTS = {
+RUNTIME_PARTS = {
     "base": (
         [
             "tensorflow/compiler/tf2xla/allocator.cc",
@@ -190,7 +190,7 @@ def tfaot_runtime_targets(*, site_packages, abseil, visibility = ["//visibility:
         deps = [":eigen"],
     )
 
-    for name, (files, absl, parts) in _PARTS.items():
+    for name, (files, absl, parts) in RUNTIME_PARTS.items():
         cc_library(
             name = name,
             # Not `includes = [include]` alone: a source that lies in the second folder is named from there.
@@ -205,9 +205,10 @@ def tfaot_runtime_targets(*, site_packages, abseil, visibility = ["//visibility:
     cc_library(
         name = "runtime",
         visibility = visibility,
-        deps = [":" + name for name in _PARTS],
+        deps = [":" + name for name in RUNTIME_PARTS],
     )
 
+# buildifier: disable=unnamed-macro
 def tfaot_tensorflow_targets(*, abseil, interpreter_path, tensorflow_version):
     """Declares all targets of the repository `tfaot_tensorflow`.
 

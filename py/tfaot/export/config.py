@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from google.protobuf import text_format
 from tensorflow.compiler.tf2xla import tf2xla_pb2
 
@@ -33,10 +35,10 @@ def infer(entry: EntryPoint, variables: tuple[Variable, ...]) -> tf2xla_pb2.Conf
     return config
 
 
-def _shape(shape: object, tensor: Tensor) -> None:
-    shape.SetInParent()  # type: ignore[attr-defined]
+def _shape(shape: Any, tensor: Tensor) -> None:
+    shape.SetInParent()
     for size in tensor.shape:
-        shape.dim.add(size=size)  # type: ignore[attr-defined]
+        shape.dim.add(size=size)
 
 
 def parse(text: str, *, path: str) -> tf2xla_pb2.Config:
@@ -87,7 +89,7 @@ def override(inferred: tf2xla_pb2.Config, user: tf2xla_pb2.Config, *, path: str)
     return merged
 
 
-def _key(entry: object) -> str:
+def _key(entry: Any) -> str:
     if isinstance(entry, tf2xla_pb2.Variable):
-        return entry.node_name
-    return f"{entry.id.node_name}:{entry.id.output_index}"  # type: ignore[attr-defined]
+        return str(entry.node_name)
+    return f"{entry.id.node_name}:{entry.id.output_index}"

@@ -7,14 +7,14 @@ import hashlib
 import json
 import os
 from collections import Counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tensorflow as tf
 
 from tfaot import dtypes, manifest, names, safetensors
 from tfaot.errors import TfaotError
 from tfaot.export import config as configs
-from tfaot.export import model_fn
+from tfaot.export import model_fn, verdict
 
 _T = TypeVar("_T", bound=manifest.Tensor)
 
@@ -47,6 +47,10 @@ def export(request: Request) -> None:
     built = model_fn.build(request.model, steps=request.golden_steps)
     entry, variables = _named(built, class_name)
     config = configs.infer(entry, variables)
+    if doubtful := {use.shared_name for use in built.variables if use.doubtful}:
+        unchanged = verdict.unchanged(built.graph, config, doubtful)
+        variables = tuple(dataclasses.replace(v, written=v.written and v.name not in unchanged) for v in variables)
+        config = configs.infer(entry, variables)
     if request.user_config:
         with open(request.user_config, encoding="utf-8") as file:
             user = configs.parse(file.read(), path=request.user_config)
@@ -111,7 +115,7 @@ def _named(built: model_fn.Built, class_name: str) -> tuple[manifest.EntryPoint,
 def _reread(
     entry: manifest.EntryPoint,
     variables: tuple[manifest.Variable, ...],
-    config: configs.tf2xla_pb2.Config,
+    config: Any,
     path: str,
     class_name: str,
 ) -> tuple[manifest.EntryPoint, tuple[manifest.Variable, ...]]:
@@ -143,13 +147,13 @@ def _reread(
     return manifest.EntryPoint(entry.name, inputs, outputs), variables
 
 
-def _renamed(tensor: _T, config: object, path: str) -> _T:
-    dtype = dtypes.BY_ENUM.get(config.type)  # type: ignore[attr-defined]
-    shape = tuple(dim.size for dim in config.shape.dim)  # type: ignore[attr-defined]
+def _renamed(tensor: _T, config: Any, path: str) -> _T:
+    dtype = dtypes.BY_ENUM.get(config.type)
+    shape = tuple(dim.size for dim in config.shape.dim)
     if dtype is None or dtype.name != tensor.dtype or shape != tensor.shape:
         raise TfaotError(
             f"{path}: {tensor.name} is configured as {dtype.name if dtype else 'an unsupported dtype'}{list(shape)}",
             exists=f"the model has {tensor.dtype}{list(tensor.shape)}",
             do="change the model, or leave type and shape out: they are inferred",
         )
-    return dataclasses.replace(tensor, cpp_name=config.name)  # type: ignore[attr-defined]
+    return dataclasses.replace(tensor, cpp_name=config.name)

@@ -32,6 +32,43 @@ _FORWARDS = frozenset({"Identity", "IdentityN", "Enter", "RefEnter", "Exit", "Ne
 _CALLS = {"PartitionedCall": "f", "StatefulPartitionedCall": "f", "RemoteCall": "f", "XlaLaunch": "function"}
 """Ops that call the function of an attribute with all of their operands, and return what it returns."""
 
+_COPIES = frozenset(
+    {
+        "BroadcastTo",
+        "Cast",
+        "CheckNumerics",
+        "EnsureShape",
+        "Enter",
+        "Identity",
+        "PreventGradient",
+        "Reshape",
+        "Slice",
+        "Snapshot",
+        "StopGradient",
+        "Tile",
+        "Transpose",
+    }
+)
+"""Ops that may return their first operand as it is."""
+
+_BRINGS = frozenset(
+    {
+        "Case",
+        "Exit",
+        "IdentityN",
+        "If",
+        "Merge",
+        "ReadVariableOp",
+        "StatelessCase",
+        "StatelessIf",
+        "StatelessWhile",
+        "Switch",
+        "While",
+        "_ReadVariablesOp",
+    }
+)
+"""Ops that may return what a variable held, other than calls."""
+
 
 def tensor_name(name: str) -> tuple[str, int]:
     """Splits an input of a GraphDef's node, `node` or `node:port`; a control input `^node` has port -1."""
@@ -115,6 +152,8 @@ class VariableUse:
     shape: tuple[int, ...] | None
     """None if the rank is unknown; an unknown dimension is -1."""
     written: bool
+    doubtful: bool
+    """Whether the compiler may still find that no run changes it, as in `v.assign(v.read_value())`: it must be asked."""
 
 
 def name_variables(graph: graph_pb2.GraphDef) -> None:
@@ -135,7 +174,8 @@ def variable_uses(graph: graph_pb2.GraphDef) -> tuple[VariableUse, ...]:
     Handles are followed through identities, loops of either control flow version, calls, While, If, and Case, to the
     ops that read or assign.
     """
-    written = _Walk(graph).written()
+    walk = _Walk(graph)
+    walk.run()
     uses: dict[str, VariableUse] = {}
     for node in graph.node:
         if node.op != "VarHandleOp":
@@ -144,7 +184,9 @@ def variable_uses(graph: graph_pb2.GraphDef) -> tuple[VariableUse, ...]:
         if name not in uses:
             shape = node.attr["shape"].shape
             dims = None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
-            uses[name] = VariableUse(node.name, name, node.attr["dtype"].type, dims, name in written)
+            uses[name] = VariableUse(
+                node.name, name, node.attr["dtype"].type, dims, name in walk.written, name in walk.doubtful
+            )
     return tuple(uses.values())
 
 
@@ -170,12 +212,14 @@ class _Walk:
         self._library = {function.signature.name: function for function in graph.library.function}
         self._bodies: dict[str, _Body] = {}
         self._memo: dict[tuple[str, tuple[frozenset[str], ...]], tuple[frozenset[str], ...]] = {}
-        self._written: set[str] = set()
-
-    def written(self) -> set[str]:
+        self.written: set[str] = set()
         """Names of the variables that some reachable op assigns."""
+        self.doubtful: set[str] = set()
+        """Those that may be assigned what they held, or in a branch that the compiler drops."""
+
+    def run(self) -> None:
+        """Fills `written` and `doubtful`."""
         self._visit(_Body(self._graph.node, (), ()), ())
-        return self._written
 
     def _body(self, name: str) -> _Body:
         if name not in self._bodies:
@@ -185,21 +229,20 @@ class _Walk:
     def _call(self, name: str, operands: Sequence[frozenset[str]]) -> tuple[frozenset[str], ...]:
         """Visits a function with what its arguments may hold, and returns what its results may hold."""
         key = (name, tuple(operands))
-        if name not in self._library or not any(operands) and not self._owns_variables(name):
+        if name not in self._library or not any(operands):
             return ()
         if key not in self._memo:
             self._memo[key] = ()  # a recursive call adds nothing that this one does not
             self._memo[key] = self._visit(self._body(name), tuple(operands))
         return self._memo[key]
 
-    def _owns_variables(self, name: str) -> bool:
-        return any(node.op == "VarHandleOp" for node in self._body(name).nodes)
-
     def _visit(self, body: _Body, operands: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...]:
         """Spreads handles through one body until nothing changes."""
         held: dict[tuple[str, int], frozenset[str]] = {}
         users: dict[str, list[node_def_pb2.NodeDef]] = defaultdict(list)
+        nodes: dict[str, node_def_pb2.NodeDef] = {}
         for node in body.nodes:
+            nodes[node.name] = node
             for operand in node.input:
                 users[tensor_name(operand)[0]].append(node)
         queue: deque[node_def_pb2.NodeDef] = deque()
@@ -218,6 +261,8 @@ class _Walk:
         while queue:
             node = queue.popleft()
             ins = [held.get(tensor_name(i), frozenset()) for i in node.input if not i.startswith("^")]
+            if node.op == "AssignVariableOp" and self._may_copy(node, nodes):
+                self.doubtful |= ins[0]
             for port, variables in enumerate(self._transfer(node, ins)):
                 if variables:
                     hold(node.name, port, variables)
@@ -251,13 +296,24 @@ class _Walk:
             branches = [node.attr["then_branch"].func.name, node.attr["else_branch"].func.name]
             return _union([self._call(branch, ins[1:]) for branch in branches])
         if op in ("Case", "StatelessCase"):
-            return _union([self._call(branch.name, ins[1:]) for branch in node.attr["branches"].list.func])
+            before = set(self.written)
+            results = [self._call(branch.name, ins[1:]) for branch in node.attr["branches"].list.func]
+            self.doubtful |= self.written - before  # of a Case whose index is constant, the compiler keeps one branch
+            return _union(results)
         functions = list(_functions_of(node))
         if op == "SymbolicGradient" or functions:
             return _union([self._call(function, ins) for function in functions])
         for variables in ins:
-            self._written |= variables
+            self.written |= variables
         return ()
+
+    def _may_copy(self, assign: node_def_pb2.NodeDef, nodes: Mapping[str, node_def_pb2.NodeDef]) -> bool:
+        """Whether an assignment's value may be what a variable held before, and nothing that was computed."""
+        producer = nodes.get(tensor_name(assign.input[1])[0])
+        while producer is not None and producer.op in _COPIES:
+            producer = nodes.get(tensor_name(producer.input[0])[0])
+        # A function's argument has no node.
+        return producer is None or producer.op in _BRINGS or producer.op in _CALLS or producer.op in self._library
 
 
 def _union(results: Sequence[Sequence[frozenset[str]]]) -> list[frozenset[str]]:

@@ -11,7 +11,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -86,6 +86,8 @@ class UserCode:
         return place
 
     def _show(self, filename: str) -> str:
+        if filename.startswith("<"):  # no file: `<string>`, `<frozen importlib._bootstrap>`
+            return ""
         path = os.path.abspath(filename)
         if path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
             return ""
@@ -139,7 +141,7 @@ class UserCode:
         Raises:
           TfaotError: it is missing, or cannot be called with these positional arguments.
         """
-        function = getattr(self.module, name, None)
+        function: Any = getattr(self.module, name, None)
         wanted = f"{name}({', '.join(parameters)})"
         if function is None and optional:
             return None
@@ -163,7 +165,7 @@ class UserCode:
                 exists=f"{name}{inspect.signature(function)}",
                 do=f"give it the parameters ({', '.join(parameters)})",
             ) from None
-        return function
+        return cast("Callable[..., Any]", function)
 
 
 def build(path: str, *, steps: int) -> Built:
@@ -312,13 +314,9 @@ def _check_variables(path: str, uses: Sequence[graphs.VariableUse]) -> None:
             )
 
 
-
-
 def _initial_values(user: UserCode, graph: tf.Graph, uses: Sequence[graphs.VariableUse]) -> dict[str, Array]:
     with graph.as_default():
-        known = {
-            variable.handle.op.name: variable for variable in (*v1.global_variables(), *v1.local_variables())
-        }
+        known = {variable.handle.op.name: variable for variable in (*v1.global_variables(), *v1.local_variables())}
         if missing := [use.shared_name for use in uses if use.node not in known]:
             raise TfaotError(
                 f"{user.path}: {len(missing)} variable(s) have no initial value in the graph",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 from collections.abc import Iterator
+from typing import Any
 
 _MODULES = ("tensorflow.python.ops.control_flow_util", "tf_keras.src.utils.control_flow_util")
 """TensorFlow's own, and the copy that Keras 2 keeps."""
@@ -18,7 +19,7 @@ _MODULES = ("tensorflow.python.ops.control_flow_util", "tf_keras.src.utils.contr
 @contextlib.contextmanager
 def xla_context() -> Iterator[None]:
     """Every graph that is built inside believes it is in an XLA context; restored on leaving, whatever happens."""
-    modules = []
+    modules: list[Any] = []
     for name in _MODULES:
         with contextlib.suppress(ModuleNotFoundError):
             modules.append(importlib.import_module(name))

@@ -18,7 +18,8 @@
 
 namespace tfaot {
 
-// Owns the file's bytes. Ends the process, with one sentence, if there are none.
+// Owns the file's bytes. Ends the process, with one sentence, if there are
+// none.
 class Goldens {
  public:
   explicit Goldens(const char* path) : path_(path) {
@@ -44,18 +45,18 @@ class Goldens {
     return value;
   }
 
-  // The file must hold nothing more.
-  void End() const {
-    if (position_ != bytes_.size()) Fail("holds more than the test expects");
-  }
-
- private:
   void Read(void* target, std::size_t size) {
     if (size > bytes_.size() - position_) Fail("is cut short");
     if (size > 0) std::memcpy(target, bytes_.data() + position_, size);
     position_ += size;
   }
 
+  // The file must hold nothing more.
+  void End() const {
+    if (position_ != bytes_.size()) Fail("holds more than the test expects");
+  }
+
+ private:
   [[noreturn]] void Fail(const char* what) const {
     std::fprintf(stderr,
                  "%s %s: build the target's goldens again, or name them as the "

@@ -3,7 +3,7 @@
 //   tfaot::View<float, 64, 784> x = model.x();
 //   std::copy(batch.begin(), batch.end(), x.begin());   // row-major
 //   x(3, 5) = 1.0f;
-//   float loss = *model.loss();                         // a scalar has no dimensions
+//   float loss = *model.loss();                         // a scalar
 //
 // A view is a pointer: copying it copies no values, and it is valid as long as
 // what it points into. Reading the same values from several threads is safe.

@@ -1,0 +1,185 @@
+"""The HLO stage: what tfcompile makes of an exported graph before it is machine code.
+
+The compiler of the compile stage runs with its dumps on, and the dumps are the product. They are written before XLA
+generates code and before tfcompile writes its header, so that a graph which only these two refuse still gives its HLO:
+bfloat16 and complex numbers at the edge, FFTs, convolutions in three dimensions.
+
+What differs from run to run or tells of a machine is taken out: the module's name, which counts modules, becomes the
+model's, and references to source files go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import re
+import tempfile
+from typing import TYPE_CHECKING
+
+from tfaot import compile, environment, hlo_graph, isolate, names
+from tfaot.errors import TfaotError
+from tfaot.manifest import Manifest
+
+if TYPE_CHECKING:
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to extract, and where to write it."""
+
+    manifest: str
+    graph: str
+    config: str
+    sources: str
+    """JSON of `file:line` by node, from the export stage; only errors read it."""
+    name: str
+    """The HLO module's name; characters that HLO does not take are replaced."""
+    cpu: str
+    """One of `compile.CPU_LEVELS`; only the optimized HLO depends on it."""
+    xla_flags: tuple[str, ...]
+    """Further flags of XLA."""
+    out_hlo: str
+    """An `xla.HloModuleProto`, before optimization."""
+    out_hlo_text: str
+    """The same as text, constants written out."""
+    out_optimized_hlo: str
+    """Text, as the code generator sees it, scheduled and fused for `cpu`."""
+    out_graph_picture: str
+    """SVG of the HLO before optimization."""
+
+
+def extract(request: Request) -> None:
+    """Runs tfcompile in a child process, and writes all outputs or none.
+
+    Raises:
+      TfaotError: the CPU or a flag is unknown, or the graph cannot be lowered to HLO.
+    """
+    with open(request.manifest, encoding="utf-8") as file:
+        manifest = Manifest.from_json(file.read(), path=request.manifest)
+    isolate.run_isolated(lambda: _extract(request, manifest), what=f"extracting the HLO of {request.name}")
+
+
+def _extract(request: Request, manifest: Manifest) -> None:
+    environment.prepare()
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    with tempfile.TemporaryDirectory() as folder:
+        before, after = _dump(request, folder)
+        with open(before + ".hlo.pb", "rb") as file:
+            module = hlo_pb2.HloProto.FromString(file.read()).hlo_module
+        name = names.to_identifier(request.name)
+        clean_module(module, name)
+        comment = describe(manifest)
+        picture = hlo_graph.draw(hlo_graph.read(module), title=request.name)
+        with open(request.out_hlo, "wb") as file:
+            file.write(module.SerializeToString(deterministic=True))
+        for dump, output in ((before, request.out_hlo_text), (after, request.out_optimized_hlo)):
+            with open(dump + ".txt", encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
+                target.write(comment)
+                target.writelines(clean_text(line, name) for line in source)
+    with open(request.out_graph_picture, "w", encoding="utf-8") as target:
+        target.write(picture)
+
+
+def _dump(request: Request, folder: str) -> tuple[str, str]:
+    """Compiles into a folder and returns the dumps before and after optimization, without their suffixes.
+
+    Raises:
+      TfaotError: the compiler's own, if it came before the dumps.
+    """
+
+    def path(name: str) -> str:
+        return os.path.join(folder, name)
+
+    dumps = path("dumps")
+    refused = None
+    try:
+        compile.compile_graph(
+            compile.Request(
+                manifest=request.manifest,
+                graph=request.graph,
+                config=request.config,
+                sources=request.sources,
+                cpu=request.cpu,
+                xla_flags=(
+                    *request.xla_flags,
+                    f"--xla_dump_to={dumps}",
+                    "--xla_dump_hlo_as_text",
+                    "--xla_dump_hlo_as_proto",
+                    "--xla_dump_large_constants",
+                ),
+                out_object=path("object"),
+                out_constants=path("constants"),
+                out_header=path("header"),
+                out_hlo=path("snapshot"),
+            )
+        )
+    except TfaotError as error:
+        refused = error
+    found = []
+    for stage in ("before_optimizations", "cpu_after_optimizations"):
+        texts = glob.glob(glob.escape(dumps) + f"/*.{stage}.txt")
+        if len(texts) != 1:
+            raise refused or TfaotError(
+                f"{request.name}: the compiler dumped {len(texts)} modules {stage}, not one",
+                do="take --xla_dump_… out of the target's xla_flags",
+            )
+        found.append(texts[0].removesuffix(".txt"))
+    return found[0], found[1]
+
+
+def describe(manifest: Manifest) -> str:
+    """Comment lines that say which parameter and which result is what; HLO and MLIR both take `//`."""
+    entry = manifest.entry_points[0]
+    lines = [f"// TensorFlow {manifest.tensorflow}, graph {manifest.fingerprints.graph[:16]}"]
+    parameters = [("input", tensor) for tensor in entry.inputs] + [
+        ("variable, written" if variable.written else "variable, only read", variable)
+        for variable in manifest.variables
+    ]
+    results = [("output", tensor) for tensor in entry.outputs] + [("variable", tensor) for tensor in manifest.written]
+    for kind, tensors in (("parameter", parameters), ("result", results)):
+        for index, (role, tensor) in enumerate(tensors):
+            label = tensor.name.encode("unicode_escape").decode()
+            lines.append(f"// {kind} {index}: {tensor.dtype}{list(tensor.shape)} {label} ({role})")
+    return "\n".join(lines) + "\n\n"
+
+
+_MODULE = re.compile(r"HloModule [^\s,]+")
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_SOURCE = re.compile(
+    rf"({_STRING})| ?\bsource_file={_STRING}| ?\b(?:source_(?:line|end_line|column|end_column)|stack_frame_id)=\d+"
+)
+"""A reference to a source file, or a string, which may look like one inside."""
+
+
+def clean_text(line: str, name: str) -> str:
+    """One line of an HLO text with the module's name replaced and without references to source files."""
+    if line.startswith("HloModule "):
+        return _MODULE.sub(f"HloModule {name}", line, count=1)
+    if "metadata={" not in line or not ("source_" in line or "stack_frame_id" in line):
+        return line
+    line = _SOURCE.sub(lambda match: match[1] or "", line)
+    return line.replace(", metadata={}", "").replace("metadata={ ", "metadata={")
+
+
+def clean_module(module: hlo_pb2.HloModuleProto, name: str) -> None:
+    """The same for the message: in place."""
+    module.name = name
+    module.id = 0
+    module.ClearField("stack_frame_index")
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            for field in _SOURCE_FIELDS:
+                instruction.metadata.ClearField(field)
+
+
+_SOURCE_FIELDS = (
+    "source_file",
+    "source_line",
+    "source_end_line",
+    "source_column",
+    "source_end_column",
+    "stack_frame_id",
+)

@@ -1,0 +1,143 @@
+"""Files of tensors: what we write is safetensors, and what we read is checked."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import struct
+import tempfile
+import unittest
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tfaot import dtypes, safetensors
+from tfaot.errors import TfaotError
+
+
+def tensors() -> "dict[str, npt.NDArray[Any]]":
+    return {
+        "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "scalar": np.array(7, np.int64),
+        "empty": np.zeros((0, 4), np.float64),
+        "bytes/3": np.array([1, 2, 3], np.uint8),
+        "größe": np.array([True, False]),
+    }
+
+
+class SafetensorsTest(unittest.TestCase):
+    def written(self, values: "dict[str, npt.NDArray[Any]]") -> bytes:
+        file = io.BytesIO()
+        safetensors.write(file, values)
+        return file.getvalue()
+
+    def file(self, content: bytes) -> str:
+        handle, path = tempfile.mkstemp(suffix=".safetensors", dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(os.remove, path)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        return path
+
+    def test_layout_is_the_format_s(self) -> None:
+        """Protects other readers of our files: eight bytes of length, a JSON object, then all values without gaps."""
+        content = self.written(tensors())
+        (length,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8 : 8 + length])
+        self.assertEqual(content[8:9], b"{")
+        end = 0
+        for name, value in tensors().items():
+            self.assertEqual(header[name]["data_offsets"], [end, end + value.nbytes])
+            self.assertEqual(header[name]["shape"], list(value.shape))
+            end += value.nbytes
+            data = content[8 + length :][slice(*header[name]["data_offsets"])]
+            self.assertEqual(data, value.tobytes())
+        self.assertEqual(len(content), 8 + length + end)
+        self.assertEqual(header["scalar"]["dtype"], "I64")
+        self.assertEqual(header["größe"]["dtype"], "BOOL")
+
+    def test_data_is_aligned(self) -> None:
+        """Protects mapped files and the linked-in values: they start at a cache line, however long the header is."""
+        for count in range(20):
+            content = self.written({"x" * (count + 1): np.zeros(1, np.float32)})
+            (length,) = struct.unpack("<Q", content[:8])
+            self.assertEqual((8 + length) % 64, 0)
+
+    def test_round_trip(self) -> None:
+        """Protects values, dtypes, and shapes, those of scalars and of empty tensors included."""
+        read = safetensors.read(self.file(self.written(tensors())))
+        self.assertEqual(list(read), list(tensors()))
+        for name, value in tensors().items():
+            self.assertEqual(read[name].dtype, value.dtype)
+            self.assertEqual(read[name].shape, value.shape)
+            np.testing.assert_array_equal(read[name], value)
+
+    def test_every_dtype_of_the_edge(self) -> None:
+        """Protects every dtype that may cross a model's edge: all of them can be stored."""
+        values = {dtype.name: np.ones(3, dtype.name) for dtype in dtypes.ALL}
+        read = safetensors.read(self.file(self.written(values)))
+        for dtype in dtypes.ALL:
+            self.assertEqual(read[dtype.name].dtype.name, dtype.name)
+            self.assertEqual(read[dtype.name].itemsize, dtype.bytes)
+            self.assertEqual(read[dtype.name].tolist(), values[dtype.name].tolist())
+
+    def test_values_that_do_not_lie_in_a_row(self) -> None:
+        """Protects transposed and strided arrays: values are written row by row, whatever their memory looks like."""
+        value = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
+        read = safetensors.read(self.file(self.written({"x": value})))
+        np.testing.assert_array_equal(read["x"], value)
+
+    def test_same_tensors_same_bytes(self) -> None:
+        """Protects caches: nothing but the tensors is in the file."""
+        self.assertEqual(self.written(tensors()), self.written(tensors()))
+        self.assertEqual(self.written({})[8:10], b"{}")
+
+    def test_other_writers_files_are_read(self) -> None:
+        """Protects files from elsewhere, with metadata and without our padding."""
+        header = json.dumps(
+            {"__metadata__": {"format": "pt"}, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}
+        ).encode()
+        path = self.file(struct.pack("<Q", len(header)) + header + struct.pack("<f", 1.5))
+        self.assertEqual({name: value.tolist() for name, value in safetensors.read(path).items()}, {"a": [1.5]})
+
+    def test_truncated_file(self) -> None:
+        """Protects from values out of nowhere: a file cut anywhere is an error that names it."""
+        content = self.written(tensors())
+        (length,) = struct.unpack("<Q", content[:8])
+        for size, what in (
+            (0, "{} is cut short, or is no safetensors file"),
+            (7, "{} is cut short, or is no safetensors file"),
+            (8, "{} is cut short, or is no safetensors file"),
+            (7 + length, "{} is cut short, or is no safetensors file"),
+            (8 + length, "{} is cut short: matrix lies past its end"),
+            (len(content) - 1, "{} is cut short: größe lies past its end"),
+        ):
+            with self.subTest(size):
+                path = self.file(content[:size])
+                with self.assertRaises(TfaotError) as raised:
+                    safetensors.read(path)
+                self.assertEqual(str(raised.exception), what.format(path) + "\n  to do: write it again")
+
+    def test_unknown_dtype(self) -> None:
+        """Protects from bytes that are read as something else: a dtype that we do not know is an error."""
+        header = json.dumps({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}).encode()
+        path = self.file(struct.pack("<Q", len(header)) + header + b"\0")
+        with self.assertRaises(TfaotError) as raised:
+            safetensors.read(path)
+        self.assertEqual(
+            str(raised.exception),
+            f"{path}: a has dtype F8_E4M3\n"
+            "  found: known are F32, F64, I32, U8, I16, I8, I64, BOOL, U16, U32, U64\n"
+            "  to do: write it with one of these dtypes",
+        )
+
+    def test_text_instead_of_a_header(self) -> None:
+        """Protects from a traceback for a file that is something else altogether."""
+        path = self.file(struct.pack("<Q", 4) + b"oops" + bytes(100))
+        with self.assertRaises(TfaotError) as raised:
+            safetensors.read(path)
+        self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,49 @@
+"""What the toolchain installs is whole, and is what tests run on."""
+
+import os
+import sys
+import unittest
+from pathlib import Path
+
+os.environ["TF_USE_LEGACY_KERAS"] = "1"
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+
+
+class PackagesTest(unittest.TestCase):
+    def test_tensorflow_has_its_compiler(self) -> None:
+        """Protects the one thing the wheel is installed for: a TensorFlow without tfcompile's entry point is of no use."""
+        import tensorflow
+        from tensorflow.compiler.tf2xla import tf2xla_pb2
+        from tensorflow.python import _pywrap_tfcompile
+
+        self.assertEqual(tensorflow.__version__, "2.21.0")
+        self.assertTrue(callable(_pywrap_tfcompile.Compile))
+        self.assertEqual(len(tf2xla_pb2.Config().feed), 0)
+
+    def test_what_the_lock_drops_is_not_needed(self) -> None:
+        """Protects the short lock: everything that the stages import works without what pyproject.toml leaves out."""
+        import google.protobuf
+        import jinja2
+        import keras
+        import tensorflow
+        import tf_keras
+        from runfiles import runfiles
+
+        self.assertTrue(tensorflow.keras.layers.Dense(1))
+        for module in (google.protobuf, jinja2, keras, tf_keras, runfiles):
+            self.assertIsNotNone(module)
+        for dropped in ("grpc", "tensorboard", "clang", "setuptools"):
+            self.assertNotIn(dropped, sys.modules)
+
+    def test_bytecode_does_not_depend_on_times(self) -> None:
+        """Protects remote caching and start-up time: byte-code that names its source's time differs on each machine."""
+        import tensorflow
+
+        folder = Path(tensorflow.__file__).parent / "__pycache__"
+        (bytecode,) = folder.glob("__init__.*.pyc")
+        # Bytes 4 to 8 are flags: 1 says that a hash follows, not a time, and 2 that it is to be checked.
+        self.assertEqual(int.from_bytes(bytecode.read_bytes()[4:8], "little"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,98 @@
+"""What users are told whose machine or Python won't do."""
+
+load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
+
+# buildifier: disable=bzl-visibility
+load(
+    "//rules/private:python_version.bzl",
+    "broken_python_error",
+    "no_pip_error",
+    "no_python_error",
+    "platform_error",
+    "python_error",
+)
+
+def _contains(env, text, pieces):
+    for piece in pieces:
+        asserts.true(env, piece in text, "{} is not in: {}".format(repr(piece), text))
+
+def _supported_test_impl(ctx):
+    """Protects those for whom all is well: no error."""
+    env = unittest.begin(ctx)
+    for version in ["3.10", "3.11", "3.12", "3.13"]:
+        asserts.equals(env, None, python_error("/usr/bin/python3", "cpython", version))
+    asserts.equals(env, None, platform_error("linux", "amd64"))
+    return unittest.end(env)
+
+_supported_test = unittest.make(_supported_test_impl)
+
+def _old_python_test_impl(ctx):
+    """Protects the message to whoever has another Python: which was found, which will do, and what to set."""
+    env = unittest.begin(ctx)
+    for version in ["3.9", "3.14", "2.7"]:
+        _contains(
+            env,
+            python_error("/usr/bin/python3", "cpython", version),
+            ["/usr/bin/python3 is cpython " + version, "3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON"],
+        )
+    _contains(env, python_error("/opt/pypy", "pypy", "3.10"), ["/opt/pypy is pypy 3.10", "needs cpython"])
+    return unittest.end(env)
+
+_old_python_test = unittest.make(_old_python_test_impl)
+
+def _broken_python_test_impl(ctx):
+    """Protects the message to whoever names a Python that is not there, such as a shim for a version that is not installed."""
+    env = unittest.begin(ctx)
+    _contains(
+        env,
+        broken_python_error("/shims/python3.9", "pyenv: python3.9: command not found"),
+        ["/shims/python3.9 does not run: pyenv: python3.9: command not found", "3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON"],
+    )
+    return unittest.end(env)
+
+_broken_python_test = unittest.make(_broken_python_test_impl)
+
+def _no_python_test_impl(ctx):
+    """Protects the message to whoever has none: all that was tried is told."""
+    env = unittest.begin(ctx)
+    _contains(
+        env,
+        no_python_error(["python3 is not on PATH", "/usr/bin/python3.13 does not run: boom"]),
+        ["3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON", "\n  python3 is not on PATH\n  /usr/bin/python3.13 does not run: boom"],
+    )
+    return unittest.end(env)
+
+_no_python_test = unittest.make(_no_python_test_impl)
+
+def _no_pip_test_impl(ctx):
+    """Protects the message to whoever has Debian's bare Python: how to get pip."""
+    env = unittest.begin(ctx)
+    _contains(env, no_pip_error("/usr/bin/python3"), ["/usr/bin/python3 has no pip", "ensurepip", "apt-get install python3-pip"])
+    return unittest.end(env)
+
+_no_pip_test = unittest.make(_no_pip_test_impl)
+
+def _platform_test_impl(ctx):
+    """Protects the message on machines that TensorFlow's wheel with the compiler is not made for."""
+    env = unittest.begin(ctx)
+    _contains(env, platform_error("mac os x", "aarch64"), ["linux x86-64 only", "mac os x aarch64", "remote execution"])
+    _contains(env, platform_error("linux", "aarch64"), ["linux aarch64"])
+    return unittest.end(env)
+
+_platform_test = unittest.make(_platform_test_impl)
+
+def python_version_test_suite(*, name):
+    """Declares the tests.
+
+    Args:
+      name: (str) name of the test suite
+    """
+    unittest.suite(
+        name,
+        _supported_test,
+        _old_python_test,
+        _broken_python_test,
+        _no_python_test,
+        _no_pip_test,
+        _platform_test,
+    )

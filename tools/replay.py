@@ -1,0 +1,326 @@
+"""Runs a bundle's HLO in a compiler that is not tfcompile, and compares it with TensorFlow's numbers.
+
+    python3 replay.py [BUNDLE] [--platform cpu|gpu] [--module hlo|stablehlo|bytecode]
+
+BUNDLE is a .tar.gz, or the folder that it was unpacked to; by default, the folder of this script. It needs NumPy and
+JAX (`pip install jax`, or `pip install jax[cuda12]` for `--platform gpu`), and nothing of rules_tfaot or TensorFlow.
+
+All steps run, the written variables of one fed into the next, and every output and every written variable is compared.
+The exit status is 0 if all differences are tolerated, 1 if one is not, 2 if the bundle or the platform cannot be used.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import io
+import json
+import os
+import struct
+import sys
+import tarfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+MODULES = {"hlo": "module.hlo.pb", "stablehlo": "module.stablehlo.mlir", "bytecode": "module.stablehlo.mlirbc"}
+"""The three forms of the program, by the flag's value."""
+
+MANIFEST_FORMAT = 1
+
+_DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "F16": "float16",
+    "BF16": "bfloat16",
+    "F8_E5M2": "float8_e5m2",
+    "F8_E4M3": "float8_e4m3fn",
+    "C64": "complex64",
+    "C128": "complex128",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U64": "uint64",
+    "U32": "uint32",
+    "U16": "uint16",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+"""NumPy's names of safetensors' dtypes; those that NumPy does not have itself come with ml_dtypes, which JAX brings."""
+
+
+class Unusable(Exception):
+    """Why nothing can be compared."""
+
+
+def read_bundle(path: str) -> Callable[[str], bytes]:
+    """Opens an archive or a folder, and returns a function that reads one of its files by name.
+
+    Raises:
+      Unusable: it is neither.
+    """
+    if os.path.isdir(path):
+
+        def from_folder(name: str) -> bytes:
+            try:
+                with open(os.path.join(path, name), "rb") as file:
+                    return file.read()
+            except OSError as error:
+                raise Unusable(f"{path} has no {name}: {error}") from None
+
+        return from_folder
+    try:
+        with tarfile.open(path) as archive:
+            contents = {
+                os.path.basename(member.name): file.read()
+                for member in archive
+                if (file := archive.extractfile(member)) is not None
+            }
+    except (OSError, tarfile.TarError) as error:
+        raise Unusable(f"{path} is neither a bundle nor a folder: {error}") from None
+
+    def from_archive(name: str) -> bytes:
+        if name not in contents:
+            raise Unusable(f"{path} has no {name}")
+        return contents[name]
+
+    return from_archive
+
+
+def read_safetensors(data: bytes) -> dict[str, Array]:
+    """Reads tensors by name: eight bytes of length, a JSON header, then the values."""
+    length = struct.unpack("<Q", data[:8])[0]
+    tensors = {}
+    for name, entry in json.loads(data[8 : 8 + length]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + length + offset for offset in entry["data_offsets"])
+        values = np.frombuffer(data[begin:end], np.dtype(_DTYPES[entry["dtype"]]))
+        tensors[name] = values.reshape(entry["shape"])
+    return tensors
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """One array that a result must match, within a tolerance."""
+
+    part: str
+    """What of the result it is; empty for all of it."""
+    value: Array
+    tolerance: float
+    of: Callable[[Array], Array]
+    """Takes the same part of a result."""
+
+
+FULL, SAMPLES, BLOCK = 16384, 1024, 64
+"""Of a result of more than `FULL` values, goldens keep so many samples, and sums over blocks of so many."""
+
+
+def read_expected(goldens: dict[str, Array], step: int, name: str) -> Iterator[Expected]:
+    """What the goldens hold of one result: all of it, or samples and sums."""
+    key = f"step{step}/{name}"
+
+    def golden(suffix: str, part: str, of: Callable[[Array], Array]) -> Expected:
+        return Expected(part, goldens[key + suffix], float(goldens[key + suffix + "/tolerance"]), of)
+
+    if key + "/blocks" not in goldens:
+        yield golden("", "", lambda value: value)
+        return
+    yield golden("", " (samples)", lambda value: value[(np.arange(SAMPLES) * value.size) // SAMPLES])
+    yield golden("/blocks", " (block sums)", block_sums)
+
+
+def block_sums(flat: Array) -> Array:
+    """Sums of `BLOCK` values in a row, with fixed, seemingly random signs: the top bit of i times 2^64/phi."""
+    signs = (np.arange(flat.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63)
+    padded = np.zeros(-(-flat.size // BLOCK) * BLOCK)
+    padded[: flat.size] = np.where(signs, -1.0, 1.0) * flat
+    return padded.reshape(-1, BLOCK).sum(axis=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors:
+    """The largest errors of one comparison."""
+
+    absolute: float
+    relative: float
+    ulp: float
+    """In units in the last place of the expected value."""
+    at: int
+    """Flat index of the largest absolute error."""
+    tolerated: bool
+
+
+def compare(got: Array, want: Array, tolerance: float) -> Errors:
+    """NaN equals NaN, an infinity only itself; every other difference must be at most `tolerance`, absolutely."""
+    got, want = got.reshape(-1), want.reshape(-1)
+    if not want.size:
+        return Errors(0.0, 0.0, 0.0, 0, True)
+    if want.dtype.kind in "biu":
+        wide = np.abs(got.astype(object) - want.astype(object)).astype(np.float64) if got.dtype.itemsize == 8 else (
+            np.abs(got.astype(np.float64) - want.astype(np.float64))
+        )
+        return Errors(float(wide.max()), 0.0, float(wide.max()), int(wide.argmax()), not wide.any())
+    exact = (got == want) | (np.isnan(got) & np.isnan(want))
+    with np.errstate(invalid="ignore", over="ignore"):
+        difference = np.where(exact, 0.0, np.abs(got.astype(np.float64) - want.astype(np.float64)))
+        magnitude = np.maximum(np.abs(want), _smallest_normal(want.dtype))
+        relative = difference / magnitude.astype(np.float64)
+        ulp = difference / np.spacing(magnitude).astype(np.float64)
+    # Negated, so that a NaN on one side is not tolerated.
+    bad = ~exact & (~(difference <= tolerance) | np.isinf(want))
+    worst = np.where(np.isnan(difference), np.inf, difference)
+    return Errors(float(worst.max()), float(relative.max()), float(ulp.max()), int(worst.argmax()), not bad.any())
+
+
+def _smallest_normal(dtype: np.dtype[Any]) -> Any:
+    if dtype.kind == "f":
+        return np.finfo(dtype).tiny
+    import ml_dtypes
+
+    return ml_dtypes.finfo(dtype).smallest_normal
+
+
+def pairs(value: Array) -> Array:
+    """The values in a row; complex numbers as pairs of reals."""
+    flat = np.ascontiguousarray(value).reshape(-1)
+    return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
+
+
+class Program:
+    """A module, compiled for one device."""
+
+    def __init__(self, code: bytes, *, platform: str, tf32: bool) -> None:
+        """Compiles.
+
+        Args:
+          code: a serialized HloModuleProto, or StableHLO as text or bytecode.
+          platform: JAX's name of it.
+          tf32: whether a GPU may round the factors of matrix products to 10 bits.
+
+        Raises:
+          Unusable: JAX is too old, or has no such platform.
+        """
+        try:
+            import jax
+            import jax.extend.backend
+            from jaxlib import xla_client
+            from jaxlib._jax import mlir
+        except ImportError as error:
+            raise Unusable(f"{error}: pip install jax (0.10 is known to work)") from None
+        jax.config.update("jax_enable_x64", True)
+        try:
+            client = jax.extend.backend.get_backend(platform)
+        except RuntimeError as error:
+            raise Unusable(f"JAX {jax.__version__} cannot use the platform {platform!r}: {error}") from None
+        self.device = client.local_devices()[0]
+        self._jax = jax
+        if not code.startswith((b"ML\xefR", b"//", b"module")):
+            code = mlir.hlo_to_stablehlo(code)
+        if not tf32:
+            code = _with_full_precision(code)
+        devices = xla_client.DeviceList((self.device,))
+        self._executable: Any = client.compile_and_load(code, devices, xla_client.CompileOptions())
+
+    def __call__(self, arguments: Sequence[Array]) -> list[Array]:
+        """Runs once and returns the results."""
+        buffers = [self._jax.device_put(value, self.device) for value in arguments]
+        return [np.asarray(result) for result in self._executable.execute(buffers)]
+
+
+def _with_full_precision(code: bytes) -> bytes:
+    """Asks of every product of matrices in a StableHLO module that no factor is rounded; accelerators do so otherwise."""
+    from jax.interpreters import mlir
+    from jaxlib.mlir import ir
+    from jaxlib.mlir.dialects import stablehlo
+
+    def ask(operation: Any) -> Any:
+        if operation.name in ("stablehlo.convolution", "stablehlo.dot", "stablehlo.dot_general"):
+            highest = stablehlo.PrecisionAttr.get("HIGHEST")
+            operation.attributes["precision_config"] = ir.ArrayAttr.get([highest, highest])
+        return ir.WalkResult.ADVANCE
+
+    with mlir.make_ir_context() as context:
+        if b"StableHLO_v" in code[:64]:
+            module = stablehlo.deserialize_portable_artifact(context, code)
+        else:
+            module = ir.Module.parse(code)
+        module.operation.walk(ask)
+        bytecode = io.BytesIO()
+        module.operation.write_bytecode(bytecode)
+        return bytecode.getvalue()
+
+
+def main() -> int:
+    """Returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    here = os.path.dirname(os.path.abspath(__file__))
+    parser.add_argument("bundle", nargs="?", default=here, help="a .tar.gz, or a folder; default: this script's")
+    parser.add_argument("--platform", default="cpu", help="JAX's name: cpu, gpu, cuda, rocm, tpu; default: cpu")
+    parser.add_argument("--module", action="append", choices=MODULES, help="may be repeated; default: all of them")
+    parser.add_argument(
+        "--tf32", action="store_true", help="let an accelerator round factors of matrix products, as JAX does by default"
+    )
+    flags = parser.parse_args()
+    try:
+        read = read_bundle(flags.bundle)
+        failed = sum(replay(read, module, flags.platform, tf32=flags.tf32) for module in flags.module or MODULES)
+    except Unusable as error:
+        print(f"replay: {error}", file=sys.stderr)
+        return 2
+    return 1 if failed else 0
+
+
+def replay(read: Callable[[str], bytes], module: str, platform: str, *, tf32: bool) -> int:
+    """Runs one form of the program through all steps, prints a line a tensor, and returns how many failed."""
+    manifest = json.loads(read("model.json"))
+    if manifest["format"] != MANIFEST_FORMAT:
+        raise Unusable(f"model.json has format {manifest['format']}, this script reads {MANIFEST_FORMAT}")
+    goldens = read_safetensors(read("goldens.safetensors"))
+    initial = read_safetensors(read("variables.safetensors"))
+    entry = manifest["entry_points"][0]
+    program = Program(read(MODULES[module]), platform=platform, tf32=tf32)
+    device = program.device
+    print(f"{manifest['cpp_class']} from {MODULES[module]} on {device.platform} ({device.device_kind}), against TensorFlow")
+    print(f"{'step':<5} {'tensor':<44} {'max abs':>10} {'max rel':>10} {'max ulp':>10} {'tolerance':>10}")
+    compared = failed = 0
+    values = {}
+    for variable in manifest["variables"]:
+        value = values[variable["name"]] = initial[variable["name"]]
+        compared += 1
+        if zlib.crc32(np.ascontiguousarray(value).data.cast("B") if value.size else b"") != goldens[f"initial/{variable['cpp_name']}"]:
+            failed += 1
+            print(f"      {variable['cpp_name']:<44} is not TensorFlow's initial value  FAILED")
+    for step in range(manifest["golden_steps"]):
+        inputs = [goldens[f"step{step}/{tensor['cpp_name']}"] for tensor in entry["inputs"]]
+        results = program([*inputs, *(values[variable["name"]] for variable in manifest["variables"])])
+        written = [variable for variable in manifest["variables"] if variable["written"]]
+        checked = [*entry["outputs"], *written]
+        if len(results) != len(checked):
+            raise Unusable(f"{MODULES[module]} gives {len(results)} results, the manifest names {len(checked)}")
+        for tensor, result in zip(checked, results, strict=True):
+            flat = pairs(result)
+            for expected in read_expected(goldens, step, tensor["cpp_name"]):
+                got, want = expected.of(flat), pairs(expected.value)
+                errors = compare(got, want, expected.tolerance)
+                compared += 1
+                failed += not errors.tolerated
+                print(
+                    f"{step:<5} {tensor['cpp_name'] + expected.part:<44} {errors.absolute:>10.3g} {errors.relative:>10.3g} "
+                    f"{errors.ulp:>10.3g} {expected.tolerance:>10.3g}{'' if errors.tolerated else '  FAILED'}"
+                )
+                if not errors.tolerated:
+                    print(f"      at index {errors.at}: got {got[errors.at]:.9g}, expected {want[errors.at]:.9g}")
+        values |= {v["name"]: result for v, result in zip(written, results[len(entry["outputs"]) :], strict=True)}
+    print(f"{manifest['cpp_class']}: {failed} of {compared} comparisons failed")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())
