@@ -1,20 +1,30 @@
 """The rules' public names."""
 
+load("//rules/private:bundle.bzl", _tf_aot_bundle = "tf_aot_bundle")
 load("//rules/private:compile.bzl", _tf_aot_compile = "tf_aot_compile")
 load("//rules/private:export.bzl", _tf_aot_export = "tf_aot_export")
+load(
+    "//rules/private:hlo.bzl",
+    _tf_aot_hlo = "tf_aot_hlo",
+    _tf_aot_lower = "tf_aot_lower",
+    _tf_aot_stablehlo = "tf_aot_stablehlo",
+)
 load("//rules/private:library.bzl", _tf_aot_library = "tf_aot_library")
 load("//rules/private:link.bzl", _tf_aot_link = "tf_aot_link")
 load(
     "//rules/private:providers.bzl",
     _TfaotGoldensInfo = "TfaotGoldensInfo",
     _TfaotGraphInfo = "TfaotGraphInfo",
+    _TfaotHloInfo = "TfaotHloInfo",
     _TfaotObjectInfo = "TfaotObjectInfo",
     _TfaotSourcesInfo = "TfaotSourcesInfo",
+    _TfaotStablehloInfo = "TfaotStablehloInfo",
 )
 load("//rules/private:render.bzl", _tf_aot_render = "tf_aot_render")
 load("//rules/private:verify.bzl", _tf_aot_verify = "tf_aot_verify")
 
 tf_aot_library = _tf_aot_library
+tf_aot_hlo = _tf_aot_hlo
 
 # The stages, each for those who need only that far.
 tf_aot_export = _tf_aot_export
@@ -22,8 +32,13 @@ tf_aot_compile = _tf_aot_compile
 tf_aot_render = _tf_aot_render
 tf_aot_link = _tf_aot_link
 tf_aot_verify = _tf_aot_verify
+tf_aot_lower = _tf_aot_lower
+tf_aot_stablehlo = _tf_aot_stablehlo
+tf_aot_bundle = _tf_aot_bundle
 
 TfaotGraphInfo = _TfaotGraphInfo
 TfaotObjectInfo = _TfaotObjectInfo
 TfaotSourcesInfo = _TfaotSourcesInfo
 TfaotGoldensInfo = _TfaotGoldensInfo
+TfaotHloInfo = _TfaotHloInfo
+TfaotStablehloInfo = _TfaotStablehloInfo

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import environment, isolate
+from tfaot import dtypes, environment, isolate
 
 
 def main() -> None:
@@ -12,6 +12,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--model", required=True, help="the model's Python file")
     parser.add_argument("--cpp_class", required=True, help="the generated class with its namespaces, a::b::Class")
+    parser.add_argument("--edge", choices=dtypes.EDGES, default="cpp", help="what the model's edge is met by")
     parser.add_argument("--golden_steps", type=int, default=3, help="how many steps the test verifies")
     parser.add_argument("--user_config", help="a partial tf2xla config, merged into the inferred one")
     for output in ("graph", "config", "manifest", "variables", "golden_inputs", "sources"):

@@ -46,7 +46,7 @@ class Request:
     """The same as text, constants written out."""
     out_optimized_hlo: str
     """Text, as the code generator sees it, scheduled and fused for `cpu`."""
-    out_graph_picture: str
+    out_picture: str
     """SVG of the HLO before optimization."""
 
 
@@ -79,7 +79,7 @@ def _extract(request: Request, manifest: Manifest) -> None:
             with open(dump + ".txt", encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
                 target.write(comment)
                 target.writelines(clean_text(line, name) for line in source)
-    with open(request.out_graph_picture, "w", encoding="utf-8") as target:
+    with open(request.out_picture, "w", encoding="utf-8") as target:
         target.write(picture)
 
 

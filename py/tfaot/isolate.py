@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import faulthandler
+import gc
 import os
 import pickle
 import signal
@@ -67,6 +68,7 @@ def _child(function: Callable[[], T], answer: int, log: int) -> None:
     """The child's whole life: never returns."""
     os.dup2(log, 1)
     os.dup2(log, 2)
+    gc.disable()  # short-lived, and a graph of 100,000 nodes makes the collector quadratic
     faulthandler.enable()  # a crash in C++ still names the Python line that called it
     outcome: tuple[str, object]
     try:

@@ -96,7 +96,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
                 exists="known are " + ", ".join(_BY_CODE),
                 do="write it with one of these dtypes",
             )
-        dtype, shape = np.dtype(_BY_CODE[entry["dtype"]].name), tuple(entry["shape"])
+        dtype, shape = _BY_CODE[entry["dtype"]].numpy(), tuple(entry["shape"])
         begin, end = entry["data_offsets"]
         if 8 + length + end > size:
             raise TfaotError(f"{os.fspath(path)} is cut short: {name} lies past its end", do="write it again")

@@ -18,6 +18,7 @@ def _tf_aot_export_impl(ctx):
     flags = ctx.actions.args()
     flags.add(ctx.file.model, format = "--model=%s")
     flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
+    flags.add(ctx.attr.edge, format = "--edge=%s")
     flags.add(ctx.attr.golden_steps, format = "--golden_steps=%s")
     if ctx.file.config:
         flags.add(ctx.file.config, format = "--user_config=%s")
@@ -70,6 +71,12 @@ tf_aot_export = rule(
         "deps": attr.label_list(
             doc = "Python libraries that the model's code imports.",
             providers = [PyInfo],
+        ),
+        "edge": attr.string(
+            doc = "What the model's edge is met by, which decides what dtypes may cross it: `cpp`, a C++ program, or " +
+                  "`hlo`, another compiler, for which bfloat16, float16, and complex numbers will do.",
+            default = "cpp",
+            values = ["cpp", "hlo"],
         ),
         "golden_steps": attr.int(
             doc = "How many runs in a row are verified.",

@@ -3,6 +3,7 @@
 load("@rules_cc//cc:defs.bzl", "cc_test")
 load(":compile.bzl", "tf_aot_compile")
 load(":export.bzl", "tf_aot_export")
+load(":hlo.bzl", "hlo_targets")
 load(":link.bzl", "tf_aot_link")
 load(":render.bzl", "tf_aot_render")
 load(":verify.bzl", "tf_aot_verify")
@@ -28,10 +29,12 @@ def tf_aot_library(
 
     Targets:
       NAME: the library (CcInfo); include "PACKAGE/NAME.h". Output groups: graph, config, manifest, variables,
-        goldens, object, header, sources.
+        goldens, object, header, sources, hlo, optimized_hlo, stablehlo, hlo_graph.
       NAME_test: compares the linked code with TensorFlow.
       NAME_benchmark: `bazel run -c opt :NAME_benchmark -- --steps=1000` times it; as a test it runs two steps.
-      NAME.export, NAME.compile, NAME.render, NAME.verify: the stages, for those who need only that far.
+      NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (manual).
+      NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, for those who need only
+        that far.
 
     Args:
       name: (str) the library's name
@@ -66,6 +69,16 @@ def tf_aot_library(
     tf_aot_compile(name = compiled, cpu = cpu, graph = graph, xla_flags = xla_flags, **stages)
     tf_aot_render(name = sources, graph = graph, **stages)
     tf_aot_verify(name = goldens, graph = graph, **stages)
+    parts = hlo_targets(
+        name = name,
+        cpu = cpu,
+        goldens = goldens,
+        graph = graph,
+        tags = tags,
+        testonly = testonly,
+        visibility = visibility,
+        xla_flags = xla_flags,
+    )
     tf_aot_link(
         name = name,
         compiled = compiled,
@@ -75,6 +88,7 @@ def tf_aot_library(
         tags = tags,
         testonly = testonly,
         visibility = visibility,
+        **parts
     )
     for kind, library, args in [
         ("test", "verify", []),

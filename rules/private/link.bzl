@@ -3,7 +3,16 @@
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain", "use_cpp_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotObjectInfo", "TfaotSourcesInfo")
+load(":hlo.bzl", "hlo_groups")
+load(
+    ":providers.bzl",
+    "TfaotGoldensInfo",
+    "TfaotGraphInfo",
+    "TfaotHloInfo",
+    "TfaotObjectInfo",
+    "TfaotSourcesInfo",
+    "TfaotStablehloInfo",
+)
 load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
@@ -108,6 +117,8 @@ def _tf_aot_link_impl(ctx):
     }
     if ctx.attr.goldens:
         groups["goldens"] = [ctx.attr.goldens[TfaotGoldensInfo].goldens]
+    if ctx.attr.hlo and ctx.attr.stablehlo:
+        groups |= hlo_groups(hlo = ctx.attr.hlo[TfaotHloInfo], stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo])
     return [
         DefaultInfo(files = depset(files + [sources.header])),
         CcInfo(compilation_context = public, linking_context = linking_context),
@@ -135,10 +146,18 @@ tf_aot_link = rule(
             mandatory = True,
             providers = [TfaotGraphInfo],
         ),
+        "hlo": attr.label(
+            doc = "Target of `tf_aot_lower`, for the output groups hlo, optimized_hlo, and hlo_graph.",
+            providers = [TfaotHloInfo],
+        ),
         "sources": attr.label(
             doc = "Target of the render stage.",
             mandatory = True,
             providers = [TfaotSourcesInfo],
+        ),
+        "stablehlo": attr.label(
+            doc = "Target of `tf_aot_stablehlo`, for the output group of this name.",
+            providers = [TfaotStablehloInfo],
         ),
         "stem": attr.string(
             doc = "How output files' names start; the target's name by default.",

@@ -27,6 +27,26 @@ TfaotObjectInfo = provider(
     },
 )
 
+TfaotHloInfo = provider(
+    doc = "What the compiler makes of a graph before it is machine code.",
+    fields = {
+        "label": "(Label) the target that lowered, to simplify debugging",
+        "hlo": "(File) serialized xla.HloModuleProto, before optimization",
+        "text": "(File) the same as text, constants written out",
+        "optimized": "(File) text of the module that machine code is made of: fused, scheduled, for one CPU level",
+        "picture": "(File) SVG of the module before optimization",
+    },
+)
+
+TfaotStablehloInfo = provider(
+    doc = "A graph as StableHLO, with operations of no other dialect.",
+    fields = {
+        "label": "(Label) the target that translated, to simplify debugging",
+        "text": "(File) MLIR text",
+        "bytecode": "(File) portable artifact: versioned bytecode",
+    },
+)
+
 TfaotSourcesInfo = provider(
     doc = "Output of the render stage: C++ sources that derive from the manifest alone.",
     fields = {

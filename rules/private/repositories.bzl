@@ -83,7 +83,18 @@ def _tensorflow_version(lock, text):
             return rest.split(" ")[0].split(";")[0]
     fail("{} names no tensorflow-cpu==VERSION: take tools/python/requirements.in as a start".format(lock))
 
-def _tfaot_tensorflow_repository_impl(rctx):
+def pip_install(rctx, *, package, title, size):
+    """Installs what `requirements_lock` names into the folder site-packages, and byte-compiles it.
+
+    Args:
+      rctx: the repository's context; the rule has the attributes `python_interpreter` and `requirements_lock`
+      package: (str) an importable package that must be there afterwards
+      title: (str) what is installed, for messages
+      size: (str) how much that is
+
+    Returns:
+      (str) path of the interpreter that it was installed for
+    """
     error = platform_error(rctx.os.name, rctx.os.arch)
     if error:
         fail(error)
@@ -91,14 +102,8 @@ def _tfaot_tensorflow_repository_impl(rctx):
     if not python["pip"]:
         fail(no_pip_error(python["executable"]))
     rctx.watch(python["base"])
-
     lock = rctx.path(rctx.attr.requirements_lock)
-    version = _tensorflow_version(rctx.attr.requirements_lock, rctx.read(lock))
-
-    rctx.report_progress("Installing TensorFlow {} for Python {} (about 400 MB to download, 1.4 GB on disk)".format(
-        version,
-        python["version"],
-    ))
+    rctx.report_progress("Installing {} for Python {} ({})".format(title, python["version"], size))
 
     # --no-deps: the lock is complete, and tf-keras would pull in a second TensorFlow. The machine's own pip set-up holds, but
     # for what can't go with --target.
@@ -136,7 +141,7 @@ def _tfaot_tensorflow_repository_impl(rctx):
 
     # Without .pyc each import of TensorFlow compiles 5,000 files. With the usual ones, which hold the time of the source, two
     # machines would have different inputs to every action, and a copy of the files would be taken for stale.
-    rctx.report_progress("Byte-compiling TensorFlow {}".format(version))
+    rctx.report_progress("Byte-compiling " + title)
     result = rctx.execute(
         [
             python["executable"],
@@ -153,12 +158,22 @@ def _tfaot_tensorflow_repository_impl(rctx):
     )
 
     # A few files of other packages are templates that are no Python, so its exit status tells nothing.
-    if not rctx.path("site-packages/tensorflow/__pycache__").exists:
-        fail("could not byte-compile TensorFlow with {}:\n{}".format(python["executable"], result.stderr.strip()[-4000:]))
+    if not rctx.path("site-packages/{}/__pycache__".format(package)).exists:
+        fail("could not byte-compile {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
+    return python["base"]
 
+def _tfaot_tensorflow_repository_impl(rctx):
+    lock = rctx.attr.requirements_lock
+    version = _tensorflow_version(lock, rctx.read(rctx.path(lock)))
+    interpreter = pip_install(
+        rctx,
+        package = "tensorflow",
+        size = "about 400 MB to download, 1.4 GB on disk",
+        title = "TensorFlow " + version,
+    )
     rctx.file("BUILD", _BUILD.format(
         abseil = rctx.attr.abseil,
-        interpreter = python["base"],
+        interpreter = interpreter,
         targets = _TARGETS,
         version = version,
     ), executable = False)

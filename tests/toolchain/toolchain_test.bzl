@@ -1,6 +1,7 @@
 """What the toolchain's provider says, for each way to give it Python and packages."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load("@bazel_skylib//rules:write_file.bzl", "write_file")
 load("@rules_cc//cc:defs.bzl", "cc_library")
 load("@rules_python//python:defs.bzl", "py_library", "py_runtime")
 load("//rules:toolchain.bzl", "tfaot_toolchain")
@@ -91,6 +92,8 @@ def toolchain_test_suite(*, name):
     """
     manual = ["manual"]
     _resolved(name = "resolved", tags = manual)
+    for out in ["lib/data.txt", "lib/fake.py", "python3", "stdlib.zip"]:
+        write_file(name = "write_" + out.replace("/", "_"), out = out, tags = manual)
     py_runtime(
         name = "fake_runtime",
         files = ["stdlib.zip"],

@@ -33,6 +33,8 @@ class Request:
     out_variables: str
     out_golden_inputs: str
     out_sources: str
+    edge: str = "cpp"
+    """One of `dtypes.EDGES`: which dtypes inputs, outputs, and variables may have."""
 
 
 def export(request: Request) -> None:
@@ -44,7 +46,7 @@ def export(request: Request) -> None:
     _, class_name = names.split_class(request.cpp_class)
     if request.golden_steps < 1:
         raise TfaotError(f"golden_steps = {request.golden_steps}", do="verify at least one step")
-    built = model_fn.build(request.model, steps=request.golden_steps)
+    built = model_fn.build(request.model, steps=request.golden_steps, edge=request.edge)
     entry, variables = _named(built, class_name)
     config = configs.infer(entry, variables)
     if doubtful := {use.shared_name for use in built.variables if use.doubtful}:

@@ -10,7 +10,7 @@ import random
 import sys
 import traceback
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -168,12 +168,13 @@ class UserCode:
         return cast("Callable[..., Any]", function)
 
 
-def build(path: str, *, steps: int) -> Built:
+def build(path: str, *, steps: int, edge: str = "cpp") -> Built:
     """Runs a model's `input_fn` and `model_fn`, and what belongs to them.
 
     Args:
       path: the model's file, relative to the working directory.
       steps: how many golden steps to make inputs for.
+      edge: one of `dtypes.EDGES`.
 
     Raises:
       TfaotError: the user's code raised or returned something else than the contract says, or a shape or dtype cannot
@@ -203,20 +204,21 @@ def build(path: str, *, steps: int) -> Built:
         returned = user.run("model_fn(features, labels)", model_fn, *given)
         outputs = _outputs(path, returned)
 
-    def edge(tensor: Any, label: str) -> Edge:
+    def crossing(tensor: Any, label: str) -> Edge:
         shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
         return Edge(tensor.name, label, tensor.dtype.as_datatype_enum, shape, user.place(tensor.op.traceback))
 
-    inputs = tuple(edge(tensor, tensor.op.name) for tensor in placeholders)
-    edges = tuple(edge(tensor, label) for label, tensor in outputs)
-    _check_edges(path, "input", inputs, "set every dimension in input_fn()")
-    _check_edges(path, "output", edges, "give it a shape that TensorFlow can infer, or call set_shape on it")
+    inputs = tuple(crossing(tensor, tensor.op.name) for tensor in placeholders)
+    edges = tuple(crossing(tensor, label) for label, tensor in outputs)
+    allowed = dtypes.crossing(edge)
+    _check_edges(path, "input", inputs, allowed, "set every dimension in input_fn()")
+    _check_edges(path, "output", edges, allowed, "give it a shape that TensorFlow can infer, or call set_shape on it")
     pruned = graphs.prune(
         graph.as_graph_def(), [tensor.op.name for _, tensor in outputs], [tensor.op.name for tensor in placeholders]
     )
     graphs.name_variables(pruned)
     variables = graphs.variable_uses(pruned)
-    _check_variables(path, variables)
+    _check_variables(path, variables, allowed)
     return Built(
         graph=pruned,
         inputs=inputs,
@@ -276,7 +278,9 @@ def _flatten_with_keys(nest: Any, keys: tuple[str, ...] = ()) -> list[tuple[tupl
     return [(keys, nest)]
 
 
-def _check_edges(path: str, kind: str, edges: Sequence[Edge], how: str) -> None:
+def _check_edges(
+    path: str, kind: str, edges: Sequence[Edge], allowed: Mapping[int, dtypes.DType], how: str
+) -> None:
     def at(edge: Edge) -> str:
         return f"{edge.label} {edge.shape if edge.shape is not None else '(unknown rank)'}" + (
             f" at {edge.source}" if edge.source else ""
@@ -289,16 +293,21 @@ def _check_edges(path: str, kind: str, edges: Sequence[Edge], how: str) -> None:
             exists="; ".join(at(edge) for edge in unknown),
             do=f"{how}: the compiler needs all of them",
         )
-    refused = [edge for edge in edges if edge.dtype not in dtypes.BY_ENUM]
+    refused = [edge for edge in edges if edge.dtype not in allowed]
     if refused:
         raise TfaotError(
             f"{path}: {len(refused)} {kind}(s) have a dtype that cannot cross a compiled model's edge",
             exists="; ".join(f"{at(edge)} is {graphs.dtype_name(edge.dtype)}" for edge in refused),
-            do="cast to one of " + ", ".join(dtypes.BY_NAME),
+            do="cast to one of " + ", ".join(dtype.name for dtype in allowed.values()) + _NOT_IN_CPP,
         )
 
 
-def _check_variables(path: str, uses: Sequence[graphs.VariableUse]) -> None:
+_NOT_IN_CPP = "; bfloat16, float16, complex64, and complex128 are for tf_aot_hlo, which stops before C++"
+
+
+def _check_variables(
+    path: str, uses: Sequence[graphs.VariableUse], allowed: Mapping[int, dtypes.DType]
+) -> None:
     for use in uses:
         if use.shape is None or min(use.shape, default=0) < 0:
             raise TfaotError(
@@ -306,11 +315,14 @@ def _check_variables(path: str, uses: Sequence[graphs.VariableUse]) -> None:
                 exists=str(use.shape),
                 do="create it with a fixed shape",
             )
-        if use.dtype not in dtypes.BY_ENUM:
+        if use.dtype not in allowed:
             raise TfaotError(
                 f"{path}: the variable {use.shared_name} is {graphs.dtype_name(use.dtype)}, "
                 "which cannot cross a compiled model's edge",
-                do="use one of " + ", ".join(dtypes.BY_NAME) + ", and cast where it is read",
+                do="use one of "
+                + ", ".join(dtype.name for dtype in allowed.values())
+                + ", and cast where it is read"
+                + _NOT_IN_CPP,
             )
 
 
@@ -352,9 +364,11 @@ def _golden_inputs(
             values = tf.nest.flatten(nest)
         checked = []
         for edge, value in zip(inputs, values, strict=True):
-            dtype = np.dtype(dtypes.BY_ENUM[edge.dtype].name)
+            dtype = dtypes.BY_ENUM[edge.dtype].numpy()
             array = np.asarray(value)
-            if array.shape != edge.shape or not np.can_cast(array.dtype, dtype, "same_kind"):
+            # NumPy knows of no cast to a dtype that it does not have itself.
+            like = np.dtype(np.float16) if dtype.kind == "V" and array.dtype != dtype else dtype
+            if array.shape != edge.shape or not np.can_cast(array.dtype, like, "same_kind"):
                 raise TfaotError(
                     f"{user.path}: golden_fn(step, rng) returned {array.dtype}{list(array.shape)} for {edge.label}",
                     exists=f"the placeholder is {dtype}{list(edge.shape or ())}",
@@ -366,12 +380,14 @@ def _golden_inputs(
 
 
 def _default_input(rng: np.random.Generator, edge: Edge) -> Array:
-    dtype = np.dtype(dtypes.BY_ENUM[edge.dtype].name)
+    dtype = dtypes.BY_ENUM[edge.dtype]
     assert edge.shape is not None
     shape = tuple(size or 0 for size in edge.shape)
-    if dtype.kind == "f":
-        return rng.standard_normal(shape).astype(dtype)
-    return rng.integers(0, 2, shape).astype(dtype)
+    if dtype.name.startswith("complex"):
+        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype.numpy())
+    if dtype.floating:
+        return rng.standard_normal(shape).astype(dtype.numpy())
+    return rng.integers(0, 2, shape).astype(dtype.numpy())
 
 
 def _sources(user: UserCode, graph: tf.Graph, pruned: graph_pb2.GraphDef) -> dict[str, str]:

@@ -1,0 +1,71 @@
+"""The bundle: a model as HLO, with all that a vendor needs to prove a compiler on it, in one archive."""
+
+load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+
+visibility(["//rules/...", "//tests/..."])
+
+def _tf_aot_bundle_impl(ctx):
+    graph = ctx.attr.graph[TfaotGraphInfo]
+    hlo = ctx.attr.hlo[TfaotHloInfo]
+    stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo]
+    stem = ctx.attr.stem or ctx.label.name
+    archive = ctx.actions.declare_file(stem + ".bundle.tar.gz")
+    files = {
+        "goldens.safetensors": ctx.attr.goldens[TfaotGoldensInfo].goldens,
+        "model.json": graph.manifest,
+        "module.hlo.pb": hlo.hlo,
+        "module.hlo.svg": hlo.picture,
+        "module.hlo.txt": hlo.text,
+        "module.optimized_hlo.txt": hlo.optimized,
+        "module.stablehlo.mlir": stablehlo.text,
+        "module.stablehlo.mlirbc": stablehlo.bytecode,
+        "replay.py": ctx.file._replay,
+        "variables.safetensors": graph.variables,
+    }
+    flags = ctx.actions.args()
+    flags.add(stem, format = "--name=%s")
+    for name, file in files.items():
+        flags.add(file, format = "--file=" + name + "=%s")
+    flags.add(archive, format = "--out_archive=%s")
+    run_stage(
+        ctx,
+        mnemonic = "TfaotBundle",
+        progress_message = "Bundling %{label}",
+        flags = flags,
+        inputs = files.values(),
+        outputs = [archive],
+    )
+    return [DefaultInfo(files = depset([archive]))]
+
+tf_aot_bundle = rule(
+    implementation = _tf_aot_bundle_impl,
+    doc = "Packs HLO, StableHLO, TensorFlow's numbers, and a script that replays them into STEM.bundle.tar.gz.",
+    attrs = {
+        "goldens": attr.label(
+            doc = "Target of the verify stage.",
+            mandatory = True,
+            providers = [TfaotGoldensInfo],
+        ),
+        "graph": attr.label(
+            doc = "Target of the export stage.",
+            mandatory = True,
+            providers = [TfaotGraphInfo],
+        ),
+        "hlo": attr.label(
+            doc = "Target of `tf_aot_lower`.",
+            mandatory = True,
+            providers = [TfaotHloInfo],
+        ),
+        "stablehlo": attr.label(
+            doc = "Target of `tf_aot_stablehlo`.",
+            mandatory = True,
+            providers = [TfaotStablehloInfo],
+        ),
+        "stem": attr.string(
+            doc = "How the archive's name starts, and the name of the folder in it; the target's name by default.",
+        ),
+        "_replay": attr.label(default = "//tools:replay.py", allow_single_file = [".py"]),
+    } | stage_attrs("//tools:bundle.py"),
+    toolchains = [TOOLCHAIN_TYPE],
+)

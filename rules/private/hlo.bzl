@@ -1,0 +1,259 @@
+"""The HLO stage: what the compiler makes of an exported graph before it is machine code, for those who stop there."""
+
+load(":bundle.bzl", "tf_aot_bundle")
+load(":export.bzl", "tf_aot_export")
+load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":verify.bzl", "tf_aot_verify")
+
+visibility(["//rules/...", "//tests/..."])
+
+def _tf_aot_lower_impl(ctx):
+    graph = ctx.attr.graph[TfaotGraphInfo]
+    stem = ctx.attr.stem or ctx.label.name
+    hlo = ctx.actions.declare_file(stem + ".hlo.pb")
+    text = ctx.actions.declare_file(stem + ".hlo.txt")
+    optimized = ctx.actions.declare_file(stem + ".optimized_hlo.txt")
+    picture = ctx.actions.declare_file(stem + ".hlo.svg")
+
+    flags = ctx.actions.args()
+    flags.add(graph.manifest, format = "--manifest=%s")
+    flags.add(graph.graph, format = "--graph=%s")
+    flags.add(graph.config, format = "--config=%s")
+    flags.add(graph.sources, format = "--sources=%s")
+    flags.add(stem, format = "--name=%s")
+    flags.add(ctx.attr.cpu, format = "--cpu=%s")
+    flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
+    flags.add(hlo, format = "--out_hlo=%s")
+    flags.add(text, format = "--out_hlo_text=%s")
+    flags.add(optimized, format = "--out_optimized_hlo=%s")
+    flags.add(picture, format = "--out_picture=%s")
+    outputs = [hlo, text, optimized, picture]
+    run_stage(
+        ctx,
+        mnemonic = "TfaotHlo",
+        progress_message = "Lowering %{label} to HLO",
+        flags = flags,
+        inputs = [graph.manifest, graph.graph, graph.config, graph.sources],
+        outputs = outputs,
+    )
+    return [
+        DefaultInfo(files = depset(outputs)),
+        TfaotHloInfo(label = ctx.label, hlo = hlo, text = text, optimized = optimized, picture = picture),
+    ]
+
+tf_aot_lower = rule(
+    implementation = _tf_aot_lower_impl,
+    doc = "Lowers an exported graph to HLO, before and after optimization, and draws it.",
+    attrs = {
+        "cpu": attr.string(
+            doc = "x86-64 psABI level that the optimized HLO is for; as of `tf_aot_compile`.",
+            default = "x86-64-v3",
+        ),
+        "graph": attr.label(
+            doc = "Target of the export stage.",
+            mandatory = True,
+            providers = [TfaotGraphInfo],
+        ),
+        "stem": attr.string(
+            doc = "How output files' names start, and the module's name; the target's name by default.",
+        ),
+        "xla_flags": attr.string_list(
+            doc = "Further flags of XLA, `--xla_…=…`.",
+        ),
+    } | stage_attrs("//tools:hlo.py"),
+    provides = [TfaotHloInfo],
+    toolchains = [TOOLCHAIN_TYPE],
+)
+
+def _tf_aot_stablehlo_impl(ctx):
+    graph = ctx.attr.graph[TfaotGraphInfo]
+    stem = ctx.attr.stem or ctx.label.name
+    text = ctx.actions.declare_file(stem + ".stablehlo.mlir")
+    bytecode = ctx.actions.declare_file(stem + ".stablehlo.mlirbc")
+
+    flags = ctx.actions.args()
+    flags.add(graph.manifest, format = "--manifest=%s")
+    flags.add(graph.graph, format = "--graph=%s")
+    flags.add(graph.sources, format = "--sources=%s")
+    flags.add(stem, format = "--name=%s")
+    flags.add(text, format = "--out_text=%s")
+    flags.add(bytecode, format = "--out_bytecode=%s")
+    outputs = [text, bytecode]
+    run_stage(
+        ctx,
+        mnemonic = "TfaotStablehlo",
+        progress_message = "Translating %{label} to StableHLO",
+        flags = flags,
+        inputs = [graph.manifest, graph.graph, graph.sources],
+        outputs = outputs,
+    )
+    return [
+        DefaultInfo(files = depset(outputs)),
+        TfaotStablehloInfo(label = ctx.label, text = text, bytecode = bytecode),
+    ]
+
+tf_aot_stablehlo = rule(
+    implementation = _tf_aot_stablehlo_impl,
+    doc = "Translates an exported graph to portable StableHLO.",
+    attrs = {
+        "graph": attr.label(
+            doc = "Target of the export stage.",
+            mandatory = True,
+            providers = [TfaotGraphInfo],
+        ),
+        "stem": attr.string(
+            doc = "How output files' names start, and the module's name; the target's name by default.",
+        ),
+    } | stage_attrs("//tools:stablehlo.py"),
+    provides = [TfaotStablehloInfo],
+    toolchains = [TOOLCHAIN_TYPE],
+)
+
+def hlo_groups(*, hlo, stablehlo):
+    """Output groups that a target has for its HLO.
+
+    Args:
+      hlo: (TfaotHloInfo) from `tf_aot_lower`
+      stablehlo: (TfaotStablehloInfo) from `tf_aot_stablehlo`
+
+    Returns:
+      (dict[str, list[File]]) files by group
+    """
+    return {
+        "hlo": [hlo.text, hlo.hlo],
+        "hlo_graph": [hlo.picture],
+        "optimized_hlo": [hlo.optimized],
+        "stablehlo": [stablehlo.text, stablehlo.bytecode],
+    }
+
+def _hlo_product_impl(ctx):
+    graph = ctx.attr.graph[TfaotGraphInfo]
+    hlo = ctx.attr.hlo[TfaotHloInfo]
+    stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo]
+    groups = hlo_groups(hlo = hlo, stablehlo = stablehlo) | {
+        "config": [graph.config],
+        "goldens": [ctx.attr.goldens[TfaotGoldensInfo].goldens],
+        "graph": [graph.graph],
+        "manifest": [graph.manifest],
+        "variables": [graph.variables],
+    }
+    return [
+        DefaultInfo(files = depset([hlo.text, hlo.hlo, hlo.optimized, hlo.picture, stablehlo.text, stablehlo.bytecode])),
+        OutputGroupInfo(**{name: depset(group) for name, group in groups.items()}),
+        graph,
+        hlo,
+        stablehlo,
+    ]
+
+_hlo_product = rule(
+    implementation = _hlo_product_impl,
+    doc = "Gathers what the stages up to HLO give.",
+    attrs = {
+        "goldens": attr.label(mandatory = True, providers = [TfaotGoldensInfo]),
+        "graph": attr.label(mandatory = True, providers = [TfaotGraphInfo]),
+        "hlo": attr.label(mandatory = True, providers = [TfaotHloInfo]),
+        "stablehlo": attr.label(mandatory = True, providers = [TfaotStablehloInfo]),
+    },
+    provides = [TfaotGraphInfo, TfaotHloInfo, TfaotStablehloInfo],
+)
+
+def tf_aot_hlo(
+        *,
+        name,
+        model,
+        config = None,
+        cpu = "x86-64-v3",
+        data = [],
+        deps = [],
+        golden_steps = 3,
+        tags = [],
+        testonly = None,
+        visibility = None,
+        xla_flags = []):
+    """Turns a TensorFlow model into HLO and stops there: for accelerator teams.
+
+    Nothing that only C++ asks for is asked: the target may have any name, and bfloat16, float16, and complex numbers
+    may cross the model's edge.
+
+    Targets:
+      NAME: HLO before optimization as text, as a message, and as a picture, HLO after optimization, and StableHLO.
+        Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, variables, goldens.
+      NAME_bundle: all of it in one archive, with TensorFlow's numbers and a script that replays them (manual).
+
+    Args:
+      name: (str) the target's name, and the module's
+      model: (Label) a Python file, as of `tf_aot_library`
+      config: (Label) a partial tf2xla config that is merged into the inferred one
+      cpu: (str) x86-64 psABI level that the optimized HLO is for
+      data: (list[Label]) files that the model's code reads
+      deps: (list[Label]) Python libraries that the model's code imports
+      golden_steps: (int) how many runs in a row are recorded for the bundle
+      tags: (list[str]) tags of the target and the bundle
+      testonly: (bool) as everywhere
+      visibility: (list[Label]) as everywhere
+      xla_flags: (list[str]) further flags of XLA
+    """
+    stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
+    graph = name + ".export"
+    tf_aot_export(
+        name = graph,
+        config = config,
+        cpp_class = "hlo::Model",
+        data = data,
+        deps = deps,
+        edge = "hlo",
+        golden_steps = golden_steps,
+        model = model,
+        **stages
+    )
+    goldens = name + ".verify"
+    tf_aot_verify(name = goldens, graph = graph, **stages)
+    parts = hlo_targets(
+        name = name,
+        cpu = cpu,
+        goldens = goldens,
+        graph = graph,
+        tags = tags,
+        testonly = testonly,
+        visibility = visibility,
+        xla_flags = xla_flags,
+    )
+    _hlo_product(
+        name = name,
+        goldens = goldens,
+        graph = graph,
+        tags = tags,
+        testonly = testonly,
+        visibility = visibility,
+        **parts
+    )
+
+def hlo_targets(*, name, cpu, goldens, graph, tags, testonly, visibility, xla_flags):
+    """Declares NAME.hlo, NAME.stablehlo, and NAME_bundle; nothing builds them unless asked.
+
+    Args:
+      name: (str) name of the model's target
+      cpu: (str) x86-64 psABI level that the optimized HLO is for
+      goldens: (Label) target of the verify stage
+      graph: (Label) target of the export stage
+      tags: (list[str]) tags of the targets, besides manual
+      testonly: (bool) as everywhere
+      visibility: (list[Label]) of the bundle
+      xla_flags: (list[str]) further flags of XLA
+
+    Returns:
+      (dict[str, str]) names of the first two, `hlo` and `stablehlo`
+    """
+    stages = {"graph": graph, "stem": name, "tags": tags + ["manual"], "testonly": testonly}
+    parts = {"hlo": name + ".hlo", "stablehlo": name + ".stablehlo"}
+    tf_aot_lower(
+        name = parts["hlo"],
+        cpu = cpu,
+        visibility = ["//visibility:private"],
+        xla_flags = xla_flags,
+        **stages
+    )
+    tf_aot_stablehlo(name = parts["stablehlo"], visibility = ["//visibility:private"], **stages)
+    tf_aot_bundle(name = name + "_bundle", goldens = goldens, visibility = visibility, **(stages | parts))
+    return parts

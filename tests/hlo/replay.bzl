@@ -1,0 +1,27 @@
+"""A test that a bundle's HLO computes what TensorFlow does, in a compiler that is not tfcompile."""
+
+load("@rules_python//python:defs.bzl", "py_test")
+
+visibility(["//examples/...", "//tests/..."])
+
+def tf_aot_replay_test(*, name, bundle, size = "small", **kwargs):
+    """Replays a bundle with JAX on the CPU, from each form of the program that it holds.
+
+    For this repository's own tests: users have no `@tfaot_jax`, and run the bundle's replay.py.
+
+    Args:
+      name: (str) the test's name
+      bundle: (Label) target of `tf_aot_bundle`
+      size: (str) Bazel's test size
+      **kwargs: further attributes of py_test
+    """
+    py_test(
+        name = name,
+        size = size,
+        srcs = [Label("//tools:replay.py")],
+        args = ["$(rootpath {})".format(bundle)],
+        data = [bundle],
+        main = Label("//tools:replay.py"),
+        deps = ["@tfaot_jax//:jax"],
+        **kwargs
+    )

@@ -1,0 +1,111 @@
+// What the fuzz tests of the kernels share: random sizes and values, operands
+// at any address between poisoned margins, and counting of failures.
+#ifndef TFAOT_TESTS_KERNELS_FUZZ_H_
+#define TFAOT_TESTS_KERNELS_FUZZ_H_
+
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+
+namespace tfaot::fuzz {
+
+// Reproducible: a test's cases depend on its seed alone.
+class Random {
+ public:
+  explicit Random(uint32_t seed) : engine_(seed) {}
+
+  // A value from `low` to `high`, both included.
+  int64_t Between(int64_t low, int64_t high) {
+    // Not std::uniform_int_distribution: it differs between libraries.
+    return low + static_cast<int64_t>(
+                     engine_() % static_cast<uint32_t>(high - low + 1));
+  }
+  bool OneIn(int64_t n) { return Between(1, n) == 1; }
+
+  // A small integer: sums of products of such are exact in any order.
+  template <typename T>
+  T Value() {
+    return static_cast<T>(Between(-4, 4));
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
+// An array whose begin is `shift` values past an aligned address, in a block of
+// its own, so that AddressSanitizer sees what is read or written beside it.
+template <typename T>
+class Array {
+ public:
+  Array(int64_t size, int64_t shift)
+      : size_(size), shift_(shift), block_(new T[Total()]) {
+    // A margin before, which AddressSanitizer takes for a part of the array.
+    for (int64_t i = 0; i < shift_; ++i) block_[i] = kMargin;
+  }
+
+  static Array Filled(Random& random, int64_t size) {
+    Array array(size, random.Between(0, 3));
+    for (int64_t i = 0; i < size; ++i) {
+      array.data()[i] = random.Value<T>();
+    }
+    return array;
+  }
+
+  // What a kernel is to overwrite, with values that no right result has.
+  static Array Poisoned(Random& random, int64_t size) {
+    Array array(size, random.Between(0, 3));
+    for (int64_t i = 0; i < size; ++i) array.data()[i] = kMargin;
+    return array;
+  }
+
+  T* data() { return block_.get() + shift_; }
+  const T* data() const { return block_.get() + shift_; }
+  int64_t size() const { return size_; }
+
+  bool MarginsAreIntact() const {
+    for (int64_t i = 0; i < shift_; ++i) {
+      if (block_[i] != kMargin) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr T kMargin = static_cast<T>(123456789);
+  std::size_t Total() const { return static_cast<std::size_t>(size_ + shift_); }
+
+  int64_t size_;
+  int64_t shift_;
+  std::unique_ptr<T[]> block_;
+};
+
+// Compares exactly; prints the first difference, named by `what`.
+template <typename T>
+bool Same(const Array<T>& expected, const Array<T>& got,
+          const std::string& what) {
+  for (int64_t i = 0; i < expected.size(); ++i) {
+    if (!(expected.data()[i] == got.data()[i])) {
+      std::fprintf(stderr, "%s: value %lld is %g, not %g\n", what.c_str(),
+                   static_cast<long long>(i),
+                   static_cast<double>(got.data()[i]),
+                   static_cast<double>(expected.data()[i]));
+      return false;
+    }
+  }
+  if (!got.MarginsAreIntact()) {
+    std::fprintf(stderr, "%s: wrote before the output\n", what.c_str());
+    return false;
+  }
+  return true;
+}
+
+// Ends the process with a failure after the first wrong case.
+inline void Require(bool ok) {
+  if (!ok) std::exit(1);
+}
+
+}  // namespace tfaot::fuzz
+
+#endif  // TFAOT_TESTS_KERNELS_FUZZ_H_

@@ -1,0 +1,40 @@
+"""A test of the generated test: the least wrong weight there can be makes it fail, and only that."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import unittest
+
+
+class FlippedTest(unittest.TestCase):
+    """Runs the generated test of a model as it is, and of the same model with one flipped bit."""
+
+    def run_test(self, program: str) -> subprocess.CompletedProcess[str]:
+        """Runs a generated test's program on the goldens."""
+        return subprocess.run([program, GOLDENS], text=True, stdout=subprocess.PIPE, check=False)
+
+    def test_passes_unharmed(self) -> None:
+        """The generated test passes on what the compiler made, or the next test would mean nothing."""
+        result = self.run_test(UNHARMED)
+        self.assertEqual((result.returncode, "FAILED" in result.stdout), (0, False), result.stdout)
+
+    def test_one_bit(self) -> None:
+        """One flipped mantissa bit of one weight, far below every tolerance, fails the test and names the weight."""
+        result = self.run_test(FLIPPED)
+        self.assertEqual(result.returncode, 1, result.stdout)
+        failures = [line for line in result.stdout.splitlines() if line.endswith("FAILED")]
+        self.assertIn("w ", failures[0])
+        self.assertIn("is not TensorFlow's initial value", failures[0])
+
+    def test_no_goldens(self) -> None:
+        """A test without its goldens fails with a sentence instead of comparing nothing."""
+        result = subprocess.run([UNHARMED, "missing"], text=True, capture_output=True, check=False)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("missing cannot be read", result.stderr)
+
+
+if __name__ == "__main__":
+    UNHARMED, FLIPPED, GOLDENS = (os.path.abspath(path) for path in sys.argv[1:4])
+    unittest.main(argv=sys.argv[:1])

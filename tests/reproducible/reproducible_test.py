@@ -1,0 +1,74 @@
+"""Builds examples/fc in two output bases, one with bzlmod and one with WORKSPACE, and compares every output."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+
+GROUPS = ("graph", "config", "manifest", "object", "header", "sources", "variables")
+
+RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
+WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
+
+
+def wheel() -> pathlib.Path:
+    """The repository that the wheel was unpacked in: installing it twice more would test pip."""
+    (site_packages,) = (path / "site-packages" for path in RUNFILES.iterdir() if "tfaot_tensorflow" in path.name)
+    return pathlib.Path(os.path.realpath(site_packages)).parent
+
+
+def build(output_base: pathlib.Path, *mode: str) -> dict[str, bytes]:
+    """Builds fc in an output base of its own and returns its outputs by path."""
+    bazel = [str(WORKSPACE / "bazelw"), f"--output_base={output_base}", "--max_idle_secs=5"]
+    flags = [*mode, "--symlink_prefix=/", "--color=no", "--curses=no", "//examples/fc:fc_aot"]
+    try:
+        subprocess.run(
+            [*bazel, "build", f"--output_groups={','.join(GROUPS)}", *flags], cwd=WORKSPACE, check=True, timeout=800
+        )
+        shown = subprocess.run(
+            [*bazel, "cquery", "--output=files", f"--output_groups={','.join(GROUPS)}", *flags],
+            cwd=WORKSPACE,
+            check=True,
+            timeout=800,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        execroot = next((output_base / "execroot").iterdir())
+        return {path: (execroot / path).read_bytes() for path in shown.stdout.split()}
+    finally:
+        subprocess.run([*bazel, "shutdown"], cwd=WORKSPACE, check=False, stdout=subprocess.DEVNULL)
+
+
+class ReproducibleTest(unittest.TestCase):
+    """Nothing that a build is made of may depend on where, when, or how it is set up."""
+
+    def test_two_output_bases(self) -> None:
+        """Graph, config, manifest, objects, and sources are the same bytes in another folder and the other mode."""
+        with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
+            base = pathlib.Path(folder)
+            repository = wheel()
+            modules = build(base / "one", f"--override_repository=_main~tfaot~tfaot_tensorflow={repository}")
+            workspace = build(
+                base / "another" / "deeper",
+                "--config=workspace",
+                f"--override_repository=tfaot_tensorflow={repository}",
+            )
+            subprocess.run(["chmod", "-R", "u+w", folder], check=True)
+        self.assertGreaterEqual(len(modules), 10)
+        self.assertEqual(digests(modules), digests(workspace))
+        for path, data in modules.items():
+            for word in (str(WORKSPACE), os.environ.get("HOME", WORKSPACE.as_posix()), "bazel-out", "sandbox"):
+                self.assertNotIn(word.encode(), data, f"{path} names {word}")
+
+
+def digests(files: dict[str, bytes]) -> dict[str, str]:
+    """SHA-256 by path."""
+    return {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
+
+
+if __name__ == "__main__":
+    unittest.main()

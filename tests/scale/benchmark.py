@@ -1,0 +1,128 @@
+"""Times export and config inference on graphs of growing size, and with variables beyond protobuf's limit of 2 GB.
+
+`./bazelw run //tests/scale:benchmark -- [--nodes 1000 10000 …] [--gigabytes 2.5]` prints a table for
+docs/large_models.md. Each size runs in a process of its own, so that its peak memory is its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import resource
+import sys
+import tempfile
+import textwrap
+import time
+
+from tfaot import environment, isolate
+
+MODEL = """
+import tensorflow as tf
+
+tf1 = tf.compat.v1
+
+
+def input_fn():
+    return tf1.placeholder(tf.float32, [64], "x"), tf1.placeholder(tf.float32, [64], "y")
+
+
+def model_fn(features, labels):
+    values = features
+    for layer in range({nodes} // 3):  # a constant, an addition, and a tanh each
+        if layer % 500 == 0:
+            scale = tf1.get_variable(f"scale{{layer}}", [64], initializer=tf1.ones_initializer())
+            values = values * scale
+        values = tf.tanh(values + 1.0)
+    {large}
+    loss = tf.reduce_mean(tf.square(values - labels))
+    return tf.identity(loss, name="loss")
+"""
+
+LARGE = """
+    for index in range({count}):
+        weights = tf1.get_variable(f"weights{{index}}", [{rows}, 64], initializer=tf1.ones_initializer())
+        values = values + tf.reduce_sum(weights, axis=0)
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """What exporting one model took."""
+
+    nodes: int
+    variables: int
+    """How many."""
+    graph_bytes: int
+    variable_bytes: int
+    seconds: float
+    """All of the export, from reading the model to writing the files, without importing TensorFlow."""
+    infer_seconds: float
+    """Pruning, following the variables, and inferring the config, within it."""
+    peak_bytes: int
+
+
+def measure(nodes: int, gigabytes: float) -> Result:
+    """Exports a model of about `nodes` nodes in this process."""
+    environment.prepare()
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot.export import config as configs
+    from tfaot.export import graph as graphs
+    from tfaot.export.export import Request, export
+    from tfaot.manifest import Manifest
+
+    count = int(gigabytes * 2) if gigabytes else 0
+    large = LARGE.format(count=count, rows=int(gigabytes * 1e9 / max(count, 1) / 256)) if count else ""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        with open("model.py", "w", encoding="utf-8") as file:
+            file.write(textwrap.dedent(MODEL.format(nodes=nodes, large=large.strip() or "pass")))
+        outputs = ("graph", "config", "manifest", "variables", "golden_inputs", "sources")
+        begin = time.perf_counter()
+        export(Request("model.py", "a::B", 1, None, **{f"out_{name}": name for name in outputs}))
+        seconds = time.perf_counter() - begin
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        graph = graph_pb2.GraphDef()
+        with open("graph", "rb") as data:
+            graph.ParseFromString(data.read())
+        with open("manifest", encoding="utf-8") as file:
+            manifest = Manifest.from_json(file.read())
+        begin = time.perf_counter()
+        graphs.prune(graph, ["loss"], ["x", "y"])
+        graphs.variable_uses(graph)
+        configs.to_text(configs.infer(manifest.entry_points[0], manifest.variables))
+        infer_seconds = time.perf_counter() - begin
+        return Result(
+            nodes=len(graph.node),
+            variables=len(manifest.variables),
+            graph_bytes=os.path.getsize("graph"),
+            variable_bytes=os.path.getsize("variables"),
+            seconds=seconds,
+            infer_seconds=infer_seconds,
+            peak_bytes=peak,
+        )
+
+
+def main() -> None:
+    """Prints one row for each size, with time and memory for 100,000 nodes beside the totals."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=int, nargs="*", default=[1000, 3000, 10000, 30000, 100000, 300000])
+    parser.add_argument("--gigabytes", type=float, default=0.0, help="also export 1,000 nodes with this much of weights")
+    flags = parser.parse_args()
+    print("| nodes | variables | graph | weights | export | a 100,000 nodes | inference | a 100,000 nodes | peak memory |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for nodes, gigabytes in [(nodes, 0.0) for nodes in flags.nodes] + [(1000, flags.gigabytes)] * bool(flags.gigabytes):
+        result = isolate.run_isolated(lambda n=nodes, g=gigabytes: measure(n, g), what=f"exporting {nodes} nodes")
+        scale = 100_000 / result.nodes
+        print(
+            f"| {result.nodes:,} | {result.variables:,} | {result.graph_bytes / 1e6:.1f} MB "
+            f"| {result.variable_bytes / 1e6:,.1f} MB | {result.seconds:.2f} s | {result.seconds * scale:.2f} s "
+            f"| {result.infer_seconds:.2f} s | {result.infer_seconds * scale:.2f} s "
+            f"| {result.peak_bytes / 1e6:,.0f} MB |"
+        )
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+// The product of two dense matrices, for one thread.
+//
+//   tfaot::kernels::MatrixProduct<float> product;
+//   product.rows = 64, product.columns = 256, product.depth = 784;
+//   Multiply(product, left, right, out);   // out[64][256] = left * right
+//
+// T is float, double, or an unsigned integer (sums wrap). Any size may be zero,
+// and no pointer need be aligned; `out` must not overlap the operands. Every
+// product is formed and added, so that infinities and NaN propagate.
+//
+// A call allocates nothing, takes no lock, and has no state: concurrent calls
+// are safe if their outputs are apart. It uses up to 96 KiB of stack.
+#ifndef TFAOT_KERNELS_MATMUL_H_
+#define TFAOT_KERNELS_MATMUL_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "tfaot/kernels/tile.h"
+#include "tfaot/kernels/vector.h"
+
+namespace tfaot::kernels {
+namespace {
+
+// out[rows][columns] = left[rows][depth] * right[depth][columns], all in rows
+// (the last index is the one that is adjacent in memory). A transposed operand
+// lies as left[depth][rows] or right[columns][depth].
+struct MatrixProduct {
+  int64_t rows = 0;
+  int64_t columns = 0;
+  int64_t depth = 0;
+  bool transposed_left = false;
+  bool transposed_right = false;
+};
+
+// out[j] = sum over k of left[k] * right[k][j]: reads `right` in the order in
+// which it lies, eight rows at a time.
+template <typename T>
+TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
+                                   int64_t columns, int64_t depth, T* out) {
+  using V = Vector<T>;
+  constexpr int64_t kWidth = kLanes<T>;
+  constexpr int kStep = 8;
+  // As many columns as stay in the first-level cache.
+  constexpr int64_t kColumns = 8192 / sizeof(T);
+  for (int64_t begin = 0; begin < columns; begin += kColumns) {
+    const int64_t end = std::min(begin + kColumns, columns);
+    for (int64_t k = 0; k < depth; k += kStep) {
+      const int64_t steps = std::min<int64_t>(kStep, depth - k);
+      const T* row = right + k * columns;
+      int64_t j = begin;
+      if (steps == kStep) {
+        V a[kStep];
+        for (int i = 0; i < kStep; ++i) a[i] = left[k + i] - V{};
+        for (; j + kWidth <= end; j += kWidth) {
+          V sum = k == 0 ? V{} : Load(out + j);
+#pragma GCC unroll 8
+          for (int i = 0; i < kStep; ++i) {
+            sum += a[i] * Load(row + i * columns + j);
+          }
+          Store(out + j, sum);
+        }
+      } else {
+        for (; j + kWidth <= end; j += kWidth) {
+          V sum = k == 0 ? V{} : Load(out + j);
+          for (int64_t i = 0; i < steps; ++i) {
+            sum += left[k + i] * Load(row + i * columns + j);
+          }
+          Store(out + j, sum);
+        }
+      }
+      for (; j < end; ++j) {
+        T sum = k == 0 ? T(0) : out[j];
+        for (int64_t i = 0; i < steps; ++i) {
+          sum += left[k + i] * row[i * columns + j];
+        }
+        out[j] = sum;
+      }
+    }
+  }
+}
+
+// out[i * columns + j] = the scalar product of row i of `left` and of row j of
+// `right`, for kRows x kColumns of them.
+template <typename T, int kRows, int kColumns>
+TFAOT_NOINLINE void Dots(const T* left, const T* right, int64_t depth, T* out,
+                         int64_t out_stride) {
+  using V = Vector<T>;
+  constexpr int64_t kWidth = kLanes<T>;
+  V sum[kRows][kColumns] = {};
+  int64_t k = 0;
+  for (; k + kWidth <= depth; k += kWidth) {
+    V a[kRows];
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) a[i] = Load(left + i * depth + k);
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      const V b = Load(right + j * depth + k);
+#pragma GCC unroll 8
+      for (int i = 0; i < kRows; ++i) sum[i][j] += a[i] * b;
+    }
+  }
+  for (int i = 0; i < kRows; ++i) {
+    for (int j = 0; j < kColumns; ++j) {
+      T total = Sum<T>(sum[i][j]);
+      for (int64_t l = k; l < depth; ++l) {
+        total += left[i * depth + l] * right[j * depth + l];
+      }
+      out[i * out_stride + j] = total;
+    }
+  }
+}
+
+// All of a product whose left side has few rows, and whose right side is
+// transposed.
+template <typename T, int kRows>
+void RowsTimesTransposed(const T* left, const T* right, int64_t columns,
+                         int64_t depth, T* out) {
+  int64_t j = 0;
+  for (; j + 4 <= columns; j += 4) {
+    Dots<T, kRows, 4>(left, right + j * depth, depth, out + j, columns);
+  }
+  for (; j < columns; ++j) {
+    Dots<T, kRows, 1>(left, right + j * depth, depth, out + j, columns);
+  }
+}
+
+template <typename T>
+void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
+  if (product.rows == 0 || product.columns == 0) return;
+  if (product.depth == 0) {
+    std::fill(out, out + product.rows * product.columns, T(0));
+    return;
+  }
+  if (product.columns == 1 && product.rows > 1) {
+    // A column is a row of the transposed product.
+    std::swap(left, right);
+    std::swap(product.rows, product.columns);
+    product.transposed_right = !product.transposed_left;
+    product.transposed_left = false;
+  }
+  const int64_t rows = product.rows;
+  const int64_t columns = product.columns;
+  const int64_t depth = product.depth;
+  if (rows == 1 && !product.transposed_right) {
+    return RowTimesMatrix(left, right, columns, depth, out);
+  }
+  if (product.transposed_right && (rows == 1 || !product.transposed_left)) {
+    if (rows == 1) {
+      return RowsTimesTransposed<T, 1>(left, right, columns, depth, out);
+    }
+    if (rows == 2) {
+      return RowsTimesTransposed<T, 2>(left, right, columns, depth, out);
+    }
+    if (rows == 3) {
+      return RowsTimesTransposed<T, 3>(left, right, columns, depth, out);
+    }
+  }
+
+  constexpr int64_t kBlock = 32 * kTileRows;
+  // Of a transposed left side, a block is copied into rows: of 48 KiB at most.
+  constexpr int64_t kCopiedRows = 48;
+  constexpr int64_t kCopiedStride =
+      kDepth<T> + 64 / static_cast<int64_t>(sizeof(T));
+  const T* pointers[kBlock];
+  T* out_pointers[kBlock];
+  alignas(64) T copy[kCopiedRows * kCopiedStride];
+
+  // Where each row of the right side is used by one row of tiles only, a copy
+  // of it would cost as much as it saves. It then lies in rows that may be far
+  // apart: few of them at a time, so that they stay in the second-level cache
+  // while the strips go by.
+  const bool copy_right = rows > 2 * kTileRows;
+  int64_t step = kDepth<T>;
+  if (!copy_right && !product.transposed_right) {
+    const int64_t fit = 131072 / static_cast<int64_t>(sizeof(T)) / columns;
+    step = std::clamp<int64_t>(fit / 8 * 8, 8, kDepth<T>);
+  }
+  for (int64_t k = 0; k < depth; k += step) {
+    const int64_t length = std::min(step, depth - k);
+    const T* right_rows =
+        right + (product.transposed_right ? k : k * columns);
+    const Right<T> right_side = {&right_rows,
+                                 product.transposed_right ? 1 : columns,
+                                 product.transposed_right ? depth : 1};
+    const int64_t block = product.transposed_left ? kCopiedRows : kBlock;
+    for (int64_t i = 0; i < rows; i += block) {
+      const int64_t height = std::min(block, rows - i);
+      if (product.transposed_left) {
+        Transpose(left + k * rows + i, rows, length, height, copy,
+                  kCopiedStride);
+      }
+      for (int64_t r = 0; r < height; ++r) {
+        pointers[r] = product.transposed_left ? copy + r * kCopiedStride
+                                              : left + (i + r) * depth + k;
+        out_pointers[r] = out + (i + r) * columns;
+      }
+      MultiplyRows<T>({pointers, 0, height, 1, length}, right_side, columns,
+                      out_pointers, k > 0, copy_right);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tfaot::kernels
+
+#endif  // TFAOT_KERNELS_MATMUL_H_

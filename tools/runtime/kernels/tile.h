@@ -1,0 +1,220 @@
+// The inner loops of the matrix product and of the convolution: a block of rows
+// times a matrix, with the result's tile held in registers.
+//
+// Rows of the left side are given by pointers, a pointer for each row and
+// segment, so that they need not lie at a constant distance: a convolution's
+// rows are pieces of its input. Sums run in ascending order of the inner index
+// in every case, so a result depends on its operands and the target alone.
+//
+// Scratch space is the caller's stack; nothing here allocates or has state.
+#ifndef TFAOT_KERNELS_TILE_H_
+#define TFAOT_KERNELS_TILE_H_
+
+#include <algorithm>
+#include <cstdint>
+
+#include "tfaot/kernels/vector.h"
+
+namespace tfaot::kernels {
+namespace {
+
+// A tile has kTileRows x (kTileVectors vectors): as many accumulators as leave
+// registers for a row of the right side and a broadcast value.
+#if defined(__AVX512F__)
+constexpr int kTileRows = 8;
+constexpr int kTileVectors = 3;
+#elif defined(__AVX2__) && defined(__FMA__)
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = 2;
+#elif defined(__SSE2__)
+constexpr int kTileRows = 4;
+constexpr int kTileVectors = 2;
+#else
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = 3;
+#endif
+
+// Columns of a tile.
+template <typename T>
+constexpr int kTileColumns = kTileVectors * kLanes<T>;
+
+// How much of the inner dimension is done at a time: a strip of the right side,
+// a tile wide, takes 16 KiB (AVX-512: 24), half of a small first-level cache.
+template <typename T>
+constexpr int64_t kDepth = (kVectorBytes == 64 ? 24576 : 16384) /
+                           (kTileVectors * kVectorBytes);
+
+// A block of rows of the left side, cut into segments of one length: the values
+// [segment * length, (segment + 1) * length) of row r are at
+// pointers[segment * stride + r].
+template <typename T>
+struct Rows {
+  const T* const* pointers;
+  int64_t stride;
+  int64_t rows;
+  int64_t segments;
+  int64_t length;
+
+  int64_t depth() const { return segments * length; }
+};
+
+// Adds (or, unless `accumulate`, writes) the product of kRows rows and of
+// kVectors vectors of columns, of which `columns` exist. `right` has depth()
+// rows at a distance of `right_stride`.
+template <typename T, int kRows, int kVectors>
+TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
+                         int64_t segments, int64_t length, const T* right,
+                         int64_t right_stride, T* const* out, int64_t column,
+                         int64_t columns, bool accumulate) {
+  using V = Vector<T>;
+  constexpr int kWidth = kLanes<T>;
+  V sum[kRows][kVectors] = {};
+  for (int64_t segment = 0; segment < segments; ++segment) {
+    const T* row[kRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) row[r] = left[r];
+    left += left_stride;
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < length; ++k) {
+      V b[kVectors];
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) b[v] = Load(right + v * kWidth);
+      right += right_stride;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        const V a = row[r][k] - V{};
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) sum[r][v] += a * b[v];
+      }
+    }
+  }
+  const int64_t last = columns - (kVectors - 1) * kWidth;
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    T* to = out[r] + column;
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      if (v + 1 < kVectors || last == kWidth) {
+        if (accumulate) sum[r][v] += Load(to + v * kWidth);
+        Store(to + v * kWidth, sum[r][v]);
+      } else {
+        if (accumulate) sum[r][v] += LoadSome(to + v * kWidth, last);
+        StoreSome(to + v * kWidth, sum[r][v], last);
+      }
+    }
+  }
+}
+
+template <typename T>
+using TileFunction = void (*)(const T* const*, int64_t, int64_t, int64_t,
+                              const T*, int64_t, T* const*, int64_t, int64_t,
+                              bool);
+
+template <typename T, int kVectors, int... kRows>
+constexpr TileFunction<T> TileOfRows(int rows,
+                                     std::integer_sequence<int, kRows...>) {
+  constexpr TileFunction<T> kTiles[] = {&Tile<T, kRows + 1, kVectors>...};
+  return kTiles[rows - 1];
+}
+
+// The function for a tile of so many rows and vectors of columns.
+template <typename T, int kVectors = kTileVectors>
+TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors) {
+  if constexpr (kVectors > 1) {
+    if (vectors < kVectors) return FindTile<T, kVectors - 1>(rows, vectors);
+  }
+  return TileOfRows<T, kVectors>(
+      rows, std::make_integer_sequence<int, kTileRows>());
+}
+
+// The right side: value (k, j), of which k is in segment s, is at
+// segments[s][(k - s * length) * row_stride + j * column_stride], and one of
+// the two strides is 1.
+template <typename T>
+struct Right {
+  const T* const* segments;
+  int64_t row_stride;
+  int64_t column_stride;
+};
+
+// Copies `columns` columns, from `column` on, of one segment into rows of
+// `width` values, the rest of which are zero.
+template <typename T>
+TFAOT_INLINE void CopyStrip(const T* from, const Right<T>& right,
+                            int64_t length, int64_t column, int64_t columns,
+                            int64_t width, T* to) {
+  if (right.column_stride == 1) {
+    from += column;
+    for (int64_t k = 0; k < length; ++k) {
+      if (columns == width) {
+        for (int64_t j = 0; j < width; j += kLanes<T>) {
+          Store(to + j, Load(from + j));
+        }
+      } else {
+        int64_t j = 0;
+        for (; j + kLanes<T> <= columns; j += kLanes<T>) {
+          Store(to + j, Load(from + j));
+        }
+        if (j < width) Store(to + j, LoadSome(from + j, columns - j));
+      }
+      from += right.row_stride;
+      to += width;
+    }
+    return;
+  }
+  if (columns < width) {
+    std::memset(to, 0, static_cast<std::size_t>(length * width) * sizeof(T));
+  }
+  Transpose(from + column * right.column_stride, right.column_stride, columns,
+            length, to, width);
+}
+
+// out[r][0 .. columns) (+)= rows * right, with all of the inner dimension that
+// `rows` has: at most kDepth<T> of it unless the right side can be used as it
+// lies.
+template <typename T>
+TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
+                                 int64_t columns, T* const* out,
+                                 bool accumulate, bool copy_right) {
+  constexpr int kWidth = kLanes<T>;
+  alignas(64) T strip[kDepth<T> * kTileColumns<T>];
+  const int64_t vectors = (columns + kWidth - 1) / kWidth;
+  int64_t strips = (vectors + kTileVectors - 1) / kTileVectors;
+  int64_t left_vectors = vectors;
+  for (int64_t column = 0; strips > 0; --strips) {
+    const int count = static_cast<int>((left_vectors + strips - 1) / strips);
+    left_vectors -= count;
+    const int64_t width = count * kWidth;
+    const int64_t exist = std::min(width, columns - column);
+    const T* b = right.segments[0] + column;
+    int64_t b_stride = right.row_stride;
+    if (copy_right || right.column_stride != 1 || exist < width) {
+      T* to = strip;
+      for (int64_t s = 0; s < rows.segments; ++s) {
+        CopyStrip(right.segments[s], right, rows.length, column, exist, width,
+                  to);
+        to += rows.length * width;
+      }
+      b = strip;
+      b_stride = width;
+    }
+    // Where the last tile would be low, its rows and those of the tile before
+    // are shared out: a low tile has too few sums to keep the units busy.
+    int64_t r = 0;
+    while (r < rows.rows) {
+      const int64_t rest = rows.rows - r;
+      int64_t height = std::min<int64_t>(kTileRows, rest);
+      if (rest > kTileRows && rest < 2 * kTileRows) height = (rest + 1) / 2;
+      FindTile<T>(static_cast<int>(height), count)(
+          rows.pointers + r, rows.stride, rows.segments, rows.length, b,
+          b_stride, out + r, column, exist, accumulate);
+      r += height;
+    }
+    column += width;
+  }
+}
+
+}  // namespace
+}  // namespace tfaot::kernels
+
+#endif  // TFAOT_KERNELS_TILE_H_
