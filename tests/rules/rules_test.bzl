@@ -1,0 +1,163 @@
+"""What the stages' rules declare, looked at before anything runs."""
+
+load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+load("//rules:defs.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotObjectInfo", "TfaotSourcesInfo", "tf_aot_compile")
+
+def _basenames(files):
+    return sorted([file.basename for file in files])
+
+def _stage_test_impl(ctx):
+    """Protects what a stage gives the next: one action of its mnemonic, and a provider whose files it writes."""
+    env = analysistest.begin(ctx)
+    target = analysistest.target_under_test(env)
+    providers = {
+        "TfaotCompile": TfaotObjectInfo,
+        "TfaotExport": TfaotGraphInfo,
+        "TfaotRender": TfaotSourcesInfo,
+        "TfaotVerify": TfaotGoldensInfo,
+    }
+    actions = [action for action in analysistest.target_actions(env) if action.mnemonic == ctx.attr.mnemonic]
+    asserts.equals(env, 1, len(actions))
+    outputs = _basenames(actions[0].outputs.to_list())
+    asserts.equals(env, sorted(ctx.attr.outputs), outputs)
+    asserts.equals(env, outputs, _basenames(target[DefaultInfo].files.to_list()))
+    info = target[providers[ctx.attr.mnemonic]]
+    asserts.equals(env, target.label, info.label)
+    return analysistest.end(env)
+
+stage_test = analysistest.make(_stage_test_impl, attrs = {
+    "mnemonic": attr.string(),
+    "outputs": attr.string_list(),
+})
+
+def _inputs_test_impl(ctx):
+    """Protects incrementality and the sandbox: a stage reads what it needs, and Python's packages as one directory."""
+    env = analysistest.begin(ctx)
+    action = [action for action in analysistest.target_actions(env) if action.mnemonic == ctx.attr.mnemonic][0]
+    files = action.inputs.to_list()
+    names = [file.basename for file in files]
+    for name in ctx.attr.reads:
+        asserts.true(env, name in names, "{} does not read {}".format(ctx.attr.mnemonic, name))
+    for name in ctx.attr.reads_not:
+        asserts.false(env, name in names, "{} waits for {}".format(ctx.attr.mnemonic, name))
+    asserts.true(env, "site-packages" in names)
+    asserts.true(env, len(files) < 80, "{} inputs: each is a link in the sandbox".format(len(files)))
+    asserts.equals(env, "0", action.env["PYTHONHASHSEED"])
+    return analysistest.end(env)
+
+inputs_test = analysistest.make(_inputs_test_impl, attrs = {
+    "mnemonic": attr.string(),
+    "reads": attr.string_list(),
+    "reads_not": attr.string_list(),
+})
+
+def _library_test_impl(ctx):
+    """Protects what users name: the library is a C++ library, with every output group and one public header."""
+    env = analysistest.begin(ctx)
+    target = analysistest.target_under_test(env)
+    headers = target[CcInfo].compilation_context.direct_public_headers
+    asserts.equals(env, ["small_aot.h"], _basenames(headers))
+    groups = {
+        "config": ["small_aot.config.pbtxt"],
+        "goldens": ["small_aot.goldens.safetensors"],
+        "graph": ["small_aot.pb"],
+        "header": ["small_aot.h"],
+        "manifest": ["small_aot.model.json"],
+        "object": ["small_aot.constants.o", "small_aot.kernels.o"],
+        "variables": ["small_aot.variables.safetensors"],
+    }
+    for name, files in groups.items():
+        asserts.equals(env, files, _basenames(target[OutputGroupInfo][name].to_list()))
+    for provider in (TfaotGraphInfo, TfaotObjectInfo, TfaotSourcesInfo):
+        asserts.true(env, provider in target)
+    asserts.equals(env, "x86-64-v2", target[TfaotObjectInfo].cpu)
+    return analysistest.end(env)
+
+library_test = analysistest.make(_library_test_impl)
+
+def _compile_flags_test_impl(ctx):
+    """Protects speed: the runtime is compiled with -O3 and for the kernels' own CPU level, in every build mode."""
+    env = analysistest.begin(ctx)
+    actions = [
+        action
+        for action in analysistest.target_actions(env)
+        if action.mnemonic == "CppCompile" and action.argv and "small_aot.cc" in " ".join(action.argv)
+    ]
+    asserts.true(env, len(actions) > 0)
+    for action in actions:
+        for flag in ("-O3", "-march=x86-64-v2"):
+            asserts.true(env, flag in action.argv, "{} is missing".format(flag))
+        for flag in ("-ffast-math", "-march=native"):
+            asserts.false(env, flag in action.argv, "{} is set".format(flag))
+    return analysistest.end(env)
+
+compile_flags_test = analysistest.make(_compile_flags_test_impl)
+
+def _wrong_provider_test_impl(ctx):
+    """Protects the reader of an error: a stage that is given the wrong target says which provider it wants."""
+    env = analysistest.begin(ctx)
+    asserts.expect_failure(env, "TfaotGraphInfo")
+    return analysistest.end(env)
+
+wrong_provider_test = analysistest.make(_wrong_provider_test_impl, expect_failure = True)
+
+def rules_test_suite(*, name, library):
+    """Declares all tests of this file.
+
+    Args:
+      name: (str) the suite's name
+      library: (str) a target of tf_aot_library, named small_aot, for x86-64-v2
+    """
+    tests = []
+    for stage, mnemonic, outputs in [
+        ("export", "TfaotExport", [
+            "small_aot.config.pbtxt",
+            "small_aot.golden_inputs.safetensors",
+            "small_aot.model.json",
+            "small_aot.pb",
+            "small_aot.sources.json",
+            "small_aot.variables.safetensors",
+        ]),
+        ("compile", "TfaotCompile", [
+            "small_aot.constants.o",
+            "small_aot.hlo_snapshot.pb",
+            "small_aot.kernels.o",
+            "small_aot.tfcompile.h",
+        ]),
+        ("render", "TfaotRender", [
+            "small_aot.cc",
+            "small_aot.h",
+            "small_aot.variables.S",
+            "small_aot_benchmark.cc",
+            "small_aot_test.cc",
+        ]),
+        ("verify", "TfaotVerify", ["small_aot.goldens.safetensors"]),
+    ]:
+        stage_test(
+            name = stage + "_test",
+            mnemonic = mnemonic,
+            outputs = outputs,
+            target_under_test = "{}.{}".format(library, stage),
+        )
+        tests.append(stage + "_test")
+    for stage, mnemonic, reads, reads_not in [
+        ("export", "TfaotExport", ["small.py"], []),
+        ("compile", "TfaotCompile", ["small_aot.pb"], ["small_aot.variables.safetensors", "small.py"]),
+        ("render", "TfaotRender", ["small_aot.model.json"], ["small_aot.kernels.o", "small_aot.tfcompile.h", "small_aot.pb"]),
+        ("verify", "TfaotVerify", ["small_aot.variables.safetensors"], ["small_aot.kernels.o", "small.py"]),
+    ]:
+        inputs_test(
+            name = stage + "_inputs_test",
+            mnemonic = mnemonic,
+            reads = reads,
+            reads_not = reads_not,
+            target_under_test = "{}.{}".format(library, stage),
+        )
+        tests.append(stage + "_inputs_test")
+    library_test(name = "library_test", target_under_test = library)
+    compile_flags_test(name = "compile_flags_test", target_under_test = library)
+    tf_aot_compile(name = "wrong_provider", graph = library + ".verify", tags = ["manual"], testonly = True)
+    wrong_provider_test(name = "wrong_provider_test", target_under_test = ":wrong_provider")
+    tests += ["library_test", "compile_flags_test", "wrong_provider_test"]
+    native.test_suite(name = name, tests = tests)
