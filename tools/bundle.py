@@ -12,7 +12,7 @@ def main() -> None:
     """Parses the flags, which are the fields of `tfaot.bundle.Request`, and packs."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--name", required=True, help="the model's name, and that of the folder in the archive")
-    parser.add_argument("--file", action="append", default=[], help="NAME=PATH: what the archive holds, and where it is")
+    parser.add_argument("--file", action="append", default=[], help="NAME=PATH: what to pack, and where it is")
     parser.add_argument("--out_archive", required=True, help="output file")
     flags = parser.parse_args()
     files = tuple((name, path) for name, _, path in (entry.partition("=") for entry in flags.file))

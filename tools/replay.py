@@ -59,38 +59,48 @@ class Unusable(Exception):
     """Why nothing can be compared."""
 
 
-def read_bundle(path: str) -> Callable[[str], bytes]:
-    """Opens an archive or a folder, and returns a function that reads one of its files by name.
+class Bundle:
+    """The files of a bundle, and what they say."""
 
-    Raises:
-      Unusable: it is neither.
-    """
-    if os.path.isdir(path):
+    def __init__(self, path: str) -> None:
+        """Opens an archive or a folder.
 
-        def from_folder(name: str) -> bytes:
+        Raises:
+          Unusable: it is neither, lacks a file, or is of another format.
+        """
+        self._path = path
+        self._contents: dict[str, bytes] | None = None
+        if not os.path.isdir(path):
             try:
-                with open(os.path.join(path, name), "rb") as file:
-                    return file.read()
-            except OSError as error:
-                raise Unusable(f"{path} has no {name}: {error}") from None
+                with tarfile.open(path) as archive:
+                    files = ((member.name, archive.extractfile(member)) for member in archive)
+                    self._contents = {os.path.basename(name): file.read() for name, file in files if file is not None}
+            except (OSError, tarfile.TarError) as error:
+                raise Unusable(f"{path} is neither a bundle nor a folder: {error}") from None
+        manifest = json.loads(self.read("model.json"))
+        if manifest["format"] != MANIFEST_FORMAT:
+            raise Unusable(f"model.json has format {manifest['format']}, this script reads {MANIFEST_FORMAT}")
+        self.name: str = os.path.basename(os.path.abspath(path)).removesuffix(".bundle.tar.gz")
+        self.steps: int = manifest["golden_steps"]
+        self.inputs: list[dict[str, Any]] = manifest["entry_points"][0]["inputs"]
+        self.outputs: list[dict[str, Any]] = manifest["entry_points"][0]["outputs"]
+        self.variables: list[dict[str, Any]] = manifest["variables"]
+        self.goldens = read_safetensors(self.read("goldens.safetensors"))
+        self.initial = read_safetensors(self.read("variables.safetensors"))
 
-        return from_folder
-    try:
-        with tarfile.open(path) as archive:
-            contents = {
-                os.path.basename(member.name): file.read()
-                for member in archive
-                if (file := archive.extractfile(member)) is not None
-            }
-    except (OSError, tarfile.TarError) as error:
-        raise Unusable(f"{path} is neither a bundle nor a folder: {error}") from None
+    def read(self, name: str) -> bytes:
+        """Returns a file.
 
-    def from_archive(name: str) -> bytes:
-        if name not in contents:
-            raise Unusable(f"{path} has no {name}")
-        return contents[name]
-
-    return from_archive
+        Raises:
+          Unusable: there is none of this name.
+        """
+        if self._contents is not None and name in self._contents:
+            return self._contents[name]
+        try:
+            with open(os.path.join(self._path, name), "rb") as file:
+                return file.read()
+        except OSError:
+            raise Unusable(f"{self._path} is no bundle: it has no {name}") from None
 
 
 def read_safetensors(data: bytes) -> dict[str, Array]:
@@ -101,9 +111,20 @@ def read_safetensors(data: bytes) -> dict[str, Array]:
         if name == "__metadata__":
             continue
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        values = np.frombuffer(data[begin:end], np.dtype(_DTYPES[entry["dtype"]]))
+        values = np.frombuffer(data[begin:end], _numpy_dtype(entry["dtype"]))
         tensors[name] = values.reshape(entry["shape"])
     return tensors
+
+
+def _numpy_dtype(code: str) -> np.dtype[Any]:
+    if code.startswith(("BF", "F8")):
+        try:
+            import ml_dtypes  # noqa: F401  (imported to be registered)
+        except ImportError as error:
+            raise Unusable(f"{error}: pip install jax") from None
+    if code not in _DTYPES:
+        raise Unusable(f"dtype {code} is not known; known are {', '.join(_DTYPES)}")
+    return np.dtype(_DTYPES[code])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,8 +139,9 @@ class Expected:
     """Takes the same part of a result."""
 
 
-FULL, SAMPLES, BLOCK = 16384, 1024, 64
-"""Of a result of more than `FULL` values, goldens keep so many samples, and sums over blocks of so many."""
+SAMPLES, BLOCK = 1024, 64
+"""Of a large result, goldens keep so many samples, and sums over blocks of so many."""
+SUMS = " (block sums)"
 
 
 def read_expected(goldens: dict[str, Array], step: int, name: str) -> Iterator[Expected]:
@@ -133,7 +155,7 @@ def read_expected(goldens: dict[str, Array], step: int, name: str) -> Iterator[E
         yield golden("", "", lambda value: value)
         return
     yield golden("", " (samples)", lambda value: value[(np.arange(SAMPLES) * value.size) // SAMPLES])
-    yield golden("/blocks", " (block sums)", block_sums)
+    yield golden("/blocks", SUMS, block_sums)
 
 
 def block_sums(flat: Array) -> Array:
@@ -141,7 +163,8 @@ def block_sums(flat: Array) -> Array:
     signs = (np.arange(flat.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63)
     padded = np.zeros(-(-flat.size // BLOCK) * BLOCK)
     padded[: flat.size] = np.where(signs, -1.0, 1.0) * flat
-    return padded.reshape(-1, BLOCK).sum(axis=1)
+    sums: Array = padded.reshape(-1, BLOCK).sum(axis=1)
+    return sums
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,24 +182,24 @@ class Errors:
 
 def compare(got: Array, want: Array, tolerance: float) -> Errors:
     """NaN equals NaN, an infinity only itself; every other difference must be at most `tolerance`, absolutely."""
-    got, want = got.reshape(-1), want.reshape(-1)
     if not want.size:
         return Errors(0.0, 0.0, 0.0, 0, True)
-    if want.dtype.kind in "biu":
-        wide = np.abs(got.astype(object) - want.astype(object)).astype(np.float64) if got.dtype.itemsize == 8 else (
-            np.abs(got.astype(np.float64) - want.astype(np.float64))
-        )
-        return Errors(float(wide.max()), 0.0, float(wide.max()), int(wide.argmax()), not wide.any())
-    exact = (got == want) | (np.isnan(got) & np.isnan(want))
     with np.errstate(invalid="ignore", over="ignore"):
-        difference = np.where(exact, 0.0, np.abs(got.astype(np.float64) - want.astype(np.float64)))
+        exact = got == want
+        difference = np.abs(got.astype(np.float64) - want.astype(np.float64))
+        if want.dtype.kind in "biu":
+            difference[exact] = 0.0
+            largest = float(difference.max())
+            return Errors(largest, 0.0, largest, int(np.where(exact, -1.0, difference).argmax()), bool(exact.all()))
+        exact |= np.isnan(got) & np.isnan(want)
         magnitude = np.maximum(np.abs(want), _smallest_normal(want.dtype))
-        relative = difference / magnitude.astype(np.float64)
-        ulp = difference / np.spacing(magnitude).astype(np.float64)
+        relative = np.where(exact, 0.0, difference / magnitude.astype(np.float64))
+        ulp = np.where(exact, 0.0, difference / np.spacing(magnitude).astype(np.float64))
     # Negated, so that a NaN on one side is not tolerated.
     bad = ~exact & (~(difference <= tolerance) | np.isinf(want))
-    worst = np.where(np.isnan(difference), np.inf, difference)
-    return Errors(float(worst.max()), float(relative.max()), float(ulp.max()), int(worst.argmax()), not bad.any())
+    difference = np.where(exact, 0.0, np.where(np.isnan(difference), np.inf, difference))
+    at = int(difference.argmax())
+    return Errors(float(difference[at]), float(relative.max()), float(ulp.max()), at, not bad.any())
 
 
 def _smallest_normal(dtype: np.dtype[Any]) -> Any:
@@ -202,7 +225,7 @@ class Program:
         Args:
           code: a serialized HloModuleProto, or StableHLO as text or bytecode.
           platform: JAX's name of it.
-          tf32: whether a GPU may round the factors of matrix products to 10 bits.
+          tf32: whether an accelerator may round the factors of matrix products.
 
         Raises:
           Unusable: JAX is too old, or has no such platform.
@@ -235,7 +258,7 @@ class Program:
 
 
 def _with_full_precision(code: bytes) -> bytes:
-    """Asks of every product of matrices in a StableHLO module that no factor is rounded; accelerators do so otherwise."""
+    """Asks of every product of matrices that no factor is rounded; some accelerators do so otherwise."""
     from jax.interpreters import mlir
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
@@ -265,61 +288,66 @@ def main() -> int:
     parser.add_argument("--platform", default="cpu", help="JAX's name: cpu, gpu, cuda, rocm, tpu; default: cpu")
     parser.add_argument("--module", action="append", choices=MODULES, help="may be repeated; default: all of them")
     parser.add_argument(
-        "--tf32", action="store_true", help="let an accelerator round factors of matrix products, as JAX does by default"
+        "--tf32", action="store_true", help="let an accelerator round the factors of matrix products, as is its default"
     )
     flags = parser.parse_args()
     try:
-        read = read_bundle(flags.bundle)
-        failed = sum(replay(read, module, flags.platform, tf32=flags.tf32) for module in flags.module or MODULES)
+        bundle = Bundle(flags.bundle)
+        failed = [replay(bundle, module, flags.platform, tf32=flags.tf32) for module in flags.module or MODULES]
     except Unusable as error:
         print(f"replay: {error}", file=sys.stderr)
         return 2
-    return 1 if failed else 0
+    return 1 if any(failed) else 0
 
 
-def replay(read: Callable[[str], bytes], module: str, platform: str, *, tf32: bool) -> int:
+def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
     """Runs one form of the program through all steps, prints a line a tensor, and returns how many failed."""
-    manifest = json.loads(read("model.json"))
-    if manifest["format"] != MANIFEST_FORMAT:
-        raise Unusable(f"model.json has format {manifest['format']}, this script reads {MANIFEST_FORMAT}")
-    goldens = read_safetensors(read("goldens.safetensors"))
-    initial = read_safetensors(read("variables.safetensors"))
-    entry = manifest["entry_points"][0]
-    program = Program(read(MODULES[module]), platform=platform, tf32=tf32)
+    program = Program(bundle.read(MODULES[module]), platform=platform, tf32=tf32)
     device = program.device
-    print(f"{manifest['cpp_class']} from {MODULES[module]} on {device.platform} ({device.device_kind}), against TensorFlow")
+    print(f"{bundle.name}, {MODULES[module]} on {device.platform} ({device.device_kind}), against TensorFlow")
     print(f"{'step':<5} {'tensor':<44} {'max abs':>10} {'max rel':>10} {'max ulp':>10} {'tolerance':>10}")
     compared = failed = 0
-    values = {}
-    for variable in manifest["variables"]:
-        value = values[variable["name"]] = initial[variable["name"]]
+    for variable in bundle.variables:
         compared += 1
-        if zlib.crc32(np.ascontiguousarray(value).data.cast("B") if value.size else b"") != goldens[f"initial/{variable['cpp_name']}"]:
+        value = bundle.initial[variable["name"]]
+        if zlib.crc32(value.reshape(-1).view(np.uint8).data) != bundle.goldens[f"initial/{variable['cpp_name']}"]:
             failed += 1
             print(f"      {variable['cpp_name']:<44} is not TensorFlow's initial value  FAILED")
-    for step in range(manifest["golden_steps"]):
-        inputs = [goldens[f"step{step}/{tensor['cpp_name']}"] for tensor in entry["inputs"]]
-        results = program([*inputs, *(values[variable["name"]] for variable in manifest["variables"])])
-        written = [variable for variable in manifest["variables"] if variable["written"]]
-        checked = [*entry["outputs"], *written]
+    values = dict(bundle.initial)
+    written = [variable for variable in bundle.variables if variable["written"]]
+    for step in range(bundle.steps):
+        inputs = [bundle.goldens[f"step{step}/{tensor['cpp_name']}"] for tensor in bundle.inputs]
+        results = program([*inputs, *(values[variable["name"]] for variable in bundle.variables)])
+        checked = [*bundle.outputs, *written]
         if len(results) != len(checked):
-            raise Unusable(f"{MODULES[module]} gives {len(results)} results, the manifest names {len(checked)}")
+            raise Unusable(f"{MODULES[module]} gives {len(results)} results, model.json names {len(checked)}")
         for tensor, result in zip(checked, results, strict=True):
-            flat = pairs(result)
-            for expected in read_expected(goldens, step, tensor["cpp_name"]):
-                got, want = expected.of(flat), pairs(expected.value)
-                errors = compare(got, want, expected.tolerance)
-                compared += 1
-                failed += not errors.tolerated
-                print(
-                    f"{step:<5} {tensor['cpp_name'] + expected.part:<44} {errors.absolute:>10.3g} {errors.relative:>10.3g} "
-                    f"{errors.ulp:>10.3g} {expected.tolerance:>10.3g}{'' if errors.tolerated else '  FAILED'}"
+            if (str(result.dtype), list(result.shape)) != (tensor["dtype"], tensor["shape"]):
+                raise Unusable(
+                    f"{MODULES[module]} gives {result.dtype}{list(result.shape)} for {tensor['cpp_name']}, "
+                    f"which model.json says is {tensor['dtype']}{tensor['shape']}"
                 )
-                if not errors.tolerated:
-                    print(f"      at index {errors.at}: got {got[errors.at]:.9g}, expected {want[errors.at]:.9g}")
-        values |= {v["name"]: result for v, result in zip(written, results[len(entry["outputs"]) :], strict=True)}
-    print(f"{manifest['cpp_class']}: {failed} of {compared} comparisons failed")
+            for expected in read_expected(bundle.goldens, step, tensor["cpp_name"]):
+                compared += 1
+                failed += not _check(step, tensor["cpp_name"], result, expected)
+        values |= {v["name"]: result for v, result in zip(written, results[len(bundle.outputs) :], strict=True)}
+    print(f"{bundle.name}: {failed} of {compared} comparisons failed")
     return failed
+
+
+def _check(step: int, name: str, result: Array, expected: Expected) -> bool:
+    """Compares, prints the line, and returns whether the differences are tolerated."""
+    got, want = expected.of(pairs(result)), pairs(expected.value)
+    errors = compare(got, want, expected.tolerance)
+    # A sum may cancel to nearly nothing; only its absolute error means much.
+    others = f"{'':>10} {'':>10}" if expected.part == SUMS else f"{errors.relative:>10.3g} {errors.ulp:>10.3g}"
+    print(
+        f"{step:<5} {name + expected.part:<44} {errors.absolute:>10.3g} {others} "
+        f"{expected.tolerance:>10.3g}{'' if errors.tolerated else '  FAILED'}"
+    )
+    if not errors.tolerated:
+        print(f"      at index {errors.at}: got {got[errors.at]:.9g}, expected {want[errors.at]:.9g}")
+    return errors.tolerated
 
 
 if __name__ == "__main__":

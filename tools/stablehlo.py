@@ -1,4 +1,4 @@
-"""Runs the StableHLO stage: `stablehlo.py --manifest model.json … --out_text model.mlir …`, or `stablehlo.py @params`."""
+"""Runs the StableHLO stage: `stablehlo.py --manifest model.json … --out_text m.mlir …`, or `stablehlo.py @params`."""
 
 from __future__ import annotations
 

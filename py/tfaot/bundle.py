@@ -1,4 +1,4 @@
-"""The bundle: one archive with which somebody who has neither TensorFlow nor these rules can prove a compiler of theirs.
+"""The bundle: one archive with which whoever has neither TensorFlow nor these rules can prove a compiler of theirs.
 
 It is byte-identical wherever it is packed: files in order of their names, without times and owners.
 """
@@ -11,7 +11,7 @@ import hashlib
 import io
 import tarfile
 
-from tfaot import version
+from tfaot import hlo, version
 from tfaot.manifest import Manifest, Tensor
 
 
@@ -38,13 +38,16 @@ def pack(request: Request) -> None:
     sums = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items())]
     contents["SHA256SUMS"] = "".join(sums).encode()
     folder = request.name.replace("/", "_")
-    with open(request.out_archive, "wb") as out, gzip.GzipFile("", "wb", 6, out, mtime=0) as packed:
-        with tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive:
-            for name, data in sorted(contents.items()):
-                entry = tarfile.TarInfo(f"{folder}/{name}")
-                entry.size = len(data)
-                entry.mode = 0o755 if name.endswith(".py") else 0o644
-                archive.addfile(entry, io.BytesIO(data))
+    with (
+        open(request.out_archive, "wb") as out,
+        gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
+        tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, data in sorted(contents.items()):
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size = len(data)
+            entry.mode = 0o755 if name.endswith(".py") else 0o644
+            archive.addfile(entry, io.BytesIO(data))
 
 
 def stamp(manifest: Manifest) -> str:
@@ -59,7 +62,6 @@ def stamp(manifest: Manifest) -> str:
 
 def readme(name: str, manifest: Manifest) -> str:
     """What is in the bundle and how to use it."""
-    entry = manifest.entry_points[0]
 
     def table(rows: list[tuple[str, Tensor]]) -> str:
         lines = [
@@ -68,13 +70,10 @@ def readme(name: str, manifest: Manifest) -> str:
         ]
         return "\n".join(["| # | role | name | TensorFlow's name | type |", "|---|---|---|---|---|", *lines])
 
-    parameters = [("input", tensor) for tensor in entry.inputs]
-    parameters += [("variable, written" if v.written else "variable, only read", v) for v in manifest.variables]
-    results = [("output", tensor) for tensor in entry.outputs] + [("written variable", v) for v in manifest.written]
     return _README.format(
         name=name,
-        parameters=table(parameters),  # type: ignore[arg-type]
-        results=table(results),  # type: ignore[arg-type]
+        parameters=table(hlo.parameters(manifest)),
+        results=table(hlo.results(manifest)),
         steps=manifest.golden_steps,
         tensorflow=manifest.tensorflow,
         version=version.RULES,
@@ -84,7 +83,8 @@ def readme(name: str, manifest: Manifest) -> str:
 _README = """\
 # {name}
 
-A TensorFlow model as HLO, with TensorFlow's own numbers for it. Made by rules_tfaot {version} with TensorFlow {tensorflow}.
+A TensorFlow model as HLO, with TensorFlow's own numbers for it.
+Made by rules_tfaot {version} with TensorFlow {tensorflow}.
 
 | file | what it is |
 |---|---|
@@ -114,9 +114,15 @@ python3 -m venv jax && jax/bin/pip install jax
 jax/bin/python replay.py                    # --platform gpu, after `pip install jax[cuda12]`
 ```
 
-In `goldens.safetensors`, `stepN/NAME` is an input or a result in step N, and `stepN/NAME/tolerance` the largest absolute
-difference of any value. Of a result with more than 16384 values, `stepN/NAME` holds 1024 samples, of which number i is
-the value at `i * size // 1024` in row-major order, and `stepN/NAME/blocks` sums over 64 values in a row; `block_sums` in
-`replay.py` has the signs. The tolerances come from TensorFlow too: they are what inputs and weights moved by one unit in
-the last place can do to a result. `initial/NAME` is the CRC-32 of a variable's initial value.
+`python3 replay.py --help` tells what else it can do. It exits with 0 only if all differences are tolerated.
+
+## The numbers
+In `goldens.safetensors`, `stepN/NAME` is an input or a result in step N, and `stepN/NAME/tolerance` the largest
+absolute difference that any value of the result may have. A complex result is kept as pairs of reals. Of a result with
+more than 16384 values, `stepN/NAME` holds 1024 samples, number i being the value at `i * size // 1024` in row-major
+order, and `stepN/NAME/blocks` sums over 64 values in a row, with the signs that `block_sums` in `replay.py` gives them.
+`initial/NAME` is the CRC-32 of a variable's initial value.
+
+The tolerances come from TensorFlow too: from what a run gives when every input and every weight is moved by one unit in
+the last place.
 """

@@ -113,7 +113,9 @@ class Origin(Protocol):
     """Where a graph comes from, for messages."""
 
     @property
-    def graph(self) -> str: ...
+    def graph(self) -> str:
+        """A serialized GraphDef."""
+        ...
 
     @property
     def sources(self) -> str:

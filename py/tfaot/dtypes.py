@@ -18,7 +18,7 @@ class DType:
     enum: int
     """`tensorflow.DataType` (tensorflow/core/framework/types.proto)."""
     cpp: str
-    """The C++ type of a value; empty if C++ has none, so that only a model that stops at HLO may have it at its edge."""
+    """The C++ type of a value; empty if C++ has none: then only models that stop at HLO may have it at the edge."""
     safetensors: str
     """The dtype's code in a safetensors header; `C128` is ours, the format names none."""
     bytes: int

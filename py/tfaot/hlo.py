@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfaot import compile, environment, hlo_graph, isolate, names
 from tfaot.errors import TfaotError
-from tfaot.manifest import Manifest
+from tfaot.manifest import Manifest, Tensor
 
 if TYPE_CHECKING:
     from tensorflow.compiler.xla.service import hlo_pb2
@@ -72,7 +72,12 @@ def _extract(request: Request, manifest: Manifest) -> None:
         name = names.to_identifier(request.name)
         clean_module(module, name)
         comment = describe(manifest)
-        picture = hlo_graph.draw(hlo_graph.read(module), title=request.name)
+        picture = hlo_graph.draw(
+            hlo_graph.read(module),
+            title=request.name,
+            parameters=[tensor.name for _, tensor in parameters(manifest)],
+            results=[tensor.name for _, tensor in results(manifest)],
+        )
         with open(request.out_hlo, "wb") as file:
             file.write(module.SerializeToString(deterministic=True))
         for dump, output in ((before, request.out_hlo_text), (after, request.out_optimized_hlo)):
@@ -130,19 +135,29 @@ def _dump(request: Request, folder: str) -> tuple[str, str]:
     return found[0], found[1]
 
 
+def parameters(manifest: Manifest) -> list[tuple[str, Tensor]]:
+    """The parameters of the program in order, each with what it is: the inputs, then the variables."""
+    return [
+        *(("input", tensor) for tensor in manifest.entry_points[0].inputs),
+        *(("variable, written" if v.written else "variable, only read", v) for v in manifest.variables),
+    ]
+
+
+def results(manifest: Manifest) -> list[tuple[str, Tensor]]:
+    """The results of the program in order, each with what it is: the outputs, then the written variables."""
+    return [
+        *(("output", tensor) for tensor in manifest.entry_points[0].outputs),
+        *(("written variable", variable) for variable in manifest.written),
+    ]
+
+
 def describe(manifest: Manifest) -> str:
     """Comment lines that say which parameter and which result is what; HLO and MLIR both take `//`."""
-    entry = manifest.entry_points[0]
     lines = [f"// TensorFlow {manifest.tensorflow}, graph {manifest.fingerprints.graph[:16]}"]
-    parameters = [("input", tensor) for tensor in entry.inputs] + [
-        ("variable, written" if variable.written else "variable, only read", variable)
-        for variable in manifest.variables
-    ]
-    results = [("output", tensor) for tensor in entry.outputs] + [("variable", tensor) for tensor in manifest.written]
-    for kind, tensors in (("parameter", parameters), ("result", results)):
+    for kind, tensors in (("parameter", parameters(manifest)), ("result", results(manifest))):
         for index, (role, tensor) in enumerate(tensors):
-            label = tensor.name.encode("unicode_escape").decode()
-            lines.append(f"// {kind} {index}: {tensor.dtype}{list(tensor.shape)} {label} ({role})")
+            name = tensor.name.encode("unicode_escape").decode()
+            lines.append(f"// {kind} {index}: {tensor.dtype}{list(tensor.shape)} {name} ({role})")
     return "\n".join(lines) + "\n\n"
 
 

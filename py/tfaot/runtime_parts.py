@@ -1,7 +1,8 @@
 """Which parts of XLA's CPU runtime a compiled model calls.
 
 The header that tfcompile writes calls into C++ that the wheel ships as source. A model compiles the parts that it calls, and only
-those: each costs from three seconds to a minute. The targets of the same names are in tools/runtime/targets.bzl.
+those: each costs from three seconds to a minute. For matrix products and convolutions of common types, kernels of our own define
+the same symbols (docs/kernels.md). The targets of the same names are in tools/runtime/targets.bzl.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ PRELUDE = """\
 """
 
 _CPU = "xla/backends/cpu/runtime/"
+# Sources of ours, which need nothing of Eigen.
+_OWN = "tfaot/kernels/"
 
 
 @dataclass(frozen=True)
@@ -47,10 +50,10 @@ class RuntimePart:
         return PRELUDE + "\n".join([*defines, *includes, ""])
 
 
-def _dot(name: str, types: str) -> RuntimePart:
+def _dot(name: str, types: str, folder: str = _CPU) -> RuntimePart:
     return RuntimePart(
         name=f"dot_lib_{name}",
-        sources=(f"{_CPU}dot_lib_{name}.cc",),
+        sources=(f"{folder}dot_lib_{name}.cc",),
         needed_when=(f"::xla::cpu::internal::TypedMatMul<{types}>",),
     )
 
@@ -80,13 +83,17 @@ PARTS: tuple[RuntimePart, ...] = (
     _dot("c128", "std::complex<double>, std::complex<double>, std::complex<double>"),
     _dot("c64", "std::complex<float>, std::complex<float>, std::complex<float>"),
     _dot("f16", "Eigen::half, Eigen::half, Eigen::half"),
-    _dot("f32", "float, float, float"),
-    _dot("f64", "double, double, double"),
-    _dot("s32", "int32_t, int32_t, int32_t"),
+    _dot("f32", "float, float, float", _OWN),
+    _dot("f64", "double, double, double", _OWN),
+    _dot("s32", "int32_t, int32_t, int32_t", _OWN),
     _dot("s8", "int8_t, int8_t, int32_t"),
     _convolution("f16_2d", "EigenConv2D<Eigen::half>"),
     _convolution("f16_3d", "EigenConv3D<Eigen::half>"),
-    _convolution("f32_2d", "EigenConv2D<float>"),
+    RuntimePart(
+        name="convolution_lib_f32_2d",
+        sources=(f"{_OWN}convolution_lib_f32_2d.cc",),
+        needed_when=("xla::cpu::internal::EigenConv2D<float>",),
+    ),
     _convolution("f32_3d", "EigenConv3D<float>"),
     RuntimePart(
         name="async_value",

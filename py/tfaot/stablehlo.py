@@ -68,7 +68,7 @@ def _translate(request: Request, manifest: Manifest) -> None:
         text = lower(request.graph, manifest)
     except TfaotError:
         raise
-    except Exception as error:  # noqa: BLE001  (its types say nothing; its text is all there is)
+    except Exception as error:  # its types say nothing; its text is all there is
         raise compile.explain(str(error), request, manifest) from None
     text = portable(text, names.to_identifier(request.name))
     # Parsed and printed anew: what is written is well formed, numbered without gaps, and has no locations.
@@ -103,7 +103,7 @@ def lower(path: str, manifest: Manifest) -> str:
     variables = {node.name: node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
     fed = {tensor.name.rpartition(":")[0] for tensor in entry.inputs}
     kept = [node for node in graph.node if node.name not in variables and node.name not in fed]
-    used = set()
+    used: set[str] = set()
     for node in kept:
         operands = [name for name in node.input if not (name[0] == "^" and name[1:] in fed | variables.keys())]
         if len(operands) < len(node.input):
@@ -199,13 +199,13 @@ def portable(text: str, name: str) -> str:
 
 
 def without_attributes(line: str) -> str:
-    """Drops entries `mhlo.key = value` from the dictionaries of a printed line."""
+    """Drops entries `mhlo.key = value` and `mhlo.key` from the dictionaries of a printed line."""
     if "mhlo." not in line:
         return line
     kept: list[str] = []
     """Text so far; an entry that goes leaves nothing."""
     position = 0
-    for match in re.finditer(rf"{_STRING}|([{{,] ?)mhlo\.\w+ = ", line):
+    for match in re.finditer(rf"{_STRING}|([{{,] ?)mhlo\.\w+(?: = )?", line):
         if match.start() < position or match[1] is None:
             continue
         end = _end_of_value(line, match.end())

@@ -2,7 +2,7 @@
 
 load(":repositories.bzl", "pip_install")
 
-visibility(["//rules/...", "//"])
+visibility(["//rules/..."])
 
 _BUILD = """\
 load("@rules_python//python:defs.bzl", "py_library")

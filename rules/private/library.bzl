@@ -1,5 +1,6 @@
 """All five stages in one macro."""
 
+load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
 load("@rules_cc//cc:defs.bzl", "cc_test")
 load(":compile.bzl", "tf_aot_compile")
 load(":export.bzl", "tf_aot_export")
@@ -16,6 +17,7 @@ def tf_aot_library(
         model,
         cpp_class,
         config = None,
+        config_golden = None,
         cpu = "x86-64-v3",
         data = [],
         deps = [],
@@ -31,6 +33,7 @@ def tf_aot_library(
       NAME: the library (CcInfo); include "PACKAGE/NAME.h". Output groups: graph, config, manifest, variables,
         goldens, object, header, sources, hlo, optimized_hlo, stablehlo, hlo_graph.
       NAME_test: compares the linked code with TensorFlow.
+      NAME_config_test: with `config_golden`, compares it with the config, and prints the command that renews it.
       NAME_benchmark: `bazel run -c opt :NAME_benchmark -- --steps=1000` times it; as a test it runs two steps.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (manual).
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, for those who need only
@@ -41,6 +44,7 @@ def tf_aot_library(
       model: (Label) a Python file with `input_fn()`, `model_fn(features, labels)`, and perhaps `golden_fn(step, rng)`
       cpp_class: (str) the generated class with its namespaces, `a::b::Class`
       config: (Label) a partial tf2xla config that is merged into the inferred one
+      config_golden: (str) a file of this package: a checked-in copy of the config, so that reviews see it change
       cpu: (str) x86-64 psABI level to compile for
       data: (list[Label]) files that the model's code reads
       deps: (list[Label]) Python libraries that the model's code imports
@@ -112,4 +116,27 @@ def tf_aot_library(
             tags = tags,
             visibility = visibility,
             deps = [name, Label("//tools/runtime/tfaot:" + library)],
+        )
+    if config_golden:
+        config_file = name + ".config"
+        native.filegroup(
+            name = config_file,
+            srcs = [name],
+            output_group = "config",
+            tags = ["manual"],
+            testonly = testonly,
+            visibility = ["//visibility:private"],
+        )
+        package = native.package_name()
+        diff_test(
+            name = name + "_config_test",
+            size = "small",
+            failure_message = "The config changed. To accept it: cp bazel-bin/{0}/{1}.config.pbtxt {0}/{2}".format(
+                package,
+                name,
+                config_golden,
+            ),
+            file1 = config_golden,
+            file2 = config_file,
+            tags = tags,
         )

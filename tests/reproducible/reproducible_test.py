@@ -15,10 +15,10 @@ RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
 WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
 
 
-def wheel() -> pathlib.Path:
-    """The repository that the wheel was unpacked in: installing it twice more would test pip."""
-    (site_packages,) = (path / "site-packages" for path in RUNFILES.iterdir() if "tfaot_tensorflow" in path.name)
-    return pathlib.Path(os.path.realpath(site_packages)).parent
+def wheel() -> tuple[str, pathlib.Path]:
+    """The repository that the wheel was unpacked in, by canonical name: installing it twice more would test pip."""
+    (repository,) = (path for path in RUNFILES.iterdir() if path.name.endswith("tfaot_tensorflow"))
+    return repository.name, pathlib.Path(os.path.realpath(repository / "site-packages")).parent
 
 
 def build(output_base: pathlib.Path, *mode: str) -> dict[str, bytes]:
@@ -50,8 +50,8 @@ class ReproducibleTest(unittest.TestCase):
         """Graph, config, manifest, objects, and sources are the same bytes in another folder and the other mode."""
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             base = pathlib.Path(folder)
-            repository = wheel()
-            modules = build(base / "one", f"--override_repository=_main~tfaot~tfaot_tensorflow={repository}")
+            name, repository = wheel()
+            modules = build(base / "one", f"--override_repository={name}={repository}")
             workspace = build(
                 base / "another" / "deeper",
                 "--config=workspace",

@@ -93,7 +93,13 @@ class StageTest(unittest.TestCase):
         return folder
 
     def export(
-        self, model: str, *, cpp_class: str = "t::Model", golden_steps: int = 1, user_config: str | None = None
+        self,
+        model: str,
+        *,
+        cpp_class: str = "t::Model",
+        edge: str = "cpp",
+        golden_steps: int = 1,
+        user_config: str | None = None,
     ) -> Exported:
         """Exports a model, given as text, from a folder of its own, in a child."""
         folder = self.write(model, user_config=user_config)
@@ -114,6 +120,7 @@ class StageTest(unittest.TestCase):
                     out_variables="variables",
                     out_golden_inputs="golden_inputs",
                     out_sources="sources",
+                    edge=edge,
                 )
             )
 

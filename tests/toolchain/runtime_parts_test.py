@@ -21,6 +21,7 @@ _MATMUL = """          ::xla::cpu::internal::TypedMatMul<{types}>(
 _CONVOLUTION = """        xla::cpu::internal::EigenConv2D<float>(
           run_options->intra_op_thread_pool(),
 """
+_HALF_CONVOLUTION = _CONVOLUTION.replace("float", "Eigen::half")
 
 
 def _names(*texts: str) -> list[str]:
@@ -48,9 +49,18 @@ class PartsForTest(unittest.TestCase):
                 self.assertEqual(_names(include, _MATMUL.format(types=types)), ["base", part])
 
     def test_convolution_brings_what_it_requires(self) -> None:
-        """Protects linking: a convolution calls the asynchronous values, which no header names."""
+        """Protects linking: Eigen's convolution calls the asynchronous values, which no header names, and ours nothing."""
         include = '#include "xla/backends/cpu/runtime/convolution_lib.h"\n'
-        self.assertEqual(_names(include, _CONVOLUTION), ["base", "convolution_lib_f32_2d", "async_value"])
+        self.assertEqual(_names(include, _CONVOLUTION), ["base", "convolution_lib_f32_2d"])
+        self.assertEqual(_names(include, _HALF_CONVOLUTION), ["base", "convolution_lib_f16_2d", "async_value"])
+
+    def test_common_types_need_no_eigen(self) -> None:
+        """Protects build time and speed: the matrix products and convolutions of most models are the kernels of our own."""
+        texts = [_MATMUL.format(types=types) for types in ("float, float, float", "double, double, double", "int32_t, int32_t, int32_t")]
+        for part in runtime_parts.parts_for(_BASE + "".join(texts) + _CONVOLUTION):
+            if part.name != "base":
+                self.assertIn('#include "tfaot/kernels/', part.stub())
+                self.assertNotIn('#include "xla/', part.stub())
 
     def test_sort_and_top_k(self) -> None:
         """Protects the parts that are no templates: sort has a source, top_k is all in its header."""
@@ -59,7 +69,7 @@ class PartsForTest(unittest.TestCase):
 
     def test_one_model_has_one_set_of_macros(self) -> None:
         """Protects against two versions of one inline function of Eigen in a program."""
-        parts = runtime_parts.parts_for(_BASE + _MATMUL.format(types="float, float, float") + _CONVOLUTION)
+        parts = runtime_parts.parts_for(_BASE + _MATMUL.format(types="float, float, float") + _HALF_CONVOLUTION)
         self.assertEqual({part.defines for part in parts}, {("EIGEN_USE_AVX512_GEMM_KERNELS 0",)})
         for part in parts:
             self.assertIn("#define EIGEN_USE_AVX512_GEMM_KERNELS 0\n#include", part.stub())

@@ -99,6 +99,10 @@ _ABSL_ASYNC = [
     "utility:utility",
 ]
 
+# Where sources of ours are, and how they are included. They define symbols of XLA's with kernels that need nothing of Eigen.
+_OWN_TARGET = Label("//tools/runtime/kernels:kernels")
+_OWN = "tfaot/kernels/"
+
 # Part of the runtime: (sources, targets of abseil below absl/, parts it requires). py/tfaot/runtime_parts.py has the same parts, and
 # tells which a model needs; //tests/toolchain:runtime_parts_test holds the two together.
 RUNTIME_PARTS = {
@@ -155,10 +159,15 @@ RUNTIME_PARTS = {
     ),
 } | {
     "dot_lib_" + dtype: ([_CPU + "dot_lib_{}.cc".format(dtype)], _ABSL_DOT, [])
-    for dtype in ["c128", "c64", "f16", "f32", "f64", "s32", "s8"]
+    for dtype in ["c128", "c64", "f16", "s8"]
+} | {
+    "dot_lib_" + dtype: ([_OWN + "dot_lib_{}.cc".format(dtype)], ["functional:any_invocable"], [])
+    for dtype in ["f32", "f64", "s32"]
+} | {
+    "convolution_lib_f32_2d": ([_OWN + "convolution_lib_f32_2d.cc"], ["functional:any_invocable"], []),
 } | {
     "convolution_lib_" + kind: ([_CPU + "convolution_lib_{}.cc".format(kind)], _ABSL_ASYNC, ["async_value"])
-    for kind in ["f16_2d", "f16_3d", "f32_2d", "f32_3d"]
+    for kind in ["f16_2d", "f16_3d", "f32_3d"]
 }
 
 def tfaot_runtime_targets(*, site_packages, abseil, visibility = ["//visibility:public"]):
@@ -194,10 +203,11 @@ def tfaot_runtime_targets(*, site_packages, abseil, visibility = ["//visibility:
         cc_library(
             name = name,
             # Not `includes = [include]` alone: a source that lies in the second folder is named from there.
-            textual_hdrs = ["{}/{}".format(sources, file) for file in files],
+            textual_hdrs = ["{}/{}".format(sources, file) for file in files if not file.startswith(_OWN)],
             includes = [sources],
             visibility = visibility,
             deps = [":xla_headers"] +
+                   [_OWN_TARGET for file in files[:1] if file.startswith(_OWN)] +
                    [":" + part for part in parts] +
                    ["{}//absl/{}".format(abseil, target) for target in absl],
         )

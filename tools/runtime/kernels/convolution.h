@@ -232,7 +232,7 @@ void ConvolveDense(const DensePart<T>& part) {
                   if (end > begin) {
                     std::memcpy(copy + begin,
                                 part.Pixel(at.image, px, 0) +
-                                    py * part.channels + offset + begin,
+                                    (py * part.channels + offset + begin),
                                 static_cast<std::size_t>(end - begin) *
                                     sizeof(T));
                   }
@@ -251,7 +251,7 @@ void ConvolveDense(const DensePart<T>& part) {
         }
         MultiplyRows<T>({pointers, height, height, count, piece},
                         {right, part.kernel_row, 1}, part.filters, out,
-                        accumulate, /*copy_right=*/true);
+                        accumulate);
         accumulate = true;
       }
     }

@@ -158,7 +158,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
     }
   }
 
-  constexpr int64_t kBlock = 32 * kTileRows;
+  constexpr int64_t kBlock = 24 * kTileRows;
   // Of a transposed left side, a block is copied into rows: of 48 KiB at most.
   constexpr int64_t kCopiedRows = 48;
   constexpr int64_t kCopiedStride =
@@ -167,26 +167,24 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
   T* out_pointers[kBlock];
   alignas(64) T copy[kCopiedRows * kCopiedStride];
 
-  // Where each row of the right side is used by one row of tiles only, a copy
-  // of it would cost as much as it saves. It then lies in rows that may be far
+  // The right side is used as it lies by few rows, and rows of it may be far
   // apart: few of them at a time, so that they stay in the second-level cache
   // while the strips go by.
-  const bool copy_right = rows > 2 * kTileRows;
   int64_t step = kDepth<T>;
-  if (!copy_right && !product.transposed_right) {
+  if (rows < 2 * kTileRows && !product.transposed_right) {
     const int64_t fit = 131072 / static_cast<int64_t>(sizeof(T)) / columns;
     step = std::clamp<int64_t>(fit / 8 * 8, 8, kDepth<T>);
   }
-  for (int64_t k = 0; k < depth; k += step) {
-    const int64_t length = std::min(step, depth - k);
-    const T* right_rows =
-        right + (product.transposed_right ? k : k * columns);
-    const Right<T> right_side = {&right_rows,
-                                 product.transposed_right ? 1 : columns,
-                                 product.transposed_right ? depth : 1};
-    const int64_t block = product.transposed_left ? kCopiedRows : kBlock;
-    for (int64_t i = 0; i < rows; i += block) {
-      const int64_t height = std::min(block, rows - i);
+  const int64_t block = product.transposed_left ? kCopiedRows : kBlock;
+  for (int64_t i = 0; i < rows; i += block) {
+    const int64_t height = std::min(block, rows - i);
+    for (int64_t k = 0; k < depth; k += step) {
+      const int64_t length = std::min(step, depth - k);
+      const T* right_rows =
+          right + (product.transposed_right ? k : k * columns);
+      const Right<T> right_side = {&right_rows,
+                                   product.transposed_right ? 1 : columns,
+                                   product.transposed_right ? depth : 1};
       if (product.transposed_left) {
         Transpose(left + k * rows + i, rows, length, height, copy,
                   kCopiedStride);
@@ -197,7 +195,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
         out_pointers[r] = out + (i + r) * columns;
       }
       MultiplyRows<T>({pointers, 0, height, 1, length}, right_side, columns,
-                      out_pointers, k > 0, copy_right);
+                      out_pointers, k > 0);
     }
   }
 }

@@ -59,13 +59,18 @@ struct Rows {
 };
 
 // Adds (or, unless `accumulate`, writes) the product of kRows rows and of
-// kVectors vectors of columns, of which `columns` exist. `right` has depth()
-// rows at a distance of `right_stride`.
-template <typename T, int kRows, int kVectors>
+// kVectors vectors of columns, of which `columns` exist.
+//
+// If kCopy, row k of the right side's segment s is at
+// right[s] + column + k * right_stride, and is copied to `strip` as it is used:
+// the copy costs nothing then, for what it needs is idle. Otherwise all is in
+// `strip`, in rows at a distance of `right_stride`.
+template <typename T, int kRows, int kVectors, bool kCopy>
 TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
-                         int64_t segments, int64_t length, const T* right,
-                         int64_t right_stride, T* const* out, int64_t column,
-                         int64_t columns, bool accumulate) {
+                         int64_t segments, int64_t length,
+                         const T* const* right, int64_t right_stride, T* strip,
+                         T* const* out, int64_t column, int64_t columns,
+                         bool accumulate) {
   using V = Vector<T>;
   constexpr int kWidth = kLanes<T>;
   V sum[kRows][kVectors] = {};
@@ -74,12 +79,18 @@ TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) row[r] = left[r];
     left += left_stride;
+    const T* from = kCopy ? right[segment] + column : strip;
 #pragma GCC unroll 4
     for (int64_t k = 0; k < length; ++k) {
       V b[kVectors];
 #pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) b[v] = Load(right + v * kWidth);
-      right += right_stride;
+      for (int v = 0; v < kVectors; ++v) b[v] = Load(from + v * kWidth);
+      from += right_stride;
+      if constexpr (kCopy) {
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) Store(strip + v * kWidth, b[v]);
+        strip += kVectors * kWidth;
+      }
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         const V a = row[r][k] - V{};
@@ -87,6 +98,7 @@ TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
         for (int v = 0; v < kVectors; ++v) sum[r][v] += a * b[v];
       }
     }
+    if constexpr (!kCopy) strip += length * right_stride;
   }
   const int64_t last = columns - (kVectors - 1) * kWidth;
 #pragma GCC unroll 16
@@ -107,22 +119,26 @@ TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
 
 template <typename T>
 using TileFunction = void (*)(const T* const*, int64_t, int64_t, int64_t,
-                              const T*, int64_t, T* const*, int64_t, int64_t,
-                              bool);
+                              const T* const*, int64_t, T*, T* const*, int64_t,
+                              int64_t, bool);
 
 template <typename T, int kVectors, int... kRows>
 constexpr TileFunction<T> TileOfRows(int rows,
                                      std::integer_sequence<int, kRows...>) {
-  constexpr TileFunction<T> kTiles[] = {&Tile<T, kRows + 1, kVectors>...};
+  constexpr TileFunction<T> kTiles[] = {&Tile<T, kRows + 1, kVectors, false>...};
   return kTiles[rows - 1];
 }
 
-// The function for a tile of so many rows and vectors of columns.
+// The function for a tile of so many rows and vectors of columns; one that
+// copies the right side has kTileRows rows.
 template <typename T, int kVectors = kTileVectors>
-TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors) {
+TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy) {
   if constexpr (kVectors > 1) {
-    if (vectors < kVectors) return FindTile<T, kVectors - 1>(rows, vectors);
+    if (vectors < kVectors) {
+      return FindTile<T, kVectors - 1>(rows, vectors, copy);
+    }
   }
+  if (copy) return &Tile<T, kTileRows, kVectors, true>;
   return TileOfRows<T, kVectors>(
       rows, std::make_integer_sequence<int, kTileRows>());
 }
@@ -170,14 +186,13 @@ TFAOT_INLINE void CopyStrip(const T* from, const Right<T>& right,
 }
 
 // out[r][0 .. columns) (+)= rows * right, with all of the inner dimension that
-// `rows` has: at most kDepth<T> of it unless the right side can be used as it
-// lies.
+// `rows` has, at most kDepth<T>.
 template <typename T>
 TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
                                  int64_t columns, T* const* out,
-                                 bool accumulate, bool copy_right) {
+                                 bool accumulate) {
   constexpr int kWidth = kLanes<T>;
-  alignas(64) T strip[kDepth<T> * kTileColumns<T>];
+  alignas(64) T buffer[kDepth<T> * kTileColumns<T>];
   const int64_t vectors = (columns + kWidth - 1) / kWidth;
   int64_t strips = (vectors + kTileVectors - 1) / kTileVectors;
   int64_t left_vectors = vectors;
@@ -186,17 +201,21 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     left_vectors -= count;
     const int64_t width = count * kWidth;
     const int64_t exist = std::min(width, columns - column);
-    const T* b = right.segments[0] + column;
-    int64_t b_stride = right.row_stride;
-    if (copy_right || right.column_stride != 1 || exist < width) {
-      T* to = strip;
+    // The strip is used as it lies by few rows, and otherwise copied, at the
+    // latest by the first tile.
+    T* strip = buffer;
+    int64_t stride = width;
+    bool copied = false;
+    if (right.column_stride != 1 || exist < width) {
       for (int64_t s = 0; s < rows.segments; ++s) {
         CopyStrip(right.segments[s], right, rows.length, column, exist, width,
-                  to);
-        to += rows.length * width;
+                  strip + s * rows.length * width);
       }
-      b = strip;
-      b_stride = width;
+      copied = true;
+    } else if (rows.segments == 1 && rows.rows < 2 * kTileRows) {
+      strip = const_cast<T*>(right.segments[0] + column);  // It is only read.
+      stride = right.row_stride;
+      copied = true;
     }
     // Where the last tile would be low, its rows and those of the tile before
     // are shared out: a low tile has too few sums to keep the units busy.
@@ -204,10 +223,21 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     while (r < rows.rows) {
       const int64_t rest = rows.rows - r;
       int64_t height = std::min<int64_t>(kTileRows, rest);
-      if (rest > kTileRows && rest < 2 * kTileRows) height = (rest + 1) / 2;
-      FindTile<T>(static_cast<int>(height), count)(
-          rows.pointers + r, rows.stride, rows.segments, rows.length, b,
-          b_stride, out + r, column, exist, accumulate);
+      if (!copied && height < kTileRows) {
+        for (int64_t s = 0; s < rows.segments; ++s) {
+          CopyStrip(right.segments[s], right, rows.length, column, exist, width,
+                    strip + s * rows.length * width);
+        }
+        copied = true;
+      } 
+      if (copied && rest > kTileRows && rest < 2 * kTileRows) {
+        height = (rest + 1) / 2;
+      }
+      FindTile<T>(static_cast<int>(height), count, !copied)(
+          rows.pointers + r, rows.stride, rows.segments, rows.length,
+          right.segments, copied ? stride : right.row_stride, strip, out + r,
+          column, exist, accumulate);
+      copied = true;
       r += height;
     }
     column += width;

@@ -10,7 +10,9 @@
 #include <cstring>
 #include <type_traits>
 
-#if defined(__SSE2__)
+#if defined(__AVX2__)
+#include <immintrin.h>
+#elif defined(__SSE2__)
 #include <emmintrin.h>
 #endif
 
@@ -52,11 +54,56 @@ TFAOT_INLINE Vector<T> Load(const T* from) {
   return vector;
 }
 
-// Reads `count` values, fewer than a vector; the rest is zero.
+#if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
+// Selects the first `count` values of kSize bytes.
+template <int kSize>
+TFAOT_INLINE __m256i FirstMask(int64_t count) {
+  if constexpr (kSize == 4) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(count)),
+                              _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  } else {
+    return _mm256_cmpgt_epi64(_mm256_set1_epi64x(count),
+                              _mm256_setr_epi64x(0, 1, 2, 3));
+  }
+}
+#endif
+
+// Reads `count` values, at least one and fewer than a vector; the rest is zero.
 template <typename T>
 TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
   Vector<T> vector = {};
-  std::memcpy(&vector, from, static_cast<std::size_t>(count) * sizeof(T));
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    const __m512 loaded = _mm512_maskz_loadu_ps(
+        static_cast<__mmask16>((1u << count) - 1), from);
+    std::memcpy(&vector, &loaded, sizeof(vector));
+  } else {
+    const __m512d loaded = _mm512_maskz_loadu_pd(
+        static_cast<__mmask8>((1u << count) - 1), from);
+    std::memcpy(&vector, &loaded, sizeof(vector));
+  }
+#elif defined(__AVX2__) && defined(__FMA__)
+  if constexpr (sizeof(T) == 4) {
+    const __m256 loaded = _mm256_maskload_ps(
+        reinterpret_cast<const float*>(from), FirstMask<4>(count));
+    std::memcpy(&vector, &loaded, sizeof(vector));
+  } else {
+    const __m256d loaded = _mm256_maskload_pd(
+        reinterpret_cast<const double*>(from), FirstMask<8>(count));
+    std::memcpy(&vector, &loaded, sizeof(vector));
+  }
+#else
+  // Calls with a constant size are no calls.
+  static_assert(kLanes<T> <= 4);
+  if (count == 1) {
+    std::memcpy(&vector, from, sizeof(T));
+  } else if (count == 2) {
+    std::memcpy(&vector, from, 2 * sizeof(T));
+  } else if constexpr (kLanes<T> == 4) {
+    std::memcpy(&vector, from, 3 * sizeof(T));
+  }
+#endif
   return vector;
 }
 
@@ -66,10 +113,42 @@ TFAOT_INLINE void Store(T* to, Vector<T> vector) {
   std::memcpy(to, &vector, sizeof(vector));
 }
 
-// Writes the first `count` values, fewer than a vector.
+// Writes the first `count` values, at least one and fewer than a vector.
 template <typename T>
 TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
-  std::memcpy(to, &vector, static_cast<std::size_t>(count) * sizeof(T));
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8);
+#if defined(__AVX512F__)
+  if constexpr (sizeof(T) == 4) {
+    __m512 stored;
+    std::memcpy(&stored, &vector, sizeof(vector));
+    _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1),
+                          stored);
+  } else {
+    __m512d stored;
+    std::memcpy(&stored, &vector, sizeof(vector));
+    _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1u << count) - 1), stored);
+  }
+#else
+  // Not AVX2's masked store, which is slow on many CPUs. Calls with a constant
+  // size are no calls.
+  const char* from = reinterpret_cast<const char*>(&vector);
+  if constexpr (kVectorBytes == 32) {
+    constexpr int kHalf = kLanes<T> / 2;
+    if (count >= kHalf) {
+      std::memcpy(to, from, 16);
+      from += 16;
+      to += kHalf;
+      count -= kHalf;
+    }
+  }
+  if (count == 1) {
+    std::memcpy(to, from, sizeof(T));
+  } else if (count == 2) {
+    std::memcpy(to, from, 2 * sizeof(T));
+  } else if (count == 3) {
+    std::memcpy(to, from, 3 * sizeof(T));
+  }
+#endif
 }
 
 // The sum of all values, in an order that depends on the target alone.

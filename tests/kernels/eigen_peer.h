@@ -1,0 +1,29 @@
+// Eigen's matrix product and convolution, as XLA calls them in one thread.
+//
+// They stand behind functions of their own names: the kernels here define the
+// same symbols as XLA's, so that the two cannot meet in one program otherwise.
+#ifndef TFAOT_TESTS_KERNELS_EIGEN_PEER_H_
+#define TFAOT_TESTS_KERNELS_EIGEN_PEER_H_
+
+#include <cstdint>
+
+namespace tfaot::eigen_peer {
+
+// In columns, as XLA's TypedMatMul; all pointers are aligned to 64 bytes.
+void MatMul(float* out, float* lhs, float* rhs, int64_t m, int64_t n, int64_t k,
+            bool transpose_lhs, bool transpose_rhs);
+
+// The arguments of XLA's EigenConv2D from input_batch on.
+void Convolve(float* out, const float* lhs, const float* rhs, int64_t batch,
+              int64_t input_x, int64_t input_y, int64_t input_channels,
+              int64_t kernel_x, int64_t kernel_y, int64_t kernel_channels,
+              int64_t filters, int64_t output_x, int64_t output_y,
+              int64_t x_stride, int64_t y_stride, int64_t padding_x_before,
+              int64_t padding_x_after, int64_t padding_y_before,
+              int64_t padding_y_after, int64_t lhs_x_dilation,
+              int64_t lhs_y_dilation, int64_t rhs_x_dilation,
+              int64_t rhs_y_dilation, int64_t groups);
+
+}  // namespace tfaot::eigen_peer
+
+#endif  // TFAOT_TESTS_KERNELS_EIGEN_PEER_H_

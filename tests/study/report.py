@@ -1,0 +1,108 @@
+"""Writes docs/study.md from the logs of the examples' tests.
+
+    ./bazelw test //examples/... && python3 tests/study/report.py
+
+Every number of ours on the page is read from a test's log; the study's two columns are what it reported.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import platform
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+STUDY = {
+    # name: compiled with TensorFlow 1.14, and with 2.0
+    "fc": ("yes", "yes"),
+    "fc_adam": ("yes", "yes"),
+    "fc_batchnorm": ("yes", "yes"),
+    "fc_batchnorm_adam": ("yes", "yes"),
+    "fc_kerasbatchnorm": ("yes", "yes"),
+    "conv_fc": ("yes", "yes"),
+    "conv_fc_adam": ("yes", "yes"),
+    "conv_fc_batchnorm": ("yes", "yes"),
+    "conv_fc_batchnorm_adam": ("yes", "yes"),
+    "dynamic_rnn": ("no: fixed stack size", "no"),
+    "keras_rnn": ("no: fixed stack size", "no"),
+    "rnn_seq_length": ("no: fixed stack size", "no"),
+    "fc_batchnorm_notrain": ("yes", "no: read-only variables"),
+    "conv_fc_batchnorm_notrain": ("yes", "no: read-only variables"),
+}
+
+_ROW = re.compile(r"^(\d+) +(.+?) {1,}([\d.e+-]+) +(?:([\d.e+-]+) +([\d.e+-]+) +)?([\d.e+-]+)(  FAILED)?$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Verified:
+    """What the log of a comparison with TensorFlow says."""
+
+    steps: int
+    comparisons: int
+    output_ulp: float
+    """Largest error of an output, in units in the last place."""
+    share: float
+    """Largest error of anything, as a share of its tolerance."""
+    failed: int
+
+
+def read(log: pathlib.Path, outputs: str) -> Verified:
+    """Reads the table that a generated test, or a replay, prints."""
+    rows = []
+    for line in log.read_text(encoding="utf-8").splitlines():
+        if match := _ROW.match(line):
+            step, name, absolute, _, ulp, tolerance, failed = match.groups()
+            rows.append((int(step), name, float(absolute), float(ulp or 0), float(tolerance), bool(failed)))
+    if not rows:
+        sys.exit(f"{log} holds no table of comparisons: run ./bazelw test //examples/... first")
+    return Verified(
+        steps=max(row[0] for row in rows) + 1,
+        comparisons=len(rows),
+        output_ulp=max((row[3] for row in rows if re.search(outputs, row[1])), default=0.0),
+        share=max(row[2] / row[4] for row in rows if row[4] > 0),
+        failed=sum(row[5] for row in rows),
+    )
+
+
+def main() -> None:
+    """Writes the page."""
+    logs = ROOT / "bazel-testlogs" / "examples"
+    lines = [
+        "# The study's 14 models, then and now",
+        "",
+        "Each is a training step: forward, backward, and the optimizer in one compiled function. The study compiled them with",
+        "a config made by hand and looked at the HLO by eye; here each is a target `//examples/NAME:NAME_aot` whose test runs",
+        "several steps and compares the loss and every written variable with TensorFlow's after each, and whose HLO is run a",
+        "second time by a compiler that is not tfcompile (jaxlib's CPU client) and compared in the same way.",
+        "",
+        "Made by `./bazelw test //examples/... && python3 tests/study/report.py`, which reads the tests' logs, on "
+        f"{platform.system()} {platform.machine()}.",
+        "",
+        "| model | TF 1.14 (study) | TF 2.0 (study) | compiled | verified steps | comparisons | loss off by, ULP "
+        "| largest error / tolerance | HLO replayed |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for name, (first, second) in STUDY.items():
+        ours = read(logs / name / f"{name}_aot_test" / "test.log", r"loss")
+        replay = read(logs / name / f"{name}_aot_hlo_replay_test" / "test.log", r"loss")
+        lines.append(
+            f"| `{name}` | {first} | {second} | yes | {ours.steps} | {ours.comparisons} | {ours.output_ulp:g} "
+            f"| {ours.share:.1%} | {'yes' if not replay.failed else 'no'}: {replay.steps} steps, "
+            f"largest error {replay.share:.1%} of tolerance |"
+        )
+        if ours.failed:
+            sys.exit(f"{name}: {ours.failed} comparisons failed; no page is written")
+    lines += [
+        "",
+        "A tolerance is eight times what TensorFlow's own result moves when its inputs and initial values move by one unit in",
+        "the last place (`py/tfaot/verify.py`). Initial values are compared bit by bit.",
+        "",
+    ]
+    (ROOT / "docs" / "study.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
