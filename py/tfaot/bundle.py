@@ -123,6 +123,6 @@ more than 16384 values, `stepN/NAME` holds 1024 samples, number i being the valu
 order, and `stepN/NAME/blocks` sums over 64 values in a row, with the signs that `block_sums` in `replay.py` gives them.
 `initial/NAME` is the CRC-32 of a variable's initial value.
 
-The tolerances come from TensorFlow too: from what a run gives when every input and every weight is moved by one unit in
-the last place.
+The tolerances come from TensorFlow too: from how far its own results move when every input and every weight is moved by
+one unit in the last place.
 """

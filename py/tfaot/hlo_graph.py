@@ -330,10 +330,9 @@ class _Reader:
 
     def _literal(self, index: int) -> str | None:
         """The value of a constant, also one that is only spread over a shape or converted."""
-        instruction = self._instructions[index]
-        if instruction.opcode in ("broadcast", "reshape", "convert", "bitcast"):
-            return self._literal(self._operands[index][0])
-        return instruction.value
+        while self._instructions[index].opcode in ("broadcast", "reshape", "convert", "bitcast"):
+            index = self._operands[index][0]
+        return self._instructions[index].value
 
     def _rows(self, index: int) -> list[_Row]:
         """An instruction's lines: the parameters that it uses, itself, and which results it is."""

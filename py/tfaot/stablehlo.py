@@ -117,8 +117,11 @@ def lower(path: str, manifest: Manifest) -> str:
         handle = tf.raw_ops.VarHandleOp(
             dtype=variable.dtype, shape=variable.shape, shared_name=f"tfaot/{variable.name}"
         )
-        empty = tf.raw_ops.Empty(shape=variable.shape, dtype=variable.dtype)
-        tf.raw_ops.AssignVariableOp(resource=handle, value=empty)
+        if max(variable.shape, default=0) < 2**31:
+            value = tf.raw_ops.Empty(shape=variable.shape, dtype=variable.dtype)
+        else:  # Empty takes no larger dimension
+            value = tf.zeros(tf.constant(variable.shape, tf.int64), variable.dtype)
+        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
         handles[variable.name] = handle
     # The function's own graph knows the library; what prints the HLO asks the eager context.
     for function in graph.library.function:

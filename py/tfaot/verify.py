@@ -39,11 +39,11 @@ v1 = tf.compat.v1
 
 PERTURBATIONS = 8
 """How many times the run is repeated with moved inputs."""
-FACTOR = 8.0
+FACTOR = 16.0
 """A maximum of a few samples underestimates the spread, and inputs moved once stand for rounding in every layer."""
 UNDETERMINED = 1 / 128
 """Share of a variable's way."""
-FLOOR_ULP = 4.0
+FLOOR_ULP = 8.0
 """Allowed even where nothing moved, in units in the last place of the tensor's largest value."""
 
 FULL = 16384

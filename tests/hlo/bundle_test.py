@@ -53,7 +53,7 @@ class BundleTest(unittest.TestCase):
 
     def test_checksums(self) -> None:
         """A vendor can tell a damaged bundle from a wrong compiler."""
-        sums = dict(reversed(line.split("  ")) for line in self.names["SHA256SUMS"].decode().splitlines())
+        sums = {line[66:]: line[:64] for line in self.names["SHA256SUMS"].decode().splitlines()}
         self.assertEqual(set(self.names) - {"SHA256SUMS"}, set(sums))
         for name, checksum in sums.items():
             self.assertEqual(checksum, hashlib.sha256(self.names[name]).hexdigest(), name)
@@ -89,7 +89,7 @@ class BundleTest(unittest.TestCase):
         manifest = Manifest.from_json(self.names["model.json"].decode())
         places = [text.index(f"| `{variable.name}` |") for variable in manifest.variables]
         self.assertEqual(places, sorted(places))
-        self.assertIn("| 0 | output | `half_2` |", text)
+        self.assertIn("| 0 | output | `half` |", text)
 
     def test_reproducible(self) -> None:
         """The archive tells neither when nor by whom it was packed, and packing again gives the same bytes."""

@@ -24,12 +24,14 @@ def model_fn(features, labels):
     hidden = tf.math.erf(tf.matmul(features["x"], weights))
     wave = labels * phase * tf.cast(hidden, tf.complex64)
     half = features["half"] * small
-    loss = tf.reduce_mean(tf.square(hidden) + tf.cast(half, tf.float32)) + tf.reduce_mean(tf.abs(wave))
-    steps = [
-        tf1.train.GradientDescentOptimizer(0.5).minimize(loss, var_list=[weights]),
-        small.assign_sub(tf.reduce_mean(half, 0)),
-        phase.assign(phase * tf.constant(0.6 + 0.8j, tf.complex64)),
-    ]
+    loss = tf.reduce_mean(tf.square(hidden)) + tf.reduce_mean(tf.abs(wave))
+    # In this order: a graph leaves it open whether a variable is read before another op writes it.
+    with tf.control_dependencies([half, wave]):
+        steps = [
+            tf1.train.GradientDescentOptimizer(0.5).minimize(loss, var_list=[weights]),
+            small.assign_sub(tf.reduce_mean(half, 0)),
+            phase.assign(phase * tf.constant(0.6 + 0.8j, tf.complex64)),
+        ]
     with tf.control_dependencies(steps):
         return {
             "loss": tf.identity(loss),

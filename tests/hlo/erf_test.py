@@ -44,7 +44,12 @@ class ErfTest(unittest.TestCase):
 
     def test_exactness(self) -> None:
         """Results are right to a few units in the last place, for NaN and infinities too."""
-        for element, name, units in (("f64", "float64", 4), ("f32", "float32", 4), ("bf16", "bfloat16", 1), ("f16", "float16", 1)):
+        for element, name, units in (
+            ("f64", "float64", 4),
+            ("f32", "float32", 4),
+            ("bf16", "bfloat16", 1),
+            ("f16", "float16", 1),
+        ):
             with self.subTest(element):
                 x = X.astype(np.dtype(name))
                 got = self.run_erf(element, x)

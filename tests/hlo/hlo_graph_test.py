@@ -30,7 +30,9 @@ def entry(*instructions: Instruction) -> Computation:
 
 
 REDUCER = Computation(
-    "region_0.1", (instruction("a", "parameter"), instruction("b", "parameter", number=1), instruction("c", "add", 0, 1)), 2
+    "region_0.1",
+    (instruction("a", "parameter"), instruction("b", "parameter", number=1), instruction("c", "add", 0, 1)),
+    2,
 )
 
 
@@ -71,7 +73,8 @@ class PictureTest(unittest.TestCase):
             results=("loss",),
         )
         self.assertEqual(
-            [["parameter 0 weights/<kernel>", "multiply(·, 0.5)", "reduce(·, 0.5) {0} add", "result 0 loss"]], self.boxes
+            [["parameter 0 weights/<kernel>", "multiply(·, 0.5)", "reduce(·, 0.5) {0} add", "result 0 loss"]],
+            self.boxes,
         )
 
     def test_results(self) -> None:
@@ -91,7 +94,11 @@ class PictureTest(unittest.TestCase):
 
     def test_loop(self) -> None:
         """A called computation is drawn in a frame of its own, and named where it is called."""
-        body = Computation("body.7", tuple(instruction(f"i{i}", "negate" if i else "parameter", *([i - 1] if i else [])) for i in range(6)), 5)
+        body = Computation(
+            "body.7",
+            tuple(instruction(f"i{i}", "negate" if i else "parameter", *([i - 1] if i else [])) for i in range(6)),
+            5,
+        )
         text = self.draw(entry(instruction("p", "parameter"), instruction("w", "while", 0, called=("body.7",))), body)
         self.assertIn(">while body.7", text)
         self.assertIn("called: body.7, 6 instructions", text)
@@ -114,7 +121,10 @@ class PictureTest(unittest.TestCase):
         """A value that is used far below is not drawn as a line: both ends name each other."""
         steps = [instruction("p", "parameter"), instruction("early", "negate", 0)]
         for index in range(12):  # each step is used twice, so that boxes cannot be shared
-            steps += [instruction(f"a{index}", "sine", len(steps) - 1), instruction(f"b{index}", "add", len(steps), len(steps) - 1)]
+            steps += [
+                instruction(f"a{index}", "sine", len(steps) - 1),
+                instruction(f"b{index}", "add", len(steps), len(steps) - 1),
+            ]
         steps.append(instruction("late", "multiply", len(steps) - 1, 1))
         text = self.draw(entry(*steps))
         self.assertIn(">to <a", text)
@@ -130,7 +140,9 @@ class PictureTest(unittest.TestCase):
     def test_unused(self) -> None:
         """A parameter that nothing uses is listed: a vendor must pass it all the same."""
         text = self.draw(
-            entry(instruction("p", "parameter"), instruction("q", "parameter", number=1), instruction("n", "negate", 0)),
+            entry(
+                instruction("p", "parameter"), instruction("q", "parameter", number=1), instruction("n", "negate", 0)
+            ),
             parameters=("x", "y"),
         )
         self.assertIn("unused: parameter 1 y", text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import unittest
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from tests.stages.harness import PREAMBLE, Exported, StageTest
 from tfaot import hlo, stablehlo
 
-ORDER = '''\
+ORDER = """\
 import tensorflow as tf
 
 v1 = tf.compat.v1
@@ -29,10 +30,10 @@ def model_fn(features, labels):
     # Written in another order than made.
     with tf.control_dependencies([first.assign_add(tf.ones([5]) * unused), last.assign_add(tf.ones([7]))]):
         return {"z": features["a"] * 2, "y": features["b"] * tf.reduce_sum(last)}
-'''
+"""
 """Every tensor has a shape of its own."""
 
-WIDE = '''\
+WIDE = """\
 import tensorflow as tf
 
 v1 = tf.compat.v1
@@ -61,13 +62,14 @@ def model_fn(x, n):
         "gamma": tf.math.lgamma(h),
         "random": tf.random.stateless_normal([4], n[:2]),
     }
-    step = v1.train.GradientDescentOptimizer(0.1).minimize(tf.reduce_sum(outputs["erf"]) + tf.reduce_sum(outputs["pool"]))
+    loss = tf.reduce_sum(outputs["erf"]) + tf.reduce_sum(outputs["pool"])
+    step = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
     with tf.control_dependencies([step]):
         return {key: tf.identity(value) for key, value in outputs.items()}
-'''
+"""
 """Of most kinds of HLO operations one."""
 
-EDGES = '''\
+EDGES = """\
 import tensorflow as tf
 
 v1 = tf.compat.v1
@@ -81,9 +83,9 @@ def model_fn(x, wave):
     w = v1.get_variable("w", [16, 4], tf.float16)
     y = tf.matmul(x, tf.cast(w, tf.bfloat16))
     return {"y": y, "wave": wave * tf.cast(y, tf.complex64)}
-'''
+"""
 
-FFT = '''\
+FFT = """\
 import tensorflow as tf
 
 v1 = tf.compat.v1
@@ -95,7 +97,13 @@ def input_fn():
 
 def model_fn(x, _):
     return tf.abs(tf.signal.rfft(x))
-'''
+"""
+
+
+SUM = PREAMBLE + """\
+def model_fn(x, n):
+    return x * tf.reduce_sum(v1.get_variable("w", [777]))
+"""
 
 
 class HloTest(StageTest):
@@ -141,7 +149,7 @@ class HloTest(StageTest):
         return hlo_pb2.HloModuleProto.FromString((folder / "hlo.pb").read_bytes())
 
     def test_order(self) -> None:
-        """A vendor finds parameter and result i by the manifest: inputs or outputs first, then variables, in its order."""
+        """A vendor finds parameter and result i by the manifest: inputs or outputs, then variables, in its order."""
         exported = self.export(ORDER, edge="hlo")
         folder = self.lower(exported)
         manifest = exported.manifest
@@ -163,7 +171,7 @@ class HloTest(StageTest):
             self.assertIn(f"// parameter {index}: float32{list(tensor.shape)} {tensor.name} (", text)
 
     def test_stablehlo_is_portable(self) -> None:
-        """No operation, attribute, or type of another dialect, no location, and no path leaks into what vendors parse."""
+        """No operation, attribute, or type of another dialect, and no location, gets into what vendors parse."""
         folder = self.lower(self.export(WIDE, edge="hlo"))
         text = (folder / "stablehlo.mlir").read_text()
         code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', re.sub(r"^//.*\n", "", text, flags=re.MULTILINE))
@@ -183,7 +191,13 @@ class HloTest(StageTest):
         folder = self.lower(exported)
         for path in sorted(folder.iterdir()):
             data = path.read_bytes()
-            for leak in (os.fsencode(exported.folder), os.fsencode(Path.cwd()), b"/tmp/", b"dummy_file_name", b"model.py"):
+            for leak in (
+                os.fsencode(exported.folder),
+                os.fsencode(Path.cwd()),
+                b"/tmp/",
+                b"dummy_file_name",
+                b"model.py",
+            ):
                 self.assertNotIn(leak, data, path.name)
         self.assertNotIn("source_line", (folder / "hlo.txt").read_text())
 
@@ -237,6 +251,26 @@ class HloTest(StageTest):
         self.assertIn("HloModule a_b_c_1,", (folder / "optimized_hlo.txt").read_text())
         self.assertEqual("a_b_c_1", self.module(folder).name)
         self.assertIn("module @a_b_c_1 {", (folder / "stablehlo.mlir").read_text())
+
+    def test_size(self) -> None:
+        """A variable of 6 GB takes no memory: the stages look at its shape only."""
+        exported = self.export(SUM, edge="hlo")
+        from tensorflow.core.framework import graph_pb2
+
+        size = 1_500_000_000
+        path = Path(exported.path("graph"))
+        graph = graph_pb2.GraphDef.FromString(path.read_bytes())
+        for node in graph.node:
+            if node.op == "VarHandleOp":
+                node.attr["shape"].shape.dim[0].size = size
+        path.write_bytes(graph.SerializeToString())
+        for name in ("manifest", "config"):
+            path = Path(exported.path(name))
+            path.write_text(path.read_text().replace("777", str(size)))
+        folder = self.lower(exported)
+        self.assertIn(f"f32[{size}]", (folder / "hlo.txt").read_text())
+        self.assertIn(f"tensor<{size}xf32>", (folder / "stablehlo.mlir").read_text())
+        self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2**21, "KiB")
 
     def test_constants(self) -> None:
         """A constant is written out, not cut: the text is the program too."""

@@ -20,8 +20,14 @@ class CleanTextTest(unittest.TestCase):
                 '  a = f32[] dot(b), metadata={op_type="MatMul" op_name="d"}',
             ),
             ('  a = f32[] copy(b), metadata={source_file="f" source_line=1}', "  a = f32[] copy(b)"),
-            ('  a = f32[] copy(b), metadata={source_line=1 op_name="d"}', '  a = f32[] copy(b), metadata={op_name="d"}'),
-            ('  a = f32[] copy(b), metadata={op_name="d" stack_frame_id=7}', '  a = f32[] copy(b), metadata={op_name="d"}'),
+            (
+                '  a = f32[] copy(b), metadata={source_line=1 op_name="d"}',
+                '  a = f32[] copy(b), metadata={op_name="d"}',
+            ),
+            (
+                '  a = f32[] copy(b), metadata={op_name="d" stack_frame_id=7}',
+                '  a = f32[] copy(b), metadata={op_name="d"}',
+            ),
         ]:
             with self.subTest(line):
                 self.assertEqual(wanted, hlo.clean_text(line, "m"))
@@ -34,7 +40,9 @@ class CleanTextTest(unittest.TestCase):
 
     def test_module(self) -> None:
         """The module's name counts modules in a process; it becomes the model's."""
-        self.assertEqual("HloModule m, is_scheduled=true\n", hlo.clean_text("HloModule tf.12_M1a, is_scheduled=true\n", "m"))
+        self.assertEqual(
+            "HloModule m, is_scheduled=true\n", hlo.clean_text("HloModule tf.12_M1a, is_scheduled=true\n", "m")
+        )
 
 
 class PortableTest(unittest.TestCase):
@@ -44,7 +52,7 @@ class PortableTest(unittest.TestCase):
         """Rewrites a function's lines and returns them."""
         lines = textwrap.indent(textwrap.dedent(body), "    ")
         text = stablehlo.portable(
-            f"#loc1 = loc(\"x\")\nmodule @a.12 attributes {{mhlo.is_dynamic = false}} {{\n"
+            f'#loc1 = loc("x")\nmodule @a.12 attributes {{mhlo.is_dynamic = false}} {{\n'
             f"  func.func @main(%arg0: tensor<2xf32>) -> tensor<2xf32> {{\n{lines}  }}\n}}\n",
             "m",
         )
@@ -116,19 +124,21 @@ class PortableTest(unittest.TestCase):
 
     def test_quoted(self) -> None:
         """A string that looks like an operation or a value is left alone."""
-        call = '%1 = stablehlo.custom_call @f(%arg0) {backend_config = "mhlo.topk(%2)"} : (tensor<2xf32>) -> tensor<2xf32>'
+        call = (
+            '%1 = stablehlo.custom_call @f(%arg0) {backend_config = "mhlo.topk(%2)"} : (tensor<2xf32>) -> tensor<2xf32>'
+        )
         self.assertEqual(call, self.portable(f"%2 = mhlo.copy %arg0 : tensor<2xf32>\n{call}\n"))
 
     def test_attributes(self) -> None:
         """Attributes of mhlo go, whatever their values hold; others and the dictionary stay if there are others."""
         for line, wanted in [
-            ("dot %0 {mhlo.frontend_attributes = {a = \"}\", b = [1]}} : t", "dot %0 : t"),
+            ('dot %0 {mhlo.frontend_attributes = {a = "}", b = [1]}} : t', "dot %0 : t"),
             ("dot %0 {mhlo.a = 1 : i64, b = 2} : t", "dot %0 {b = 2} : t"),
             ("dot %0 {b = 2, mhlo.a = #mhlo.x<y, z>} : t", "dot %0 {b = 2} : t"),
             ("dot %0 {b = 2, mhlo.a = (i32) -> i32, c = 3} : t", "dot %0 {b = 2, c = 3} : t"),
             ("dot %0 {mhlo.a, mhlo.c = 3} : t", "dot %0 : t"),
             ("dot %0 {mhlo.a, b = 2, mhlo.c} : t", "dot %0 {b = 2} : t"),
-            ("f(%arg0: t {mhlo.sharding = \"x\"}, %arg1: t {mhlo.sharding = \"y\"}) -> t", "f(%arg0: t, %arg1: t) -> t"),
+            ('f(%arg0: t {mhlo.sharding = "x"}, %arg1: t {mhlo.sharding = "y"}) -> t', "f(%arg0: t, %arg1: t) -> t"),
             ('dot %0 {b = "{mhlo.a = 1}"} : t', 'dot %0 {b = "{mhlo.a = 1}"} : t'),
         ]:
             with self.subTest(line):

@@ -2,7 +2,16 @@
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//rules:defs.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotObjectInfo", "TfaotSourcesInfo", "tf_aot_compile")
+load(
+    "//rules:defs.bzl",
+    "TfaotGoldensInfo",
+    "TfaotGraphInfo",
+    "TfaotHloInfo",
+    "TfaotObjectInfo",
+    "TfaotSourcesInfo",
+    "TfaotStablehloInfo",
+    "tf_aot_compile",
+)
 
 def _basenames(files):
     return sorted([file.basename for file in files])
@@ -14,7 +23,9 @@ def _stage_test_impl(ctx):
     providers = {
         "TfaotCompile": TfaotObjectInfo,
         "TfaotExport": TfaotGraphInfo,
+        "TfaotHlo": TfaotHloInfo,
         "TfaotRender": TfaotSourcesInfo,
+        "TfaotStablehlo": TfaotStablehloInfo,
         "TfaotVerify": TfaotGoldensInfo,
     }
     actions = [action for action in analysistest.target_actions(env) if action.mnemonic == ctx.attr.mnemonic]
@@ -63,12 +74,20 @@ def _library_test_impl(ctx):
         "goldens": ["small_aot.goldens.safetensors"],
         "graph": ["small_aot.pb"],
         "header": ["small_aot.h"],
+        "hlo": ["small_aot.hlo.pb", "small_aot.hlo.txt"],
+        "hlo_graph": ["small_aot.hlo.svg"],
         "manifest": ["small_aot.model.json"],
         "object": ["small_aot.constants.o", "small_aot.kernels.o"],
+        "optimized_hlo": ["small_aot.optimized_hlo.txt"],
+        "stablehlo": ["small_aot.stablehlo.mlir", "small_aot.stablehlo.mlirbc"],
         "variables": ["small_aot.variables.safetensors"],
     }
     for name, files in groups.items():
         asserts.equals(env, files, _basenames(target[OutputGroupInfo][name].to_list()))
+
+    # Whoever wants a C++ library does not wait for HLO.
+    for file in target[DefaultInfo].files.to_list() + target[DefaultInfo].default_runfiles.files.to_list():
+        asserts.false(env, "hlo" in file.basename, "{} is built by default".format(file.basename))
     for provider in (TfaotGraphInfo, TfaotObjectInfo, TfaotSourcesInfo):
         asserts.true(env, provider in target)
     asserts.equals(env, "x86-64-v2", target[TfaotObjectInfo].cpu)
@@ -133,6 +152,16 @@ def rules_test_suite(*, name, library):
             "small_aot_test.cc",
         ]),
         ("verify", "TfaotVerify", ["small_aot.goldens.safetensors"]),
+        ("hlo", "TfaotHlo", [
+            "small_aot.hlo.pb",
+            "small_aot.hlo.svg",
+            "small_aot.hlo.txt",
+            "small_aot.optimized_hlo.txt",
+        ]),
+        ("stablehlo", "TfaotStablehlo", [
+            "small_aot.stablehlo.mlir",
+            "small_aot.stablehlo.mlirbc",
+        ]),
     ]:
         stage_test(
             name = stage + "_test",
@@ -146,6 +175,8 @@ def rules_test_suite(*, name, library):
         ("compile", "TfaotCompile", ["small_aot.pb"], ["small_aot.variables.safetensors", "small.py"]),
         ("render", "TfaotRender", ["small_aot.model.json"], ["small_aot.kernels.o", "small_aot.tfcompile.h", "small_aot.pb"]),
         ("verify", "TfaotVerify", ["small_aot.variables.safetensors"], ["small_aot.kernels.o", "small.py"]),
+        ("hlo", "TfaotHlo", ["small_aot.pb"], ["small_aot.kernels.o", "small_aot.variables.safetensors"]),
+        ("stablehlo", "TfaotStablehlo", ["small_aot.pb"], ["small_aot.hlo.pb", "small_aot.variables.safetensors"]),
     ]:
         inputs_test(
             name = stage + "_inputs_test",

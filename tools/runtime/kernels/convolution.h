@@ -149,34 +149,110 @@ struct DensePart {
   }
 };
 
-// The place of an output in its part.
-struct Place {
-  int64_t image = 0;
-  int64_t x = 0;
-  int64_t y = 0;
+// Rows of a part's product: for each output, where it is and where the input is
+// that its first tap meets, be that in the input or beside it.
+template <typename T>
+struct Outputs {
+  static constexpr int64_t kMax = 32 * kTileRows;
+  T* out[kMax];
+  int64_t offset[kMax];  // in the input
+  int64_t x[kMax];
+  int64_t y[kMax];
 
-  void Next(const Phase& phase_x, const Phase& phase_y) {
-    if (++y < phase_y.outputs) return;
-    y = 0;
-    if (++x < phase_x.outputs) return;
-    x = 0;
-    ++image;
+  int64_t next_image = 0;
+  int64_t next_x = 0;
+  int64_t next_y = 0;
+
+  // Goes on to the next `count` outputs.
+  void Fill(const DensePart<T>& part, int64_t count) {
+    const Phase& px = part.x;
+    const Phase& py = part.y;
+    for (int64_t r = 0; r < count;) {
+      const int64_t run = std::min(count - r, py.outputs - next_y);
+      T* to = part.Out(next_image, next_x, next_y);
+      const int64_t to_step = py.output_step * part.output_pixel;
+      const int64_t at_x = px.base + next_x * px.stride;
+      const int64_t at_y = py.base + next_y * py.stride;
+      const int64_t from =
+          ((next_image * px.input + at_x) * py.input + at_y) *
+          part.input_pixel;
+      for (int64_t i = 0; i < run; ++i) {
+        out[r + i] = to + i * to_step;
+        offset[r + i] = from + i * py.stride * part.input_pixel;
+        x[r + i] = at_x;
+        y[r + i] = at_y + i * py.stride;
+      }
+      r += run;
+      next_y += run;
+      if (next_y == py.outputs) {
+        next_y = 0;
+        if (++next_x == px.outputs) {
+          next_x = 0;
+          ++next_image;
+        }
+      }
+    }
   }
 };
 
-// A part as a product of its pixels' surroundings, which are found by pointers
-// and are not copied unless they are short, with the kernel.
+// Sets pointers[r] to values [begin, begin + length) of the run of row r that
+// starts `tap_x` and `tap_y` inputs after its first. A run that is partly
+// beyond the image is put together in `copy`, which moves on.
+template <typename T>
+void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
+                 int64_t rows, int64_t tap_x, int64_t tap_y, int64_t run,
+                 int64_t begin, int64_t length, bool inside, const T* zeros,
+                 T** copy, const T** pointers) {
+  const int64_t input_x = part.x.input;
+  const int64_t input_y = part.y.input;
+  const int64_t offset =
+      (tap_x * input_y + tap_y) * part.input_pixel + begin;
+  if (inside) {
+    for (int64_t r = 0; r < rows; ++r) {
+      pointers[r] = part.input + (outputs.offset[r] + offset);
+    }
+    return;
+  }
+  // Outputs whose run is in the image: y in [0, last_y].
+  const int64_t pixels = run / part.channels;
+  const int64_t last_y = input_y - pixels;
+  for (int64_t r = 0; r < rows; ++r) {
+    const int64_t x = outputs.x[r] + tap_x;
+    const int64_t y = outputs.y[r] + tap_y;
+    if (x < 0 || x >= input_x || y >= input_y || y + pixels <= 0) {
+      pointers[r] = zeros;
+    } else if (y >= 0 && y <= last_y) {
+      pointers[r] = part.input + (outputs.offset[r] + offset);
+    } else {
+      const int64_t first =
+          std::clamp<int64_t>(-y * part.channels - begin, 0, length);
+      const int64_t end = std::clamp<int64_t>(
+          (input_y - y) * part.channels - begin, first, length);
+      T* to = *copy;
+      std::fill(to, to + first, T(0));
+      for (int64_t i = first; i < end; ++i) {
+        to[i] = part.input[outputs.offset[r] + offset + i];
+      }
+      std::fill(to + end, to + length, T(0));
+      pointers[r] = to;
+      *copy += length;
+    }
+  }
+}
+
+// A part as a product of its outputs' surroundings with the kernel. The former
+// are found by pointers and are not copied, unless channels are few and the
+// image ends within them.
 template <typename T>
 void ConvolveDense(const DensePart<T>& part) {
-  constexpr int64_t kMaxRows = 32 * kTileRows;
   constexpr int64_t kMaxPointers = 2048;
+  constexpr int64_t kMaxSegments = 64;
   constexpr int64_t kMaxCopied = 12288;
   static const T zeros[kDepth<T>] = {};
   const T* pointers[kMaxPointers];
-  const T* right[kDepth<T>];
-  T* out[kMaxRows];
-  Place places[kMaxRows];
+  const T* right[kMaxSegments];
   alignas(64) T copied[kMaxCopied];
+  Outputs<T> outputs;
 
   const Phase& x = part.x;
   const Phase& y = part.y;
@@ -184,73 +260,40 @@ void ConvolveDense(const DensePart<T>& part) {
   // adjacent both in the input and in the kernel.
   const bool merged = part.channels < 16 && y.dilation == 1 &&
                       y.tap_step == 1 && part.channels == part.input_pixel;
+  const bool inside = x.Inside() && y.Inside();
   const int64_t run = merged ? y.taps * part.channels : part.channels;
   const int64_t runs = merged ? x.taps : x.taps * y.taps;
   // A step of the inner dimension: a few runs, or a piece of one.
   const int64_t length = std::min(run, kDepth<T>);
-  int64_t segments = run > length ? 1 : std::min(runs, kDepth<T> / length);
-  segments = std::min<int64_t>(segments, 32);
-  int64_t block = std::min(kMaxRows, kMaxPointers / segments);
-  if (merged) block = std::min(block, kMaxCopied / (segments * length));
+  const int64_t segments =
+      run > length ? 1
+                   : std::min({runs, kDepth<T> / length, kMaxSegments});
+  int64_t block = std::min(Outputs<T>::kMax, kMaxPointers / segments);
+  if (merged && !inside) {
+    block = std::min(block, kMaxCopied / (segments * length));
+  }
   block = std::max<int64_t>(block / kTileRows, 1) * kTileRows;
 
   const int64_t rows = part.batch * x.outputs * y.outputs;
-  Place place;
   for (int64_t i = 0; i < rows; i += block) {
     const int64_t height = std::min(block, rows - i);
-    for (int64_t r = 0; r < height; ++r) {
-      places[r] = place;
-      out[r] = part.Out(place.image, place.x, place.y);
-      place.Next(x, y);
-    }
+    outputs.Fill(part, height);
     bool accumulate = false;
     for (int64_t first = 0; first < runs; first += segments) {
       const int64_t count = std::min(segments, runs - first);
-      for (int64_t offset = 0; offset < run; offset += length) {
-        const int64_t piece = std::min(length, run - offset);
+      for (int64_t begin = 0; begin < run; begin += length) {
+        const int64_t piece = std::min(length, run - begin);
         T* copy = copied;
         for (int64_t s = 0; s < count; ++s) {
           const int64_t tx = merged ? first + s : (first + s) / y.taps;
           const int64_t ty = merged ? 0 : (first + s) % y.taps;
-          right[s] = part.Tap(tx, ty) + offset * part.kernel_row;
-          for (int64_t r = 0; r < height; ++r) {
-            const Place& at = places[r];
-            const int64_t px = x.base + at.x * x.stride + tx * x.dilation;
-            const int64_t py = y.base + at.y * y.stride + ty * y.dilation;
-            const T* from = zeros;
-            if (px >= 0 && px < x.input) {
-              if (merged) {
-                if (py >= 0 && py + y.taps <= y.input) {
-                  from = part.Pixel(at.image, px, py) + offset;
-                } else {
-                  // A run over the image's edge, with zeros for what is beyond.
-                  const int64_t begin = std::clamp<int64_t>(
-                      -py * part.channels - offset, 0, piece);
-                  const int64_t end = std::clamp<int64_t>(
-                      (y.input - py) * part.channels - offset, begin, piece);
-                  std::memset(copy, 0, static_cast<std::size_t>(begin) * sizeof(T));
-                  if (end > begin) {
-                    std::memcpy(copy + begin,
-                                part.Pixel(at.image, px, 0) +
-                                    (py * part.channels + offset + begin),
-                                static_cast<std::size_t>(end - begin) *
-                                    sizeof(T));
-                  }
-                  std::memset(copy + end, 0,
-                              static_cast<std::size_t>(piece - end) *
-                                  sizeof(T));
-                  from = copy;
-                  copy += piece;
-                }
-              } else if (py >= 0 && py < y.input) {
-                from = part.Pixel(at.image, px, py) + offset;
-              }
-            }
-            pointers[s * height + r] = from;
-          }
+          right[s] = part.Tap(tx, ty) + begin * part.kernel_row;
+          PointAtRuns(part, outputs, height, tx * x.dilation, ty * y.dilation,
+                      run, begin, piece, inside, zeros, &copy,
+                      pointers + s * height);
         }
         MultiplyRows<T>({pointers, height, height, count, piece},
-                        {right, part.kernel_row, 1}, part.filters, out,
+                        {right, part.kernel_row, 1}, part.filters, outputs.out,
                         accumulate);
         accumulate = true;
       }
@@ -435,9 +478,13 @@ void Convolve(const Convolution& c, const T* input, const T* kernel,
       part.y = GetPhase(c.y, phase_y);
       if (part.x.outputs == 0 || part.y.outputs == 0) continue;
       if (part.x.taps == 0 || part.y.taps == 0 || part.channels == 0) {
-        for (Place at; at.image < c.batch; at.Next(part.x, part.y)) {
-          T* out = part.Out(at.image, at.x, at.y);
-          std::fill(out, out + c.filters, T(0));
+        for (int64_t image = 0; image < c.batch; ++image) {
+          for (int64_t ox = 0; ox < part.x.outputs; ++ox) {
+            for (int64_t oy = 0; oy < part.y.outputs; ++oy) {
+              T* out = part.Out(image, ox, oy);
+              std::fill(out, out + c.filters, T(0));
+            }
+          }
         }
         continue;
       }

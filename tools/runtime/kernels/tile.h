@@ -34,6 +34,12 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 3;
 #endif
 
+// Rows of a tile of fewer vectors: one vector needs more rows to keep both of
+// a CPU's multipliers busy.
+constexpr int TileRows(int vectors) {
+  return vectors == 1 && kTileRows < 8 ? 8 : kTileRows;
+}
+
 // Columns of a tile.
 template <typename T>
 constexpr int kTileColumns = kTileVectors * kLanes<T>;
@@ -130,7 +136,7 @@ constexpr TileFunction<T> TileOfRows(int rows,
 }
 
 // The function for a tile of so many rows and vectors of columns; one that
-// copies the right side has kTileRows rows.
+// copies the right side has all rows that a tile can have.
 template <typename T, int kVectors = kTileVectors>
 TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy) {
   if constexpr (kVectors > 1) {
@@ -138,9 +144,9 @@ TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy) {
       return FindTile<T, kVectors - 1>(rows, vectors, copy);
     }
   }
-  if (copy) return &Tile<T, kTileRows, kVectors, true>;
+  if (copy) return &Tile<T, TileRows(kVectors), kVectors, true>;
   return TileOfRows<T, kVectors>(
-      rows, std::make_integer_sequence<int, kTileRows>());
+      rows, std::make_integer_sequence<int, TileRows(kVectors)>());
 }
 
 // The right side: value (k, j), of which k is in segment s, is at
@@ -185,6 +191,115 @@ TFAOT_INLINE void CopyStrip(const T* from, const Right<T>& right,
             length, to, width);
 }
 
+// Adds (or, unless `accumulate`, writes) the scalar products of kRows rows, of
+// which `exist` differ, with kColumns columns: column j's values lie one beside
+// the other from strip + j * strip_stride on.
+template <typename T, int kRows, int kColumns>
+TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
+                               int64_t segments, int64_t length, const T* strip,
+                               int64_t strip_stride, T* const* out,
+                               int64_t column, int64_t exist, bool accumulate) {
+  using V = Vector<T>;
+  constexpr int64_t kWidth = kLanes<T>;
+  V sum[kRows][kColumns] = {};
+  const int64_t whole = length / kWidth * kWidth;
+  for (int64_t segment = 0; segment < segments; ++segment) {
+    const T* row[kRows];
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) row[r] = left[r < exist ? r : 0];
+    left += left_stride;
+    for (int64_t k = 0; k < whole; k += kWidth) {
+      V a[kRows];
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) a[r] = Load(row[r] + k);
+#pragma GCC unroll 16
+      for (int j = 0; j < kColumns; ++j) {
+        const V b = Load(strip + j * strip_stride + k);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) sum[r][j] += a[r] * b;
+      }
+    }
+    if (whole < length) {
+      V a[kRows];
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        a[r] = LoadSome(row[r] + whole, length - whole);
+      }
+#pragma GCC unroll 16
+      for (int j = 0; j < kColumns; ++j) {
+        const V b = LoadSome(strip + j * strip_stride + whole, length - whole);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) sum[r][j] += a[r] * b;
+      }
+    }
+    strip += length;
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    if (r >= exist) break;
+    T* to = out[r] + column;
+#pragma GCC unroll 16
+    for (int j = 0; j < kColumns; ++j) {
+      const T total = Sum<T>(sum[r][j]);
+      to[j] = accumulate ? to[j] + total : total;
+    }
+  }
+}
+
+template <typename T, int kRows, int kColumns>
+void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
+                 T* const* out, int64_t column, bool accumulate) {
+  for (int64_t r = 0; r < rows.rows; r += kRows) {
+    NarrowTile<T, kRows, kColumns>(
+        rows.pointers + r, rows.stride, rows.segments, rows.length, strip,
+        strip_stride, out + r, column, std::min<int64_t>(kRows, rows.rows - r),
+        accumulate);
+  }
+}
+
+// True if MultiplyNarrow is quicker: most of a vector of columns would be idle,
+// and sums across a vector, which it needs at the end, are few beside the rest.
+template <typename T>
+bool IsNarrow(int64_t columns, int64_t depth, int64_t length) {
+  constexpr int64_t kWidth = kLanes<T>;
+  return columns <= 2 * kWidth &&
+         5 * columns <= 4 * kWidth * ((columns + kWidth - 1) / kWidth) &&
+         depth >= 16 * kWidth && length >= 2 * kWidth;
+}
+
+// As MultiplyRows, for few columns: adds up along the inner dimension.
+template <typename T>
+TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
+                                   int64_t columns, T* const* out,
+                                   bool accumulate) {
+  constexpr int kAtOnce = 4;
+  alignas(64) T buffer[kAtOnce * (kDepth<T> + kLanes<T>)];
+  for (int64_t column = 0; column < columns;) {
+    const int64_t count = std::min<int64_t>(kAtOnce, columns - column);
+    const T* strip = right.segments[0] + column * right.column_stride;
+    int64_t stride = right.column_stride;
+    if (stride == 1 || rows.segments > 1) {
+      // The columns must not be at a distance where they evict each other.
+      stride = kDepth<T> + kLanes<T>;
+      for (int64_t s = 0; s < rows.segments; ++s) {
+        Transpose(right.segments[s] + column, right.row_stride, rows.length,
+                  count, buffer + s * rows.length, stride);
+      }
+      strip = buffer;
+    }
+    if (count == 4) {
+      NarrowTiles<T, 3, 4>(rows, strip, stride, out, column, accumulate);
+    } else if (count == 3) {
+      NarrowTiles<T, 4, 3>(rows, strip, stride, out, column, accumulate);
+    } else if (count == 2) {
+      NarrowTiles<T, 6, 2>(rows, strip, stride, out, column, accumulate);
+    } else {
+      NarrowTiles<T, 8, 1>(rows, strip, stride, out, column, accumulate);
+    }
+    column += count;
+  }
+}
+
 // out[r][0 .. columns) (+)= rows * right, with all of the inner dimension that
 // `rows` has, at most kDepth<T>.
 template <typename T>
@@ -192,6 +307,9 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
                                  int64_t columns, T* const* out,
                                  bool accumulate) {
   constexpr int kWidth = kLanes<T>;
+  if (IsNarrow<T>(columns, rows.depth(), rows.length)) {
+    return MultiplyNarrow(rows, right, columns, out, accumulate);
+  }
   alignas(64) T buffer[kDepth<T> * kTileColumns<T>];
   const int64_t vectors = (columns + kWidth - 1) / kWidth;
   int64_t strips = (vectors + kTileVectors - 1) / kTileVectors;
@@ -201,6 +319,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     left_vectors -= count;
     const int64_t width = count * kWidth;
     const int64_t exist = std::min(width, columns - column);
+    const int64_t tile_rows = TileRows(count);
     // The strip is used as it lies by few rows, and otherwise copied, at the
     // latest by the first tile.
     T* strip = buffer;
@@ -212,7 +331,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
                   strip + s * rows.length * width);
       }
       copied = true;
-    } else if (rows.segments == 1 && rows.rows < 2 * kTileRows) {
+    } else if (rows.segments == 1 && rows.rows < 2 * tile_rows) {
       strip = const_cast<T*>(right.segments[0] + column);  // It is only read.
       stride = right.row_stride;
       copied = true;
@@ -222,15 +341,15 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     int64_t r = 0;
     while (r < rows.rows) {
       const int64_t rest = rows.rows - r;
-      int64_t height = std::min<int64_t>(kTileRows, rest);
-      if (!copied && height < kTileRows) {
+      int64_t height = std::min(tile_rows, rest);
+      if (!copied && height < tile_rows) {
         for (int64_t s = 0; s < rows.segments; ++s) {
           CopyStrip(right.segments[s], right, rows.length, column, exist, width,
                     strip + s * rows.length * width);
         }
         copied = true;
-      } 
-      if (copied && rest > kTileRows && rest < 2 * kTileRows) {
+      }
+      if (copied && rest > tile_rows && rest < 2 * tile_rows) {
         height = (rest + 1) / 2;
       }
       FindTile<T>(static_cast<int>(height), count, !copied)(

@@ -98,10 +98,12 @@ TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
   static_assert(kLanes<T> <= 4);
   if (count == 1) {
     std::memcpy(&vector, from, sizeof(T));
-  } else if (count == 2) {
-    std::memcpy(&vector, from, 2 * sizeof(T));
   } else if constexpr (kLanes<T> == 4) {
-    std::memcpy(&vector, from, 3 * sizeof(T));
+    if (count == 2) {
+      std::memcpy(&vector, from, 2 * sizeof(T));
+    } else {
+      std::memcpy(&vector, from, 3 * sizeof(T));
+    }
   }
 #endif
   return vector;
@@ -143,10 +145,12 @@ TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
   }
   if (count == 1) {
     std::memcpy(to, from, sizeof(T));
-  } else if (count == 2) {
-    std::memcpy(to, from, 2 * sizeof(T));
-  } else if (count == 3) {
-    std::memcpy(to, from, 3 * sizeof(T));
+  } else if constexpr (sizeof(T) == 4) {
+    if (count == 2) {
+      std::memcpy(to, from, 2 * sizeof(T));
+    } else if (count == 3) {
+      std::memcpy(to, from, 3 * sizeof(T));
+    }
   }
 #endif
 }
@@ -154,6 +158,21 @@ TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
 // The sum of all values, in an order that depends on the target alone.
 template <typename T>
 TFAOT_INLINE T Sum(Vector<T> vector) {
+#if defined(__AVX2__)
+  if constexpr (std::is_same_v<T, float>) {
+    __m128 parts[kVectorBytes / 16];
+    std::memcpy(parts, &vector, sizeof(vector));
+    for (int width = kVectorBytes / 32; width > 0; width /= 2) {
+      for (int i = 0; i < width; ++i) {
+        parts[i] = _mm_add_ps(parts[i], parts[i + width]);
+      }
+    }
+    const __m128 pair =
+        _mm_add_ps(parts[0], _mm_movehl_ps(parts[0], parts[0]));
+    return _mm_cvtss_f32(
+        _mm_add_ss(pair, _mm_shuffle_ps(pair, pair, _MM_SHUFFLE(1, 1, 1, 1))));
+  }
+#endif
   T values[kLanes<T>];
   std::memcpy(values, &vector, sizeof(vector));
   for (int width = kLanes<T> / 2; width > 0; width /= 2) {
