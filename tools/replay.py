@@ -3,7 +3,8 @@
     python3 replay.py [BUNDLE] [--platform cpu|gpu] [--module hlo|stablehlo|bytecode]
 
 BUNDLE is a .tar.gz, or the folder that it was unpacked to; by default, the folder of this script. It needs NumPy and
-JAX (`pip install jax`, or `pip install jax[cuda12]` for `--platform gpu`), and nothing of rules_tfaot or TensorFlow.
+JAX (`pip install jax`, or `pip install jax[cuda12]` for `--platform gpu`; 0.6 to 0.11 are known to work), and nothing
+of rules_tfaot or TensorFlow.
 
 All steps run, the written variables of one fed into the next, and every output and every written variable is compared.
 The exit status is 0 if all differences are tolerated, 1 if one is not, 2 if the bundle or the platform cannot be used.
@@ -236,7 +237,7 @@ class Program:
             from jaxlib import xla_client
             from jaxlib._jax import mlir
         except ImportError as error:
-            raise Unusable(f"{error}: pip install jax (0.10 is known to work)") from None
+            raise Unusable(f"{error}: pip install jax (0.6 to 0.11 are known to work)") from None
         jax.config.update("jax_enable_x64", True)
         try:
             client = jax.extend.backend.get_backend(platform)

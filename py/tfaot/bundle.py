@@ -111,10 +111,11 @@ After each run, a written variable's result is its parameter of the next run.
 ## Replaying
 ```sh
 python3 -m venv jax && jax/bin/pip install jax
-jax/bin/python replay.py                    # --platform gpu, after `pip install jax[cuda12]`
+jax/bin/python replay.py
 ```
 
-`python3 replay.py --help` tells what else it can do. It exits with 0 only if all differences are tolerated.
+JAX 0.6 to 0.11 are known to work. On a GPU, install `jax[cuda12]` and add `--platform gpu`. `--help` tells the rest.
+The exit status is 0 only if all differences are tolerated.
 
 ## The numbers
 In `goldens.safetensors`, `stepN/NAME` is an input or a result in step N, and `stepN/NAME/tolerance` the largest

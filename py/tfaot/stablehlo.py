@@ -66,8 +66,6 @@ def _translate(request: Request, manifest: Manifest) -> None:
 
     try:
         text = lower(request.graph, manifest)
-    except TfaotError:
-        raise
     except Exception as error:  # its types say nothing; its text is all there is
         raise compile.explain(str(error), request, manifest) from None
     text = portable(text, names.to_identifier(request.name))

@@ -25,7 +25,7 @@ tfaot_jax_repository = repository_rule(
     attrs = {
         "python_interpreter": attr.label(
             allow_single_file = True,
-            doc = "Python 3.11 to 3.13; default $TFAOT_PYTHON, then python3 on PATH.",
+            doc = "Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH.",
         ),
         "requirements_lock": attr.label(
             allow_single_file = True,

@@ -74,7 +74,7 @@ class SafetensorsTest(unittest.TestCase):
 
     def test_every_dtype_of_the_edge(self) -> None:
         """Protects every dtype that may cross a model's edge: all of them can be stored."""
-        values = {dtype.name: np.ones(3, dtype.name) for dtype in dtypes.ALL}
+        values = {dtype.name: np.ones(3, dtype.numpy()) for dtype in dtypes.ALL}
         read = safetensors.read(self.file(self.written(values)))
         for dtype in dtypes.ALL:
             self.assertEqual(read[dtype.name].dtype.name, dtype.name)
@@ -127,7 +127,7 @@ class SafetensorsTest(unittest.TestCase):
         self.assertEqual(
             str(raised.exception),
             f"{path}: a has dtype F8_E4M3\n"
-            "  found: known are F32, F64, I32, U8, I16, I8, I64, BOOL, U16, U32, U64\n"
+            "  found: known are F32, F64, I32, U8, I16, I8, I64, C64, BOOL, BF16, U16, C128, F16, U32, U64\n"
             "  to do: write it with one of these dtypes",
         )
 

@@ -100,10 +100,13 @@ def model_fn(x, _):
 """
 
 
-SUM = PREAMBLE + """\
+SUM = (
+    PREAMBLE
+    + """\
 def model_fn(x, n):
     return x * tf.reduce_sum(v1.get_variable("w", [777]))
 """
+)
 
 
 class HloTest(StageTest):

@@ -9,7 +9,19 @@ import subprocess
 import tempfile
 import unittest
 
-GROUPS = ("graph", "config", "manifest", "object", "header", "sources", "variables")
+GROUPS = (
+    "graph",
+    "config",
+    "manifest",
+    "object",
+    "header",
+    "sources",
+    "variables",
+    "hlo",
+    "optimized_hlo",
+    "stablehlo",
+    "hlo_graph",
+)
 
 RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
 WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent

@@ -84,8 +84,6 @@ def override(inferred: tf2xla_pb2.Config, user: tf2xla_pb2.Config, *, path: str)
                     setattr(target, field.name, value)
                 else:
                     getattr(target, field.name).CopyFrom(value)
-    if user.conversion_options.ListFields():
-        merged.conversion_options.MergeFrom(user.conversion_options)
     return merged
 
 

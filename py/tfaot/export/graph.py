@@ -297,9 +297,9 @@ class _Walk:
             return _union([self._call(branch, ins[1:]) for branch in branches])
         if op in ("Case", "StatelessCase"):
             before = set(self.written)
-            results = [self._call(branch.name, ins[1:]) for branch in node.attr["branches"].list.func]
+            outcomes = [self._call(branch.name, ins[1:]) for branch in node.attr["branches"].list.func]
             self.doubtful |= self.written - before  # of a Case whose index is constant, the compiler keeps one branch
-            return _union(results)
+            return _union(outcomes)
         functions = list(_functions_of(node))
         if op == "SymbolicGradient" or functions:
             return _union([self._call(function, ins) for function in functions])

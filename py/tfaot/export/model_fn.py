@@ -103,13 +103,20 @@ class UserCode:
             return function(*args)
         except TfaotError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise self.error(what, error) from None
 
-    def error(self, what: str, error: Exception) -> TfaotError:
+    def error(self, what: str, error: BaseException) -> TfaotError:
         """One error for an exception of the user's code."""
         frames = traceback.extract_tb(error.__traceback__)
         mine = [frame for frame in frames if self._show(frame.filename)]
+        if isinstance(error, tf.errors.OpError) and error.op is not None:
+            # Raised by a session: what counts is where the op was made, and TensorFlow's text is its traceback, twice.
+            text = error.message.rpartition("\nNode: ")[2].partition("\n\nOriginal stack trace")[0]
+            place = self.place(error.op.traceback) or self.path
+            return TfaotError(
+                f"{self.path}: {what} raised {type(error).__name__} at {place}", details=text, do=f"mend {place}"
+            )
         if isinstance(error, SyntaxError) and error.filename:
             place = f"{self._show(error.filename) or error.filename}:{error.lineno}"
         else:
@@ -119,7 +126,8 @@ class UserCode:
             for frame in mine
             for line in (f"{self._show(frame.filename)}:{frame.lineno}, in {frame.name}", f"    {frame.line}")
         ]
-        shown += "".join(traceback.format_exception_only(type(error), error)).splitlines()
+        text = "".join(traceback.format_exception_only(type(error), error))
+        shown += text.replace(self._root, "").splitlines()
         return TfaotError(
             f"{self.path}: {what} raised {type(error).__name__} at {place}",
             details="\n".join(shown),
@@ -201,21 +209,30 @@ def build(path: str, *, steps: int, edge: str = "cpp") -> Built:
                 do="return the pair (features, labels), each a placeholder or a nest of placeholders",
             )
         placeholders = [_placeholder(path, leaf) for leaf in tf.nest.flatten(given)]
+
+        def crossing(tensor: Any, label: str) -> Edge:
+            shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+            return Edge(tensor.name, label, tensor.dtype.as_datatype_enum, shape, user.place(tensor.op.traceback))
+
+        # Before model_fn may stumble over them.
+        allowed = dtypes.crossing(edge)
+        inputs = tuple(crossing(tensor, tensor.op.name) for tensor in placeholders)
+        _check_edges(path, "input", inputs, allowed, "set every dimension in input_fn()")
         returned = user.run("model_fn(features, labels)", model_fn, *given)
         outputs = _outputs(path, returned)
 
-    def crossing(tensor: Any, label: str) -> Edge:
-        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-        return Edge(tensor.name, label, tensor.dtype.as_datatype_enum, shape, user.place(tensor.op.traceback))
-
-    inputs = tuple(crossing(tensor, tensor.op.name) for tensor in placeholders)
     edges = tuple(crossing(tensor, label) for label, tensor in outputs)
-    allowed = dtypes.crossing(edge)
-    _check_edges(path, "input", inputs, allowed, "set every dimension in input_fn()")
     _check_edges(path, "output", edges, allowed, "give it a shape that TensorFlow can infer, or call set_shape on it")
     pruned = graphs.prune(
         graph.as_graph_def(), [tensor.op.name for _, tensor in outputs], [tensor.op.name for tensor in placeholders]
     )
+    if old := [node.name for node in pruned.node if node.op in ("Variable", "VariableV2")]:
+        places = [user.place(graph.get_operation_by_name(name).traceback) for name in old]
+        raise TfaotError(
+            f"{path}: {len(old)} variable(s) are no resource variables, which alone can be compiled",
+            exists=listed([f"{name} at {place}" if place else name for name, place in zip(old, places, strict=True)]),
+            do="leave out use_resource=False, and tf.compat.v1.disable_resource_variables()",
+        )
     graphs.name_variables(pruned)
     variables = graphs.variable_uses(pruned)
     _check_variables(path, variables, allowed)
@@ -324,7 +341,11 @@ def _check_variables(path: str, uses: Sequence[graphs.VariableUse], allowed: Map
 
 def _initial_values(user: UserCode, graph: tf.Graph, uses: Sequence[graphs.VariableUse]) -> dict[str, Array]:
     with graph.as_default():
-        known = {variable.handle.op.name: variable for variable in (*v1.global_variables(), *v1.local_variables())}
+        known = {
+            variable.handle.op.name: variable
+            for variable in (*v1.global_variables(), *v1.local_variables())
+            if hasattr(variable, "handle")
+        }
         if missing := [use.shared_name for use in uses if use.node not in known]:
             raise TfaotError(
                 f"{user.path}: {len(missing)} variable(s) have no initial value in the graph",

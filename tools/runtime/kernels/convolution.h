@@ -301,153 +301,240 @@ void ConvolveDense(const DensePart<T>& part) {
   }
 }
 
-// Pixels of a depthwise convolution's row that are done together.
-constexpr int kDepthwisePixels = 4;
+// Outputs of a depthwise convolution, one beside the other along y, all of whose
+// taps are within the input: where they begin, and the distances from one to
+// the next.
+template <typename T>
+struct DepthwiseRun {
+  const T* input;
+  int64_t input_x_tap;
+  int64_t input_y_tap;
+  int64_t input_step;  // from the first tap of an output to that of the next
+  const T* kernel;
+  int64_t kernel_x_tap;
+  int64_t kernel_y_tap;
+  int64_t taps_x;
+  int64_t taps_y;
+  T* out;
+  int64_t out_step;
 
-// kVectors vectors of channels of kPixels outputs, `step` values apart in the
-// input and `out_step` in the output, all of whose taps are within the input.
-// `partial` is the number of channels in the last vector if it is not full,
-// otherwise zero.
-template <typename T, int kPixels, int kVectors>
-TFAOT_INLINE void DepthwisePixels(const T* input, int64_t input_x_step,
-                                  int64_t input_y_step, const T* kernel,
-                                  int64_t kernel_x_step, int64_t kernel_y_step,
-                                  int64_t taps_x, int64_t taps_y, int64_t step,
-                                  T* out, int64_t out_step) {
+  void Advance(int64_t outputs) {
+    input += outputs * input_step;
+    out += outputs * out_step;
+  }
+};
+
+// kVectors vectors of channels, from `channel` on, of kPixels outputs. Unless
+// kTaps is 0, it is the number of taps along y, they lie one beside the other,
+// and kStride is the stride in pixels: what several outputs use is then read
+// once.
+template <typename T, int kPixels, int kVectors, int kTaps, int kStride>
+TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run,
+                                 int64_t channel) {
   using V = Vector<T>;
   constexpr int kWidth = kLanes<T>;
   V sum[kPixels][kVectors] = {};
-  for (int64_t tx = 0; tx < taps_x; ++tx) {
-    for (int64_t ty = 0; ty < taps_y; ++ty) {
-      const T* from = input + tx * input_x_step + ty * input_y_step;
-      const T* weights = kernel + tx * kernel_x_step + ty * kernel_y_step;
-      V w[kVectors];
+  const T* input = run.input + channel;
+  const T* kernel = run.kernel + channel;
+  for (int64_t tx = 0; tx < run.taps_x; ++tx) {
+    if constexpr (kTaps > 0) {
+      V w[kTaps][kVectors];
 #pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) w[v] = Load(weights + v * kWidth);
-#pragma GCC unroll 8
-      for (int p = 0; p < kPixels; ++p) {
+      for (int t = 0; t < kTaps; ++t) {
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) {
-          sum[p][v] += Load(from + p * step + v * kWidth) * w[v];
+          w[t][v] = Load(kernel + t * run.kernel_y_tap + v * kWidth);
         }
       }
+#pragma GCC unroll 32
+      for (int i = 0; i < (kPixels - 1) * kStride + kTaps; ++i) {
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) {
+          const V value = Load(input + i * run.input_y_tap + v * kWidth);
+#pragma GCC unroll 8
+          for (int p = 0; p < kPixels; ++p) {
+            const int t = i - p * kStride;
+            if (t >= 0 && t < kTaps) sum[p][v] += value * w[t][v];
+          }
+        }
+      }
+    } else {
+      const T* from = input;
+      const T* weights = kernel;
+      for (int64_t ty = 0; ty < run.taps_y; ++ty) {
+        V w[kVectors];
+#pragma GCC unroll 8
+        for (int v = 0; v < kVectors; ++v) w[v] = Load(weights + v * kWidth);
+#pragma GCC unroll 8
+        for (int p = 0; p < kPixels; ++p) {
+#pragma GCC unroll 8
+          for (int v = 0; v < kVectors; ++v) {
+            sum[p][v] += Load(from + p * run.input_step + v * kWidth) * w[v];
+          }
+        }
+        from += run.input_y_tap;
+        weights += run.kernel_y_tap;
+      }
     }
+    input += run.input_x_tap;
+    kernel += run.kernel_x_tap;
   }
+  T* out = run.out + channel;
 #pragma GCC unroll 8
   for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      Store(out + p * out_step + v * kWidth, sum[p][v]);
+      Store(out + p * run.out_step + v * kWidth, sum[p][v]);
     }
   }
+}
+
+// All channels of `outputs` outputs, at least kPixels.
+template <typename T, int kPixels, int kTaps, int kStride>
+TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
+                                     int64_t outputs) {
+  constexpr int kWidth = kLanes<T>;
+  constexpr int kVectors = kPixels == 1 ? 4 : 2;
+  for (int64_t done = 0; done < outputs;) {
+    // Where the last outputs or channels are too few, some are done twice.
+    const int64_t count = std::min<int64_t>(kPixels, outputs - done);
+    run.Advance(count - kPixels);
+    int64_t c = 0;
+    for (; c + kVectors * kWidth <= channels; c += kVectors * kWidth) {
+      DepthwiseBlock<T, kPixels, kVectors, kTaps, kStride>(run, c);
+    }
+    for (; c + kWidth <= channels; c += kWidth) {
+      DepthwiseBlock<T, kPixels, 1, kTaps, kStride>(run, c);
+    }
+    if (c < channels && channels > kWidth) {
+      DepthwiseBlock<T, kPixels, 1, kTaps, kStride>(run, channels - kWidth);
+    } else if (c < channels) {
+      for (int64_t p = 0; p < kPixels; ++p) {
+        Vector<T> sum = {};
+        for (int64_t tx = 0; tx < run.taps_x; ++tx) {
+          for (int64_t ty = 0; ty < run.taps_y; ++ty) {
+            sum += LoadSome(run.input + p * run.input_step +
+                                tx * run.input_x_tap + ty * run.input_y_tap,
+                            channels) *
+                   LoadSome(run.kernel + tx * run.kernel_x_tap +
+                                ty * run.kernel_y_tap,
+                            channels);
+          }
+        }
+        StoreSome(run.out + p * run.out_step, sum, channels);
+      }
+    }
+    run.Advance(kPixels);
+    done += count;
+  }
+}
+
+template <typename T>
+using DepthwiseFunction = void (*)(DepthwiseRun<T>, int64_t, int64_t);
+
+// Outputs that are done together.
+constexpr int kDepthwisePixels = 4;
+
+// The function for kDepthwisePixels outputs and more.
+template <typename T>
+DepthwiseFunction<T> FindDepthwise(const Phase& y) {
+  if (y.dilation == 1 && y.stride == 1) {
+    if (y.taps == 3) return &DepthwiseOutputs<T, kDepthwisePixels, 3, 1>;
+    if (y.taps == 5) return &DepthwiseOutputs<T, kDepthwisePixels, 5, 1>;
+  }
+  if (y.dilation == 1 && y.stride == 2) {
+    if (y.taps == 3) return &DepthwiseOutputs<T, kDepthwisePixels, 3, 2>;
+    if (y.taps == 5) return &DepthwiseOutputs<T, kDepthwisePixels, 5, 2>;
+  }
+  return &DepthwiseOutputs<T, kDepthwisePixels, 0, 0>;
+}
+
+// A range of taps or outputs.
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+// The taps of an output that are within the input; `at` is where its first is.
+inline Range TapsInside(const Phase& phase, int64_t at) {
+  Range taps = {0, phase.taps};
+  while (taps.begin < taps.end && at + taps.begin * phase.dilation < 0) {
+    ++taps.begin;
+  }
+  while (taps.end > taps.begin &&
+         at + (taps.end - 1) * phase.dilation >= phase.input) {
+    --taps.end;
+  }
+  return taps;
+}
+
+// The outputs all of whose taps are within the input.
+inline Range OutputsInside(const Phase& phase) {
+  Range outputs = {0, phase.outputs};
+  while (outputs.begin < outputs.end &&
+         phase.base + outputs.begin * phase.stride < 0) {
+    ++outputs.begin;
+  }
+  while (outputs.end > outputs.begin &&
+         phase.base + (outputs.end - 1) * phase.stride +
+                 (phase.taps - 1) * phase.dilation >=
+             phase.input) {
+    --outputs.end;
+  }
+  return outputs;
 }
 
 // A part with one channel and one filter in each of `groups` groups.
 template <typename T>
 TFAOT_NOINLINE void ConvolveDepthwise(const DensePart<T>& part,
                                       int64_t groups) {
-  using V = Vector<T>;
-  constexpr int64_t kWidth = kLanes<T>;
   const Phase& x = part.x;
   const Phase& y = part.y;
-  const int64_t input_x_step = x.dilation * y.input * part.input_pixel;
-  const int64_t input_y_step = y.dilation * part.input_pixel;
-  const int64_t kernel_x_step = x.tap_step * part.kernel_y * part.kernel_row;
-  const int64_t kernel_y_step = y.tap_step * part.kernel_row;
-  const int64_t step = y.stride * part.input_pixel;
-  const int64_t out_step = y.output_step * part.output_pixel;
-  // The outputs of a row whose taps along y are all within the input.
-  int64_t inner_begin = 0;
-  while (inner_begin < y.outputs && y.base + inner_begin * y.stride < 0) {
-    ++inner_begin;
-  }
-  int64_t inner_end = y.outputs;
-  while (inner_end > inner_begin && y.base + (inner_end - 1) * y.stride +
-                                            (y.taps - 1) * y.dilation >=
-                                        y.input) {
-    --inner_end;
-  }
+  const DepthwiseFunction<T> several = FindDepthwise<T>(y);
+  const Range inside = OutputsInside(y);
+  DepthwiseRun<T> run = {};
+  run.input_x_tap = x.dilation * y.input * part.input_pixel;
+  run.input_y_tap = y.dilation * part.input_pixel;
+  run.input_step = y.stride * part.input_pixel;
+  run.kernel_x_tap = x.tap_step * part.kernel_y * part.kernel_row;
+  run.kernel_y_tap = y.tap_step * part.kernel_row;
+  run.out_step = y.output_step * part.output_pixel;
   for (int64_t image = 0; image < part.batch; ++image) {
     for (int64_t ox = 0; ox < x.outputs; ++ox) {
       const int64_t px = x.base + ox * x.stride;
-      // The taps along x that are within the input.
-      int64_t tx_begin = 0;
-      while (tx_begin < x.taps && px + tx_begin * x.dilation < 0) ++tx_begin;
-      int64_t tx_end = x.taps;
-      while (tx_end > tx_begin && px + (tx_end - 1) * x.dilation >= x.input) {
-        --tx_end;
-      }
-      for (int64_t oy = 0; oy < y.outputs;) {
-        const int64_t py = y.base + oy * y.stride;
-        int64_t ty_begin = 0;
-        int64_t ty_end = y.taps;
-        int64_t pixels = 1;
-        if (oy >= inner_begin && oy < inner_end) {
-          pixels = inner_end - oy >= kDepthwisePixels ? kDepthwisePixels : 1;
-        } else {
-          while (ty_begin < ty_end && py + ty_begin * y.dilation < 0) {
-            ++ty_begin;
-          }
-          while (ty_end > ty_begin &&
-                 py + (ty_end - 1) * y.dilation >= y.input) {
-            --ty_end;
-          }
+      const Range taps_x = TapsInside(x, px);
+      run.taps_x = taps_x.end - taps_x.begin;
+      // Sets all that depends on the output along y and its taps.
+      const auto start = [&](int64_t oy, Range taps_y) {
+        run.taps_y = taps_y.end - taps_y.begin;
+        run.out = part.Out(image, ox, oy);
+        if (run.taps_x <= 0 || run.taps_y <= 0) {
+          std::fill(run.out, run.out + groups, T(0));
+          return false;
         }
-        const int64_t taps_x = tx_end - tx_begin;
-        const int64_t taps_y = ty_end - ty_begin;
-        T* out = part.Out(image, ox, oy);
-        if (taps_x <= 0 || taps_y <= 0) {
-          std::fill(out, out + groups, T(0));
+        run.input = part.Pixel(
+            image, px + taps_x.begin * x.dilation,
+            y.base + oy * y.stride + taps_y.begin * y.dilation);
+        run.kernel = part.Tap(taps_x.begin, taps_y.begin);
+        return true;
+      };
+      for (int64_t oy = 0; oy < y.outputs;) {
+        if (oy != inside.begin || inside.begin == inside.end ||
+            run.taps_x <= 0) {
+          if (start(oy, TapsInside(y, y.base + oy * y.stride))) {
+            DepthwiseOutputs<T, 1, 0, 0>(run, groups, 1);
+          }
           ++oy;
           continue;
         }
-        const T* from = part.Pixel(image, px + tx_begin * x.dilation,
-                                   py + ty_begin * y.dilation);
-        const T* weights = part.Tap(tx_begin, ty_begin);
-        int64_t c = 0;
-        if (pixels == kDepthwisePixels) {
-          for (; c + 2 * kWidth <= groups; c += 2 * kWidth) {
-            DepthwisePixels<T, kDepthwisePixels, 2>(
-                from + c, input_x_step, input_y_step, weights + c,
-                kernel_x_step, kernel_y_step, taps_x, taps_y, step, out + c,
-                out_step);
-          }
-          for (; c + kWidth <= groups; c += kWidth) {
-            DepthwisePixels<T, kDepthwisePixels, 1>(
-                from + c, input_x_step, input_y_step, weights + c,
-                kernel_x_step, kernel_y_step, taps_x, taps_y, step, out + c,
-                out_step);
-          }
+        start(oy, {0, y.taps});
+        const int64_t outputs = inside.end - inside.begin;
+        if (outputs >= kDepthwisePixels) {
+          several(run, groups, outputs);
         } else {
-          for (; c + 4 * kWidth <= groups; c += 4 * kWidth) {
-            DepthwisePixels<T, 1, 4>(from + c, input_x_step, input_y_step,
-                                     weights + c, kernel_x_step, kernel_y_step,
-                                     taps_x, taps_y, step, out + c, out_step);
-          }
-          for (; c + kWidth <= groups; c += kWidth) {
-            DepthwisePixels<T, 1, 1>(from + c, input_x_step, input_y_step,
-                                     weights + c, kernel_x_step, kernel_y_step,
-                                     taps_x, taps_y, step, out + c, out_step);
-          }
+          DepthwiseOutputs<T, 1, 0, 0>(run, groups, outputs);
         }
-        if (c < groups) {
-          const int64_t rest = groups - c;
-          for (int64_t p = 0; p < pixels; ++p) {
-            V sum = {};
-            for (int64_t tx = 0; tx < taps_x; ++tx) {
-              for (int64_t ty = 0; ty < taps_y; ++ty) {
-                sum += LoadSome(from + c + p * step + tx * input_x_step +
-                                    ty * input_y_step,
-                                rest) *
-                       LoadSome(weights + c + tx * kernel_x_step +
-                                    ty * kernel_y_step,
-                                rest);
-              }
-            }
-            StoreSome(out + c + p * out_step, sum, rest);
-          }
-        }
-        oy += pixels;
+        oy = inside.end;
       }
     }
   }

@@ -9,7 +9,7 @@
 // product is formed and added, so that infinities and NaN propagate.
 //
 // A call allocates nothing, takes no lock, and has no state: concurrent calls
-// are safe if their outputs are apart. It uses up to 96 KiB of stack.
+// are safe if their outputs are apart. It uses up to 80 KiB of stack.
 #ifndef TFAOT_KERNELS_MATMUL_H_
 #define TFAOT_KERNELS_MATMUL_H_
 
@@ -159,8 +159,8 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
   }
 
   constexpr int64_t kBlock = 24 * kTileRows;
-  // Of a transposed left side, a block is copied into rows: of 48 KiB at most.
-  constexpr int64_t kCopiedRows = 48;
+  // Of a transposed left side, a block is copied into rows.
+  constexpr int64_t kCopiedRows = 192 / sizeof(T);
   constexpr int64_t kCopiedStride =
       kDepth<T> + 64 / static_cast<int64_t>(sizeof(T));
   const T* pointers[kBlock];
