@@ -164,7 +164,7 @@ def block_sums(flat: Array) -> Array:
     signs = (np.arange(flat.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63)
     padded = np.zeros(-(-flat.size // BLOCK) * BLOCK)
     padded[: flat.size] = np.where(signs, -1.0, 1.0) * flat
-    sums: Array = padded.reshape(-1, BLOCK).sum(axis=1)
+    sums: Array = padded.reshape(-1, BLOCK).cumsum(axis=1)[:, -1]  # in this order, or 64-bit integers round otherwise
     return sums
 
 

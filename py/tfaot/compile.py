@@ -60,15 +60,30 @@ def compile_graph(request: Request) -> None:
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
 
-    def crashed(log: str) -> TfaotError:
+    def crashed(how: str, log: str) -> TfaotError:
+        if unknown := re.search(r"Unknown flags? in XLA_FLAGS: (.+)", log):
+            return TfaotError(
+                f"compiling {manifest.cpp_class}: XLA does not know {listed(unknown[1].split())}",
+                exists="xla_flags = " + listed(request.xla_flags),
+                do="mend or remove it in the target's xla_flags; the flags are those of the TensorFlow wheel's XLA",
+            )
         return TfaotError(
-            f"compiling {manifest.cpp_class} for {request.cpu}: the compiler died",
+            f"compiling {manifest.cpp_class} for {request.cpu}: the compiler {how}",
             details="\n".join(log.splitlines()[-20:]),
             exists="XLA flags: " + listed(request.xla_flags),
             do="look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own",
         )
 
-    isolate.run_isolated(lambda: _compile(request, manifest), what=f"compiling {manifest.cpp_class}", crashed=crashed)
+    # The compiler writes one output after another, and may die or refuse the graph in between.
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_object)) as folder:
+        outputs = ("out_object", "out_constants", "out_header", "out_hlo")
+        complete: dict[str, Any] = {output: os.path.join(folder, output) for output in outputs}
+        inside = dataclasses.replace(request, **complete)
+        isolate.run_isolated(
+            lambda: _compile(inside, manifest), what=f"compiling {manifest.cpp_class}", crashed=crashed
+        )
+        for output, path in complete.items():
+            os.replace(path, getattr(request, output))
 
 
 def _compile(request: Request, manifest: Manifest) -> None:
@@ -105,7 +120,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
                 gen_name_to_index=False,
                 gen_program_shape=False,
             )
-        except Exception as error:  # noqa: BLE001  (its types say nothing; its text is all there is)
+        except Exception as error:
             raise explain(str(error), request, manifest) from None
 
 
@@ -149,8 +164,7 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
             do="replace these ops, or move them out of the model to where its inputs are made",
         )
     if flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message):
-        index = int(flag[1].removeprefix("variable")) if flag[1].removeprefix("variable").isdigit() else None
-        name = manifest.variables[index].name if index is not None else flag[1]
+        name = flag[1]  # the node's, not the config's
         actual = "true" if flag[2] else "false"
         return TfaotError(
             f"{manifest.cpp_class}: the config says of the variable {name} what the compiler finds wrong",

@@ -14,5 +14,11 @@ def prepare(*, xla_flags: tuple[str, ...] = ()) -> None:
     os.environ["TF_USE_LEGACY_KERAS"] = "1"  # `tf.compat.v1.layers` and v1 RNN cells live in tf-keras
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"  # keep warnings and errors
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    # With its default fusions the 2.21 wheel makes thunks that its own ahead-of-time compiler refuses.
-    os.environ["XLA_FLAGS"] = " ".join(["--xla_cpu_experimental_ynn_fusion_type=", *xla_flags])
+    ours = (
+        # With its default fusions the 2.21 wheel makes thunks that its own ahead-of-time compiler refuses.
+        "--xla_cpu_experimental_ynn_fusion_type=",
+        # Of a small loop XLA makes one kernel, whose arguments are in the order of a hash table, which differs in each
+        # process: objects would not be reproducible.
+        "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=0",
+    )
+    os.environ["XLA_FLAGS"] = " ".join([*ours, *xla_flags])

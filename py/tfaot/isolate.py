@@ -21,7 +21,7 @@ _LOG_LINES = 25
 """How much of a dead child's output an error quotes."""
 
 
-def run_isolated(function: Callable[[], T], *, what: str, crashed: Callable[[str], TfaotError] | None = None) -> T:
+def run_isolated(function: Callable[[], T], *, what: str, crashed: Callable[[str, str], TfaotError] | None = None) -> T:
     """Calls `function` in a forked child and returns its result, which must be picklable.
 
     Whatever the child prints is kept back, and shown only if it fails: TensorFlow logs at every start.
@@ -29,7 +29,7 @@ def run_isolated(function: Callable[[], T], *, what: str, crashed: Callable[[str
     Args:
       function: called without arguments.
       what: names the work in the error, for instance "compiling examples::fc::Fc".
-      crashed: makes the error of a child that was killed, from what it printed.
+      crashed: makes the error of a child that died, from how (`was killed by SIGABRT`) and from what it printed.
 
     Raises:
       TfaotError: the child raised one, or died.
@@ -53,9 +53,9 @@ def run_isolated(function: Callable[[], T], *, what: str, crashed: Callable[[str
                 raise value
             sys.stderr.write(printed)
             raise RuntimeError(f"{what}: unexpected error in rules_tfaot, please report it\n{value}")
-        if crashed is not None:
-            raise crashed(printed)
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with status {code}"
+        if crashed is not None:
+            raise crashed(how, printed)
         raise TfaotError(
             f"{what}: the process {how}",
             details="\n".join(printed.splitlines()[-_LOG_LINES:]),
@@ -75,7 +75,7 @@ def _child(function: Callable[[], T], answer: int, log: int) -> None:
         outcome = ("result", function())
     except TfaotError as error:
         outcome = ("error", error)
-    except BaseException as error:  # noqa: BLE001  (sys.exit in user code must not look like a result)
+    except BaseException as error:
         if isinstance(error, SystemExit):
             traceback.print_exc()
             os._exit(error.code if isinstance(error.code, int) and error.code else 70)
@@ -83,7 +83,7 @@ def _child(function: Callable[[], T], answer: int, log: int) -> None:
     with os.fdopen(answer, "wb", closefd=False) as file:
         try:
             pickle.dump(outcome, file)
-        except Exception:  # noqa: BLE001  (an unpicklable result is our bug; say so in the parent)
+        except Exception:
             file.seek(0)
             pickle.dump(("error", traceback.format_exc()), file)
     sys.stdout.flush()

@@ -8,24 +8,126 @@ from collections.abc import Iterable
 from tfaot.errors import TfaotError
 
 KEYWORDS = frozenset(
-    """
-    alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t char8_t class
-    co_await co_return co_yield compl concept const const_cast consteval constexpr constinit continue decltype default
-    delete do double dynamic_cast else enum explicit export extern false float for friend goto if inline int long
-    mutable namespace new noexcept not not_eq nullptr operator or or_eq private protected public register
-    reinterpret_cast requires return short signed sizeof static static_assert static_cast struct switch template this
-    thread_local throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while xor
-    xor_eq
-    """.split()
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "and_eq",
+        "asm",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "char16_t",
+        "char32_t",
+        "char8_t",
+        "class",
+        "co_await",
+        "co_return",
+        "co_yield",
+        "compl",
+        "concept",
+        "const",
+        "const_cast",
+        "consteval",
+        "constexpr",
+        "constinit",
+        "continue",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "dynamic_cast",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "not_eq",
+        "nullptr",
+        "operator",
+        "or",
+        "or_eq",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "reinterpret_cast",
+        "requires",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "static_cast",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "thread_local",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+        "xor_eq",
+    ]
 )
 """C++ keywords up to C++20 and alternative tokens, none of which can name a member."""
 
 MACROS = frozenset(
-    "EOF INFINITY NAN NULL assert errno linux major minor offsetof signals slots stderr stdin stdout unix".split()
+    [
+        "EOF",
+        "INFINITY",
+        "NAN",
+        "NULL",
+        "assert",
+        "errno",
+        "linux",
+        "major",
+        "minor",
+        "offsetof",
+        "signals",
+        "slots",
+        "stderr",
+        "stdin",
+        "stdout",
+        "unix",
+    ]
 )
 """Macros of lower case or of the C library that a program may well have defined before it includes the header."""
 
-MEMBERS = frozenset({"Run", "error", "Impl", "impl_", "inputs", "outputs", "variables", "std", "tfaot"})
+MEMBERS = frozenset({"Run", "error", "Impl", "impl_", "Compiled", "inputs", "outputs", "variables", "std", "tfaot"})
 """What the generated class declares or spells itself."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*_?")
@@ -40,7 +142,7 @@ def to_identifier(name: str) -> str:
     """Maps a TensorFlow name to a legal C++ identifier, not yet a unique one.
 
     Every run of characters that C++ does not allow, and of underscores (two in a row are reserved), becomes one
-    underscore; a leading digit gets the prefix `t`; a keyword or macro gets the suffix `_`. A legal name maps to itself.
+    underscore; a leading digit gets the prefix `t`; keywords and macros get a suffix `_`. A legal name stays.
     """
     if is_identifier(name):
         return name

@@ -114,7 +114,6 @@ def context_of(manifest: Manifest, *, header: str, private_header: str) -> dict[
         "num_args": len(inputs) + len(variables),
         "num_results": len(outputs) + len(written),
         "steps": manifest.golden_steps,
-        "label_width": max((len(m.name) for m in (*inputs, *outputs, *variables)), default=0),
     }
 
 
@@ -140,4 +139,6 @@ def _view(value: str, shape: Sequence[int]) -> str:
 
 def _escaped(name: str) -> str:
     """A TensorFlow name inside a C++ string literal or comment: a shared_name may hold anything."""
-    return "".join(c if c.isascii() and c.isprintable() and c not in '"\\?' else f"\\{ord(c) & 0xFF:03o}" for c in name)
+    return "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in name.encode()
+    )

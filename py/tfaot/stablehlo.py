@@ -47,9 +47,9 @@ def translate(request: Request) -> None:
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
 
-    def crashed(log: str) -> TfaotError:
+    def crashed(how: str, log: str) -> TfaotError:
         return TfaotError(
-            f"translating {request.name} to StableHLO: the compiler died",
+            f"translating {request.name} to StableHLO: the compiler {how}",
             details="\n".join(log.splitlines()[-20:]),
             do="look for an op that XLA cannot take; the last lines above are the compiler's own",
         )

@@ -56,7 +56,9 @@ class ErrorsTest(StageTest):
             "\n\ndef model_fn(features, labels):\n    return features\n",
         )
         self.assertTrue(message.startswith("model.py: input_fn() returned "), message)
-        self.assertIn("to do: return the pair (features, labels), each a placeholder or a nest of placeholders", message)
+        self.assertIn(
+            "to do: return the pair (features, labels), each a placeholder or a nest of placeholders", message
+        )
 
     def test_no_placeholder(self) -> None:
         """A constant in place of a placeholder is named with its op."""
@@ -93,15 +95,24 @@ class ErrorsTest(StageTest):
         """A file that does not parse names the line."""
         message = self.error_of(self.export, PREAMBLE + "def model_fn(features, labels:\n    return features\n")
         self.assertTrue(message.startswith("model.py: importing it raised SyntaxError at model.py:10\n"), message)
+        self.assertIn('File "model.py", line 10', message)
         self.assertTrue(message.endswith("to do: mend model.py:10"), message)
 
     def test_exit_in_user_code(self) -> None:
-        """A model that calls sys.exit does not look like a success, and its last words are shown."""
-        message = self.error_of(
-            self.export, PREAMBLE + "import sys\n\n\ndef model_fn(features, labels):\n    sys.exit(3)\n"
-        )
-        self.assertTrue(message.startswith("exporting model.py: the process exited with status 3\n"), message)
-        self.assertIn("SystemExit: 3", message)
+        """A model that calls sys.exit, even with 0, does not look like a success, and its line is named."""
+        for call, shown in (("sys.exit(3)", "SystemExit: 3"), ("sys.exit()", "SystemExit")):
+            self.refused(
+                PREAMBLE + f"import sys\n\n\ndef model_fn(features, labels):\n    {call}\n",
+                f"""
+                model.py: model_fn(features, labels) raised SystemExit at model.py:14
+
+                    model.py:14, in model_fn
+                        {call}
+                    {shown}
+
+                  to do: mend model.py:14
+                """,
+            )
 
     def test_abort_in_user_code(self) -> None:
         """A crash below Python is reported with its signal and the line that caused it, and leaves no output behind."""
@@ -153,6 +164,62 @@ class ErrorsTest(StageTest):
         self.assertIn("found: loss (2,) at model.py:11 is DT_BFLOAT16", message)
         self.assertIn("to do: cast to one of float32, float64, ", message)
 
+    def test_dtype_of_inputs(self) -> None:
+        """Inputs of dtypes that C++ has no type for are listed together, each with its line."""
+        self.refused(
+            "import tensorflow as tf\n\nv1 = tf.compat.v1\n\n\ndef input_fn():\n"
+            "    return v1.placeholder(tf.float16, [2], 'x'), v1.placeholder(tf.string, [], 's')\n"
+            "\n\ndef model_fn(features, labels):\n    return features\n",
+            """
+            model.py: 2 input(s) have a dtype that cannot cross a compiled model's edge
+              found: x (2,) at model.py:7 is DT_HALF; s () at model.py:7 is DT_STRING
+              to do: cast to one of float32, float64, int32, uint8, int16, int8, int64, bool, uint16, uint32, uint64; bfloat16, float16, complex64, and complex128 are for tf_aot_hlo, which stops before C++
+            """,  # noqa: E501
+        )
+
+    def test_old_variable(self) -> None:
+        """A variable of TensorFlow 1's first kind, which no compiler takes, is named with its line."""
+        self.refused(
+            PREAMBLE
+            + "def model_fn(features, labels):\n"
+            + "    return features * v1.Variable([1.0, 2.0], use_resource=False, name='w')\n",
+            """
+            model.py: 1 variable(s) are no resource variables, which alone can be compiled
+              found: w at model.py:11
+              to do: leave out use_resource=False, and tf.compat.v1.disable_resource_variables()
+            """,
+        )
+
+    def test_variable_without_initial_value(self) -> None:
+        """A variable that is in no collection has no initial value to ship, and is named."""
+        self.refused(
+            PREAMBLE
+            + "def model_fn(features, labels):\n"
+            + "    return features * v1.Variable([1.0, 2.0], collections=[], name='w')\n",
+            """
+            model.py: 1 variable(s) have no initial value in the graph
+              found: w
+              to do: create them while model_fn runs, in the global or local variables' collection
+            """,
+        )
+
+    def test_initializer_that_fails(self) -> None:
+        """A failure in TensorFlow's session names the user's line, without TensorFlow's own traceback."""
+        self.refused(
+            PREAMBLE
+            + "def bad():\n    return tf.debugging.check_numerics(tf.constant([1.0, 2.0]) / 0.0, 'bad')\n\n\n"
+            + "def model_fn(features, labels):\n    return features * v1.get_variable('w', initializer=bad)\n",
+            """
+            model.py: initializing its variables raised InvalidArgumentError at model.py:11
+
+                'w/Initializer/CheckNumerics'
+                bad : Tensor had Inf values
+                \t [[{{node w/Initializer/CheckNumerics}}]]
+
+              to do: mend model.py:11
+            """,
+        )
+
     def test_no_outputs(self) -> None:
         """A model_fn that forgets to return is told what to return."""
         self.refused(
@@ -161,7 +228,7 @@ class ErrorsTest(StageTest):
             model.py: model_fn(features, labels) returned NoneType
               found: None
               to do: return the loss as a tensor, or a dict, tuple, or named tuple of tensors; let it depend on the train op
-            """,
+            """,  # noqa: E501
         )
 
     def test_keyword_as_class(self) -> None:
@@ -171,7 +238,7 @@ class ErrorsTest(StageTest):
             """
             cpp_class = 'a::class': 'class' is a C++ keyword
               to do: write namespaces and a class name with letters, digits, and single underscores, for instance cpp_class = "a::class_"
-            """,
+            """,  # noqa: E501
             cpp_class="a::class",
         )
 
@@ -183,7 +250,9 @@ class ErrorsTest(StageTest):
 
     def test_reserved_class(self) -> None:
         """A class in namespace std would collide with the library's own."""
-        self.assertIn("is a name that the generated code needs itself", self.error_of(self.export, "", cpp_class="std::A"))
+        self.assertIn(
+            "is a name that the generated code needs itself", self.error_of(self.export, "", cpp_class="std::A")
+        )
 
     def test_golden_fn_of_another_shape(self) -> None:
         """A golden input of the wrong shape is shown beside the placeholder's."""
@@ -195,6 +264,43 @@ class ErrorsTest(StageTest):
             model.py: golden_fn(step, rng) returned float64[3] for x
               found: the placeholder is float32[2]
               to do: return an array of the placeholder's dtype and shape
+            """,
+        )
+
+    def test_golden_fn_of_another_dtype(self) -> None:
+        """A golden input that would lose its fraction is refused."""
+        self.refused(
+            PREAMBLE
+            + "def model_fn(features, labels):\n    return features\n\n\n"
+            + "def golden_fn(step, rng):\n    return rng.standard_normal(2), 1.5\n",
+            """
+            model.py: golden_fn(step, rng) returned float64[] for n
+              found: the placeholder is int32[]
+              to do: return an array of the placeholder's dtype and shape
+            """,
+        )
+
+    def test_golden_fn_that_fails(self) -> None:
+        """A golden_fn that raises, or takes something else, is reported like any user code."""
+        model = PREAMBLE + "def model_fn(features, labels):\n    return features\n\n\n"
+        self.refused(
+            model + "def golden_fn(step, rng):\n    return 1 / step, 0\n",
+            """
+            model.py: golden_fn(step, rng) raised ZeroDivisionError at model.py:15
+
+                model.py:15, in golden_fn
+                    return 1 / step, 0
+                ZeroDivisionError: division by zero
+
+              to do: mend model.py:15
+            """,
+        )
+        self.refused(
+            model + "def golden_fn(step):\n    return 0, 0\n",
+            """
+            model.py:14: golden_fn cannot be called as golden_fn(step, rng): too many positional arguments
+              found: golden_fn(step)
+              to do: give it the parameters (step, rng)
             """,
         )
 
@@ -278,6 +384,29 @@ class ConfigTest(StageTest):
               to do: change the model, or leave type and shape out: they are inferred
             """,
         )
+
+    def test_other_dtype(self) -> None:
+        """A config that contradicts the model's dtype is refused before the compiler sees it."""
+        self.refused(
+            'variable { node_name: "a/v" type: DT_DOUBLE }',
+            """
+            user.pbtxt: a/v is configured as float64[2]
+              found: the model has float32[2]
+              to do: change the model, or leave type and shape out: they are inferred
+            """,
+        )
+
+    def test_each_field_alone(self) -> None:
+        """Every entry that is written changes its own fields and nothing else: the rest stays as inferred."""
+        plain = self.export(self.MODEL).config
+        changed = self.export(
+            self.MODEL,
+            user_config='feed { id { node_name: "x" } name: "input" } fetch { id { node_name: "add" } name: "output" }'
+            ' variable { node_name: "a/v" readonly: false }',
+        )
+        wanted = plain.replace('name: "x"\n  type', 'name: "input"\n  type').replace('name: "y"', 'name: "output"')
+        self.assertEqual(changed.config, wanted.replace("  readonly: true\n", ""))
+        self.assertEqual(changed.written, {"a/v": True})
 
     def test_keyword(self) -> None:
         """A name that cannot be a member is refused, with one that can."""

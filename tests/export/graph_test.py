@@ -10,6 +10,7 @@ environment.prepare()
 
 from google.protobuf import text_format  # noqa: E402
 from tensorflow.core.framework import graph_pb2  # noqa: E402
+
 from tfaot.export import graph as graphs  # noqa: E402
 
 

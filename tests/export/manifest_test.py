@@ -23,7 +23,7 @@ MANIFEST = Manifest(
     ),
     variables=(
         Variable("w", "w", "float32", (3,), written=True, offset=0),
-        Variable("größe \"q\"", "gr_e", "bool", (0, 4), written=False, offset=12),
+        Variable('größe "q"', "gr_e", "bool", (0, 4), written=False, offset=12),
     ),
     golden_steps=3,
     fingerprints=Fingerprints("0" * 64, "1" * 64),

@@ -23,7 +23,8 @@ class NamesTest(unittest.TestCase):
     def test_illegal_characters_become_one_underscore(self) -> None:
         """Protects readable members for TensorFlow's scopes, and from two underscores, which C++ reserves."""
         self.assertEqual(
-            unique("fc/hidden0/kernel", "a-b.c", "a//b", "/a/", "a b\tc"), ["fc_hidden0_kernel", "a_b_c", "a_b", "a", "a_b_c_2"]
+            unique("fc/hidden0/kernel", "a-b.c", "a//b", "/a/", "a b\tc"),
+            ["fc_hidden0_kernel", "a_b_c", "a_b", "a", "a_b_c_2"],
         )
 
     def test_legal_name_wins_over_mapped_ones(self) -> None:
@@ -142,7 +143,8 @@ class ClassTest(unittest.TestCase):
                 self.assertEqual(
                     self.message(wrong),
                     f"cpp_class = {wrong!r} is a name that the generated code needs itself\n"
-                    f"  to do: choose another class name than {names.listed_members()}, outside the namespaces std and tfaot",
+                    f"  to do: choose another class name than {names.listed_members()}, "
+                    "outside the namespaces std and tfaot",
                 )
 
     def test_symbols_differ_when_classes_do(self) -> None:

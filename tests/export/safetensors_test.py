@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
 from tfaot import dtypes, safetensors
 from tfaot.errors import TfaotError
 
 
-def tensors() -> "dict[str, npt.NDArray[Any]]":
+def tensors() -> dict[str, npt.NDArray[Any]]:
     return {
         "matrix": np.arange(6, dtype=np.float32).reshape(2, 3),
         "scalar": np.array(7, np.int64),
@@ -27,7 +28,7 @@ def tensors() -> "dict[str, npt.NDArray[Any]]":
 
 
 class SafetensorsTest(unittest.TestCase):
-    def written(self, values: "dict[str, npt.NDArray[Any]]") -> bytes:
+    def written(self, values: dict[str, npt.NDArray[Any]]) -> bytes:
         file = io.BytesIO()
         safetensors.write(file, values)
         return file.getvalue()

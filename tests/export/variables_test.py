@@ -6,12 +6,12 @@ import unittest
 
 from tests.stages.harness import PREAMBLE, StageTest
 
-_VARIABLES = '''\
+_VARIABLES = """\
 def model_fn(x, n):
     a = v1.get_variable("a", [2])
     b = v1.get_variable("b", [2])
     c = v1.get_variable("c", [3, 2])
-'''
+"""
 
 
 def body(text: str) -> str:

@@ -3,8 +3,9 @@
 //   benchmark [--rounds=N] [--only=TEXT] [--no_peer]
 //
 // Prints a table: for each shape GFLOP/s of both (from the quickest round), and
-// how many times as fast as Eigen's the kernel is. --only picks the shapes whose
-// names have TEXT in them. It fails if the results differ by more than rounding.
+// how many times as fast as Eigen's the kernel is. --only picks the shapes
+// whose names have TEXT in them. It fails if the results differ by more than
+// rounding.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -140,11 +141,10 @@ bool Wanted(const Options& options, const std::string& name) {
 void MatMul(const Options& options, const std::string& model, int64_t rows,
             int64_t depth, int64_t columns, bool transposed_left = false,
             bool transposed_right = false) {
-  const std::string name = model + ": " + std::to_string(rows) + " x " +
-                           std::to_string(depth) +
-                           (transposed_left ? "^T" : "") + " x " +
-                           std::to_string(columns) +
-                           (transposed_right ? "^T" : "");
+  const std::string name =
+      model + ": " + std::to_string(rows) + " x " + std::to_string(depth) +
+      (transposed_left ? "^T" : "") + " x " + std::to_string(columns) +
+      (transposed_right ? "^T" : "");
   if (!Wanted(options, name)) return;
   Buffer left(rows * depth, 1);
   Buffer right(depth * columns, 2);
@@ -218,11 +218,10 @@ int64_t OutputSize(const Layer& layer) {
 
 // Both paddings of a layer's axis.
 int64_t Padding(const Layer& layer) {
-  return layer.same
-             ? std::max<int64_t>((OutputSize(layer) - 1) * layer.stride +
-                                     layer.taps - layer.size,
-                                 0)
-             : 0;
+  return layer.same ? std::max<int64_t>((OutputSize(layer) - 1) * layer.stride +
+                                            layer.taps - layer.size,
+                                        0)
+                    : 0;
 }
 
 void Forward(const Options& options, const std::string& model,
@@ -233,8 +232,13 @@ void Forward(const Options& options, const std::string& model,
   c.kernel_channels = layer.channels / layer.groups;
   c.filters = layer.filters;
   c.groups = layer.groups;
-  c.x = {layer.size,   layer.taps,         OutputSize(layer),
-         layer.stride, Padding(layer) / 2, 1, 1};
+  c.x = {layer.size,
+         layer.taps,
+         OutputSize(layer),
+         layer.stride,
+         Padding(layer) / 2,
+         1,
+         1};
   c.y = c.x;
   const int64_t after = Padding(layer) - Padding(layer) / 2;
   Convolve(options, Name(model, layer, ""), c, after, after);
@@ -249,8 +253,7 @@ void InputGradient(const Options& options, const std::string& model,
   c.input_channels = c.kernel_channels = layer.filters;
   c.filters = layer.channels;
   const int64_t before = layer.taps - 1 - Padding(layer) / 2;
-  c.x = {OutputSize(layer), layer.taps,   layer.size, 1,
-         before,            layer.stride, 1};
+  c.x = {OutputSize(layer), layer.taps, layer.size, 1, before, layer.stride, 1};
   c.y = c.x;
   const int64_t after = layer.size - 1 + layer.taps - before -
                         ((OutputSize(layer) - 1) * layer.stride + 1);
@@ -266,8 +269,7 @@ void KernelGradient(const Options& options, const std::string& model,
   c.input_channels = c.kernel_channels = layer.batch;
   c.filters = layer.filters;
   const int64_t before = Padding(layer) / 2;
-  c.x = {layer.size, OutputSize(layer), layer.taps, 1,
-         before,     1,                 layer.stride};
+  c.x = {layer.size, OutputSize(layer), layer.taps, 1, before, 1, layer.stride};
   c.y = c.x;
   const int64_t after = (layer.taps - 1) +
                         (OutputSize(layer) - 1) * layer.stride + 1 -
@@ -303,6 +305,11 @@ void MatMuls(const Options& options) {
   MatMul(options, rnn, 32, 16, 32, true);
   MatMul(options, "dynamic_rnn", 1600, 32, 10);
   MatMul(options, "dynamic_rnn", 32, 1600, 10, true);
+  for (const int64_t batch : {4, 8, 16, 32}) {
+    MatMul(options, "small batch", batch, 512, 512);
+    MatMul(options, "small batch", batch, 512, 512, false, true);
+    MatMul(options, "small batch", 512, batch, 512, true);
+  }
   const std::string one = "batch 1";
   MatMul(options, one, 1, 784, 256);
   MatMul(options, one, 1, 784, 256, false, true);
@@ -319,9 +326,9 @@ void Convolutions(const Options& options) {
   KernelGradient(options, "conv_fc", conv_fc);
 
   const std::string training = "training";
-  for (const Layer& layer : {Layer{16, 32, 3, 3, 32, 1, true},
-                             Layer{16, 16, 32, 3, 64, 1, true},
-                             Layer{16, 16, 64, 3, 64, 2, true}}) {
+  for (const Layer& layer :
+       {Layer{16, 32, 3, 3, 32, 1, true}, Layer{16, 16, 32, 3, 64, 1, true},
+        Layer{16, 16, 64, 3, 64, 2, true}}) {
     Forward(options, training, layer);
     InputGradient(options, training, layer);
     KernelGradient(options, training, layer);
@@ -351,13 +358,11 @@ void Convolutions(const Options& options) {
   }
 
   const std::string resnet = "ResNet-18";
-  for (const Layer& layer : {Layer{1, 224, 3, 7, 64, 2, true},
-                             Layer{1, 56, 64, 3, 64, 1, true},
-                             Layer{1, 56, 64, 3, 128, 2, true},
-                             Layer{1, 56, 64, 1, 128, 2, true},
-                             Layer{1, 28, 128, 3, 128, 1, true},
-                             Layer{1, 14, 256, 3, 256, 1, true},
-                             Layer{1, 7, 512, 3, 512, 1, true}}) {
+  for (const Layer& layer :
+       {Layer{1, 224, 3, 7, 64, 2, true}, Layer{1, 56, 64, 3, 64, 1, true},
+        Layer{1, 56, 64, 3, 128, 2, true}, Layer{1, 56, 64, 1, 128, 2, true},
+        Layer{1, 28, 128, 3, 128, 1, true}, Layer{1, 14, 256, 3, 256, 1, true},
+        Layer{1, 7, 512, 3, 512, 1, true}}) {
     Forward(options, resnet, layer);
   }
 }

@@ -1,8 +1,11 @@
 // Compares the convolution with plain loops, exactly, on random shapes.
 #include "tfaot/kernels/convolution.h"
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <string>
 
 #include "tests/kernels/fuzz.h"
@@ -122,8 +125,8 @@ void RandomShapes(Random& random, int cases, bool dilated, bool grouped) {
     c.kernel_channels =
         random.OneIn(3) ? random.Between(1, 40) : random.Between(1, 4);
     c.input_channels = c.groups * c.kernel_channels;
-    c.filters = c.groups *
-                (random.OneIn(3) ? random.Between(1, 40) : random.Between(1, 4));
+    c.filters = c.groups * (random.OneIn(3) ? random.Between(1, 40)
+                                            : random.Between(1, 4));
     c.x = AnyAxis(random, dilated);
     c.y = AnyAxis(random, dilated);
     if (!IsSmall(c, 400000)) continue;
@@ -171,10 +174,9 @@ void KernelGradients(Random& random) {
       axis->output = random.Between(1, 3);
       axis->kernel_dilation = random.OneIn(2) ? 1 : 2;
       axis->padding = random.Between(0, 1);
-      axis->kernel =
-          (axis->input + 2 * axis->padding - axis->output) /
-              axis->kernel_dilation +
-          1;
+      axis->kernel = (axis->input + 2 * axis->padding - axis->output) /
+                         axis->kernel_dilation +
+                     1;
     }
     Check(random, c);
   }
@@ -200,6 +202,40 @@ void LongRuns(Random& random) {
   }
 }
 
+// Protects IEEE results: a NaN in the input spoils the outputs that meet it,
+// also where the kernel is zero, and no other.
+void NanInInput(Random& random) {
+  for (int i = 0; i < 500; ++i) {
+    Convolution c;
+    c.batch = random.Between(1, 2);
+    c.groups = random.OneIn(3) ? random.Between(2, 20) : 1;
+    c.kernel_channels = c.groups > 1 ? 1 : random.Between(1, 40);
+    c.input_channels = c.groups * c.kernel_channels;
+    c.filters = c.groups > 1 ? c.groups : random.Between(1, 20);
+    c.x = AnyAxis(random, random.OneIn(2));
+    c.y = AnyAxis(random, random.OneIn(2));
+    Array<float> input(c.batch * c.x.input * c.y.input * c.input_channels, 0);
+    Array<float> kernel(c.x.kernel * c.y.kernel * c.kernel_channels * c.filters,
+                        0);
+    Array<float> out(c.batch * c.x.output * c.y.output * c.filters, 0);
+    std::fill(input.data(), input.data() + input.size(), 1.0f);
+    std::fill(kernel.data(), kernel.data() + kernel.size(), 0.0f);
+    input.data()[random.Between(0, input.size() - 1)] =
+        std::numeric_limits<float>::quiet_NaN();
+    Convolve(c, input.data(), kernel.data(), out.data());
+    const Array<float> expected = Reference(c, input, kernel);
+    for (int64_t j = 0; j < out.size(); ++j) {
+      if (std::isnan(out.data()[j]) != std::isnan(expected.data()[j]) ||
+          (!std::isnan(out.data()[j]) && out.data()[j] != 0)) {
+        std::fprintf(stderr, "NaN: value %lld of %s is %g\n",
+                     static_cast<long long>(j), ToString(c).c_str(),
+                     static_cast<double>(out.data()[j]));
+        Require(false);
+      }
+    }
+  }
+}
+
 void Run() {
   Random random(20240608);
   Forward(random);
@@ -208,6 +244,7 @@ void Run() {
   Depthwise(random);
   KernelGradients(random);
   LongRuns(random);
+  NanInInput(random);
 }
 
 }  // namespace

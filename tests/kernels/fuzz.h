@@ -20,8 +20,8 @@ class Random {
   // A value from `low` to `high`, both included.
   int64_t Between(int64_t low, int64_t high) {
     // Not std::uniform_int_distribution: it differs between libraries.
-    return low + static_cast<int64_t>(
-                     engine_() % static_cast<uint32_t>(high - low + 1));
+    return low + static_cast<int64_t>(engine_() %
+                                      static_cast<uint32_t>(high - low + 1));
   }
   bool OneIn(int64_t n) { return Between(1, n) == 1; }
 

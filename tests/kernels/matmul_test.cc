@@ -1,6 +1,7 @@
 // Compares the matrix product with three plain loops, exactly, on random sizes.
 #include "tfaot/kernels/matmul.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -39,12 +40,10 @@ Array<T> Reference(const MatrixProduct& product, const Array<T>& left,
 
 template <typename T>
 void Check(Random& random, const MatrixProduct& product) {
-  const Array<T> left =
-      Array<T>::Filled(random, product.rows * product.depth);
+  const Array<T> left = Array<T>::Filled(random, product.rows * product.depth);
   const Array<T> right =
       Array<T>::Filled(random, product.depth * product.columns);
-  Array<T> out =
-      Array<T>::Poisoned(random, product.rows * product.columns);
+  Array<T> out = Array<T>::Poisoned(random, product.rows * product.columns);
   Multiply(product, left.data(), right.data(), out.data());
   const std::string what =
       std::to_string(sizeof(T)) + " bytes, " + std::to_string(product.rows) +
@@ -142,14 +141,13 @@ void InfinityAndNan(Random& random) {
     array.data()[at] =
         random.OneIn(2) ? kInfinity : std::numeric_limits<float>::quiet_NaN();
     const int64_t spoiled =
-        in_left ? (product.transposed_left ? at % product.rows
-                                           : at / product.depth)
-                : (product.transposed_right ? at / product.depth
-                                            : at % product.columns);
+        in_left
+            ? (product.transposed_left ? at % product.rows : at / product.depth)
+            : (product.transposed_right ? at / product.depth
+                                        : at % product.columns);
     Multiply(product, left.data(), right.data(), out.data());
     for (int64_t j = 0; j < out.size(); ++j) {
-      const int64_t line =
-          in_left ? j / product.columns : j % product.columns;
+      const int64_t line = in_left ? j / product.columns : j % product.columns;
       const float got = out.data()[j];
       if (line == spoiled ? !std::isnan(got) : got != 0) {
         std::fprintf(stderr, "infinity or NaN: value %lld is %g\n",
@@ -183,7 +181,8 @@ void SameBitsEveryTime(Random& random) {
       Array<float> out(product.rows * product.columns, 2 * shift);
       Multiply(product, operands.data(),
                operands.data() + product.rows * product.depth, out.data());
-      if (shift == 0) std::copy(out.data(), out.data() + out.size(), first.data());
+      if (shift == 0)
+        std::copy(out.data(), out.data() + out.size(), first.data());
       Require(Same(first, out, "a repeated product"));
     }
   }

@@ -6,8 +6,8 @@
     defined(TENSORFLOW_COMPILER_TF2XLA_XLA_COMPILED_CPU_FUNCTION_H_)
 #error "a public header brings TensorFlow, Eigen, or abseil along"
 #endif
-#if __has_include("absl/base/config.h") || __has_include("Eigen/Core") || \
-    __has_include("xla/types.h")
+#if __has_include("absl/base/config.h") || \
+                  __has_include("Eigen/Core") || __has_include("xla/types.h")
 #error "a library's include paths lead to TensorFlow, Eigen, or abseil"
 #endif
 

@@ -108,9 +108,13 @@ def main() -> None:
     """Prints one row for each size, with time and memory for 100,000 nodes beside the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[1000, 3000, 10000, 30000, 100000, 300000])
-    parser.add_argument("--gigabytes", type=float, default=0.0, help="also export 1,000 nodes with this much of weights")
+    parser.add_argument(
+        "--gigabytes", type=float, default=0.0, help="also export 1,000 nodes with this much of weights"
+    )
     flags = parser.parse_args()
-    print("| nodes | variables | graph | weights | export | a 100,000 nodes | inference | a 100,000 nodes | peak memory |")
+    print(
+        "| nodes | variables | graph | weights | export | a 100,000 nodes | inference | a 100,000 nodes | peak memory |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     for nodes, gigabytes in [(nodes, 0.0) for nodes in flags.nodes] + [(1000, flags.gigabytes)] * bool(flags.gigabytes):
         result = isolate.run_isolated(lambda n=nodes, g=gigabytes: measure(n, g), what=f"exporting {nodes} nodes")

@@ -1,6 +1,7 @@
 """Runs the stages on models that tests write: each run in a forked child, as the stages' mains do.
 
-TensorFlow is imported once a test, by the parent, which builds no graph: a child's results are those of a fresh process.
+TensorFlow is imported once a test, by the parent, which builds no graph: a child gives what a
+fresh process would.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tfaot.manifest import Manifest
 ROOT = Path(isolate.__file__).parents[2]
 """The repository, or its copy among a test's runfiles."""
 
-PREAMBLE = '''\
+PREAMBLE = """\
 import tensorflow as tf
 
 v1 = tf.compat.v1
@@ -32,7 +33,7 @@ def input_fn():
     return v1.placeholder(tf.float32, [2], "x"), v1.placeholder(tf.int32, [], "n")
 
 
-'''
+"""
 """What most models of tests start with, so that their `model_fn` starts at line 10."""
 
 
@@ -106,6 +107,7 @@ class StageTest(unittest.TestCase):
 
         def work() -> None:
             os.chdir(folder)  # where Bazel's execution root would be
+            sys.dont_write_bytecode = True  # as the rules call the mains
             from tfaot.export.export import Request, export
 
             export(

@@ -1,11 +1,11 @@
-// Protects every part of the runtime that tfcompile can call: each compiles alone, links, and is right on a small case.
-#include <string>
-
+// Protects every part of the runtime that tfcompile can call: each compiles
+// alone, links, and is right on a small case.
 #include <array>
 #include <complex>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 
 #include "xla/backends/cpu/runtime/convolution_lib.h"
 #include "xla/backends/cpu/runtime/dot_lib.h"
@@ -31,7 +31,8 @@ void Dot(const char* what) {
   alignas(64) In rhs[2] = {In(1), In(1)};
   alignas(64) Out out[1] = {Out(0)};
   bool done = false;
-  runtime::TypedMatMul<In, In, Out>(nullptr, out, lhs, rhs, 1, 1, 2, false, false, [&done] { done = true; });
+  runtime::TypedMatMul<In, In, Out>(nullptr, out, lhs, rhs, 1, 1, 2, false,
+                                    false, [&done] { done = true; });
   Expect(done && out[0] == Out(3), what);
 }
 
@@ -42,8 +43,11 @@ void Convolve2D(const char* what) {
   alignas(64) T rhs[1] = {T(2)};
   alignas(64) T out[1] = {T(0)};
   bool done = false;
-  runtime::EigenConv2D<T>(nullptr, out, lhs, rhs, /*input*/ 1, 1, 1, 1, /*kernel*/ 1, 1, 1, 1, /*output*/ 1, 1, /*strides*/ 1, 1,
-                          /*padding*/ 0, 0, 0, 0, /*dilations*/ 1, 1, 1, 1, /*groups*/ 1, [&done] { done = true; });
+  runtime::EigenConv2D<T>(nullptr, out, lhs, rhs, /*input*/ 1, 1, 1, 1,
+                          /*kernel*/ 1, 1, 1, 1, /*output*/ 1, 1, /*strides*/ 1,
+                          1,
+                          /*padding*/ 0, 0, 0, 0, /*dilations*/ 1, 1, 1, 1,
+                          /*groups*/ 1, [&done] { done = true; });
   Expect(done && out[0] == T(6), what);
 }
 
@@ -53,8 +57,10 @@ void Convolve3D(const char* what) {
   alignas(64) T rhs[1] = {T(2)};
   alignas(64) T out[1] = {T(0)};
   bool done = false;
-  runtime::EigenConv3D<T>(nullptr, out, lhs, rhs, /*input*/ 1, 1, 1, 1, 1, /*kernel*/ 1, 1, 1, 1, 1, /*output*/ 1, 1, 1,
-                          /*strides*/ 1, 1, 1, /*padding*/ 0, 0, 0, 0, 0, 0, /*dilations*/ 1, 1, 1, 1, 1, 1, /*groups*/ 1,
+  runtime::EigenConv3D<T>(nullptr, out, lhs, rhs, /*input*/ 1, 1, 1, 1, 1,
+                          /*kernel*/ 1, 1, 1, 1, 1, /*output*/ 1, 1, 1,
+                          /*strides*/ 1, 1, 1, /*padding*/ 0, 0, 0, 0, 0, 0,
+                          /*dilations*/ 1, 1, 1, 1, 1, 1, /*groups*/ 1,
                           [&done] { done = true; });
   Expect(done && out[0] == T(6), what);
 }
@@ -75,12 +81,15 @@ int main() {
   Convolve3D<float>("convolution_lib_f32_3d");
 
   std::array<float, 3> values = {3, 1, 2};
-  std::array<std::byte*, 1> data = {reinterpret_cast<std::byte*>(values.data())};
+  std::array<std::byte*, 1> data = {
+      reinterpret_cast<std::byte*>(values.data())};
   const std::array<size_t, 1> sizes = {sizeof(float)};
   runtime::LessThan less_than = [](const void** pair) {
-    return *static_cast<const float*>(pair[0]) < *static_cast<const float*>(pair[1]);
+    return *static_cast<const float*>(pair[0]) <
+           *static_cast<const float*>(pair[1]);
   };
-  runtime::SortInplace({1, 3, 1}, absl::MakeSpan(data), sizes, /*is_stable=*/true, &less_than);
+  runtime::SortInplace({1, 3, 1}, absl::MakeSpan(data), sizes,
+                       /*is_stable=*/true, &less_than);
   Expect(values == std::array<float, 3>{1, 2, 3}, "sort_lib");
   return failures == 0 ? 0 : 1;
 }

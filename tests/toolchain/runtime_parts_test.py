@@ -56,7 +56,10 @@ class PartsForTest(unittest.TestCase):
 
     def test_common_types_need_no_eigen(self) -> None:
         """Protects build time and speed: the matrix products and convolutions of most models are the kernels of our own."""
-        texts = [_MATMUL.format(types=types) for types in ("float, float, float", "double, double, double", "int32_t, int32_t, int32_t")]
+        texts = [
+            _MATMUL.format(types=types)
+            for types in ("float, float, float", "double, double, double", "int32_t, int32_t, int32_t")
+        ]
         for part in runtime_parts.parts_for(_BASE + "".join(texts) + _CONVOLUTION):
             if part.name != "base":
                 self.assertIn('#include "tfaot/kernels/', part.stub())
@@ -99,7 +102,9 @@ class TargetsTest(unittest.TestCase):
     def test_the_same_parts_as_in_starlark(self) -> None:
         """Protects against a part that is chosen and has no target, or sources that differ between the two tables."""
         targets = json.loads((Path(__file__).parent / "runtime_targets.json").read_text(encoding="utf-8"))
-        parts = {part.name: {"requires": list(part.requires), "sources": list(part.sources)} for part in runtime_parts.PARTS}
+        parts = {
+            part.name: {"requires": list(part.requires), "sources": list(part.sources)} for part in runtime_parts.PARTS
+        }
         self.assertEqual(parts, targets)
 
 

@@ -40,7 +40,8 @@ def _runtime_test_impl(ctx):
     ours = [path for path in headers if "/site-packages/tensorflow/" in path]
     asserts.true(env, len(ours) < 500, "{} headers of the wheel".format(len(ours)))
     asserts.equals(env, [], [path for path in ours if "/include/absl/" in path])
-    asserts.equals(env, 1, len([path for path in ours if path.endswith("/dot_lib_f32.cc")]))
+    asserts.equals(env, 1, len([path for path in ours if path.endswith("/dot_lib_f16.cc")]))
+    asserts.equals(env, 0, len([path for path in ours if path.endswith("/dot_lib_f32.cc")]), "kernels of ours stand for it")
     asserts.true(env, [path for path in headers if path.endswith("/absl/log/check.h")] != [])
     return analysistest.end(env)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from google.protobuf import text_format
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow.compiler.tf2xla import tf2xla_pb2
 
 from tfaot import dtypes
@@ -41,14 +42,30 @@ def _shape(shape: Any, tensor: Tensor) -> None:
         shape.dim.add(size=size)
 
 
-def parse(text: str, *, path: str) -> tf2xla_pb2.Config:
+@functools.cache
+def _user_config() -> Any:
+    """The class of configs that know what was written in them: in proto3, `readonly: false` is the same as nothing."""
+    file = descriptor_pb2.FileDescriptorProto()
+    tf2xla_pb2.DESCRIPTOR.CopyToProto(file)
+    ours, theirs = "tfaot.user", file.package
+    file.name, file.package, file.syntax = "tfaot/user_config.proto", ours, "proto2"
+    for message in file.message_type:
+        for field in message.field:
+            if field.type_name.startswith(f".{theirs}."):
+                field.type_name = field.type_name.replace(f".{theirs}.", f".{ours}.")
+    pool = descriptor_pool.Default()
+    pool.AddSerializedFile(file.SerializeToString())
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{ours}.Config"))
+
+
+def parse(text: str, *, path: str) -> Any:
     """Reads a config in protobuf's text format.
 
     Raises:
       TfaotError: it is none.
     """
     try:
-        return text_format.Parse(text, tf2xla_pb2.Config())
+        return text_format.Parse(text, _user_config()())
     except text_format.ParseError as error:
         raise TfaotError(
             f"{path} is no tf2xla config: {error}",
@@ -61,8 +78,8 @@ def to_text(config: tf2xla_pb2.Config) -> str:
     return str(text_format.MessageToString(config))
 
 
-def override(inferred: tf2xla_pb2.Config, user: tf2xla_pb2.Config, *, path: str) -> tf2xla_pb2.Config:
-    """Merges a user's partial config: an entry is found by its node (and output), and each field it sets wins.
+def override(inferred: tf2xla_pb2.Config, user: Any, *, path: str) -> tf2xla_pb2.Config:
+    """Merges a user's partial config, from `parse`: an entry is found by its node (and output); what it sets, wins.
 
     Raises:
       TfaotError: the user's config names a node that is no feed, fetch, or variable of the model.
@@ -83,11 +100,11 @@ def override(inferred: tf2xla_pb2.Config, user: tf2xla_pb2.Config, *, path: str)
                 if field.message_type is None:
                     setattr(target, field.name, value)
                 else:
-                    getattr(target, field.name).CopyFrom(value)
+                    getattr(target, field.name).ParseFromString(value.SerializeToString())
     return merged
 
 
 def _key(entry: Any) -> str:
-    if isinstance(entry, tf2xla_pb2.Variable):
+    if hasattr(entry, "node_name"):
         return str(entry.node_name)
     return f"{entry.id.node_name}:{entry.id.output_index}"

@@ -153,7 +153,7 @@ class VariableUse:
     """None if the rank is unknown; an unknown dimension is -1."""
     written: bool
     doubtful: bool
-    """Whether the compiler may still find that no run changes it, as in `v.assign(v.read_value())`: it must be asked."""
+    """Whether the compiler may find that no run changes it, as in `v.assign(v.read_value())`: it must be asked."""
 
 
 def name_variables(graph: graph_pb2.GraphDef) -> None:

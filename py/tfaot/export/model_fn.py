@@ -411,7 +411,7 @@ def _sources(user: UserCode, graph: tf.Graph, pruned: graph_pb2.GraphDef) -> dic
     places = {op.name: user.place(op.traceback) for op in graph.get_operations() if op.name in kept}
     for function in pruned.library.function:
         name = function.signature.name
-        body = getattr(graph._get_function(name), "graph", None)  # noqa: SLF001  (no public way to a function's ops)
+        body = getattr(graph._get_function(name), "graph", None)
         if body is None:
             continue
         names = {node.name for node in function.node_def}

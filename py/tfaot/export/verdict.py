@@ -65,7 +65,7 @@ def unchanged(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config, doubtful: se
                     gen_name_to_index=False,
                     gen_program_shape=False,
                 )
-            except Exception as error:  # noqa: BLE001  (its types say nothing; its text is all there is)
+            except Exception as error:  # its types say nothing; its text is all there is
                 message = str(error)
             else:
                 return found

@@ -11,13 +11,13 @@
 // input (a dilated input) and by its kernel (a dilated kernel as large as the
 // image).
 //
-// The products of a tap that lies in the padding count as zeros, or as
-// the kernel's value times zero, which differ for infinities and NaN in the
-// kernel alone; no product with a value of the input is left out. Holes of a
-// dilated input are skipped.
+// A tap that lies in the padding adds nothing, or the kernel's value times
+// zero, which differ only if that value is infinite or NaN; one that lies
+// between the values of a dilated input adds nothing. Every product with a
+// value of the input is formed and added.
 //
 // A call allocates nothing, takes no lock, and has no state: concurrent calls
-// are safe if their outputs are apart. It uses up to 128 KiB of stack. The
+// are safe if their outputs are apart. It uses up to 104 KiB of stack. The
 // output must not overlap the operands.
 #ifndef TFAOT_KERNELS_CONVOLUTION_H_
 #define TFAOT_KERNELS_CONVOLUTION_H_
@@ -90,12 +90,11 @@ inline Phase GetPhase(const Axis& axis, int64_t index) {
   phase.input = axis.input;
   phase.first_output = index;
   phase.output_step = PhaseCount(axis);
-  phase.outputs =
-      index < axis.output
-          ? (axis.output - 1 - index) / phase.output_step + 1
-          : 0;
-  phase.tap_step = axis.input_dilation /
-                   std::gcd(axis.input_dilation, axis.kernel_dilation);
+  phase.outputs = index < axis.output
+                      ? (axis.output - 1 - index) / phase.output_step + 1
+                      : 0;
+  phase.tap_step =
+      axis.input_dilation / std::gcd(axis.input_dilation, axis.kernel_dilation);
   phase.stride = phase.output_step * axis.stride / axis.input_dilation;
   phase.dilation = phase.tap_step * axis.kernel_dilation / axis.input_dilation;
   // Whether a tap meets an input recurs after tap_step taps.
@@ -132,13 +131,12 @@ struct DensePart {
   T* output;
 
   const T* Pixel(int64_t image, int64_t px, int64_t py) const {
-    return input +
-           ((image * x.input + px) * y.input + py) * input_pixel;
+    return input + ((image * x.input + px) * y.input + py) * input_pixel;
   }
   // The kernel's rows at tap (tx, ty).
   const T* Tap(int64_t tx, int64_t ty) const {
-    return kernel + ((x.first_tap + tx * x.tap_step) * kernel_y +
-                     y.first_tap + ty * y.tap_step) *
+    return kernel + ((x.first_tap + tx * x.tap_step) * kernel_y + y.first_tap +
+                     ty * y.tap_step) *
                         channels * kernel_row;
   }
   T* Out(int64_t image, int64_t ox, int64_t oy) const {
@@ -174,8 +172,7 @@ struct Outputs {
       const int64_t at_x = px.base + next_x * px.stride;
       const int64_t at_y = py.base + next_y * py.stride;
       const int64_t from =
-          ((next_image * px.input + at_x) * py.input + at_y) *
-          part.input_pixel;
+          ((next_image * px.input + at_x) * py.input + at_y) * part.input_pixel;
       for (int64_t i = 0; i < run; ++i) {
         out[r + i] = to + i * to_step;
         offset[r + i] = from + i * py.stride * part.input_pixel;
@@ -205,8 +202,7 @@ void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
                  T** copy, const T** pointers) {
   const int64_t input_x = part.x.input;
   const int64_t input_y = part.y.input;
-  const int64_t offset =
-      (tap_x * input_y + tap_y) * part.input_pixel + begin;
+  const int64_t offset = (tap_x * input_y + tap_y) * part.input_pixel + begin;
   if (inside) {
     for (int64_t r = 0; r < rows; ++r) {
       pointers[r] = part.input + (outputs.offset[r] + offset);
@@ -266,8 +262,7 @@ void ConvolveDense(const DensePart<T>& part) {
   // A step of the inner dimension: a few runs, or a piece of one.
   const int64_t length = std::min(run, kDepth<T>);
   const int64_t segments =
-      run > length ? 1
-                   : std::min({runs, kDepth<T> / length, kMaxSegments});
+      run > length ? 1 : std::min({runs, kDepth<T> / length, kMaxSegments});
   int64_t block = std::min(Outputs<T>::kMax, kMaxPointers / segments);
   if (merged && !inside) {
     block = std::min(block, kMaxCopied / (segments * length));
@@ -301,9 +296,9 @@ void ConvolveDense(const DensePart<T>& part) {
   }
 }
 
-// Outputs of a depthwise convolution, one beside the other along y, all of whose
-// taps are within the input: where they begin, and the distances from one to
-// the next.
+// Outputs of a depthwise convolution, one beside the other along y, all of
+// whose taps are within the input: where they begin, and the distances from one
+// to the next.
 template <typename T>
 struct DepthwiseRun {
   const T* input;
@@ -329,8 +324,7 @@ struct DepthwiseRun {
 // and kStride is the stride in pixels: what several outputs use is then read
 // once.
 template <typename T, int kPixels, int kVectors, int kTaps, int kStride>
-TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run,
-                                 int64_t channel) {
+TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel) {
   using V = Vector<T>;
   constexpr int kWidth = kLanes<T>;
   V sum[kPixels][kVectors] = {};
@@ -512,9 +506,9 @@ TFAOT_NOINLINE void ConvolveDepthwise(const DensePart<T>& part,
           std::fill(run.out, run.out + groups, T(0));
           return false;
         }
-        run.input = part.Pixel(
-            image, px + taps_x.begin * x.dilation,
-            y.base + oy * y.stride + taps_y.begin * y.dilation);
+        run.input =
+            part.Pixel(image, px + taps_x.begin * x.dilation,
+                       y.base + oy * y.stride + taps_y.begin * y.dilation);
         run.kernel = part.Tap(taps_x.begin, taps_y.begin);
         return true;
       };

@@ -21,18 +21,20 @@ using DoneCallback = absl::AnyInvocable<void()>;
 // Works in the calling thread, whatever the device, and calls `done` before it
 // returns.
 template <typename T>
-void EigenConv2D(
-    const Eigen::ThreadPoolDevice* /*device*/, T* out, const T* lhs,
-    const T* rhs, Eigen::Index input_batch, Eigen::Index input_x,
-    Eigen::Index input_y, Eigen::Index input_channels, Eigen::Index kernel_x,
-    Eigen::Index kernel_y, Eigen::Index kernel_channels,
-    Eigen::Index kernel_filters, Eigen::Index output_x, Eigen::Index output_y,
-    Eigen::Index x_stride, Eigen::Index y_stride, Eigen::Index padding_x_before,
-    Eigen::Index /*padding_x_after*/, Eigen::Index padding_y_before,
-    Eigen::Index /*padding_y_after*/, Eigen::Index lhs_x_dilation,
-    Eigen::Index lhs_y_dilation, Eigen::Index rhs_x_dilation,
-    Eigen::Index rhs_y_dilation, Eigen::Index feature_group_count,
-    DoneCallback done) {
+void EigenConv2D(const Eigen::ThreadPoolDevice* /*device*/, T* out,
+                 const T* lhs, const T* rhs, Eigen::Index input_batch,
+                 Eigen::Index input_x, Eigen::Index input_y,
+                 Eigen::Index input_channels, Eigen::Index kernel_x,
+                 Eigen::Index kernel_y, Eigen::Index kernel_channels,
+                 Eigen::Index kernel_filters, Eigen::Index output_x,
+                 Eigen::Index output_y, Eigen::Index x_stride,
+                 Eigen::Index y_stride, Eigen::Index padding_x_before,
+                 Eigen::Index /*padding_x_after*/,
+                 Eigen::Index padding_y_before,
+                 Eigen::Index /*padding_y_after*/, Eigen::Index lhs_x_dilation,
+                 Eigen::Index lhs_y_dilation, Eigen::Index rhs_x_dilation,
+                 Eigen::Index rhs_y_dilation, Eigen::Index feature_group_count,
+                 DoneCallback done) {
   tfaot::kernels::Convolution convolution;
   convolution.batch = input_batch;
   convolution.input_channels = input_channels;
@@ -47,12 +49,14 @@ void EigenConv2D(
   done();
 }
 
-template void EigenConv2D<float>(
-    const Eigen::ThreadPoolDevice*, float*, const float*, const float*,
-    Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index,
-    Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index,
-    Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index,
-    Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index, Eigen::Index,
-    Eigen::Index, DoneCallback);
+template void EigenConv2D<float>(const Eigen::ThreadPoolDevice*, float*,
+                                 const float*, const float*, Eigen::Index,
+                                 Eigen::Index, Eigen::Index, Eigen::Index,
+                                 Eigen::Index, Eigen::Index, Eigen::Index,
+                                 Eigen::Index, Eigen::Index, Eigen::Index,
+                                 Eigen::Index, Eigen::Index, Eigen::Index,
+                                 Eigen::Index, Eigen::Index, Eigen::Index,
+                                 Eigen::Index, Eigen::Index, Eigen::Index,
+                                 Eigen::Index, Eigen::Index, DoneCallback);
 
 }  // namespace xla::cpu::internal

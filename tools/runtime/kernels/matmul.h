@@ -81,51 +81,6 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
   }
 }
 
-// out[i * columns + j] = the scalar product of row i of `left` and of row j of
-// `right`, for kRows x kColumns of them.
-template <typename T, int kRows, int kColumns>
-TFAOT_NOINLINE void Dots(const T* left, const T* right, int64_t depth, T* out,
-                         int64_t out_stride) {
-  using V = Vector<T>;
-  constexpr int64_t kWidth = kLanes<T>;
-  V sum[kRows][kColumns] = {};
-  int64_t k = 0;
-  for (; k + kWidth <= depth; k += kWidth) {
-    V a[kRows];
-#pragma GCC unroll 8
-    for (int i = 0; i < kRows; ++i) a[i] = Load(left + i * depth + k);
-#pragma GCC unroll 8
-    for (int j = 0; j < kColumns; ++j) {
-      const V b = Load(right + j * depth + k);
-#pragma GCC unroll 8
-      for (int i = 0; i < kRows; ++i) sum[i][j] += a[i] * b;
-    }
-  }
-  for (int i = 0; i < kRows; ++i) {
-    for (int j = 0; j < kColumns; ++j) {
-      T total = Sum<T>(sum[i][j]);
-      for (int64_t l = k; l < depth; ++l) {
-        total += left[i * depth + l] * right[j * depth + l];
-      }
-      out[i * out_stride + j] = total;
-    }
-  }
-}
-
-// All of a product whose left side has few rows, and whose right side is
-// transposed.
-template <typename T, int kRows>
-void RowsTimesTransposed(const T* left, const T* right, int64_t columns,
-                         int64_t depth, T* out) {
-  int64_t j = 0;
-  for (; j + 4 <= columns; j += 4) {
-    Dots<T, kRows, 4>(left, right + j * depth, depth, out + j, columns);
-  }
-  for (; j < columns; ++j) {
-    Dots<T, kRows, 1>(left, right + j * depth, depth, out + j, columns);
-  }
-}
-
 template <typename T>
 void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
   if (product.rows == 0 || product.columns == 0) return;
@@ -140,24 +95,13 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
     product.transposed_right = !product.transposed_left;
     product.transposed_left = false;
   }
+  if (product.rows == 1) product.transposed_left = false;  // It is the same.
   const int64_t rows = product.rows;
   const int64_t columns = product.columns;
   const int64_t depth = product.depth;
   if (rows == 1 && !product.transposed_right) {
     return RowTimesMatrix(left, right, columns, depth, out);
   }
-  if (product.transposed_right && (rows == 1 || !product.transposed_left)) {
-    if (rows == 1) {
-      return RowsTimesTransposed<T, 1>(left, right, columns, depth, out);
-    }
-    if (rows == 2) {
-      return RowsTimesTransposed<T, 2>(left, right, columns, depth, out);
-    }
-    if (rows == 3) {
-      return RowsTimesTransposed<T, 3>(left, right, columns, depth, out);
-    }
-  }
-
   constexpr int64_t kBlock = 24 * kTileRows;
   // Of a transposed left side, a block is copied into rows.
   constexpr int64_t kCopiedRows = 192 / sizeof(T);
@@ -167,13 +111,15 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
   T* out_pointers[kBlock];
   alignas(64) T copy[kCopiedRows * kCopiedStride];
 
-  // The right side is used as it lies by few rows, and rows of it may be far
-  // apart: few of them at a time, so that they stay in the second-level cache
-  // while the strips go by.
   int64_t step = kDepth<T>;
-  if (rows < 2 * kTileRows && !product.transposed_right) {
-    const int64_t fit = 131072 / static_cast<int64_t>(sizeof(T)) / columns;
-    step = std::clamp<int64_t>(fit / 8 * 8, 8, kDepth<T>);
+  if (product.transposed_right) {
+    if (!product.transposed_left && IsFlat<T>(rows, depth)) step = depth;
+  } else if (rows < 2 * kTileRows) {
+    // The right side is used as it lies, and rows of it may be far apart: few
+    // of them at a time, so that they stay in the second-level cache while the
+    // strips go by.
+    const int64_t fit = 262144 / static_cast<int64_t>(sizeof(T)) / columns;
+    step = std::clamp<int64_t>(fit / 16 * 16, 16, kDepth<T>);
   }
   const int64_t block = product.transposed_left ? kCopiedRows : kBlock;
   for (int64_t i = 0; i < rows; i += block) {

@@ -47,8 +47,8 @@ constexpr int kTileColumns = kTileVectors * kLanes<T>;
 // How much of the inner dimension is done at a time: a strip of the right side,
 // a tile wide, takes 16 KiB (AVX-512: 24), half of a small first-level cache.
 template <typename T>
-constexpr int64_t kDepth = (kVectorBytes == 64 ? 24576 : 16384) /
-                           (kTileVectors * kVectorBytes);
+constexpr int64_t kDepth =
+    (kVectorBytes == 64 ? 24576 : 16384) / (kTileVectors * kVectorBytes);
 
 // A block of rows of the left side, cut into segments of one length: the values
 // [segment * length, (segment + 1) * length) of row r are at
@@ -131,7 +131,8 @@ using TileFunction = void (*)(const T* const*, int64_t, int64_t, int64_t,
 template <typename T, int kVectors, int... kRows>
 constexpr TileFunction<T> TileOfRows(int rows,
                                      std::integer_sequence<int, kRows...>) {
-  constexpr TileFunction<T> kTiles[] = {&Tile<T, kRows + 1, kVectors, false>...};
+  constexpr TileFunction<T> kTiles[] = {
+      &Tile<T, kRows + 1, kVectors, false>...};
   return kTiles[rows - 1];
 }
 
@@ -257,8 +258,16 @@ void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
   }
 }
 
-// True if MultiplyNarrow is quicker: most of a vector of columns would be idle,
-// and sums across a vector, which it needs at the end, are few beside the rest.
+// True if few rows meet a transposed right side that is best used as it lies,
+// by adding up along the inner dimension: the copy that MultiplyRows would make
+// of it costs more than the sums across vectors at the end.
+template <typename T>
+bool IsFlat(int64_t rows, int64_t depth) {
+  return rows == 1 || (rows < 8 * kTileRows && depth >= 4 * rows * kLanes<T>);
+}
+
+// True if MultiplyNarrow is quicker, because most of a vector of columns would
+// be idle, and sums across vectors are few.
 template <typename T>
 bool IsNarrow(int64_t columns, int64_t depth, int64_t length) {
   constexpr int64_t kWidth = kLanes<T>;
@@ -267,15 +276,22 @@ bool IsNarrow(int64_t columns, int64_t depth, int64_t length) {
          depth >= 16 * kWidth && length >= 2 * kWidth;
 }
 
-// As MultiplyRows, for few columns: adds up along the inner dimension.
+// As MultiplyRows, but adds up along the inner dimension, which may be of any
+// length if the right side is transposed and there is one segment.
 template <typename T>
 TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
                                    int64_t columns, T* const* out,
                                    bool accumulate) {
-  constexpr int kAtOnce = 4;
-  alignas(64) T buffer[kAtOnce * (kDepth<T> + kLanes<T>)];
+  constexpr int kMost = 4;
+  alignas(64) T buffer[kMost * (kDepth<T> + kLanes<T>)];
+  // Of the two large tiles that which leaves no row over.
+  int64_t at_once = rows.rows % 4 == 0 && rows.rows % 3 != 0 ? 3 : kMost;
+  if (rows.rows == 1 && right.column_stride != 1 && rows.segments == 1) {
+    at_once = 8;
+  }
   for (int64_t column = 0; column < columns;) {
-    const int64_t count = std::min<int64_t>(kAtOnce, columns - column);
+    if (columns - column < at_once) at_once = std::min<int64_t>(at_once, kMost);
+    const int64_t count = std::min(at_once, columns - column);
     const T* strip = right.segments[0] + column * right.column_stride;
     int64_t stride = right.column_stride;
     if (stride == 1 || rows.segments > 1) {
@@ -287,7 +303,9 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
       }
       strip = buffer;
     }
-    if (count == 4) {
+    if (count == 8) {
+      NarrowTiles<T, 1, 8>(rows, strip, stride, out, column, accumulate);
+    } else if (count == 4) {
       NarrowTiles<T, 3, 4>(rows, strip, stride, out, column, accumulate);
     } else if (count == 3) {
       NarrowTiles<T, 4, 3>(rows, strip, stride, out, column, accumulate);
@@ -301,13 +319,14 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
 }
 
 // out[r][0 .. columns) (+)= rows * right, with all of the inner dimension that
-// `rows` has, at most kDepth<T>.
+// `rows` has: at most kDepth<T>, unless MultiplyNarrow does it.
 template <typename T>
 TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
                                  int64_t columns, T* const* out,
                                  bool accumulate) {
   constexpr int kWidth = kLanes<T>;
-  if (IsNarrow<T>(columns, rows.depth(), rows.length)) {
+  if (IsNarrow<T>(columns, rows.depth(), rows.length) ||
+      (right.column_stride != 1 && IsFlat<T>(rows.rows, rows.depth()))) {
     return MultiplyNarrow(rows, right, columns, out, accumulate);
   }
   alignas(64) T buffer[kDepth<T> * kTileColumns<T>];

@@ -75,12 +75,12 @@ TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
   Vector<T> vector = {};
 #if defined(__AVX512F__)
   if constexpr (sizeof(T) == 4) {
-    const __m512 loaded = _mm512_maskz_loadu_ps(
-        static_cast<__mmask16>((1u << count) - 1), from);
+    const __m512 loaded =
+        _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from);
     std::memcpy(&vector, &loaded, sizeof(vector));
   } else {
-    const __m512d loaded = _mm512_maskz_loadu_pd(
-        static_cast<__mmask8>((1u << count) - 1), from);
+    const __m512d loaded =
+        _mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), from);
     std::memcpy(&vector, &loaded, sizeof(vector));
   }
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -167,8 +167,7 @@ TFAOT_INLINE T Sum(Vector<T> vector) {
         parts[i] = _mm_add_ps(parts[i], parts[i + width]);
       }
     }
-    const __m128 pair =
-        _mm_add_ps(parts[0], _mm_movehl_ps(parts[0], parts[0]));
+    const __m128 pair = _mm_add_ps(parts[0], _mm_movehl_ps(parts[0], parts[0]));
     return _mm_cvtss_f32(
         _mm_add_ss(pair, _mm_shuffle_ps(pair, pair, _MM_SHUFFLE(1, 1, 1, 1))));
   }

@@ -54,10 +54,14 @@ Errors Compare(const T* got, const T* want, std::size_t size,
       if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) {
         continue;
       }
-      const double difference =
+      double difference =
           std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
-      // Negated, so that a NaN on one side is not tolerated.
-      if (!(difference <= tolerance) || std::isinf(want[i])) {
+      // A NaN on one side is as far off as can be, or later values hide it.
+      if (std::isnan(difference)) {
+        difference = std::numeric_limits<double>::infinity();
+      }
+      if (!(difference <= tolerance) || !std::isfinite(want[i]) ||
+          !std::isfinite(got[i])) {
         errors.tolerated = false;
       }
       const T magnitude =
@@ -65,7 +69,7 @@ Errors Compare(const T* got, const T* want, std::size_t size,
       const double ulp = static_cast<double>(
           std::nextafter(magnitude, std::numeric_limits<T>::infinity()) -
           magnitude);
-      if (!(difference <= errors.absolute)) {
+      if (difference > errors.absolute) {
         errors.absolute = difference;
         errors.at = i;
       }
@@ -153,11 +157,12 @@ class Verifier {
     if constexpr (View<T, kDims...>::kSize <= kFull) {
       Compared<Value>(step, name, "", got.data(), got.size());
     } else {
-      std::vector<Value> samples(kSamples);
+      // No vector: one of bool has no data().
+      const auto samples = std::make_unique<Value[]>(kSamples);
       for (std::size_t i = 0; i < kSamples; ++i) {
         samples[i] = got[i * got.size() / kSamples];
       }
-      Compared<Value>(step, name, " (samples)", samples.data(), kSamples);
+      Compared<Value>(step, name, " (samples)", samples.get(), kSamples);
       const std::vector<double> sums = BlockSums(got.data(), got.size());
       Compared<double>(step, name, kSums, sums.data(), sums.size());
     }

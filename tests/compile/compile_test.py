@@ -1,0 +1,441 @@
+"""The compile stage with the real compiler: its errors, its loops, its names, and that its outputs are reproducible."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from tests.stages.harness import PREAMBLE, Exported, StageTest, run_main
+from tfaot import compile as compiler
+from tfaot import isolate
+from tfaot.errors import TfaotError
+
+OUTPUTS = ("object", "constants", "header", "hlo")
+
+PLUS_ONE = PREAMBLE + "def model_fn(x, n):\n    return x + 1\n"
+
+STEP = """\
+    with tf.control_dependencies([v1.train.GradientDescentOptimizer(0.1).minimize(loss)]):
+        return tf.identity(loss)
+"""
+"""Ends a `model_fn` with a training step."""
+
+LOOPS = (
+    PREAMBLE
+    + """\
+def model_fn(x, n):
+    w = v1.get_variable("w", [2])
+    y = tf.while_loop(lambda i, v: i < n, lambda i, v: (i + 1, tf.tanh(v * w)), (0, x), maximum_iterations=3)[1]
+    y = tf.while_loop(
+        lambda i, v: i < n,
+        lambda i, v: (i + 1, tf.tanh(v * w)),
+        (0, y),
+        # here
+    )[1]
+    loss = tf.reduce_sum(y)
+"""
+    + STEP
+)
+"""Two loops with gradients, the second, at line 13, without a bound."""
+
+RECURRENT = (
+    """\
+import tensorflow as tf
+
+v1 = tf.compat.v1
+tanh = tf.tanh
+
+
+def input_fn():
+    return v1.placeholder(tf.float32, [2, 4, 3], "x"), v1.placeholder(tf.int32, [2], "lengths")
+
+
+def model_fn(x, lengths):
+    w = v1.get_variable("w", [3])
+    cell = v1.nn.rnn_cell.GRUCell
+    loss = tf.reduce_sum(%s)
+"""
+    + STEP
+)
+
+AWKWARD = """\
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def input_fn():
+    names = ("data", "class", "Run", "a.b/c-1", "1st")
+    return [v1.placeholder(tf.float32, [2], name) for name in names], ()
+
+
+def model_fn(xs, _):
+    w = v1.get_variable("layer.1/w-2/3", [2])
+    v = v1.get_variable("0/data", [2])
+    with tf.control_dependencies([w.assign_add(xs[0] * v)]):
+        return {"operator": xs[1] + w, "result/0": xs[2] * xs[3] * xs[4]}
+"""
+
+FLAGS = (
+    PREAMBLE
+    + """\
+def model_fn(x, n):
+    a = v1.get_variable("variable1", [2])
+    b = v1.get_variable("layer/b.c-1", [2])
+    with tf.control_dependencies([a.assign_add(x)]):
+        return x * b
+"""
+)
+"""A variable that is written, and called as the compile stage calls another one, and a variable that is not."""
+
+
+class CompileTest(StageTest):
+    """Calls the stages on one model after another."""
+
+    def refused(self, exported: Exported, **options: object) -> str:
+        """Compiles what cannot be compiled, and returns the error; nothing may be left behind."""
+        before = sorted(os.listdir(exported.folder))
+        with self.assertRaises(TfaotError) as raised:
+            self.compile(exported, **options)  # type: ignore[arg-type]
+        self.assertEqual(sorted(os.listdir(exported.folder)), before, "a failed compilation wrote something")
+        return str(raised.exception)
+
+    def compiled(self, model: str) -> Exported:
+        """Exports and compiles, and returns where the outputs are."""
+        exported = self.export(model)
+        self.compile(exported)
+        for output in OUTPUTS:
+            self.assertGreater(os.path.getsize(exported.path(output)), 0, output)
+        return exported
+
+
+class ErrorsTest(CompileTest):
+    """Complete messages: what was asked, what was found, what to do."""
+
+    def test_unknown_cpu(self) -> None:
+        """A CPU that would kill the compiler, `native` above all, is refused with the levels that exist."""
+        self.assert_error(
+            self.refused(self.export(PLUS_ONE), cpu="native"),
+            """
+            cpu = 'native' is no CPU level that can be compiled for
+              found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4
+              to do: name one of these; a library for several of them is several targets
+            """,
+        )
+
+    def test_unknown_flag(self) -> None:
+        """A flag that XLA does not know kills its process, and is still one clear error without leftovers."""
+        self.assert_error(
+            self.refused(self.export(PLUS_ONE), xla_flags=("--xla_cpu_use_fusion_emitters=true", "--xla_typo=1")),
+            """
+            compiling t::Model: XLA does not know --xla_typo=1
+              found: xla_flags = --xla_cpu_use_fusion_emitters=true, --xla_typo=1
+              to do: mend or remove it in the target's xla_flags; the flags are those of the TensorFlow wheel's XLA
+            """,
+        )
+
+    def test_main_prints_one_message(self) -> None:
+        """The stage's program ends with status 1 and the message alone: no traceback, no log of TensorFlow's."""
+        exported = self.export(PLUS_ONE)
+        flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "config", "sources")]
+        flags += [f"--out_{name}={exported.path(name)}" for name in OUTPUTS]
+        result = run_main("compile", *flags, "--cpu=x86-64-v3", "--xla_flags=--xla_typo=1")
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+        self.assertEqual(
+            result.stderr.splitlines()[0], "error: compiling t::Model: XLA does not know --xla_typo=1", result.stderr
+        )
+        self.assertEqual(len(result.stderr.splitlines()), 3, result.stderr)
+
+    def test_unsupported_op(self) -> None:
+        """An op that XLA lacks is named with its node and the user's line."""
+        body = "def model_fn(x, n):\n    text = tf.strings.as_string(x)\n    return tf.strings.to_number(text)\n"
+        self.assert_error(
+            self.refused(self.export(PREAMBLE + body)),
+            """
+            t::Model: XLA cannot compile AsString
+
+                AsString 'AsString' at model.py:11
+
+              to do: replace these ops, or move them out of the model to where its inputs are made
+            """,
+        )
+
+    def test_unsupported_op_in_function(self) -> None:
+        """The same inside a tf.function, where TensorFlow names only the op's type."""
+        body = """\
+def model_fn(x, n):
+    @tf.function
+    def inner(values):
+        values = values * 2
+        return tf.strings.to_number(tf.strings.as_string(values))
+
+    return inner(x)
+"""
+        text = self.refused(self.export(PREAMBLE + body))
+        self.assert_error(
+            re.sub(r"__inference_inner_\d+", "__inference_inner_N", text),
+            """
+            t::Model: XLA cannot compile AsString
+
+                AsString '__inference_inner_N/AsString' at model.py:14
+
+              to do: replace these ops, or move them out of the model to where its inputs are made
+            """,
+        )
+
+    def test_unsupported_op_in_loop(self) -> None:
+        """The same inside the body of a loop."""
+        body = """\
+def model_fn(x, n):
+    def body(i, v):
+        return i + 1, tf.strings.to_number(tf.strings.as_string(v))
+
+    return tf.while_loop(lambda i, v: i < n, body, (0, x))[1]
+"""
+        text = self.refused(self.export(PREAMBLE + body))
+        self.assert_error(
+            re.sub(r"while_body_\d+", "while_body_N", text),
+            """
+            t::Model: XLA cannot compile AsString
+
+                AsString 'while_body_N/AsString' at model.py:12
+
+              to do: replace these ops, or move them out of the model to where its inputs are made
+            """,
+        )
+
+    def test_unsupported_thunk(self) -> None:
+        """An FFT, which XLA refuses only after it wrote the object, is named with its line, and no object stays."""
+        body = "def model_fn(x, n):\n    wave = tf.complex(x, x)\n    return tf.math.real(tf.signal.fft(wave))\n"
+        self.assert_error(
+            self.refused(self.export(PREAMBLE + body)),
+            """
+            t::Model: XLA cannot compile fft ahead of time
+
+                FFT 'FFT' at model.py:12
+
+              to do: replace these ops, or move them out of the model to where its inputs are made
+            """,
+        )
+
+    def test_unbounded_loop(self) -> None:
+        """A gradient through a loop without a bound names this loop's line, not the bounded one's, and the mend."""
+        text = self.refused(self.export(LOOPS))
+        self.assert_error(
+            text,
+            """
+            t::Model: the gradient of a loop needs to know how often the loop runs at most
+
+                While 'while_1' at model.py:13
+
+              to do: pass maximum_iterations=… to the tf.while_loop at the line named above; \
+one that a Python integer or a shape gives, not a tensor
+            """,
+        )
+
+    def test_wrong_readonly(self) -> None:
+        """A user's config that calls a written variable readonly is told its name, and the line that mends it."""
+        exported = self.export(FLAGS, user_config='variable { node_name: "variable1" readonly: true }')
+        self.assert_error(
+            self.refused(exported),
+            """
+            t::Model: the config says of the variable variable1 what the compiler finds wrong
+
+                Variable "variable1" is marked as readonly, but is modified by the computation.
+
+              to do: write variable { node_name: "variable1" readonly: false } into the target's config
+            """,
+        )
+
+    def test_wrongly_not_readonly(self) -> None:
+        """The reverse: a variable that is only read, marked as written."""
+        exported = self.export(FLAGS, user_config='variable { node_name: "layer/b.c-1" readonly: false }')
+        self.assert_error(
+            self.refused(exported),
+            """
+            t::Model: the config says of the variable layer/b.c-1 what the compiler finds wrong
+
+                Variable "layer/b.c-1" is marked as not readonly, but is not modified by the computation.
+
+              to do: write variable { node_name: "layer/b.c-1" readonly: true } into the target's config
+            """,
+        )
+
+
+class KilledTest(CompileTest):
+    """Children that die: of user code in the export stage, of the compiler in this one."""
+
+    def test_compiler_killed(self) -> None:
+        """A compiler that is killed halfway, as for want of memory, is reported with the signal and leaves nothing."""
+
+        def die(request: compiler.Request, manifest: object) -> None:
+            del manifest
+            Path(request.out_object).write_text("half")
+            os.write(2, b"last words\n")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        with mock.patch.object(compiler, "_compile", die):
+            text = self.refused(self.export(PLUS_ONE), xla_flags=("--xla_cpu_use_fusion_emitters=true",))
+        self.assert_error(
+            text,
+            """
+            compiling t::Model for x86-64-v3: the compiler was killed by SIGKILL
+
+                last words
+
+              found: XLA flags: --xla_cpu_use_fusion_emitters=true
+              to do: look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own
+            """,
+        )
+
+    def test_earlier_outputs_stay(self) -> None:
+        """A failed compilation does not touch the outputs of an earlier one, or a cache would hold a mixture."""
+        exported = self.compiled(PLUS_ONE)
+        before = {output: Path(exported.path(output)).read_bytes() for output in OUTPUTS}
+        self.refused(exported, xla_flags=("--xla_typo=1",))
+        self.assertEqual(before, {output: Path(exported.path(output)).read_bytes() for output in OUTPUTS})
+
+    def test_user_code_killed(self) -> None:
+        """User code that is killed is reported with the signal, and no output is written."""
+        text = self.error_of(self.export, "import os\n\nos.kill(os.getpid(), 9)\n")
+        self.assert_error(
+            text,
+            """
+            exporting model.py: the process was killed by SIGKILL
+              to do: see its last words above; a model that leaves the process (sys.exit, os.abort, out of memory) \
+cannot be exported
+            """,
+        )
+        self.assertEqual([path.name for path in self.folder.glob("*/*")], ["model.py"])
+
+    def test_user_code_aborts(self) -> None:
+        """User code that aborts is reported with the signal and with the Python line that did it."""
+        text = self.error_of(self.export, PREAMBLE + "def model_fn(x, n):\n    import os\n\n    os.abort()\n")
+        self.assertTrue(text.startswith("exporting model.py: the process was killed by SIGABRT\n"), text)
+        self.assertIn('model.py", line 13 in model_fn\n', text)
+        self.assertEqual([path.name for path in self.folder.glob("*/*")], ["model.py"])
+
+
+class LoopsTest(CompileTest):
+    """Loops and their gradients, which TensorFlow builds differently for XLA."""
+
+    def test_bounded_loop(self) -> None:
+        """The loop of `test_unbounded_loop` compiles with what its message advises."""
+        self.compiled(LOOPS.replace("# here", "maximum_iterations=5,"))
+
+    def test_map_fn(self) -> None:
+        """The gradient of tf.map_fn compiles."""
+        self.compiled(RECURRENT % "tf.map_fn(lambda row: tf.reduce_sum(row * w), x[0])")
+
+    def test_scan(self) -> None:
+        """The gradient of tf.scan compiles."""
+        self.compiled(RECURRENT % "tf.scan(lambda state, row: tanh(state * w + row), x[0])")
+
+    def test_bidirectional(self) -> None:
+        """A bidirectional RNN with sequence lengths that are fed compiles with its gradient."""
+        rnn = "v1.nn.bidirectional_dynamic_rnn(cell(2), cell(2), x, lengths, dtype=tf.float32)[0]"
+        self.compiled(RECURRENT % rnn)
+
+    def test_fed_sequence_length(self) -> None:
+        """A dynamic RNN with sequence lengths that are fed compiles with its gradient."""
+        self.compiled(RECURRENT % "v1.nn.dynamic_rnn(cell(2), x, sequence_length=lengths, dtype=tf.float32)[0]")
+
+    def test_context_is_restored(self) -> None:
+        """TensorFlow believes to be inside XLA only while the graph is built, also if building it fails."""
+
+        def work() -> list[bool]:
+            from tensorflow.python.ops import control_flow_util as tensorflows
+            from tf_keras.src.utils import control_flow_util as kerass
+
+            from tfaot.export.xla_context import xla_context
+
+            before = [module.GraphOrParentsInXlaContext for module in (tensorflows, kerass)]
+            inside: list[bool] = []
+            try:
+                with xla_context():
+                    inside += [module.GraphOrParentsInXlaContext(None) for module in (tensorflows, kerass)]
+                    raise KeyError
+            except KeyError:
+                after = [module.GraphOrParentsInXlaContext for module in (tensorflows, kerass)]
+            return [*inside, before == after]
+
+        self.assertEqual(isolate.run_isolated(work, what="entering the context"), [True, True, True])
+
+
+class OutputsTest(CompileTest):
+    """What comes out."""
+
+    def test_names(self) -> None:
+        """Keywords, member names, and `/ . -` and digits compile as names of inputs, outputs, and variables."""
+        exported = self.compiled(AWKWARD)
+        self.assertEqual(
+            exported.cpp_names,
+            {
+                "data:0": "data",
+                "class:0": "class_",
+                "Run:0": "Run_2",
+                "a.b/c-1:0": "a_b_c_1",
+                "1st:0": "t1st",
+                **{output.name: output.cpp_name for output in exported.manifest.entry_points[0].outputs},
+                "layer.1/w-2/3": "layer_1_w_2_3",
+                "0/data": "t0_data",
+            },
+        )
+        outputs = [output.cpp_name for output in exported.manifest.entry_points[0].outputs]
+        self.assertEqual(outputs, ["operator_", "result_0"])
+        header = Path(exported.path("header")).read_text()
+        self.assertIn("class M1t5Model", header, "the private class, unique to the public one")
+        self.assertNotIn("arg_data_data", header)
+        for index in range(5):
+            self.assertIn(f"arg_feed{index}_data", header)
+
+    def test_reproducible(self) -> None:
+        """Two processes with other hash seeds and folders write the same bytes, all outputs of both stages alike."""
+        code = """
+import sys
+from pathlib import Path
+from tests.stages.harness import StageTest
+StageTest.setUpClass()
+test = StageTest()
+test.folder = Path(sys.argv[1])
+exported = test.export(sys.stdin.read())
+test.compile(exported)
+print(exported.folder)
+"""
+        model = RECURRENT % (
+            "v1.nn.dynamic_rnn(cell(2), x, lengths, dtype=tf.float32)[0]) + "
+            "tf.reduce_sum(tf.map_fn(lambda row: tf.reduce_sum(row * w), x[0]))"
+            " + tf.reduce_sum(tf.matmul(tf.reshape(x, [1, 24]), tf.ones([24, 8]))"
+        )
+        found = []
+        for seed, folder in (("1", "a"), ("2", "another/and/longer")):
+            (self.folder / folder).mkdir(parents=True)
+            result = subprocess.run(
+                [sys.executable, "-s", "-c", code, str(self.folder / folder)],
+                capture_output=True,
+                check=False,
+                env={
+                    "PATH": "/usr/bin:/bin",
+                    "PYTHONDONTWRITEBYTECODE": "1",
+                    "PYTHONHASHSEED": seed,
+                    "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
+                },
+                input=model,
+                text=True,
+            )
+            self.assertEqual(result.returncode, 0, result.stderr)
+            written = Path(result.stdout.strip())
+            found.append({path.name: path.read_bytes() for path in written.iterdir()})
+        self.assertLessEqual({*OUTPUTS, "graph", "config", "manifest", "variables", "sources"}, set(found[0]))
+        self.assertEqual(sorted(found[0]), sorted(found[1]))
+        self.assertEqual([name for name in found[0] if found[0][name] != found[1][name]], [])
+
+
+if __name__ == "__main__":
+    unittest.main()

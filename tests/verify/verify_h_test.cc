@@ -1,0 +1,181 @@
+// Protects the proof itself: what the generated test calls equal is equal, and
+// nothing that differs passes.
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "tests/verify/expect.h"
+#include "tfaot/verify.h"
+
+using tfaot::Compare;
+using tfaot::Errors;
+
+namespace {
+
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kInf = std::numeric_limits<float>::infinity();
+
+template <typename T>
+Errors One(T got, T want, double tolerance = 0) {
+  return Compare<T>(&got, &want, 1, tolerance);
+}
+
+bool Near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
+
+void TestSpecialValues() {
+  // NaN is NaN, whatever its bits; an infinity is only itself.
+  EXPECT(One(kNaN, -kNaN).tolerated);
+  EXPECT(One(kInf, kInf).tolerated && One(-kInf, -kInf).tolerated);
+  EXPECT(One(0.0f, -0.0f).tolerated);
+  // Nothing else passes, however large the tolerance.
+  for (const double tolerance : {0.0, 1e300, HUGE_VAL}) {
+    EXPECT(!One(kNaN, 1.0f, tolerance).tolerated);
+    EXPECT(!One(1.0f, kNaN, tolerance).tolerated);
+    EXPECT(!One(kInf, -kInf, tolerance).tolerated);
+    EXPECT(!One(1.0f, kInf, tolerance).tolerated);
+    EXPECT(!One(kInf, 1.0f, tolerance).tolerated);
+    EXPECT(!One(kNaN, kInf, tolerance).tolerated);
+  }
+}
+
+void TestUlp() {
+  const Errors next = One(std::nextafter(1.0f, 2.0f), 1.0f);
+  EXPECT(Near(next.ulp, 1) && !next.tolerated);
+  EXPECT(Near(next.absolute, std::ldexp(1.0, -23)));
+  EXPECT(Near(next.relative, std::ldexp(1.0, -23)));
+  EXPECT(Near(One(std::nextafter(-3.0, -4.0), -3.0).ulp, 1));
+  EXPECT(Near(One(1.0f + 5 * std::ldexp(1.0f, -23), 1.0f).ulp, 5));
+  // Around zero the smallest normal number is the measure, not infinity.
+  const float tiny = std::numeric_limits<float>::min();
+  EXPECT(Near(One(tiny, 0.0f).relative, 1));
+  EXPECT(std::isfinite(One(tiny, 0.0f).ulp));
+}
+
+void TestTolerance() {
+  EXPECT(One(1.5f, 1.0f, 0.5).tolerated);
+  EXPECT(!One(1.5f, 1.0f, std::nextafter(0.5, 0.0)).tolerated);
+  EXPECT(One(0.5f, 1.0f, 0.5).tolerated);
+  EXPECT(!One(std::nextafter(1.0f, 2.0f), 1.0f, 0).tolerated);
+  EXPECT(!One(1.5f, 1.0f, std::nan("")).tolerated);
+}
+
+void TestMany() {
+  const float want[] = {1, 2, 3, 4};
+  const float got[] = {1, 2.25f, 2.5f, 4};
+  const Errors errors = Compare(got, want, 4, 0.5);
+  EXPECT(errors.tolerated && errors.at == 2);
+  EXPECT(Near(errors.absolute, 0.5) && Near(errors.relative, 0.5 / 3));
+  const float broken[] = {1, kNaN, 3, 5};
+  const Errors worst = Compare(broken, want, 4, 10);
+  EXPECT(!worst.tolerated && worst.at == 1 && std::isinf(worst.absolute));
+  EXPECT(Compare(got, want, 0, 0).tolerated);
+}
+
+void TestIntegers() {
+  // Integers are exact, whatever the tolerance says.
+  EXPECT(One(3, 3).tolerated);
+  const Errors off = One<std::int64_t>(3, 5, 100);
+  EXPECT(!off.tolerated && off.absolute == 2);
+  EXPECT(!One<std::uint8_t>(0, 255, 300).tolerated);
+  EXPECT(One<std::uint8_t>(0, 255).absolute == 255);
+  EXPECT(!One(true, false, 1).tolerated && One(true, true).tolerated);
+  EXPECT(!One(std::numeric_limits<std::int64_t>::max(),
+              std::numeric_limits<std::int64_t>::max() - 1)
+              .tolerated);
+}
+
+void TestChecksum() {
+  // The check value of CRC-32/ISO-HDLC, which zlib computes too.
+  EXPECT(tfaot::Crc32("123456789", 9) == 0xcbf43926u);
+  EXPECT(tfaot::Crc32("", 0) == 0);
+  std::vector<char> bytes(1000, 'x');
+  const std::uint32_t sum = tfaot::Crc32(bytes.data(), bytes.size());
+  for (std::size_t i = 0; i < bytes.size() * 8; i += 37) {
+    bytes[i / 8] ^= static_cast<char>(1 << i % 8);
+    EXPECT(tfaot::Crc32(bytes.data(), bytes.size()) != sum);
+    bytes[i / 8] ^= static_cast<char>(1 << i % 8);
+  }
+}
+
+void TestBlockSums() {
+  // goldens_test.py has the same numbers.
+  std::vector<float> values(130);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = i / 8.0f;
+  const std::vector<double> sums = tfaot::BlockSums(values.data(), 130);
+  EXPECT(sums.size() == 3);
+  EXPECT(sums[0] == -4.5 && sums[1] == 22.5 && sums[2] == -0.125);
+}
+
+template <typename T>
+std::string Bytes(T value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// Exit status of a test whose goldens hold these bytes, of two floats that
+// compute to {1, 2}, or of a large result.
+int Verified(const std::string& data, bool ran = true, bool large = false) {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  std::string path =
+      std::string(folder ? folder : "/tmp") + "/verify.safetensors";
+  std::ofstream(path, std::ios::binary)
+      << Bytes(std::uint64_t{2}) << "{}" << data;
+  char name[] = "test";
+  char* argv[] = {name, path.data()};
+  tfaot::Verifier verifier("a::B", 2, argv);
+  float weight[] = {1, 2};
+  const tfaot::View<float, 2> view(weight);
+  const std::uint32_t sum = verifier.Initial("w", view);
+  verifier.Ran(0, ran, ran ? "" : "no reason");
+  verifier.Check(0, "w", view);
+  if (large) {
+    std::vector<float> values(20000, 1);
+    verifier.Check(0, "large", tfaot::View<float, 20000>(values.data()));
+  }
+  verifier.Unchanged("w", view, sum);
+  return verifier.Finish();
+}
+
+void TestVerifier() {
+  const float weight[] = {1, 2};
+  const std::string good = Bytes(tfaot::Crc32(weight, sizeof(weight)));
+  const std::string expected = Bytes(1.0f) + Bytes(2.0f) + Bytes(0.0);
+  EXPECT(Verified(good + expected) == 0);
+  EXPECT(Verified(good + expected, false) == 1);
+  EXPECT(Verified(Bytes(std::uint32_t{1}) + expected) == 1);
+  EXPECT(Verified(good + Bytes(1.0f) + Bytes(2.5f) + Bytes(0.25)) == 1);
+  EXPECT(Verified(good + Bytes(1.0f) + Bytes(2.5f) + Bytes(0.5)) == 0);
+
+  // A large result is compared by samples and by sums over blocks.
+  std::string samples;
+  for (std::size_t i = 0; i < tfaot::kSamples; ++i) samples += Bytes(1.0f);
+  samples += Bytes(0.0);
+  std::vector<float> values(20000, 1);
+  const auto whole = [&] {
+    std::string text = good + expected + samples;
+    for (const double sum : tfaot::BlockSums(values.data(), values.size())) {
+      text += Bytes(sum);
+    }
+    return text + Bytes(0.5);
+  };
+  EXPECT(Verified(whole(), true, true) == 0);
+  values[12345] = 2;  // no sample
+  EXPECT(Verified(whole(), true, true) == 1);
+}
+
+}  // namespace
+
+int main() {
+  TestSpecialValues();
+  TestUlp();
+  TestTolerance();
+  TestMany();
+  TestIntegers();
+  TestChecksum();
+  TestBlockSums();
+  TestVerifier();
+  return failed == 0 ? 0 : 1;
+}
