@@ -228,7 +228,7 @@ class ErrorsTest(StageTest):
             model.py: model_fn(features, labels) returned NoneType
               found: None
               to do: return the loss as a tensor, or a dict, tuple, or named tuple of tensors; let it depend on the train op
-            """,  # noqa: E501
+            """,
         )
 
     def test_keyword_as_class(self) -> None:
