@@ -1,7 +1,7 @@
 """The compile stage: tfcompile on an exported graph."""
 
 load(":providers.bzl", "TfaotGraphInfo", "TfaotObjectInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -54,18 +54,10 @@ tf_aot_compile = rule(
                   "machine's own CPU: caches are shared.",
             default = "x86-64-v3",
         ),
-        "graph": attr.label(
-            doc = "Target of the export stage.",
-            mandatory = True,
-            providers = [TfaotGraphInfo],
-        ),
-        "stem": attr.string(
-            doc = "How output files' names start; the target's name by default.",
-        ),
         "xla_flags": attr.string_list(
             doc = "Further flags of XLA, `--xla_…=…`.",
         ),
-    } | stage_attrs("//tools:compile.py"),
+    } | graph_attrs() | stage_attrs("//tools:compile.py"),
     provides = [TfaotObjectInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

@@ -3,7 +3,7 @@
 load(":bundle.bzl", "tf_aot_bundle")
 load(":export.bzl", "tf_aot_export")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/...", "//tests/..."])
@@ -50,18 +50,10 @@ tf_aot_lower = rule(
             doc = "x86-64 psABI level that the optimized HLO is for; as of `tf_aot_compile`.",
             default = "x86-64-v3",
         ),
-        "graph": attr.label(
-            doc = "Target of the export stage.",
-            mandatory = True,
-            providers = [TfaotGraphInfo],
-        ),
-        "stem": attr.string(
-            doc = "How output files' names start, and the module's name; the target's name by default.",
-        ),
         "xla_flags": attr.string_list(
             doc = "Further flags of XLA, `--xla_…=…`.",
         ),
-    } | stage_attrs("//tools:hlo.py"),
+    } | graph_attrs() | stage_attrs("//tools:hlo.py"),
     provides = [TfaotHloInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )
@@ -96,16 +88,7 @@ def _tf_aot_stablehlo_impl(ctx):
 tf_aot_stablehlo = rule(
     implementation = _tf_aot_stablehlo_impl,
     doc = "Translates an exported graph to portable StableHLO.",
-    attrs = {
-        "graph": attr.label(
-            doc = "Target of the export stage.",
-            mandatory = True,
-            providers = [TfaotGraphInfo],
-        ),
-        "stem": attr.string(
-            doc = "How output files' names start, and the module's name; the target's name by default.",
-        ),
-    } | stage_attrs("//tools:stablehlo.py"),
+    attrs = graph_attrs() | stage_attrs("//tools:stablehlo.py"),
     provides = [TfaotStablehloInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

@@ -1,7 +1,7 @@
 """The render stage: C++ sources from the manifest."""
 
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -49,16 +49,7 @@ def _tf_aot_render_impl(ctx):
 tf_aot_render = rule(
     implementation = _tf_aot_render_impl,
     doc = "Renders the C++ class of an exported model, its test, and its benchmark. It does not wait for the compiler.",
-    attrs = {
-        "graph": attr.label(
-            doc = "Target of the export stage.",
-            mandatory = True,
-            providers = [TfaotGraphInfo],
-        ),
-        "stem": attr.string(
-            doc = "How output files' names start; the target's name by default.",
-        ),
-    } | stage_attrs("//tools:render.py"),
+    attrs = graph_attrs() | stage_attrs("//tools:render.py"),
     provides = [TfaotSourcesInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

@@ -1,6 +1,7 @@
 """How a stage runs: one Python main of ours on the toolchain's interpreter."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
+load(":providers.bzl", "TfaotGraphInfo")
 load(":toolchain.bzl", "exec_path")
 
 visibility(["//rules/..."])
@@ -19,6 +20,23 @@ def stage_attrs(main):
     return {
         "_main": attr.label(default = main, allow_single_file = [".py"], cfg = "exec"),
         "_tfaot": attr.label(default = "//py/tfaot", providers = [PyInfo], cfg = "exec"),
+    }
+
+def graph_attrs():
+    """Attributes of a stage that follows export.
+
+    Returns:
+      (dict[str, Attribute]) `graph` and `stem`
+    """
+    return {
+        "graph": attr.label(
+            doc = "Target of the export stage.",
+            mandatory = True,
+            providers = [TfaotGraphInfo],
+        ),
+        "stem": attr.string(
+            doc = "How output files' names start, and the name of what they hold; the target's name by default.",
+        ),
     }
 
 def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = []):

@@ -1,7 +1,7 @@
 """The verify stage: TensorFlow's own numbers for an exported graph."""
 
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -30,16 +30,7 @@ def _tf_aot_verify_impl(ctx):
 tf_aot_verify = rule(
     implementation = _tf_aot_verify_impl,
     doc = "Runs an exported graph in a TensorFlow session and records what must come out, and how exactly.",
-    attrs = {
-        "graph": attr.label(
-            doc = "Target of the export stage.",
-            mandatory = True,
-            providers = [TfaotGraphInfo],
-        ),
-        "stem": attr.string(
-            doc = "How output files' names start; the target's name by default.",
-        ),
-    } | stage_attrs("//tools:verify.py"),
+    attrs = graph_attrs() | stage_attrs("//tools:verify.py"),
     provides = [TfaotGoldensInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

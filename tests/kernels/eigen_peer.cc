@@ -9,6 +9,9 @@
 #define EIGEN_USE_AVX512_GEMM_KERNELS 0
 #include "xla/backends/cpu/runtime/convolution_lib.h"
 #include "xla/backends/cpu/runtime/dot_lib.h"
+// What a grouped convolution calls.
+#include "xla/tsl/concurrency/async_value.cc"
+#include "xla/tsl/concurrency/async_value_ref.cc"
 
 template void xla::cpu::internal::TypedMatMul<float, float, float>(
     const Eigen::ThreadPoolDevice*, void*, void*, void*, int64_t, int64_t,
