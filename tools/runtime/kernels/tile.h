@@ -285,7 +285,8 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
   constexpr int kMost = 4;
   alignas(64) T buffer[kMost * (kDepth<T> + kLanes<T>)];
   // Of few rows, the tile that leaves none over.
-  int64_t at_once = rows.rows == 4 || rows.rows == 8 ? 3 : kMost;
+  int64_t at_once =
+      rows.rows <= 16 && rows.rows % 4 == 0 && rows.rows != 12 ? 3 : kMost;
   if (rows.rows == 1 && right.column_stride != 1 && rows.segments == 1) {
     at_once = 8;
   }
