@@ -13,9 +13,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "config", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
+    parser.add_argument("--entry_point", default="", help="its name in the manifest")
+    parser.add_argument("--batch", type=int, default=0, help="one of its batch sizes, 0 if it has none")
     parser.add_argument("--cpu", required=True, help="level of the x86-64 psABI, for instance x86-64-v3")
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
-    for output in ("object", "constants", "header", "hlo"):
+    for output in ("object", "constants", "header", "source", "hlo"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = vars(parser.parse_args())
     compile_graph(Request(**{**flags, "xla_flags": tuple(flags["xla_flags"])}))

@@ -13,6 +13,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "config", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
+    parser.add_argument("--entry_point", default="", help="its name in the manifest")
     parser.add_argument("--name", required=True, help="the HLO module's name")
     parser.add_argument(
         "--cpu", required=True, help="level of the x86-64 psABI to optimize for, for instance x86-64-v3"

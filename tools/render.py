@@ -13,10 +13,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--manifest", required=True, help="an output of the export stage")
     parser.add_argument("--header", required=True, help="how the public header is included")
-    parser.add_argument("--private_header", required=True, help="how tfcompile's header is included")
+    parser.add_argument(
+        "--private_header",
+        action="append",
+        required=True,
+        help="how the compile stage's headers are included, in order",
+    )
+    parser.add_argument("--embed", action="store_true", help="the library holds the variables' initial values")
     for output in ("header", "source", "variables", "test", "benchmark"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
-    render(Request(**vars(parser.parse_args())))
+    flags = vars(parser.parse_args())
+    render(Request(private_headers=tuple(flags.pop("private_header")), **flags))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ import struct
 import sys
 import tarfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ Array = npt.NDArray[Any]
 MODULES = {"hlo": "module.hlo.pb", "stablehlo": "module.stablehlo.mlir", "bytecode": "module.stablehlo.mlirbc"}
 """The three forms of the program, by the flag's value."""
 
-MANIFEST_FORMAT = 1
+MANIFEST_FORMAT = 2
 
 _DTYPES = {
     "F64": "float64",
@@ -82,10 +82,12 @@ class Bundle:
         if manifest["format"] != MANIFEST_FORMAT:
             raise Unusable(f"model.json has format {manifest['format']}, this script reads {MANIFEST_FORMAT}")
         self.name: str = os.path.basename(os.path.abspath(path)).removesuffix(".bundle.tar.gz")
-        self.steps: int = manifest["golden_steps"]
+        self.steps: int = len(manifest["calls"])
         self.inputs: list[dict[str, Any]] = manifest["entry_points"][0]["inputs"]
         self.outputs: list[dict[str, Any]] = manifest["entry_points"][0]["outputs"]
         self.variables: list[dict[str, Any]] = manifest["variables"]
+        if bounded := [output["cpp_name"] for output in self.outputs if output["size"]]:
+            raise Unusable(f"results whose size only a run tells cannot be replayed: {', '.join(bounded)}")
         self.goldens = read_safetensors(self.read("goldens.safetensors"))
         self.initial = read_safetensors(self.read("variables.safetensors"))
 
@@ -317,11 +319,12 @@ def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
     values = dict(bundle.initial)
     written = [variable for variable in bundle.variables if variable["written"]]
     for step in range(bundle.steps):
-        inputs = [bundle.goldens[f"step{step}/{tensor['cpp_name']}"] for tensor in bundle.inputs]
-        results = program([*inputs, *(values[variable["name"]] for variable in bundle.variables)])
+        inputs = [to_stored(bundle.goldens[f"step{step}/{tensor['cpp_name']}"], tensor) for tensor in bundle.inputs]
+        results = program([*inputs, *(to_stored(values[v["name"]], v) for v in bundle.variables)])
         checked = [*bundle.outputs, *written]
         if len(results) != len(checked):
             raise Unusable(f"{MODULES[module]} gives {len(results)} results, model.json names {len(checked)}")
+        results = [from_stored(result, tensor) for tensor, result in zip(checked, results, strict=True)]
         for tensor, result in zip(checked, results, strict=True):
             if (str(result.dtype), list(result.shape)) != (tensor["dtype"], tensor["shape"]):
                 raise Unusable(
@@ -334,6 +337,28 @@ def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
         values |= {v["name"]: result for v, result in zip(written, results[len(bundle.outputs) :], strict=True)}
     print(f"{bundle.name}: {failed} of {compared} comparisons failed")
     return failed
+
+
+def to_stored(value: Array, tensor: Mapping[str, Any]) -> Array:
+    """The bits of a value as the program takes them, if model.json says that it takes another dtype."""
+    if tensor["stored"] == tensor["dtype"]:
+        return value
+    stored = np.dtype(tensor["stored"])
+    parts = value.dtype.itemsize // stored.itemsize
+    bits: Array = np.ascontiguousarray(value).reshape(-1).view(stored)
+    return bits.reshape((*value.shape, *((parts,) if parts > 1 else ())))
+
+
+def from_stored(value: Array, tensor: Mapping[str, Any]) -> Array:
+    """The value whose bits the program gives."""
+    if tensor["stored"] == tensor["dtype"]:
+        return value
+    if tensor["dtype"] == "bfloat16":
+        _numpy_dtype("BF16")  # makes it known
+    dtype = np.dtype(tensor["dtype"])
+    shape = value.shape[:-1] if dtype.itemsize > value.dtype.itemsize else value.shape
+    values: Array = np.ascontiguousarray(value).reshape(-1).view(dtype)
+    return values.reshape(shape)
 
 
 def _check(step: int, name: str, result: Array, expected: Expected) -> bool:

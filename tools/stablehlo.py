@@ -13,6 +13,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
+    parser.add_argument("--entry_point", default="", help="its name in the manifest")
     parser.add_argument("--name", required=True, help="the module's name")
     for output in ("text", "bytecode"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")

@@ -56,7 +56,7 @@ def stamp(manifest: Manifest) -> str:
         f"rules_tfaot: {version.RULES}\n"
         f"tensorflow: {manifest.tensorflow}\n"
         f"graph: sha256:{manifest.fingerprints.graph}\n"
-        f"config: sha256:{manifest.fingerprints.config}\n"
+        f"config: sha256:{manifest.fingerprints.configs}\n"
     )
 
 
@@ -74,7 +74,7 @@ def readme(name: str, manifest: Manifest) -> str:
         name=name,
         parameters=table(hlo.parameters(manifest)),
         results=table(hlo.results(manifest)),
-        steps=manifest.golden_steps,
+        steps=len(manifest.calls),
         tensorflow=manifest.tensorflow,
         version=version.RULES,
     )

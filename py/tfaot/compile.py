@@ -10,9 +10,9 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from tfaot import environment, isolate, names
+from tfaot import constants, cost, environment, executor, isolate, names, thunks
 from tfaot.errors import TfaotError, listed
-from tfaot.manifest import Manifest
+from tfaot.manifest import EntryPoint, Manifest
 
 CPU_LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 """The levels of the x86-64 psABI. A level, not a CPU and never `native`: caches are shared between machines."""
@@ -27,6 +27,7 @@ class Request:
     manifest: str
     graph: str
     config: str
+    """The entry point's."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
     cpu: str
@@ -36,13 +37,56 @@ class Request:
     out_object: str
     out_constants: str
     out_header: str
+    """C++ that declares the class which `Function.internal_class` names."""
+    out_source: str
+    """C++ that runs it, for the link stage to compile."""
     out_hlo: str
     """An `xla.HloSnapshot`, before optimization."""
+    entry_point: str = ""
+    """Its name in the manifest; empty for the only one."""
+    batch: int = 0
+    """One of the entry point's batch sizes; 0 if it has none."""
 
 
-def internal_class(cpp_class: str) -> str:
-    """The class that tfcompile's private header declares: unique to the public one, down to its C symbols."""
-    return f"tfaot_internal::{names.symbol(cpp_class)}"
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """What one run of the compiler makes: an entry point, for one size of batch."""
+
+    entry_point: EntryPoint
+    batch: int
+    """0 if the entry point has none."""
+    symbol: str
+    """Of no other function in a program."""
+
+    @property
+    def internal_class(self) -> str:
+        """The class that the private header declares: unique to the public one, down to its C symbols."""
+        return f"tfaot_internal::{self.symbol}"
+
+    @property
+    def cost(self) -> str:
+        """The constant in the private header that says what a run costs, beside what other sizes of batch do."""
+        return f"tfaot_internal::{self.symbol}_cost"
+
+
+def functions(manifest: Manifest) -> tuple[Function, ...]:
+    """All functions of a model, in the order in which the stages name their files."""
+    symbol = names.symbol(manifest.cpp_class)
+    result = []
+    for index, entry in enumerate(manifest.entry_points):
+        for batch in entry.batch_sizes or (0,):
+            part = f"_{index}" if len(manifest.entry_points) > 1 else ""
+            result.append(Function(entry, batch, symbol + part + (f"_b{batch}" if batch else "")))
+    return tuple(result)
+
+
+def _function(request: Request, manifest: Manifest) -> Function:
+    found = functions(manifest)
+    return next(
+        function
+        for function in found
+        if request.entry_point in ("", function.entry_point.name) and function.batch == request.batch
+    )
 
 
 def compile_graph(request: Request) -> None:
@@ -76,7 +120,7 @@ def compile_graph(request: Request) -> None:
 
     # The compiler writes one output after another, and may die or refuse the graph in between.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_object)) as folder:
-        outputs = ("out_object", "out_constants", "out_header", "out_hlo")
+        outputs = ("out_object", "out_constants", "out_header", "out_source", "out_hlo")
         complete: dict[str, Any] = {output: os.path.join(folder, output) for output in outputs}
         inside = dataclasses.replace(request, **complete)
         isolate.run_isolated(
@@ -94,12 +138,20 @@ def _compile(request: Request, manifest: Manifest) -> None:
 
     with open(request.config, encoding="utf-8") as file:
         config = text_format.Parse(file.read(), tf2xla_pb2.Config())
-    # The private header is used by position only. Its own names must then be legal and different, and no more.
+    function = _function(request, manifest)
+    if function.batch:
+        batched = [tensor.batched for tensor in function.entry_point.inputs]
+        batched += [tensor.batched for tensor in function.entry_point.outputs]
+        for entry, is_batched in zip((*config.feed, *config.fetch), batched, strict=False):
+            if is_batched:
+                entry.shape.dim[0].size = function.batch
+    # tfcompile's header is used by position only. Its own names must then be legal and different, and no more.
     for kind in ("feed", "fetch", "variable"):
         for index, entry in enumerate(getattr(config, kind)):
             entry.name = f"{kind}{index}"
     with tempfile.TemporaryDirectory() as folder:
         positional, metadata = os.path.join(folder, "config.pbtxt"), os.path.join(folder, "metadata.o")
+        header_path = os.path.join(folder, "header.h")
         with open(positional, "w", encoding="utf-8") as file:
             file.write(text_format.MessageToString(config))
         try:
@@ -109,11 +161,11 @@ def _compile(request: Request, manifest: Manifest) -> None:
                 target_triple=TARGET_TRIPLE,
                 target_cpu=request.cpu,
                 target_features="",
-                entry_point=names.symbol(manifest.cpp_class),
-                cpp_class=internal_class(manifest.cpp_class),
+                entry_point=function.symbol,
+                cpp_class=function.internal_class,
                 out_function_object=request.out_object,
                 out_metadata_object=metadata,  # differs from run to run, and nothing uses it
-                out_header=request.out_header,
+                out_header=header_path,
                 out_session_module=request.out_hlo,
                 out_constant_buffers_object=request.out_constants,
                 mlir_components="",
@@ -122,6 +174,25 @@ def _compile(request: Request, manifest: Manifest) -> None:
             )
         except Exception as error:
             raise explain(str(error), request, manifest) from None
+        with open(header_path, encoding="utf-8") as file:
+            header = file.read()
+    with open(request.out_constants, "rb") as file_:
+        padded = file_.read()
+    with open(request.out_constants, "wb") as file_:
+        file_.write(constants.compacted(padded))
+    with open(request.out_hlo, "rb") as file_:
+        work = cost.of(file_.read())
+    rendered = executor.render(
+        thunks.parse(header), cpp_class=function.internal_class, cost=work, tensorflow=manifest.tensorflow
+    )
+    for path, text in ((request.out_header, rendered.header), (request.out_source, rendered.source)):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def without_trace(message: str) -> str:
+    """The compiler's message without what it knows of Python, which is made up; ours comes from the export stage."""
+    return re.sub(r"\s*Stack trace for op definition:\s*\n(?:dummy_file_name\S*\n)*", "\n", message)
 
 
 class Origin(Protocol):
@@ -140,26 +211,46 @@ class Origin(Protocol):
 
 def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     """Turns the compiler's message into an error that names nodes, source lines, and what to do."""
-    # What XLA knows of Python is made up; ours comes from the export stage.
-    message = re.sub(r"\s*Stack trace for op definition:\s*\n(?:dummy_file_name\S*\n)*", "\n", message)
+    return explain_known(message, request, manifest.cpp_class) or TfaotError(
+        f"{manifest.cpp_class}: the compiler refuses the graph",
+        details=explain_unknown(message, request),
+        do="change the model at the lines named above; --xla_dump_to among the target's xla_flags shows more",
+    )
+
+
+def explain_unknown(message: str, request: Origin) -> str:
+    """The compiler's message, and the source lines of the nodes that it names."""
+    message = without_trace(message)
+    return "\n".join([message, *_mentioned(message, request)])
+
+
+def explain_known(message: str, request: Origin, what: str) -> TfaotError | None:
+    """An error for a message whose cause is known, or None.
+
+    Args:
+      message: the compiler's.
+      request: the graph.
+      what: names the model.
+    """
+    message = without_trace(message)
     if re.search(r"requires a fixed (tensor list|stack) size", message):
         loops = _loops_of(_named(message), request)
         return TfaotError(
-            f"{manifest.cpp_class}: the gradient of a loop needs to know how often the loop runs at most",
+            f"{what}: the gradient of a loop needs to know how often the loop runs at most",
             details="\n".join(loops or [message]),
             do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
             "shape gives, not a tensor",
         )
     if unsupported := re.findall(r"[,:] (\w+) \(No registered '\w+' OpKernel", message):
         return TfaotError(
-            f"{manifest.cpp_class}: XLA cannot compile {listed(sorted(set(unsupported)))}",
+            f"{what}: XLA cannot compile {listed(sorted(set(unsupported)))}",
             details="\n".join(_nodes_of(set(unsupported).__contains__, request)),
             do="replace these ops, or move them out of the model to where its inputs are made",
         )
     if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
         kind = thunk[1].replace("-", "")
         return TfaotError(
-            f"{manifest.cpp_class}: XLA cannot compile {kind} ahead of time",
+            f"{what}: XLA cannot compile {kind} ahead of time",
             details="\n".join(_nodes_of(lambda op: kind in op.lower(), request)),
             do="replace these ops, or move them out of the model to where its inputs are made",
         )
@@ -167,15 +258,11 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
         name = flag[1]  # the node's, not the config's
         actual = "true" if flag[2] else "false"
         return TfaotError(
-            f"{manifest.cpp_class}: the config says of the variable {name} what the compiler finds wrong",
+            f"{what}: the config says of the variable {name} what the compiler finds wrong",
             details=message,
             do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
         )
-    return TfaotError(
-        f"{manifest.cpp_class}: the compiler refuses the graph",
-        details="\n".join([message, *_mentioned(message, request)]),
-        do="change the model at the lines named above; --xla_dump_to among the target's xla_flags shows more",
-    )
+    return None
 
 
 def _nodes_of(wanted: Callable[[str], bool], request: Origin) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 
 
-def prepare(*, xla_flags: tuple[str, ...] = ()) -> None:
+def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> None:
     """Sets the environment of this process for TensorFlow. Call it before the first import.
 
     Args:
+      legacy_keras: whether `tf.keras` is Keras 2: `tf.compat.v1.layers` and v1 RNN cells live there.
       xla_flags: further flags, `--xla_…=…`; an unknown one kills the process at XLA's first use.
     """
-    os.environ["TF_USE_LEGACY_KERAS"] = "1"  # `tf.compat.v1.layers` and v1 RNN cells live in tf-keras
+    os.environ["TF_USE_LEGACY_KERAS"] = "1" if legacy_keras else "0"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"  # keep warnings and errors
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
     ours = (

@@ -24,7 +24,7 @@ class TfaotError(Exception):
     def __str__(self) -> str:
         lines = [self.asked]
         if self.details:
-            lines += ["", *("    " + line for line in self.details.rstrip().splitlines()), ""]
+            lines += ["", *("    " + line if line.strip() else "" for line in self.details.rstrip().splitlines()), ""]
         if self.exists:
             lines.append("  found: " + self.exists)
         lines.append("  to do: " + self.do)

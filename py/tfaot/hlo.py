@@ -48,6 +48,8 @@ class Request:
     """Text, as the code generator sees it, scheduled and fused for `cpu`."""
     out_picture: str
     """SVG of the HLO before optimization."""
+    entry_point: str = ""
+    """Its name in the manifest; empty for the first."""
 
 
 def extract(request: Request) -> None:
@@ -57,7 +59,7 @@ def extract(request: Request) -> None:
       TfaotError: the CPU or a flag is unknown, or the graph cannot be lowered to HLO.
     """
     with open(request.manifest, encoding="utf-8") as file:
-        manifest = Manifest.from_json(file.read(), path=request.manifest)
+        manifest = Manifest.from_json(file.read(), path=request.manifest).only(request.entry_point)
     isolate.run_isolated(lambda: _extract(request, manifest), what=f"extracting the HLO of {request.name}")
 
 
@@ -66,7 +68,8 @@ def _extract(request: Request, manifest: Manifest) -> None:
     from tensorflow.compiler.xla.service import hlo_pb2
 
     with tempfile.TemporaryDirectory() as folder:
-        before, after = _dump(request, folder)
+        sizes = manifest.entry_points[0].batch_sizes
+        before, after = _dump(request, folder, batch=sizes[-1] if sizes else 0)
         with open(before + ".hlo.pb", "rb") as file:
             module = hlo_pb2.HloProto.FromString(file.read()).hlo_module
         name = names.to_identifier(request.name)
@@ -88,7 +91,7 @@ def _extract(request: Request, manifest: Manifest) -> None:
         target.write(picture)
 
 
-def _dump(request: Request, folder: str) -> tuple[str, str]:
+def _dump(request: Request, folder: str, *, batch: int) -> tuple[str, str]:
     """Compiles into a folder and returns the dumps before and after optimization, without their suffixes.
 
     Raises:
@@ -118,7 +121,10 @@ def _dump(request: Request, folder: str) -> tuple[str, str]:
                 out_object=path("object"),
                 out_constants=path("constants"),
                 out_header=path("header"),
+                out_source=path("source"),
                 out_hlo=path("snapshot"),
+                entry_point=request.entry_point,
+                batch=batch,
             )
         )
     except TfaotError as error:

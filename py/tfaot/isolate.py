@@ -58,10 +58,17 @@ def run_isolated(function: Callable[[], T], *, what: str, crashed: Callable[[str
             raise crashed(how, printed)
         raise TfaotError(
             f"{what}: the process {how}",
-            details="\n".join(printed.splitlines()[-_LOG_LINES:]),
+            details="\n".join(_last_words(printed)),
             do="see its last words above; a model that leaves the process (sys.exit, os.abort, out of memory) "
             "cannot be exported",
         )
+
+
+def _last_words(printed: str) -> list[str]:
+    """The end of what a child printed; of the stack that Python prints when it crashes, the innermost calls."""
+    lines = printed.splitlines()
+    stack = next((index for index, line in enumerate(lines) if "(most recent call first)" in line), None)
+    return lines[-_LOG_LINES:] if stack is None else lines[max(0, stack - 2) : stack + _LOG_LINES]
 
 
 def _child(function: Callable[[], T], answer: int, log: int) -> None:

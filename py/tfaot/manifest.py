@@ -13,27 +13,33 @@ import math
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from tfaot import dtypes
 from tfaot.errors import TfaotError
 
-FORMAT = 1
+_T = TypeVar("_T", bound="Tensor")
+
+FORMAT = 2
 """Raised whenever a field changes its meaning."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """An input or an output of an entry point."""
+    """A value that crosses the model's edge."""
 
     name: str
-    """TensorFlow's name, `node:port`."""
+    """TensorFlow's name, `node:port`; of a variable, its `shared_name`."""
     cpp_name: str
     """The member of the generated class that gives its view."""
     dtype: str
     """A name of `tfaot.dtypes`."""
     shape: tuple[int, ...]
-    """All dimensions known, in TensorFlow's order, row-major."""
+    """All dimensions known, in TensorFlow's order, row-major. Of a batch, the first is the largest batch that the class
+    takes; of a bounded result, sizes are bounds."""
+    stored: str
+    """The dtype as the compiler sees it. It refuses some at the edge: there the graph converts float16 and bfloat16 from
+    and to their bits, uint16, and complex numbers from and to pairs of reals, bit by bit."""
 
     @property
     def count(self) -> int:
@@ -45,15 +51,48 @@ class Tensor:
         """Its size in bytes, without padding."""
         return self.count * dtypes.BY_NAME[self.dtype].bytes
 
+    @property
+    def stored_shape(self) -> tuple[int, ...]:
+        """The shape as the compiler sees it: complex numbers that are stored as pairs have a last dimension of 2."""
+        parts = dtypes.BY_NAME[self.dtype].parts
+        return (*self.shape, parts) if self.stored != self.dtype and parts > 1 else self.shape
+
+
+@dataclasses.dataclass(frozen=True)
+class Input(Tensor):
+    """An input of an entry point."""
+
+    batched: bool
+    """Whether its first dimension is the batch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Output(Tensor):
+    """An output of an entry point."""
+
+    batched: bool
+    """Whether its first dimension is the batch."""
+    size: str
+    """If its true size is known only at run time: the fetch, `node:port`, that gives it, int32[rank]. Else empty."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Variable(Tensor):
-    """A resource variable; `name` is the VarHandleOp's `shared_name`."""
+    """A resource variable that is an argument of the compiled code."""
 
     written: bool
-    """Whether the graph assigns it; if not, it is only read."""
+    """Whether some entry point assigns it; if not, it is only read."""
     offset: int
     """Where its initial value starts in the data of the variables' file, in bytes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Use:
+    """What an entry point does with a variable."""
+
+    variable: int
+    """Its index among the manifest's variables."""
+    written: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +100,42 @@ class EntryPoint:
     """One function of the generated class."""
 
     name: str
+    """The user's name of it; `Run` if there is only one."""
+    cpp_name: str
     """The member function."""
-    inputs: tuple[Tensor, ...]
+    inputs: tuple[Input, ...]
     """In the compiler's argument order; the variables follow them."""
-    outputs: tuple[Tensor, ...]
-    """In the compiler's result order; the written variables follow them."""
+    outputs: tuple[Output, ...]
+    """In the compiler's result order; sizes of bounded ones follow them, then the written variables."""
+    variables: tuple[Use, ...]
+    """In the compiler's argument order, and the written ones in its result order."""
+    batch_sizes: tuple[int, ...]
+    """The sizes of batch that it is compiled for, rising; empty if it has no batch."""
+
+    @property
+    def sized(self) -> tuple[Output, ...]:
+        """The outputs whose size is known only at run time."""
+        return tuple(output for output in self.outputs if output.size)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of the sequence that the generated test makes."""
+
+    entry_point: str
+    batch: int
+    """How many rows it gives; 0 if the entry point has no batch."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    """A variable that is a constant of the compiled code."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    sha256: str
+    """Of its dtype, shape, and values, in hexadecimal."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +143,9 @@ class Fingerprints:
     """SHA-256 of what the export stage wrote, in hexadecimal."""
 
     graph: str
-    config: str
+    configs: str
+    frozen: str
+    """Of all frozen weights: says which ones the code holds. Empty if there are none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,14 +160,56 @@ class Manifest:
     entry_points: tuple[EntryPoint, ...]
     variables: tuple[Variable, ...]
     """In the config's order, shared by all entry points."""
-    golden_steps: int
-    """How many runs in a row the goldens hold."""
+    frozen: tuple[Frozen, ...]
+    random_state: str
+    """The variable that random ops draw from, empty if there are none (docs/random.md)."""
+    max_batch: int
+    """The largest batch that the class takes, 0 if no entry point has one."""
+    calls: tuple[Call, ...]
+    """What the goldens hold: calls in a row."""
     fingerprints: Fingerprints
 
     @property
     def written(self) -> tuple[Variable, ...]:
-        """The variables that a run assigns."""
+        """The variables that some run assigns."""
         return tuple(variable for variable in self.variables if variable.written)
+
+    def entry_point(self, name: str) -> EntryPoint:
+        """The entry point of this name."""
+        return next(entry for entry in self.entry_points if entry.name == name)
+
+    def only(self, name: str) -> Manifest:
+        """A manifest of one entry point, as the compiler sees it; an empty name means the first.
+
+        It has the entry point's own variables, the dtypes and shapes that cross its edge, and of a batch, the largest size
+        that is compiled for.
+        """
+        entry = self.entry_point(name) if name else self.entry_points[0]
+        largest = entry.batch_sizes[-1] if entry.batch_sizes else 0
+
+        def seen(tensor: _T, batched: bool = False) -> _T:
+            shape = (largest, *tensor.stored_shape[1:]) if batched else tensor.stored_shape
+            return dataclasses.replace(tensor, dtype=tensor.stored, shape=shape)
+
+        used = tuple(
+            dataclasses.replace(seen(self.variables[use.variable]), written=use.written) for use in entry.variables
+        )
+        sizes = tuple(
+            Output(out.size, f"{out.cpp_name}_size", "int32", (len(out.shape),), "int32", batched=False, size="")
+            for out in entry.sized
+        )
+        entry = dataclasses.replace(
+            entry,
+            inputs=tuple(seen(tensor, tensor.batched) for tensor in entry.inputs),
+            outputs=(*(dataclasses.replace(seen(t, t.batched), size="") for t in entry.outputs), *sizes),
+            variables=tuple(Use(index, use.written) for index, use in enumerate(entry.variables)),
+        )
+        calls = tuple(call for call in self.calls if call.entry_point == entry.name)
+        return dataclasses.replace(self, entry_points=(entry,), variables=used, calls=calls)
+
+    def written_by(self, entry: EntryPoint) -> tuple[Variable, ...]:
+        """The variables that an entry point assigns, in its result order."""
+        return tuple(self.variables[use.variable] for use in entry.variables if use.written)
 
     def to_json(self) -> str:
         """Serialises to the text of `model.json`."""

@@ -127,7 +127,9 @@ MACROS = frozenset(
 )
 """Macros of lower case or of the C library that a program may well have defined before it includes the header."""
 
-MEMBERS = frozenset({"Run", "error", "Impl", "impl_", "Compiled", "inputs", "outputs", "variables", "std", "tfaot"})
+MEMBERS = frozenset(
+    {"Impl", "Load", "Run", "RunCompiled", "Save", "Seed", "error", "impl_", "kMaxBatch", "kVariables", "std", "tfaot"}
+)
 """What the generated class declares or spells itself."""
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*_?")

@@ -11,9 +11,16 @@ import jinja2
 
 from tfaot import compile as compiler
 from tfaot import dtypes, names
-from tfaot.manifest import Manifest, Tensor
+from tfaot.errors import TfaotError
+from tfaot.manifest import EntryPoint, Input, Manifest, Output, Tensor
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
+
+ALIGNMENT = 64
+"""Of every tensor in an instance's memory, in bytes, as XLA's kernels want it."""
+
+LARGEST_EMBEDDED = 1_900_000_000
+"""Bytes of variables that a library can hold: code and data must lie within 2 GB of each other to be linked."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,8 +30,10 @@ class Request:
     manifest: str
     header: str
     """How the public header is included."""
-    private_header: str
-    """How tfcompile's header is included."""
+    private_headers: tuple[str, ...]
+    """How the compile stage's headers are included, in the order of `compile.functions`."""
+    embed: bool
+    """Whether the library holds the variables' initial values; if not, they are loaded from a file."""
     out_header: str
     out_source: str
     out_variables: str
@@ -43,23 +52,115 @@ class Member:
     view: str
     """Type of the view of values that may change."""
     const_view: str
+    value: str
+    """Type of a value."""
     signature: str
     """`float32[64, 784]`."""
-    arg: int
-    """Index among the compiler's arguments, or -1."""
-    result: int
-    """Index among the compiler's results, or -1."""
-    offset: int
-    """Start of a variable's initial value, in bytes."""
+    rank: int
     bytes: int
+    row_bytes: int
+    """Of one row of a batch."""
+    get: str
+    """Expression of a pointer to the values that may be read, given `impl`."""
+    change: str
+    """Expression of a pointer to the values that may change, given `impl`."""
+    size: str
+    """Expression of a pointer to the true shape, if it is known only at run time; else empty."""
+    note: str
+    """What the header's comment adds."""
+    batched: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """What the class's table says of a variable."""
+
+    member: Member
+    dtype: str
+    """Its code in safetensors."""
+    dims: str
+    """Initializer of its sizes; at least one number."""
+    offset: int
     written: bool
+    optional: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Arg:
+    """An argument of a compiled function that is the same in every run."""
+
+    index: int
+    get: str
+    """Expression of a pointer to its values, given `impl`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Back:
+    """A written variable: its result, and where it belongs."""
+
+    result: int
+    get: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A batched input or output of a compiled function."""
+
+    index: int
+    offset: int
+    row_bytes: int
+    padded: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A compiled function as the templates see it."""
+
+    member: str
+    """Of Impl."""
+    type: str
+    """What the compile stage's header declares."""
+    cost: str
+    batch: int
+    num_args: int
+    num_results: int
+    args: tuple[Arg, ...]
+    back: tuple[Back, ...]
+    feeds: tuple[Rows, ...]
+    fetches: tuple[Rows, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry point as the templates see it."""
+
+    name: str
+    cpp_name: str
+    inputs: tuple[Member, ...]
+    outputs: tuple[Member, ...]
+    functions: tuple[Function, ...]
+    batched: bool
+    writes: bool
+    written: tuple[Member, ...]
 
 
 def render(request: Request) -> None:
-    """Writes every C++ source that derives from the manifest alone."""
+    """Writes every C++ source that derives from the manifest alone.
+
+    Raises:
+      TfaotError: the variables are too large for a library.
+    """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
-    context = context_of(manifest, header=request.header, private_header=request.private_header)
+    total = sum(variable.bytes for variable in manifest.variables)
+    if request.embed and total > LARGEST_EMBEDDED:
+        raise TfaotError(
+            f"{manifest.cpp_class}: its variables are {total:,} bytes, too many for a C++ library to hold",
+            exists=f"code reaches data within 2 GB; a library can hold {LARGEST_EMBEDDED:,} bytes of variables",
+            do="leave them in a file: embed_variables = False, and call Load(path) in the program",
+        )
+    context = context_of(manifest, header=request.header, private_headers=request.private_headers, embed=request.embed)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -80,23 +181,53 @@ def render(request: Request) -> None:
             file.write(text)
 
 
-def context_of(manifest: Manifest, *, header: str, private_header: str) -> dict[str, Any]:
+class _Arena:
+    """Places tensors in an instance's memory."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def place(self, size: int) -> int:
+        """Returns the offset of a new block."""
+        offset = self.size
+        self.size += -(-size // ALIGNMENT) * ALIGNMENT
+        return offset
+
+
+def context_of(manifest: Manifest, *, header: str, private_headers: Sequence[str], embed: bool) -> dict[str, Any]:
     """Everything that the templates name."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
-    entry = manifest.entry_points[0]
     symbol = names.symbol(manifest.cpp_class)
-    written = {variable.name: index for index, variable in enumerate(manifest.written)}
-    inputs = [_member(tensor, arg=index) for index, tensor in enumerate(entry.inputs)]
-    outputs = [_member(tensor, result=index) for index, tensor in enumerate(entry.outputs)]
+    arena = _Arena()
     variables = [
-        _member(
-            variable,
-            arg=len(inputs) + index,
-            result=len(outputs) + written[variable.name] if variable.written else -1,
-            offset=variable.offset,
-            written=variable.written,
+        Variable(
+            _member(
+                variable,
+                get=f"impl.variables.data({index})",
+                change=f"impl.variables.mutable_data({index})",
+                note="" if variable.written else ", read only",
+            ),
+            dtypes.BY_NAME[variable.dtype].safetensors,
+            ", ".join(map(str, variable.shape or (1,))),
+            variable.offset,
+            variable.written,
+            variable.name == manifest.random_state,
         )
         for index, variable in enumerate(manifest.variables)
+    ]
+    compiled = compiler.functions(manifest)
+    entries = [
+        _entry(manifest, entry, [f for f in compiled if f.entry_point == entry], variables, arena)
+        for entry in manifest.entry_points
+    ]
+    members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
+    members += [variable.member for variable in variables]
+    values = {member.value for member in members}
+    calls = [
+        {"entry": entry, "batch": call.batch, "step": step}
+        for step, call in enumerate(manifest.calls)
+        for entry in entries
+        if entry.name == call.entry_point
     ]
     return {
         "class_name": class_name,
@@ -104,37 +235,136 @@ def context_of(manifest: Manifest, *, header: str, private_header: str) -> dict[
         "namespace": "::".join(namespaces),
         "guard": "TFAOT_GENERATED_" + symbol + "_H_",
         "header": header,
-        "private_header": private_header,
-        "compiled": compiler.internal_class(manifest.cpp_class),
+        "private_headers": list(private_headers),
         "variables_symbol": f"tfaot_{symbol}_variables",
         "tensorflow": manifest.tensorflow,
-        "inputs": inputs,
-        "outputs": outputs,
+        "entries": entries,
+        "single": len(entries) == 1,
         "variables": variables,
-        "num_args": len(inputs) + len(variables),
-        "num_results": len(outputs) + len(written),
-        "steps": manifest.golden_steps,
+        "members": members,
+        "embed": embed and bool(variables),
+        "random_state": next((v.member for v in variables if v.optional), None),
+        "max_batch": manifest.max_batch,
+        "arena_bytes": arena.size,
+        "calls": calls,
+        "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
+        "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
+        "uses_complex": any("complex" in value for value in values),
+        "uses_bounds": any(member.size for member in members),
     }
 
 
-def _member(tensor: Tensor, *, arg: int = -1, result: int = -1, offset: int = 0, written: bool = False) -> Member:
-    value = dtypes.BY_NAME[tensor.dtype].cpp
-    return Member(
-        name=_escaped(tensor.name),
-        cpp_name=tensor.cpp_name,
-        view=_view(value, tensor.shape),
-        const_view=_view("const " + value, tensor.shape),
-        signature=f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]",
-        arg=arg,
-        result=result,
-        offset=offset,
-        bytes=tensor.bytes,
-        written=written,
+def _entry(
+    manifest: Manifest,
+    entry: EntryPoint,
+    compiled: Sequence[compiler.Function],
+    variables: Sequence[Variable],
+    arena: _Arena,
+) -> Entry:
+    inputs, input_offsets = [], []
+    for tensor in entry.inputs:
+        offset = arena.place(tensor.bytes)
+        inputs.append(_member(tensor, get=f"impl.arena.at({offset})", batched=tensor.batched))
+        input_offsets.append(offset)
+    first = _function_name(compiled[0])
+    outputs, output_offsets = [], []
+    sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
+    for index, output in enumerate(entry.outputs):
+        offset = arena.place(output.bytes) if output.batched else -1
+        outputs.append(
+            _member(
+                output,
+                get=f"impl.arena.at({offset})" if output.batched else f"impl.{first}.result_data({index})",
+                size=f"impl.{first}.result_data({sizes[output.name]})" if output.size else "",
+                note=", at most; its true size is known after the run" if output.size else "",
+                batched=output.batched,
+            )
+        )
+        output_offsets.append(offset)
+    results = len(entry.outputs) + len(entry.sized)
+    written = [use for use in entry.variables if use.written]
+    functions = []
+    for function in compiled:
+        feeds = tuple(
+            Rows(index, input_offsets[index], member.row_bytes, arena.place(member.row_bytes * function.batch))
+            for index, member in enumerate(inputs)
+            if member.batched
+        )
+        fetches = tuple(
+            Rows(index, output_offsets[index], member.row_bytes, 0)
+            for index, member in enumerate(outputs)
+            if member.batched
+        )
+        functions.append(
+            Function(
+                member=_function_name(function),
+                type="::" + function.internal_class,
+                cost="::" + function.cost,
+                batch=function.batch,
+                num_args=len(inputs) + len(entry.variables),
+                num_results=results + len(written),
+                args=(
+                    *(Arg(index, member.get) for index, member in enumerate(inputs) if not member.batched),
+                    *(
+                        Arg(
+                            len(inputs) + index,
+                            variables[use.variable].member.change
+                            if use.written
+                            else variables[use.variable].member.get,
+                        )
+                        for index, use in enumerate(entry.variables)
+                    ),
+                ),
+                back=tuple(
+                    Back(results + index, variables[use.variable].member.change, variables[use.variable].member.bytes)
+                    for index, use in enumerate(written)
+                ),
+                feeds=feeds,
+                fetches=fetches,
+            )
+        )
+    return Entry(
+        entry.name,
+        entry.cpp_name,
+        tuple(inputs),
+        tuple(outputs),
+        tuple(functions),
+        bool(entry.batch_sizes),
+        bool(written),
+        tuple(variables[use.variable].member for use in written),
     )
 
 
-def _view(value: str, shape: Sequence[int]) -> str:
-    return f"::tfaot::View<{', '.join((value, *map(str, shape)))}>"
+def _function_name(function: compiler.Function) -> str:
+    return function.entry_point.cpp_name + (f"_b{function.batch}" if function.batch else "") + "_"
+
+
+def _member(
+    tensor: Tensor, *, get: str, change: str = "", size: str = "", note: str = "", batched: bool = False
+) -> Member:
+    value = dtypes.BY_NAME[tensor.dtype].cpp
+    kind = "BoundedView" if size else "View"
+    rows = tensor.shape[0] if isinstance(tensor, (Input, Output)) and batched else 1
+    return Member(
+        name=_escaped(tensor.name),
+        cpp_name=tensor.cpp_name,
+        view=_view(kind, value, tensor.shape),
+        const_view=_view(kind, "const " + value, tensor.shape),
+        value=value,
+        signature=f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]",
+        rank=len(tensor.shape),
+        bytes=tensor.bytes,
+        row_bytes=tensor.bytes // rows,
+        get=get,
+        change=change or get,
+        size=size,
+        note=note,
+        batched=batched,
+    )
+
+
+def _view(kind: str, value: str, shape: Sequence[int]) -> str:
+    return f"::tfaot::{kind}<{', '.join((value, *map(str, shape)))}>"
 
 
 def _escaped(name: str) -> str:

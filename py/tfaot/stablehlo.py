@@ -36,6 +36,8 @@ class Request:
     out_text: str
     out_bytecode: str
     """A portable artifact: VHLO bytecode of the serializer's own version."""
+    entry_point: str = ""
+    """Its name in the manifest; empty for the first."""
 
 
 def translate(request: Request) -> None:
@@ -45,7 +47,7 @@ def translate(request: Request) -> None:
       TfaotError: XLA refuses the graph, or the result has an operation that StableHLO lacks.
     """
     with open(request.manifest, encoding="utf-8") as file:
-        manifest = Manifest.from_json(file.read(), path=request.manifest)
+        manifest = Manifest.from_json(file.read(), path=request.manifest).only(request.entry_point)
 
     def crashed(how: str, log: str) -> TfaotError:
         return TfaotError(
@@ -95,9 +97,16 @@ def lower(path: str, manifest: Manifest) -> str:
     from tensorflow.core.framework import graph_pb2
     from tensorflow.python.eager import context
 
+    from tfaot.export import graph as graphs
+
     with open(path, "rb") as file:
         graph = graph_pb2.GraphDef.FromString(file.read())
     entry = manifest.entry_points[0]
+    graph = graphs.prune(
+        graph,
+        [graphs.tensor_name(tensor.name)[0] for tensor in entry.outputs],
+        [graphs.tensor_name(tensor.name)[0] for tensor in entry.inputs],
+    )
     variables = {node.name: node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
     fed = {tensor.name.rpartition(":")[0] for tensor in entry.inputs}
     kept = [node for node in graph.node if node.name not in variables and node.name not in fed]

@@ -7,6 +7,13 @@ visibility(["//rules/...", "//tests/..."])
 
 def _tf_aot_bundle_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
+    if len(graph.entry_points) > 1 or graph.batch_sizes:
+        fail(("{}: a bundle holds one program, and {} is several: {}. " +
+              "To do: bundle a target with one of its entry points, without batch_sizes.").format(
+            ctx.label,
+            graph.label,
+            ", ".join(graph.entry_points + ["batch %d" % size for size in graph.batch_sizes]),
+        ))
     hlo = ctx.attr.hlo[TfaotHloInfo]
     stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo]
     stem = ctx.attr.stem or ctx.label.name
@@ -14,12 +21,12 @@ def _tf_aot_bundle_impl(ctx):
     files = {
         "goldens.safetensors": ctx.attr.goldens[TfaotGoldensInfo].goldens,
         "model.json": graph.manifest,
-        "module.hlo.pb": hlo.hlo,
-        "module.hlo.svg": hlo.picture,
-        "module.hlo.txt": hlo.text,
-        "module.optimized_hlo.txt": hlo.optimized,
-        "module.stablehlo.mlir": stablehlo.text,
-        "module.stablehlo.mlirbc": stablehlo.bytecode,
+        "module.hlo.pb": hlo.hlo[0],
+        "module.hlo.svg": hlo.picture[0],
+        "module.hlo.txt": hlo.text[0],
+        "module.optimized_hlo.txt": hlo.optimized[0],
+        "module.stablehlo.mlir": stablehlo.text[0],
+        "module.stablehlo.mlirbc": stablehlo.bytecode[0],
         "replay.py": ctx.file._replay,
         "variables.safetensors": graph.variables,
     }

@@ -1,4 +1,4 @@
-"""The export stage: from a model's Python source to a graph, its config, and the manifest."""
+"""The export stage: from a model, however it comes, to a graph, its configs, and the manifest."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
 load(":providers.bzl", "TfaotGraphInfo")
@@ -6,35 +6,109 @@ load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
+def _model_flags(ctx, flags):
+    """Says where the model is; returns the files."""
+    sources = [name for name in ("model", "saved_model", "graph") if getattr(ctx.attr, name)]
+    if len(sources) != 1:
+        fail("{}: a model is one of model, saved_model, and graph; this target has {}. To do: give exactly one.".format(
+            ctx.label,
+            " and ".join(sources) or "none",
+        ))
+    for name in _GRAPH_ONLY:
+        if getattr(ctx.attr, name) and not ctx.attr.graph:
+            fail("{}: {} belongs to graph, and this target has {}. To do: leave it out.".format(ctx.label, name, sources[0]))
+    if ctx.attr.signature and not ctx.attr.model:
+        fail("{}: signature belongs to model, and this target has {}. To do: leave it out, or use dims.".format(
+            ctx.label,
+            sources[0],
+        ))
+    if ctx.attr.model:
+        flags.add(ctx.file.model, format = "--model=%s")
+        flags.add_all(
+            ["{}={}".format(name, spec) for name, spec in ctx.attr.signature.items()],
+            format_each = "--signature=%s",
+        )
+        return [ctx.file.model]
+    if ctx.attr.saved_model:
+        files = ctx.files.saved_model
+        flags.add(_saved_model_folder(ctx.label, files), format = "--saved_model=%s")
+        flags.add_all(ctx.attr.saved_model_tags, format_each = "--saved_model_tag=%s")
+        return files
+    flags.add(ctx.file.graph, format = "--graph=%s")
+    flags.add_all(ctx.attr.inputs, format_each = "--input=%s")
+    flags.add_all(ctx.attr.outputs, format_each = "--output=%s")
+    files = [ctx.file.graph]
+    for file, flag in (
+        (ctx.file.graph_config, "--graph_config"),
+        (ctx.file.saver, "--saver"),
+        (ctx.file.debug_info, "--debug_info"),
+    ):
+        if file:
+            flags.add(file, format = flag + "=%s")
+            files.append(file)
+    if ctx.files.checkpoint:
+        flags.add(ctx.files.checkpoint[0], format = "--checkpoint=%s")
+        files.extend(ctx.files.checkpoint)
+    return files
+
+def _saved_model_folder(label, files):
+    """The folder that holds a SavedModel: the one with saved_model.pb in it, or what a rule made."""
+    if len(files) == 1 and files[0].is_directory:
+        return files[0].path
+    found = [file.dirname for file in files if file.basename in ("saved_model.pb", "saved_model.pbtxt")]
+    if len(found) != 1:
+        fail("{}: saved_model names {} files, {} of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, \
+glob([\"folder/**\"]), or a rule that makes such a folder.".format(label, len(files), len(found)))
+    return found[0]
+
+_GRAPH_ONLY = ["checkpoint", "debug_info", "graph_config", "inputs", "outputs", "saver"]
+
 def _tf_aot_export_impl(ctx):
     stem = ctx.attr.stem or ctx.label.name
     graph = ctx.actions.declare_file(stem + ".pb")
-    config = ctx.actions.declare_file(stem + ".config.pbtxt")
+    entry_points = ctx.attr.entry_points.keys() or ["Run"]
+    configs = [
+        ctx.actions.declare_file("{}{}.config.pbtxt".format(stem, "." + name if len(entry_points) > 1 else ""))
+        for name in entry_points
+    ]
     manifest = ctx.actions.declare_file(stem + ".model.json")
     variables = ctx.actions.declare_file(stem + ".variables.safetensors")
     golden_inputs = ctx.actions.declare_file(stem + ".golden_inputs.safetensors")
     sources = ctx.actions.declare_file(stem + ".sources.json")
 
     flags = ctx.actions.args()
-    flags.add(ctx.file.model, format = "--model=%s")
+    inputs = ctx.files.data + _model_flags(ctx, flags)
+    flags.add_all(["{}={}".format(name, own) for name, own in ctx.attr.entry_points.items()], format_each = "--entry_point=%s")
+    flags.add_all(
+        ["{}={}".format(name, ",".join(sizes)) for name, sizes in ctx.attr.dims.items()],
+        format_each = "--dims=%s",
+    )
+    flags.add_all([str(size) for size in ctx.attr.batch_sizes], format_each = "--batch_size=%s")
+    flags.add(ctx.attr.max_batch, format = "--max_batch=%s")
+    if not ctx.attr.default_frozen:
+        flags.add("--freeze=listed")
+    flags.add_all(ctx.attr.frozen, format_each = "--frozen=%s")
+    flags.add_all(ctx.attr.golden_calls, format_each = "--call=%s")
     flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
     flags.add(ctx.attr.edge, format = "--edge=%s")
     flags.add(ctx.attr.golden_steps, format = "--golden_steps=%s")
-    if ctx.file.config:
-        flags.add(ctx.file.config, format = "--user_config=%s")
+    for file, flag in ((ctx.file.config, "--user_config"), (ctx.file.weights, "--weights")):
+        if file:
+            flags.add(file, format = flag + "=%s")
+            inputs.append(file)
     flags.add(graph, format = "--out_graph=%s")
-    flags.add(config, format = "--out_config=%s")
+    flags.add_all(configs, format_each = "--out_config=%s")
     flags.add(manifest, format = "--out_manifest=%s")
     flags.add(variables, format = "--out_variables=%s")
     flags.add(golden_inputs, format = "--out_golden_inputs=%s")
     flags.add(sources, format = "--out_sources=%s")
-    outputs = [graph, config, manifest, variables, golden_inputs, sources]
+    outputs = [graph] + configs + [manifest, variables, golden_inputs, sources]
     run_stage(
         ctx,
         mnemonic = "TfaotExport",
         progress_message = "Exporting the graph of %{label}",
         flags = flags,
-        inputs = [ctx.file.model] + ([ctx.file.config] if ctx.file.config else []) + ctx.files.data,
+        inputs = inputs,
         outputs = outputs,
         deps = ctx.attr.deps,
     )
@@ -43,7 +117,9 @@ def _tf_aot_export_impl(ctx):
         TfaotGraphInfo(
             label = ctx.label,
             graph = graph,
-            config = config,
+            configs = configs,
+            entry_points = entry_points,
+            batch_sizes = ctx.attr.batch_sizes,
             manifest = manifest,
             variables = variables,
             golden_inputs = golden_inputs,
@@ -53,8 +129,15 @@ def _tf_aot_export_impl(ctx):
 
 tf_aot_export = rule(
     implementation = _tf_aot_export_impl,
-    doc = "Runs a model's Python code and writes its graph, its tf2xla config, and the manifest.",
+    doc = "Opens a model, and writes its graph, a tf2xla config for each entry point, and the manifest.",
     attrs = {
+        "batch_sizes": attr.int_list(
+            doc = "Sizes of batch to compile for, rising. The first dimension of inputs that leave it open is the batch.",
+        ),
+        "checkpoint": attr.label(
+            doc = "With `graph`: files of a checkpoint with the values of its variables.",
+            allow_files = True,
+        ),
         "config": attr.label(
             doc = "A partial tf2xla config in protobuf's text format. An entry is found by its node name; each field " +
                   "that it sets replaces the inferred one.",
@@ -68,31 +151,115 @@ tf_aot_export = rule(
             doc = "Files that the model's code reads.",
             allow_files = True,
         ),
+        "debug_info": attr.label(
+            doc = "With `graph`: a GraphDebugInfo with the source lines of its nodes.",
+            allow_single_file = True,
+        ),
+        "default_frozen": attr.bool(
+            doc = "Whether `frozen` is left to the rules: all variables if the model writes none and there is one " +
+                  "function to compile, else none.",
+            default = True,
+        ),
         "deps": attr.label_list(
             doc = "Python libraries that the model's code imports.",
             providers = [PyInfo],
         ),
+        "dims": attr.string_list_dict(
+            doc = "Sizes of dimensions that inputs leave open, by input; `?` keeps what the model says.",
+        ),
         "edge": attr.string(
-            doc = "What the model's edge is met by, which decides what dtypes may cross it: `cpp`, a C++ program, or " +
-                  "`hlo`, another compiler, for which bfloat16, float16, and complex numbers will do.",
+            doc = "What the model's edge is met by: `cpp`, a C++ program, for which float16, bfloat16, and complex " +
+                  "numbers are converted from and to their bits, or `hlo`, another compiler, for which they are not.",
             default = "cpp",
             values = ["cpp", "hlo"],
+        ),
+        "entry_points": attr.string_dict(
+            doc = "C++ names of the entry points, and what the model calls them. By default what it offers first, as `Run`.",
+        ),
+        "frozen": attr.string_list(
+            doc = "Patterns of the variables that become constants of the code; `!pattern` takes some out again.",
+        ),
+        "golden_calls": attr.string_list(
+            doc = "Entry points in the order in which the test calls them, once for each golden step; by default all.",
         ),
         "golden_steps": attr.int(
             doc = "How many runs in a row are verified.",
             default = 3,
         ),
+        "graph": attr.label(
+            doc = "A GraphDef.",
+            allow_single_file = [".pb", ".pbtxt"],
+        ),
+        "graph_config": attr.label(
+            doc = "With `graph`: a complete tf2xla config that names its feeds and fetches.",
+            allow_single_file = True,
+        ),
+        "inputs": attr.string_list(
+            doc = "With `graph` and without `graph_config`: its feeds, `node` or `node:port`; by default its placeholders.",
+        ),
+        "max_batch": attr.int(
+            doc = "The largest batch that the class takes; by default the largest of `batch_sizes`.",
+        ),
         "model": attr.label(
-            doc = "A Python file with `input_fn()`, which returns the placeholders `(features, labels)`, and " +
-                  "`model_fn(features, labels)`, which returns the loss. `golden_fn(step, rng)` may give the inputs " +
-                  "that are verified.",
+            doc = "A Python file: it defines `input_fn()` and `model_fn(features, labels)`, or `model`, a function, a " +
+                  "tf.function, a tf.Module, or a Keras model. `golden_fn(step, rng)` may give the inputs that are verified.",
             allow_single_file = [".py"],
-            mandatory = True,
+        ),
+        "outputs": attr.string_list(
+            doc = "With `graph` and without `graph_config`: its fetches; by default the nodes that nothing consumes.",
+        ),
+        "saved_model": attr.label(
+            doc = "A SavedModel: a filegroup of its folder, or a rule that makes one.",
+            allow_files = True,
+        ),
+        "saved_model_tags": attr.string_list(
+            doc = "Tags of the meta graph in a SavedModel.",
+            default = ["serve"],
+        ),
+        "saver": attr.label(
+            doc = "With `graph`: a SaverDef that says how `checkpoint` is restored.",
+            allow_single_file = True,
+        ),
+        "signature": attr.string_dict(
+            doc = "With `model`: what its entry points take, `float32[64, None]` by parameter.",
         ),
         "stem": attr.string(
             doc = "How output files' names start; the target's name by default.",
+        ),
+        "weights": attr.label(
+            doc = "A safetensors file with the values of all variables, instead of the model's own initial values.",
+            allow_single_file = [".safetensors"],
         ),
     } | stage_attrs("//tools:export.py"),
     provides = [TfaotGraphInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )
+
+def export_model(*, name, model, frozen = None, **kwargs):
+    """Declares the export stage with the attributes of a model as users write them in a macro.
+
+    Args:
+      name: (str) the target's name
+      model: (dict) attributes of `tf_aot_export`; of these, `dims` may hold integers and None, `entry_points` may be a
+        list of names that need no others in C++, and `graph` with `config` has a complete config
+      frozen: (list[str]) as of `tf_aot_export`; None leaves it to the rules
+      **kwargs: further attributes of `tf_aot_export`
+    """
+    model = dict(model)
+    dims = {
+        label: ["?" if size == None else str(size) for size in sizes]
+        for label, sizes in (model.pop("dims", None) or {}).items()
+    }
+    entry_points = model.pop("entry_points", None) or {}
+    if type(entry_points) == "list":
+        entry_points = {own.replace(".", "_"): own for own in entry_points}
+    if model.get("graph") and model.get("config"):
+        model["graph_config"] = model.pop("config")
+    tf_aot_export(
+        name = name,
+        default_frozen = frozen == None,
+        dims = dims,
+        entry_points = entry_points,
+        frozen = frozen or [],
+        **(model | kwargs)
+    )

@@ -1,45 +1,54 @@
 """The HLO stage: what the compiler makes of an exported graph before it is machine code, for those who stop there."""
 
 load(":bundle.bzl", "tf_aot_bundle")
-load(":export.bzl", "tf_aot_export")
+load(":export.bzl", "export_model")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/...", "//tests/..."])
 
 def _tf_aot_lower_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
-    stem = ctx.attr.stem or ctx.label.name
-    hlo = ctx.actions.declare_file(stem + ".hlo.pb")
-    text = ctx.actions.declare_file(stem + ".hlo.txt")
-    optimized = ctx.actions.declare_file(stem + ".optimized_hlo.txt")
-    picture = ctx.actions.declare_file(stem + ".hlo.svg")
-
-    flags = ctx.actions.args()
-    flags.add(graph.manifest, format = "--manifest=%s")
-    flags.add(graph.graph, format = "--graph=%s")
-    flags.add(graph.config, format = "--config=%s")
-    flags.add(graph.sources, format = "--sources=%s")
-    flags.add(stem, format = "--name=%s")
-    flags.add(ctx.attr.cpu, format = "--cpu=%s")
-    flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
-    flags.add(hlo, format = "--out_hlo=%s")
-    flags.add(text, format = "--out_hlo_text=%s")
-    flags.add(optimized, format = "--out_optimized_hlo=%s")
-    flags.add(picture, format = "--out_picture=%s")
-    outputs = [hlo, text, optimized, picture]
-    run_stage(
-        ctx,
-        mnemonic = "TfaotHlo",
-        progress_message = "Lowering %{label} to HLO",
-        flags = flags,
-        inputs = [graph.manifest, graph.graph, graph.config, graph.sources],
-        outputs = outputs,
-    )
+    made = []
+    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
+        files = struct(
+            hlo = ctx.actions.declare_file(entry.stem + ".hlo.pb"),
+            text = ctx.actions.declare_file(entry.stem + ".hlo.txt"),
+            optimized = ctx.actions.declare_file(entry.stem + ".optimized_hlo.txt"),
+            picture = ctx.actions.declare_file(entry.stem + ".hlo.svg"),
+        )
+        flags = ctx.actions.args()
+        flags.add(graph.manifest, format = "--manifest=%s")
+        flags.add(graph.graph, format = "--graph=%s")
+        flags.add(entry.config, format = "--config=%s")
+        flags.add(graph.sources, format = "--sources=%s")
+        flags.add(entry.entry_point, format = "--entry_point=%s")
+        flags.add(entry.stem, format = "--name=%s")
+        flags.add(ctx.attr.cpu, format = "--cpu=%s")
+        flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
+        flags.add(files.hlo, format = "--out_hlo=%s")
+        flags.add(files.text, format = "--out_hlo_text=%s")
+        flags.add(files.optimized, format = "--out_optimized_hlo=%s")
+        flags.add(files.picture, format = "--out_picture=%s")
+        run_stage(
+            ctx,
+            mnemonic = "TfaotHlo",
+            progress_message = "Lowering {} of %{{label}} to HLO".format(entry.entry_point),
+            flags = flags,
+            inputs = [graph.manifest, graph.graph, entry.config, graph.sources],
+            outputs = [files.hlo, files.text, files.optimized, files.picture],
+        )
+        made.append(files)
     return [
-        DefaultInfo(files = depset(outputs)),
-        TfaotHloInfo(label = ctx.label, hlo = hlo, text = text, optimized = optimized, picture = picture),
+        DefaultInfo(files = depset([file for f in made for file in (f.hlo, f.text, f.optimized, f.picture)])),
+        TfaotHloInfo(
+            label = ctx.label,
+            hlo = [files.hlo for files in made],
+            text = [files.text for files in made],
+            optimized = [files.optimized for files in made],
+            picture = [files.picture for files in made],
+        ),
     ]
 
 tf_aot_lower = rule(
@@ -60,29 +69,36 @@ tf_aot_lower = rule(
 
 def _tf_aot_stablehlo_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
-    stem = ctx.attr.stem or ctx.label.name
-    text = ctx.actions.declare_file(stem + ".stablehlo.mlir")
-    bytecode = ctx.actions.declare_file(stem + ".stablehlo.mlirbc")
-
-    flags = ctx.actions.args()
-    flags.add(graph.manifest, format = "--manifest=%s")
-    flags.add(graph.graph, format = "--graph=%s")
-    flags.add(graph.sources, format = "--sources=%s")
-    flags.add(stem, format = "--name=%s")
-    flags.add(text, format = "--out_text=%s")
-    flags.add(bytecode, format = "--out_bytecode=%s")
-    outputs = [text, bytecode]
-    run_stage(
-        ctx,
-        mnemonic = "TfaotStablehlo",
-        progress_message = "Translating %{label} to StableHLO",
-        flags = flags,
-        inputs = [graph.manifest, graph.graph, graph.sources],
-        outputs = outputs,
-    )
+    made = []
+    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
+        files = struct(
+            text = ctx.actions.declare_file(entry.stem + ".stablehlo.mlir"),
+            bytecode = ctx.actions.declare_file(entry.stem + ".stablehlo.mlirbc"),
+        )
+        flags = ctx.actions.args()
+        flags.add(graph.manifest, format = "--manifest=%s")
+        flags.add(graph.graph, format = "--graph=%s")
+        flags.add(graph.sources, format = "--sources=%s")
+        flags.add(entry.entry_point, format = "--entry_point=%s")
+        flags.add(entry.stem, format = "--name=%s")
+        flags.add(files.text, format = "--out_text=%s")
+        flags.add(files.bytecode, format = "--out_bytecode=%s")
+        run_stage(
+            ctx,
+            mnemonic = "TfaotStablehlo",
+            progress_message = "Translating {} of %{{label}} to StableHLO".format(entry.entry_point),
+            flags = flags,
+            inputs = [graph.manifest, graph.graph, graph.sources],
+            outputs = [files.text, files.bytecode],
+        )
+        made.append(files)
     return [
-        DefaultInfo(files = depset(outputs)),
-        TfaotStablehloInfo(label = ctx.label, text = text, bytecode = bytecode),
+        DefaultInfo(files = depset([file for f in made for file in (f.text, f.bytecode)])),
+        TfaotStablehloInfo(
+            label = ctx.label,
+            text = [files.text for files in made],
+            bytecode = [files.bytecode for files in made],
+        ),
     ]
 
 tf_aot_stablehlo = rule(
@@ -104,10 +120,10 @@ def hlo_groups(*, hlo, stablehlo):
       (dict[str, list[File]]) files by group
     """
     return {
-        "hlo": [hlo.text, hlo.hlo],
-        "hlo_graph": [hlo.picture],
-        "optimized_hlo": [hlo.optimized],
-        "stablehlo": [stablehlo.text, stablehlo.bytecode],
+        "hlo": hlo.text + hlo.hlo,
+        "hlo_graph": hlo.picture,
+        "optimized_hlo": hlo.optimized,
+        "stablehlo": stablehlo.text + stablehlo.bytecode,
     }
 
 def _hlo_product_impl(ctx):
@@ -115,14 +131,16 @@ def _hlo_product_impl(ctx):
     hlo = ctx.attr.hlo[TfaotHloInfo]
     stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo]
     groups = hlo_groups(hlo = hlo, stablehlo = stablehlo) | {
-        "config": [graph.config],
+        "config": graph.configs,
         "goldens": [ctx.attr.goldens[TfaotGoldensInfo].goldens],
         "graph": [graph.graph],
         "manifest": [graph.manifest],
         "variables": [graph.variables],
     }
     return [
-        DefaultInfo(files = depset([hlo.text, hlo.hlo, hlo.optimized, hlo.picture, stablehlo.text, stablehlo.bytecode])),
+        DefaultInfo(files = depset(
+            hlo.text + hlo.hlo + hlo.optimized + hlo.picture + stablehlo.text + stablehlo.bytecode,
+        )),
         OutputGroupInfo(**{name: depset(group) for name, group in groups.items()}),
         graph,
         hlo,
@@ -144,16 +162,13 @@ _hlo_product = rule(
 def tf_aot_hlo(
         *,
         name,
-        model,
-        config = None,
         cpu = "x86-64-v3",
-        data = [],
-        deps = [],
-        golden_steps = 3,
+        frozen = [],
         tags = [],
         testonly = None,
         visibility = None,
-        xla_flags = []):
+        xla_flags = [],
+        **model):
     """Turns a TensorFlow model into HLO and stops there: for accelerator teams.
 
     Nothing that only C++ asks for is asked: the target may have any name, and bfloat16, float16, and complex numbers
@@ -166,27 +181,21 @@ def tf_aot_hlo(
 
     Args:
       name: (str) the target's name, and the module's
-      model: (Label) a Python file, as of `tf_aot_library`
-      config: (Label) a partial tf2xla config that is merged into the inferred one
       cpu: (str) x86-64 psABI level that the optimized HLO is for
-      data: (list[Label]) files that the model's code reads
-      deps: (list[Label]) Python libraries that the model's code imports
-      golden_steps: (int) how many runs in a row are recorded for the bundle
+      frozen: (list[str]) patterns of variables that become constants; by default none, so that all are parameters
       tags: (list[str]) tags of the target and the bundle
       testonly: (bool) as everywhere
       visibility: (list[Label]) as everywhere
       xla_flags: (list[str]) further flags of XLA
+      **model: what the model is, and how it is verified: the attributes of `tf_aot_export`, as of `tf_aot_library`
     """
     stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
     graph = name + ".export"
-    tf_aot_export(
+    export_model(
         name = graph,
-        config = config,
         cpp_class = "hlo::Model",
-        data = data,
-        deps = deps,
         edge = "hlo",
-        golden_steps = golden_steps,
+        frozen = frozen,
         model = model,
         **stages
     )

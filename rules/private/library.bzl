@@ -3,7 +3,7 @@
 load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
 load("@rules_cc//cc:defs.bzl", "cc_test")
 load(":compile.bzl", "tf_aot_compile")
-load(":export.bzl", "tf_aot_export")
+load(":export.bzl", "export_model")
 load(":hlo.bzl", "hlo_targets")
 load(":link.bzl", "tf_aot_link")
 load(":render.bzl", "tf_aot_render")
@@ -11,22 +11,52 @@ load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/..."])
 
+def _from_tf_library(model, xla_flags):
+    """Translates attributes that only TensorFlow's `tf_library` has.
+
+    Args:
+      model: (dict) attributes
+      xla_flags: (list[str]) further flags of XLA
+
+    Returns:
+      (tuple[dict, list[str]]) both, as the rules know them
+    """
+    model = dict(model)
+    for theirs, ours in (("freeze_checkpoint", "checkpoint"), ("freeze_saver", "saver")):
+        if model.get(theirs):
+            model[ours] = model[theirs]
+        model.pop(theirs, None)
+    flags = model.pop("tfcompile_flags", None) or []
+    if type(flags) == "string":
+        flags = [flag for flag in flags.split(" ") if flag]
+    if model.get("mlir_components", "None") in (None, "None"):
+        model.pop("mlir_components", None)  # what else it may be, no rule knows
+    for unused in (
+        "copts",
+        "enable_tracemes_generation",
+        "enable_xla_hlo_profiling",
+        "include_standard_runtime_deps",
+        "tfcompile_tool",
+    ):
+        model.pop(unused, None)
+    return model, xla_flags + flags
+
 def tf_aot_library(
         *,
         name,
-        model,
         cpp_class,
-        config = None,
         config_golden = None,
         cpu = "x86-64-v3",
-        data = [],
-        deps = [],
-        golden_steps = 3,
+        embed_variables = True,
+        frozen = None,
+        gen_benchmark = True,
+        gen_test = True,
         tags = [],
         test_size = "small",
         testonly = None,
         visibility = None,
-        xla_flags = []):
+        xla_flags = [],
+        **model):
     """Turns a TensorFlow model into a C++ library, proves its numbers, and hands out every intermediate result.
 
     Targets:
@@ -41,37 +71,49 @@ def tf_aot_library(
 
     Args:
       name: (str) the library's name
-      model: (Label) a Python file with `input_fn()`, `model_fn(features, labels)`, and perhaps `golden_fn(step, rng)`
       cpp_class: (str) the generated class with its namespaces, `a::b::Class`
-      config: (Label) a partial tf2xla config that is merged into the inferred one
       config_golden: (str) a file of this package: a checked-in copy of the config, so that reviews see it change
       cpu: (str) x86-64 psABI level to compile for
-      data: (list[Label]) files that the model's code reads
-      deps: (list[Label]) Python libraries that the model's code imports
-      golden_steps: (int) how many runs in a row are verified
+      embed_variables: (bool) whether the library holds the variables' initial values; if not, the program calls
+        Load(path) before it runs the model, and the file is among the library's runfiles
+      frozen: (list[str]) patterns of the variables that become constants of the code, `!pattern` takes some out again;
+        None for the default: all, if the model writes none and is one function, else none
+      gen_benchmark: (bool) whether there is NAME_benchmark
+      gen_test: (bool) whether there is NAME_test
       tags: (list[str]) tags of the library and its tests
       test_size: (str) Bazel's test size of the test and the benchmark
       testonly: (bool) as everywhere
       visibility: (list[Label]) as everywhere
       xla_flags: (list[str]) further flags of XLA
+      **model: what the model is and how it is verified, exactly one of the first three, and attributes of
+        `tf_aot_export`:
+          model: (Label) a Python file
+          saved_model: (Label) a SavedModel's files, or a rule that makes its folder
+          graph: (Label) a GraphDef; with `config`, `checkpoint`, `saver`, `debug_info`, `inputs`, `outputs`
+          config: (Label) a partial tf2xla config that is merged into the inferred ones; with `graph`, a complete one
+          entry_points: (list[str] or dict[str, str]) the model's names of its entry points, or C++ names and those
+          signature: (dict[str, str]) what a Python file's entry points take: `{"x": "float32[64, None]"}`
+          dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`, None keeps the model's
+          batch_sizes: (list[int]) sizes of batch to compile for; the class then takes any batch up to `max_batch`
+          max_batch: (int) the largest batch; by default the largest of `batch_sizes`
+          weights: (Label) a safetensors file with the values of all variables
+          saved_model_tags: (list[str]) tags of the meta graph
+          golden_steps: (int) how many runs in a row are verified, 3 by default
+          golden_calls: (list[str]) entry points in the order in which a step calls them
+          deps: (list[Label]) Python libraries that the model's code imports
+          data: (list[Label]) files that it reads
+        Those of TensorFlow's `tf_library` are understood too: freeze_checkpoint, freeze_saver, tfcompile_flags, and what
+        there only says how the compiler is built or linked.
     """
+    model, xla_flags = _from_tf_library(model, xla_flags)
     stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
     graph = name + ".export"
     compiled = name + ".compile"
     sources = name + ".render"
     goldens = name + ".verify"
-    tf_aot_export(
-        name = graph,
-        config = config,
-        cpp_class = cpp_class,
-        data = data,
-        deps = deps,
-        golden_steps = golden_steps,
-        model = model,
-        **stages
-    )
+    export_model(name = graph, cpp_class = cpp_class, frozen = frozen, model = model, **stages)
     tf_aot_compile(name = compiled, cpu = cpu, graph = graph, xla_flags = xla_flags, **stages)
-    tf_aot_render(name = sources, graph = graph, **stages)
+    tf_aot_render(name = sources, embed_variables = embed_variables, graph = graph, **stages)
     tf_aot_verify(name = goldens, graph = graph, **stages)
     parts = hlo_targets(
         name = name,
@@ -94,10 +136,23 @@ def tf_aot_library(
         visibility = visibility,
         **parts
     )
-    for kind, library, args in [
-        ("test", "verify", []),
-        ("benchmark", "benchmark", ["--steps=2"]),
+    files = [goldens]
+    if not embed_variables:
+        native.filegroup(
+            name = name + ".variables",
+            srcs = [name],
+            output_group = "variables",
+            tags = ["manual"],
+            testonly = testonly,
+            visibility = ["//visibility:private"],
+        )
+        files.append(name + ".variables")
+    for kind, library, args, wanted in [
+        ("test", "verify", [], gen_test),
+        ("benchmark", "benchmark", ["--steps=2"], gen_benchmark),
     ]:
+        if not wanted:
+            continue
         native.filegroup(
             name = "{}.{}.cc".format(name, kind),
             srcs = [sources],
@@ -110,8 +165,8 @@ def tf_aot_library(
             name = "{}_{}".format(name, kind),
             size = test_size,
             srcs = ["{}.{}.cc".format(name, kind)],
-            args = ["$(rootpath :{})".format(goldens)] + args,
-            data = [goldens],
+            args = ["$(rootpath :{})".format(file) for file in files] + args,
+            data = files,
             linkstatic = True,
             tags = tags,
             visibility = visibility,

@@ -13,35 +13,13 @@ load(
     "TfaotSourcesInfo",
     "TfaotStablehloInfo",
 )
-load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
-
-def _runtime_sources(ctx, compiled):
-    """Declares the folder of sources that include the parts of XLA's runtime that the compiled model calls.
-
-    What it calls is known only after the compiler ran; a folder may hold any number of files, so that no part is
-    built in vain. Each model compiles its parts itself, for its own CPU level.
-    """
-    folder = ctx.actions.declare_directory((ctx.attr.stem or ctx.label.name) + ".runtime")
-    flags = ctx.actions.args()
-    flags.add(compiled.header, format = "--header=%s")
-    flags.add(folder.path, format = "--out_folder=%s")
-    run_stage(
-        ctx,
-        mnemonic = "TfaotLink",
-        progress_message = "Choosing the runtime of %{label}",
-        flags = flags,
-        inputs = [compiled.header],
-        outputs = [folder],
-    )
-    return folder
 
 def _tf_aot_link_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     compiled = ctx.attr.compiled[TfaotObjectInfo]
     sources = ctx.attr.sources[TfaotSourcesInfo]
-    runtime = ctx.toolchains[TOOLCHAIN_TYPE].tfaot.runtime
     cc_toolchain = find_cpp_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,
@@ -50,27 +28,31 @@ def _tf_aot_link_impl(ctx):
         unsupported_features = ctx.disabled_features,
     )
     support = [dep[CcInfo] for dep in ctx.attr._support]
-    runtime_sources = _runtime_sources(ctx, compiled)
     contexts = [dep.compilation_context for dep in support]
 
-    # The same level as the kernels: at the compiler's default, matrix products are four to five times slower.
-    flags = [
-        "-O3",
-        "-march=" + compiled.cpu,
-        "-std=c++17",
-        "-DNDEBUG",
-        "-fno-math-errno",
-        "-w",  # the sources are XLA's, Eigen's, and tfcompile's
-    ]
-    _, built = cc_common.compile(
+    # In every build mode as quick as can be. Generated code has had its warnings looked at here, by our tests.
+    flags = ["-O3", "-std=c++17", "-DNDEBUG", "-w"]
+    _, class_ = cc_common.compile(
         name = ctx.label.name,
         actions = ctx.actions,
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
-        srcs = [sources.source, runtime_sources],
-        private_hdrs = [sources.header, compiled.header],
-        compilation_contexts = contexts + [runtime.compilation_context],
+        srcs = [sources.source],
+        private_hdrs = [sources.header] + compiled.headers,
+        compilation_contexts = contexts,
         user_compile_flags = flags,
+    )
+
+    # Only these are for the kernels' own level, where matrix products are four to five times faster: a program may hold models
+    # for other CPUs, and what it includes from elsewhere must run on all of them.
+    _, executors = cc_common.compile(
+        name = ctx.label.name + ".executors",
+        actions = ctx.actions,
+        cc_toolchain = cc_toolchain,
+        feature_configuration = features,
+        srcs = compiled.sources,
+        compilation_contexts = contexts,
+        user_compile_flags = flags + ["-march=" + compiled.cpu, "-fno-math-errno"],
     )
     _, variables = cc_common.compile(
         name = ctx.label.name + ".variables",
@@ -78,12 +60,13 @@ def _tf_aot_link_impl(ctx):
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
         srcs = [sources.variables],
-        additional_inputs = [graph.variables],
-        user_compile_flags = ["-DTFAOT_VARIABLES=\"{}\"".format(graph.variables.path)],
+        additional_inputs = [graph.variables] if sources.embed else [],
+        user_compile_flags = ["-DTFAOT_VARIABLES=\"{}\"".format(graph.variables.path)] if sources.embed else [],
     )
-    objects = depset([compiled.object, compiled.constants])
+    objects = depset(compiled.objects + compiled.constants)
     outputs = cc_common.merge_compilation_outputs(compilation_outputs = [
-        built,
+        class_,
+        executors,
         variables,
         cc_common.create_compilation_outputs(objects = objects, pic_objects = objects),
     ])
@@ -93,7 +76,7 @@ def _tf_aot_link_impl(ctx):
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
         compilation_outputs = outputs,
-        linking_contexts = [runtime.linking_context] + [dep.linking_context for dep in support],
+        linking_contexts = [dep.linking_context for dep in support],
         disallow_dynamic_library = True,
     )
     public, _ = cc_common.compile(
@@ -107,11 +90,11 @@ def _tf_aot_link_impl(ctx):
     library = linked.library_to_link
     files = [file for file in (library.static_library, library.pic_static_library) if file]
     groups = {
-        "config": [graph.config],
+        "config": graph.configs,
         "graph": [graph.graph],
         "header": [sources.header],
         "manifest": [graph.manifest],
-        "object": [compiled.object, compiled.constants],
+        "object": compiled.objects + compiled.constants,
         "sources": [sources.header, sources.source, sources.variables, sources.test, sources.benchmark],
         "variables": [graph.variables],
     }
@@ -120,7 +103,10 @@ def _tf_aot_link_impl(ctx):
     if ctx.attr.hlo and ctx.attr.stablehlo:
         groups |= hlo_groups(hlo = ctx.attr.hlo[TfaotHloInfo], stablehlo = ctx.attr.stablehlo[TfaotStablehloInfo])
     return [
-        DefaultInfo(files = depset(files + [sources.header])),
+        DefaultInfo(
+            files = depset(files + [sources.header]),
+            runfiles = ctx.runfiles([] if sources.embed else [graph.variables]),
+        ),
         CcInfo(compilation_context = public, linking_context = linking_context),
         OutputGroupInfo(**{name: depset(group) for name, group in groups.items()}),
         graph,
@@ -163,11 +149,20 @@ tf_aot_link = rule(
             doc = "How output files' names start; the target's name by default.",
         ),
         "_support": attr.label_list(default = [
+            "//tools/runtime/kernels",
+            "//tools/runtime/kernels:plain",
+            "//tools/runtime/tfaot:arena",
+            "//tools/runtime/tfaot:batch",
+            "//tools/runtime/tfaot:bounded_view",
+            "//tools/runtime/tfaot:executor",
             "//tools/runtime/tfaot:flush_denormals",
+            "//tools/runtime/tfaot:half",
+            "//tools/runtime/tfaot:sort",
+            "//tools/runtime/tfaot:variables",
             "//tools/runtime/tfaot:view",
         ]),
-    } | stage_attrs("//tools:link.py"),
+    },
     fragments = ["cpp"],
     provides = [CcInfo],
-    toolchains = [TOOLCHAIN_TYPE] + use_cpp_toolchain(),
+    toolchains = use_cpp_toolchain(),
 )

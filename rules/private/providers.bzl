@@ -7,7 +7,9 @@ TfaotGraphInfo = provider(
     fields = {
         "label": "(Label) the target that exported, to simplify debugging",
         "graph": "(File) serialized GraphDef, pruned to what the fetches need, without weights",
-        "config": "(File) tf2xla config in protobuf's text format",
+        "configs": "(list[File]) tf2xla configs in protobuf's text format, one for each entry point",
+        "entry_points": "(list[str]) C++ names of the entry points; Run if there is only one",
+        "batch_sizes": "(list[int]) sizes of batch to compile for; empty if there is no batch",
         "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
         "variables": "(File) initial values of the variables, safetensors",
         "golden_inputs": "(File) inputs for each step that is verified, safetensors",
@@ -20,10 +22,11 @@ TfaotObjectInfo = provider(
     fields = {
         "label": "(Label) the target that compiled, to simplify debugging",
         "cpu": "(str) x86-64 psABI level that the code needs, such as 'x86-64-v3'",
-        "object": "(File) kernels, with a C ABI",
-        "constants": "(File) object file with the constants",
-        "header": "(File) tfcompile's own header, included by nothing but the generated source",
-        "hlo": "(File) serialized xla.HloSnapshot, before optimization",
+        "objects": "(list[File]) kernels, with a C ABI; as the others, one for each entry point and size of batch",
+        "constants": "(list[File]) object files with the constants",
+        "headers": "(list[File]) declare what runs them, included by nothing but the generated source",
+        "sources": "(list[File]) run them; for the link stage to compile, for the same CPU level",
+        "hlo": "(list[File]) serialized xla.HloSnapshots, before optimization",
     },
 )
 
@@ -31,10 +34,10 @@ TfaotHloInfo = provider(
     doc = "What the compiler makes of a graph before it is machine code.",
     fields = {
         "label": "(Label) the target that lowered, to simplify debugging",
-        "hlo": "(File) serialized xla.HloModuleProto, before optimization",
-        "text": "(File) the same as text, constants written out",
-        "optimized": "(File) text of the module that machine code is made of: fused, scheduled, for one CPU level",
-        "picture": "(File) SVG of the module before optimization",
+        "hlo": "(list[File]) serialized xla.HloModuleProto, before optimization; as the others, one for each entry point",
+        "text": "(list[File]) the same as text, constants written out",
+        "optimized": "(list[File]) text of the modules that machine code is made of: fused, scheduled, for one CPU level",
+        "picture": "(list[File]) SVG of the modules before optimization",
     },
 )
 
@@ -42,8 +45,8 @@ TfaotStablehloInfo = provider(
     doc = "A graph as StableHLO, with operations of no other dialect.",
     fields = {
         "label": "(Label) the target that translated, to simplify debugging",
-        "text": "(File) MLIR text",
-        "bytecode": "(File) portable artifact: versioned bytecode",
+        "text": "(list[File]) MLIR text, one for each entry point",
+        "bytecode": "(list[File]) portable artifacts: versioned bytecode",
     },
 )
 
@@ -52,8 +55,9 @@ TfaotSourcesInfo = provider(
     fields = {
         "label": "(Label) the target that rendered, to simplify debugging",
         "header": "(File) the public header; includes nothing of TensorFlow, Eigen, or abseil",
-        "source": "(File) the class's implementation; includes tfcompile's header",
-        "variables": "(File) assembler source that holds the variables' file",
+        "source": "(File) the class's implementation; includes the compile stage's headers",
+        "variables": "(File) assembler source that holds the variables' file, or nothing",
+        "embed": "(bool) whether it holds them",
         "test": "(File) test that compares the class with the goldens",
         "benchmark": "(File) benchmark of the class",
     },

@@ -1,12 +1,13 @@
 """The render stage: C++ sources from the manifest."""
 
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "graph_attrs", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
 def _tf_aot_render_impl(ctx):
-    manifest = ctx.attr.graph[TfaotGraphInfo].manifest
+    graph = ctx.attr.graph[TfaotGraphInfo]
+    manifest = graph.manifest
     stem = ctx.attr.stem or ctx.label.name
     folder = ctx.label.package + "/" if ctx.label.package else ""
     header = ctx.actions.declare_file(stem + ".h")
@@ -18,7 +19,10 @@ def _tf_aot_render_impl(ctx):
     flags = ctx.actions.args()
     flags.add(manifest, format = "--manifest=%s")
     flags.add(folder + stem + ".h", format = "--header=%s")
-    flags.add(folder + stem + ".tfcompile.h", format = "--private_header=%s")
+    for function in functions_of(graph, stem):
+        flags.add(folder + function.stem + ".executor.h", format = "--private_header=%s")
+    if ctx.attr.embed_variables:
+        flags.add("--embed")
     flags.add(header, format = "--out_header=%s")
     flags.add(source, format = "--out_source=%s")
     flags.add(variables, format = "--out_variables=%s")
@@ -41,6 +45,7 @@ def _tf_aot_render_impl(ctx):
             header = header,
             source = source,
             variables = variables,
+            embed = ctx.attr.embed_variables,
             test = test,
             benchmark = benchmark,
         ),
@@ -49,7 +54,12 @@ def _tf_aot_render_impl(ctx):
 tf_aot_render = rule(
     implementation = _tf_aot_render_impl,
     doc = "Renders the C++ class of an exported model, its test, and its benchmark. It does not wait for the compiler.",
-    attrs = graph_attrs() | stage_attrs("//tools:render.py"),
+    attrs = {
+        "embed_variables": attr.bool(
+            doc = "Whether the library holds the variables' initial values; if not, the program loads them from a file.",
+            default = True,
+        ),
+    } | graph_attrs() | stage_attrs("//tools:render.py"),
     provides = [TfaotSourcesInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

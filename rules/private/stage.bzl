@@ -39,6 +39,48 @@ def graph_attrs():
         ),
     }
 
+def functions_of(graph, stem):
+    """What the compiler makes of a graph: every entry point, for every size of batch.
+
+    Args:
+      graph: (TfaotGraphInfo) output of the export stage
+      stem: (str) how output files' names start
+
+    Returns:
+      (list[struct]) `stem` of the function's files, `entry_point`, `batch` (0 if there is none), and `config`; in the
+      order of `tfaot.compile.functions`
+    """
+    return [
+        struct(
+            stem = entry.stem + (".b%d" % batch if batch else ""),
+            entry_point = entry.entry_point,
+            batch = batch,
+            config = entry.config,
+        )
+        for entry in entries_of(graph, stem)
+        for batch in graph.batch_sizes or [0]
+    ]
+
+def entries_of(graph, stem):
+    """The entry points of a graph.
+
+    Args:
+      graph: (TfaotGraphInfo) output of the export stage
+      stem: (str) how output files' names start
+
+    Returns:
+      (list[struct]) `stem` of the entry point's files, `entry_point`, and `config`
+    """
+    many = len(graph.entry_points) > 1
+    return [
+        struct(
+            stem = stem + "." + graph.entry_points[index] if many else stem,
+            entry_point = graph.entry_points[index],
+            config = graph.configs[index],
+        )
+        for index in range(len(graph.entry_points))
+    ]
+
 def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = []):
     """Declares the action of a stage.
 
@@ -63,7 +105,12 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
     roots = {target.label.workspace_root or ".": None for target in [ctx] + deps}
     for root in roots.keys():
         roots[ctx.bin_dir.path if root == "." else ctx.bin_dir.path + "/" + root] = None
-    python_path = imports + roots.keys() + toolchain.imports.to_list()
+
+    # What comes from other repositories, as pip's packages do, is found after the toolchain's: TensorFlow keeps the versions
+    # that it was locked with.
+    others = [path for path in imports if path.startswith("external/")]
+    own = [path for path in imports if path not in others]
+    python_path = own + roots.keys() + toolchain.imports.to_list() + others
 
     # Neither the user's site-packages nor the interpreter's: all packages are declared.
     start = ctx.actions.args()

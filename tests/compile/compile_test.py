@@ -13,10 +13,10 @@ from unittest import mock
 
 from tests.stages.harness import PREAMBLE, Exported, StageTest, run_main
 from tfaot import compile as compiler
-from tfaot import isolate
+from tfaot import cost, isolate
 from tfaot.errors import TfaotError
 
-OUTPUTS = ("object", "constants", "header", "hlo")
+OUTPUTS = ("object", "constants", "header", "source", "hlo")
 
 PLUS_ONE = PREAMBLE + "def model_fn(x, n):\n    return x + 1\n"
 
@@ -93,6 +93,28 @@ def model_fn(x, n):
 """
 )
 """A variable that is written, and called as the compile stage calls another one, and a variable that is not."""
+
+
+SEVERAL = """\
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    def __init__(self):
+        self.w = tf.Variable(tf.ones([256, 128]), name="Run")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 256], tf.float32, name="forward")])
+    def forward(self, x):
+        return {"forward": tf.nn.relu(tf.matmul(x, self.w)), "class": x}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 128], tf.float32, name="1st")])
+    def scale(self, x):
+        return x * self.w[0]
+
+
+model = Model()
+"""
+"""Two entry points over one variable, with names that are none in C++."""
 
 
 class CompileTest(StageTest):
@@ -391,9 +413,60 @@ class OutputsTest(CompileTest):
         self.assertEqual(outputs, ["operator_", "result_0"])
         header = Path(exported.path("header")).read_text()
         self.assertIn("class M1t5Model", header, "the private class, unique to the public one")
-        self.assertNotIn("arg_data_data", header)
-        for index in range(5):
-            self.assertIn(f"arg_feed{index}_data", header)
+        self.assertIn("kNumArgs = 7;", header)
+
+    def test_several_functions(self) -> None:
+        """Each entry point, and each size of batch, is a function of its own, with symbols of its own."""
+        entry_points = (("forward", "forward"), ("class", "scale"), ("Run", "scale"))
+        exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=entry_points)
+        functions = compiler.functions(exported.manifest)
+        self.assertEqual(
+            [(function.entry_point.name, function.batch, function.symbol) for function in functions],
+            [
+                (name, batch, f"M1t5Model_{index}_b{batch}")
+                for index, (name, _) in enumerate(entry_points)
+                for batch in (1, 64)
+            ],
+        )
+        self.assertEqual([entry.cpp_name for entry in exported.manifest.entry_points], ["forward", "class_", "Run"])
+        self.assertEqual(
+            exported.cpp_names,
+            {
+                "forward/forward:0": "forward_x",
+                "forward/class:0": "forward_class",
+                "forward/forward_1:0": "forward_forward",
+                "class/1st:0": "class_x",
+                "class/output:0": "class_output",
+                "Run/1st:0": "Run_x",
+                "Run/output:0": "Run_output",
+                "Run": "Run_2",
+            },
+        )
+        for function in functions:
+            name, batch = function.entry_point.name, function.batch
+            self.compile(exported, batch=batch, entry_point=name)
+            header = Path(exported.path(f"header.{name}.b{batch}")).read_text()
+            self.assertIn(f"class {function.symbol} ", header)
+            self.assertIn(f"inline constexpr double {function.symbol}_cost = ", header)
+            columns = 256 if name == "forward" else 128
+            source = Path(exported.path(f"source.{name}.b{batch}")).read_text()
+            self.assertIn(f"Program {function.symbol}_program = {{", source)
+            self.assertRegex(source, rf"\{{1, {batch}, \d+, \d+, |, {4 * batch * columns}u, 0u\}}")
+
+    def test_cost(self) -> None:
+        """The header tells what a run costs, so that a batch is split as is cheapest: more rows cost more, and less each."""
+        exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=(("forward", "forward"),))
+        costs = []
+        for batch in (1, 64):
+            self.compile(exported, batch=batch)
+            found = re.search(r"_cost = ([-.e\d]+);", Path(exported.path(f"header.b{batch}")).read_text())
+            assert found is not None
+            costs.append(float(found[1]))
+        self.assertLess(costs[0], costs[1])
+        self.assertLess(costs[1] / 64, costs[0] / 4)
+        # One row is bound by reading the weights, 64 by the arithmetic.
+        self.assertAlmostEqual(costs[0], cost.CALL + 4 * 256 * 128 / cost.BYTES, delta=costs[0] / 10)
+        self.assertAlmostEqual(costs[1], cost.CALL + 2 * 64 * 256 * 128 / cost.FLOPS, delta=costs[1] / 10)
 
     def test_reproducible(self) -> None:
         """Two processes with other hash seeds and folders write the same bytes, all outputs of both stages alike."""

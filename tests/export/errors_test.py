@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import unittest
 
+import numpy as np
+
 from tests.stages.harness import PREAMBLE, StageTest, run_main
+from tfaot import dtypes
 
 
 class ErrorsTest(StageTest):
@@ -20,21 +23,32 @@ class ErrorsTest(StageTest):
         self.refused(
             PREAMBLE + "def mdoel_fn(features, labels):\n    return features\n",
             """
-            model.py has no function model_fn(features, labels)
+            model.py defines neither model_fn(features, labels) nor model
               found: input_fn, mdoel_fn
-              to do: define model_fn(features, labels) in model.py
-            """,
+              to do: name one of these in the target's entry_points, or define model: a function, a tf.function, a tf.Module, a Keras model, or a function without parameters that returns one
+            """,  # noqa: E501
         )
 
     def test_missing_input_fn(self) -> None:
-        """An empty file says what to define."""
+        """A model_fn without inputs says what to define."""
+        self.refused(
+            "def model_fn(features, labels):\n    return features\n",
+            """
+            model.py has no function input_fn()
+              found: model_fn
+              to do: define input_fn() in model.py
+            """,
+        )
+
+    def test_no_model(self) -> None:
+        """An empty file says what a model may be."""
         self.refused(
             "",
             """
-            model.py has no function input_fn()
+            model.py defines neither model_fn(features, labels) nor model
               found: nothing
-              to do: define input_fn() in model.py
-            """,
+              to do: name one of these in the target's entry_points, or define model: a function, a tf.function, a tf.Module, a Keras model, or a function without parameters that returns one
+            """,  # noqa: E501
         )
 
     def test_wrong_signature(self) -> None:
@@ -139,42 +153,64 @@ class ErrorsTest(StageTest):
             "\n\ndef model_fn(features, labels):\n    return features\n",
             """
             model.py: 2 input(s) have dimensions that are not known before running
-              found: x (None, 3) at model.py:7; y (unknown rank) at model.py:7
-              to do: set every dimension in input_fn(): the compiler needs all of them
+              found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
+              to do: fix them in the model, or in the target: dims = {"x": [1, 3], "y": [1, 2, 3]}
             """,
         )
 
     def test_unknown_output_shape(self) -> None:
-        """An output whose shape depends on values is named with the line that made it."""
+        """An output whose size has no bound is named with its line, and with the compiler's reason."""
         self.refused(
-            PREAMBLE + "def model_fn(features, labels):\n    return tf.reshape(tf.where(features > 0), [-1])\n",
+            PREAMBLE + "def model_fn(features, labels):\n    return tf.range(labels)\n",
             """
-            model.py: 1 output(s) have dimensions that are not known before running
-              found: loss (None,) at model.py:11
-              to do: give it a shape that TensorFlow can infer, or call set_shape on it: the compiler needs all of them
+            model.py: 1 output(s) of Run have a size that the compiler cannot find
+
+                Input 1 to node `range` with op Range must be a compile-time constant.
+
+                XLA compilation requires that operator arguments that represent shapes or dimensions be evaluated to concrete values at compile time. This error means that a shape or dimension argument could not be evaluated at compile time, usually because the value of the argument depends on a parameter to the computation, on a variable, or on a stateful operation such as a random number generator.
+
+                \t [[range]]
+                'range' at model.py:11
+
+              found: loss [None] at model.py:11
+              to do: let sizes depend on constants and on shapes of the inputs only, not on values that come later
+            """,  # noqa: E501
+        )
+
+    def test_dtypes_at_the_edge(self) -> None:
+        """Inputs and outputs of dtypes that no compiler takes are listed together, each with its line and what would do."""
+        todo = "cast to one of " + ", ".join(dtype.name for dtype in dtypes.ALL)
+        self.refused(
+            "import tensorflow as tf\n\nv1 = tf.compat.v1\n\n\ndef input_fn():\n"
+            "    return v1.placeholder(tf.string, [2], 'x'), v1.placeholder(tf.string, [], 's')\n"
+            "\n\ndef model_fn(features, labels):\n    return features\n",
+            f"""
+            model.py: 2 input(s) have a dtype that cannot cross a compiled model's edge
+              found: x [2] at model.py:7 is DT_STRING; s [] at model.py:7 is DT_STRING
+              to do: {todo}
+            """,
+        )
+        self.refused(
+            PREAMBLE + "def model_fn(features, labels):\n    return tf.strings.as_string(features)\n",
+            f"""
+            model.py: 1 output(s) have a dtype that cannot cross a compiled model's edge
+              found: loss [2] at model.py:11 is DT_STRING
+              to do: {todo}
             """,
         )
 
-    def test_dtype_at_the_edge(self) -> None:
-        """A dtype that C++ has no type for is refused at the edge, with what would do."""
-        message = self.error_of(
-            self.export, PREAMBLE + "def model_fn(features, labels):\n    return tf.cast(features, tf.bfloat16)\n"
-        )
-        self.assertIn("1 output(s) have a dtype that cannot cross a compiled model's edge", message)
-        self.assertIn("found: loss (2,) at model.py:11 is DT_BFLOAT16", message)
-        self.assertIn("to do: cast to one of float32, float64, ", message)
-
-    def test_dtype_of_inputs(self) -> None:
-        """Inputs of dtypes that C++ has no type for are listed together, each with its line."""
+    def test_dtype_of_a_variable(self) -> None:
+        """A variable of a dtype that no compiler takes is named."""
+        todo = "use one of " + ", ".join(dtype.name for dtype in dtypes.ALL) + ", and cast where it is read"
         self.refused(
-            "import tensorflow as tf\n\nv1 = tf.compat.v1\n\n\ndef input_fn():\n"
-            "    return v1.placeholder(tf.float16, [2], 'x'), v1.placeholder(tf.string, [], 's')\n"
-            "\n\ndef model_fn(features, labels):\n    return features\n",
-            """
-            model.py: 2 input(s) have a dtype that cannot cross a compiled model's edge
-              found: x (2,) at model.py:7 is DT_HALF; s () at model.py:7 is DT_STRING
-              to do: cast to one of float32, float64, int32, uint8, int16, int8, int64, bool, uint16, uint32, uint64; bfloat16, float16, complex64, and complex128 are for tf_aot_hlo, which stops before C++
-            """,  # noqa: E501
+            PREAMBLE
+            + "def model_fn(features, labels):\n    v = v1.get_variable('v', initializer=['a', 'b'])\n"
+            + "    return tf.where(tf.equal(v, 'a'), features, 0 * features)\n",
+            f"""
+            model.py: the variable v is DT_STRING, which cannot cross a compiled model's edge
+              to do: {todo}
+            """,
+            frozen=(),
         )
 
     def test_old_variable(self) -> None:
@@ -255,15 +291,15 @@ class ErrorsTest(StageTest):
         )
 
     def test_golden_fn_of_another_shape(self) -> None:
-        """A golden input of the wrong shape is shown beside the placeholder's."""
+        """A golden input of the wrong shape is shown beside the input's."""
         self.refused(
             PREAMBLE
             + "def model_fn(features, labels):\n    return features\n\n\n"
             + "def golden_fn(step, rng):\n    return rng.standard_normal(3), 0\n",
             """
             model.py: golden_fn(step, rng) returned float64[3] for x
-              found: the placeholder is float32[2]
-              to do: return an array of the placeholder's dtype and shape
+              found: the input is float32[2]
+              to do: return an array of the input's dtype and shape
             """,
         )
 
@@ -275,8 +311,8 @@ class ErrorsTest(StageTest):
             + "def golden_fn(step, rng):\n    return rng.standard_normal(2), 1.5\n",
             """
             model.py: golden_fn(step, rng) returned float64[] for n
-              found: the placeholder is int32[]
-              to do: return an array of the placeholder's dtype and shape
+              found: the input is int32[]
+              to do: return an array of the input's dtype and shape
             """,
         )
 
@@ -328,6 +364,7 @@ class ErrorsTest(StageTest):
               found: (-1,)
               to do: create it with a fixed shape
             """,
+            frozen=(),
         )
 
     def test_no_steps(self) -> None:
@@ -342,6 +379,380 @@ class ErrorsTest(StageTest):
         )
 
 
+class AttributesTest(StageTest):
+    """Attributes of the target that contradict themselves, the model, or the weights' file."""
+
+    OPEN = """\
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def input_fn():
+    return {"x": v1.placeholder(tf.float32, [None, 3], "x"), "y": v1.placeholder(tf.float32, [None, None], "y")}, ()
+
+
+def model_fn(features, labels):
+    w = v1.get_variable("w", [3, 2])
+    v1.get_variable("unused", [1])
+    return {"out": tf.matmul(features["x"], w) + v1.get_variable("b", [2])}
+"""
+
+    refused = ErrorsTest.refused
+
+    def test_batch_sizes(self) -> None:
+        """Sizes of batch that do not rise, or are no sizes, are refused with those that are meant."""
+        for given, shown, meant in (
+            ((8, 1), "[8, 1]", "[1, 8]"),
+            ((0, 4), "[0, 4]", "[1, 4]"),
+            ((2, 2), "[2, 2]", "[2]"),
+        ):
+            with self.subTest(given):
+                self.refused(
+                    "",
+                    f"""
+                    batch_sizes = {shown}
+                      to do: write sizes of at least 1, rising: {meant}
+                    """,
+                    batch_sizes=given,
+                )
+
+    def test_max_batch_alone(self) -> None:
+        """A largest batch without sizes to compile for is no batch family."""
+        self.refused(
+            "",
+            """
+            max_batch = 64 without batch_sizes
+              to do: say which sizes to compile for: batch_sizes = [1, 8, 64]
+            """,
+            max_batch=64,
+        )
+
+    def test_entry_point_twice(self) -> None:
+        """Two entry points of one name in C++ are refused before they become one function."""
+        self.refused(
+            "",
+            """
+            entry_points names Step more than once
+              to do: give each entry point its own name
+            """,
+            entry_points=(("Step", "train"), ("Read", "read"), ("Step", "init")),
+        )
+
+    def test_unknown_call(self) -> None:
+        """A call that is verified must be of an entry point of the target."""
+        self.refused(
+            "",
+            """
+            golden_calls names train, which is no entry point
+              found: Init, Train
+              to do: name entry points of the target
+            """,
+            entry_points=(("Init", "init"), ("Train", "train")),
+            calls=("Init", "train"),
+        )
+        self.refused(
+            "",
+            """
+            golden_calls names Step, which is no entry point
+              found: Run
+              to do: name entry points of the target
+            """,
+            calls=("Step",),
+        )
+
+    def test_entry_points_of_model_fn(self) -> None:
+        """A model_fn is one function; whoever wants several is told how to write them."""
+        self.refused(
+            self.OPEN,
+            """
+            model.py has no entry point 'train'
+              found: it defines model_fn, and so has this one only
+              to do: leave entry_points out, or write the model as a tf.Module with a method for each
+            """,
+            entry_points=(("Train", "train"),),
+        )
+
+    def test_dims_that_contradict(self) -> None:
+        """Sizes that are not the model's own are refused, all inputs in one message."""
+        self.refused(
+            self.OPEN,
+            """
+            model.py: dims contradicts the shape of 2 input(s)
+              found: x is [None, 3], dims says [2, 4]; y has 2 dimensions, [None, None], dims gives [2]
+              to do: write None where the model's own size is right, and as many sizes as it has dimensions
+            """,
+            dims={"x": (2, 4), "y": (2,)},
+        )
+
+    def test_dims_of_no_input(self) -> None:
+        """A misspelt input in dims is refused instead of doing nothing."""
+        self.refused(
+            self.OPEN,
+            """
+            model.py: dims names X, z, which the model has no input of
+              found: x, y
+              to do: name inputs as they are called here
+            """,
+            dims={"x": (2, None), "y": (2, 2), "z": (1,), "X": (2, 3)},
+        )
+
+    def test_dims_left_open(self) -> None:
+        """What dims does not fix is listed with all that it does not fix; in a batch family the batch may stay open."""
+        self.refused(
+            self.OPEN,
+            """
+            model.py: 2 input(s) have dimensions that are not known before running
+              found: x [None, 3] at model.py:8; y [None, 2] at model.py:8
+              to do: fix them in the model, or in the target: dims = {"x": [1, 3], "y": [1, 2]}
+            """,
+            dims={"y": (None, 2)},
+        )
+        self.refused(
+            self.OPEN,
+            """
+            model.py: 1 input(s) have dimensions that are not known before running
+              found: y [None, None] at model.py:8
+              to do: fix them in the model, or in the target: dims = {"y": [1, 1]}
+            """,
+            batch_sizes=(1, 4),
+        )
+
+    def test_weights_that_do_not_fit(self) -> None:
+        """A weights' file is compared with all variables at once, and names of it that nobody asked for are shown."""
+        self.refused(
+            self.OPEN.replace('get_variable("unused', 'get_variable("other'),
+            """
+            weights.safetensors does not fit the model: 2 of 2 variable(s)
+
+                w: float64[2, 3]; the model has float32[3, 2]
+                b: missing; the model has float32[2]
+
+              found: also in the file: bias
+              to do: write a file with every variable of the model, under its name in model.json
+            """,
+            dims={"x": (2, None), "y": (2, 2)},
+            weights={"w": np.zeros((2, 3)), "bias": np.zeros(2, np.float32)},
+        )
+
+    def test_golden_rows(self) -> None:
+        """Golden inputs of a batch family have one number of rows, which the class takes."""
+        model = self.OPEN.replace(
+            "def model_fn", 'def golden_fn(step, rng):\n    return {"x": %s, "y": %s}, ()\n\n\ndef model_fn'
+        )
+        for x, y, rows in (
+            ("np.zeros((2, 3))", "np.zeros((3, 2))", "[2, 3]"),
+            ("np.zeros((5, 3))", "np.zeros((5, 2))", "[5]"),
+        ):
+            with self.subTest(rows):
+                self.refused(
+                    model % (x, y),
+                    f"""
+                    model.py: golden_fn gave batches of {rows} rows to one call
+                      found: the class takes 1 to 4 rows, the same in every input
+                      to do: give every input of a call as many rows
+                    """,
+                    batch_sizes=(1, 4),
+                    dims={"y": (None, 2)},
+                )
+
+    def test_output_without_batch(self) -> None:
+        """An output that a batch has once, not for each row, cannot be put together of parts."""
+        self.refused(
+            self.OPEN.replace('{"out": ', '{"mean": tf.reduce_mean(features["x"]), "out": '),
+            """
+            model.py: the output mean of Run has no batch: it is []
+              found: batch_sizes = [1, 4]: results are put together along their first dimension
+              to do: return a value for each row, or leave batch_sizes out
+            """,
+            batch_sizes=(1, 4),
+            dims={"y": (None, 2)},
+        )
+
+
+class PythonModelTest(StageTest):
+    """Python files that define `model`."""
+
+    refused = ErrorsTest.refused
+
+    MODULE = """\
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+    def forward(self, x):
+        return x + 1
+
+    def plain(self, x):
+        return x
+
+    def nothing(self):
+        pass
+
+
+model = Model()
+"""
+
+    def test_unknown_entry_point(self) -> None:
+        """An entry point that the model lacks is refused with those that it offers."""
+        do = (
+            "name one of these in the target's entry_points, or define model: a function, a tf.function, a tf.Module, "
+            "a Keras model, or a function without parameters that returns one"
+        )
+        for asked, name in (((("Train", "train"),), "train"), ((), "call")):
+            with self.subTest(name):
+                self.refused(
+                    self.MODULE,
+                    f"""
+                    model.py has no entry point {name!r}
+                      found: forward, nothing, plain
+                      to do: {do}
+                    """,
+                    entry_points=asked,
+                )
+
+    def test_model_that_is_none(self) -> None:
+        """A function that forgets to return the model is told so."""
+        self.refused(
+            "def model():\n    pass\n",
+            """
+            model.py: model() returned None
+              to do: return a Keras model, a tf.Module, a tf.function, or a function; if model() is itself what is to be compiled, write @tf.function before it
+            """,  # noqa: E501
+        )
+
+    def test_unknown_inputs(self) -> None:
+        """A function of which nothing says what it takes is shown with its parameters, and the three ways to say it."""
+        self.refused(
+            self.MODULE,
+            """
+            model.py: nothing says what plain takes
+              found: plain(x)
+              to do: give it an input_signature, or the target a signature = {"x": "float32[64, 3]"}, or define input_fn() to return a tf.TensorSpec for each parameter
+            """,  # noqa: E501
+            entry_points=(("Plain", "plain"),),
+        )
+
+    def test_signature_of_other_parameters(self) -> None:
+        """A signature that names something else than parameters is refused with these."""
+        self.refused(
+            self.MODULE,
+            """
+            model.py: signature names y, z, which no entry point takes
+              found: x
+              to do: name parameters, or inputs as they are called here
+            """,
+            entry_points=(("Plain", "plain"),),
+            signature={"z": "float32", "y": "float32", "x": "int32[2]"},
+        )
+
+    def test_signature_that_is_none(self) -> None:
+        """A signature that cannot be read is shown with one that can."""
+        for text, why in (
+            ("float32(2)", "no dtype and shape"),
+            ("float33[2]", "Cannot convert the argument `type_value`: 'float33' to a TensorFlow DType."),
+            ("float32[a]", "invalid literal for int() with base 10: 'a'"),
+        ):
+            with self.subTest(text):
+                self.refused(
+                    self.MODULE,
+                    f"""
+                    signature says {text!r} for x: {why}
+                      to do: write a dtype and a shape, for instance "float32[64, None, 3]"
+                    """,
+                    signature={"x": text},
+                )
+
+    def test_input_fn_of_no_specs(self) -> None:
+        """What input_fn returns in place of a tf.TensorSpec is shown."""
+        self.refused(
+            "def model(x):\n    return x\n\n\ndef input_fn():\n    return {'a': 'float32'}\n",
+            """
+            model.py: input_fn() returned something else than a tf.TensorSpec
+              found: 'float32'
+              to do: return a tf.TensorSpec for each input, in the nest in which the function takes them
+            """,
+        )
+
+    def test_tracing_that_fails(self) -> None:
+        """An exception while the model is traced has the user's own lines and no others."""
+        self.refused(
+            "def model(x):\n    raise ValueError('no such layer')\n",
+            """
+            model.py: tracing call raised ValueError at model.py:2
+
+                model.py:2, in model
+                    raise ValueError('no such layer')
+                ValueError: no such layer
+
+              to do: mend model.py:2
+            """,
+            signature={"x": "float32[2]"},
+        )
+
+    def test_nothing_to_compute(self) -> None:
+        """A function that neither returns nor writes has nothing to compile."""
+        self.refused(
+            self.MODULE,
+            """
+            nothing: the function returns nothing and writes nothing
+              to do: return a tensor
+            """,
+            entry_points=(("Nothing", "nothing"),),
+        )
+
+    def test_inputs_that_are_not_dense(self) -> None:
+        """Ragged and sparse inputs have no place in compiled code, and are listed."""
+        self.refused(
+            "import tensorflow as tf\n\n\n@tf.function(input_signature=[tf.RaggedTensorSpec([2, None], tf.float32)])\n"
+            "def model(x):\n    return x.values\n",
+            """
+            call: 1 input(s) are no dense tensors
+              found: x is a RaggedTensorSpec
+              to do: take dense tensors, and build the others of them inside
+            """,
+        )
+
+    def test_tables(self) -> None:
+        """A lookup table is no variable, and is refused with what to do."""
+        self.refused(
+            "import tensorflow as tf\n\n"
+            "table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)\n\n\n"
+            "def model(x):\n    return table.lookup(x)\n",
+            """
+            call: the function uses 1 resource(s) that are no variables
+              found: None_Lookup/LookupTableFindV2/table_handle at model.py:7
+              to do: keep tables, datasets, and queues out of it: look values up where its inputs are made
+            """,
+            signature={"x": "int32[2]"},
+        )
+
+    def test_golden_fn_of_another_count(self) -> None:
+        """Golden inputs that are too few are refused with the inputs' names."""
+        self.refused(
+            self.MODULE + "\n\ndef golden_fn(step, rng):\n    return ()\n",
+            """
+            model.py: golden_fn returned 0 array(s) for forward
+              found: it takes x
+              to do: return one array for each input, in the nest in which the function takes them
+            """,
+            entry_points=(("Forward", "forward"),),
+        )
+
+    def test_keras_that_was_not_compiled(self) -> None:
+        """A training step needs an optimizer, which the message says how to give."""
+        self.refused(
+            "import keras\n\nmodel = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])\n",
+            """
+            model.py: train_step is asked of a Keras model that was not compiled
+              to do: call model.compile(optimizer=…, loss=…) in the file
+            """,
+            entry_points=(("Train", "train_step"),),
+        )
+
+
 class ConfigTest(StageTest):
     """A user's partial config is merged field by field; its mistakes are named."""
 
@@ -353,11 +764,11 @@ class ConfigTest(StageTest):
 
     def refused(self, user_config: str, wanted: str) -> None:
         """Exports with a config that must be refused with exactly this message."""
-        self.assert_error(self.error_of(self.export, self.MODEL, user_config=user_config), wanted)
+        self.assert_error(self.error_of(self.export, self.MODEL, frozen=(), user_config=user_config), wanted)
 
     def test_one_field(self) -> None:
         """A renamed variable keeps its inferred type and shape, and the C++ class follows."""
-        exported = self.export(self.MODEL, user_config='variable { node_name: "a/v" name: "weights" }')
+        exported = self.export(self.MODEL, frozen=(), user_config='variable { node_name: "a/v" name: "weights" }')
         self.assertEqual(exported.cpp_names["a/v"], "weights")
         self.assertEqual(exported.manifest.variables[0].shape, (2,))
         self.assertIn('name: "weights"', exported.config)
@@ -398,9 +809,10 @@ class ConfigTest(StageTest):
 
     def test_each_field_alone(self) -> None:
         """Every entry that is written changes its own fields and nothing else: the rest stays as inferred."""
-        plain = self.export(self.MODEL).config
+        plain = self.export(self.MODEL, frozen=()).config
         changed = self.export(
             self.MODEL,
+            frozen=(),
             user_config='feed { id { node_name: "x" } name: "input" } fetch { id { node_name: "add" } name: "output" }'
             ' variable { node_name: "a/v" readonly: false }',
         )

@@ -3,30 +3,64 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import unittest
 from typing import Any
 
 from tfaot.errors import TfaotError
-from tfaot.manifest import EntryPoint, Fingerprints, Manifest, Tensor, Variable
+from tfaot.manifest import (
+    Call,
+    EntryPoint,
+    Fingerprints,
+    Frozen,
+    Input,
+    Manifest,
+    Output,
+    Use,
+    Variable,
+)
 
 MANIFEST = Manifest(
-    format=1,
+    format=2,
     tensorflow="2.21.0",
     cpp_class="a::B",
     entry_points=(
         EntryPoint(
-            "Run",
-            (Tensor("x:0", "x", "float32", (2, 3)), Tensor("n:0", "n", "int64", ())),
-            (Tensor("loss:0", "loss", "float64", ()),),
+            "Train",
+            "Train",
+            (
+                Input("Train/x:0", "x", "float32", (2, 3), "float32", batched=False),
+                Input("Train/n:0", "n", "int64", (), "int64", batched=False),
+            ),
+            (Output("Train/loss:0", "loss", "float64", (), "float64", batched=False, size=""),),
+            (Use(0, written=True), Use(1, written=False)),
+            (),
+        ),
+        EntryPoint(
+            "Look",
+            "Look",
+            (Input("Look/z/stored:0", "Look_z", "complex64", (64, 5), "float32", batched=True),),
+            (
+                Output("Look/h/stored:0", "h", "bfloat16", (64, 7), "uint16", batched=True, size=""),
+                Output(
+                    "Look/w/stored:0", "where", "complex128", (9, 2), "float64", batched=False, size="Look/w/size:0"
+                ),
+            ),
+            (Use(2, written=False), Use(0, written=False)),
+            (1, 8),
         ),
     ),
     variables=(
-        Variable("w", "w", "float32", (3,), written=True, offset=0),
-        Variable('größe "q"', "gr_e", "bool", (0, 4), written=False, offset=12),
+        Variable("w", "w", "float32", (3,), "float32", written=True, offset=0),
+        Variable('größe "q"', "gr_e", "bool", (0, 4), "bool", written=False, offset=12),
+        Variable("c", "c", "complex64", (2,), "float32", written=False, offset=12),
     ),
-    golden_steps=3,
-    fingerprints=Fingerprints("0" * 64, "1" * 64),
+    frozen=(Frozen("f", "float16", (1, 2), "2" * 64),),
+    random_state="",
+    max_batch=64,
+    calls=(Call("Train", 0), Call("Look", 5), Call("Train", 0)),
+    fingerprints=Fingerprints("0" * 64, "1" * 64, "3" * 64),
 )
 
 _DO = "\n  to do: build the target again with one version of rules_tfaot; the export stage writes this file"
@@ -61,6 +95,46 @@ class ManifestTest(unittest.TestCase):
         self.assertEqual((MANIFEST.variables[1].count, MANIFEST.variables[1].bytes), (0, 0))
         self.assertEqual([variable.name for variable in MANIFEST.written], ["w"])
 
+    def test_values_as_the_compiler_sees_them(self) -> None:
+        """Protects dtypes that cross the edge as others: complex numbers have a dimension more, bits do not."""
+        (z,), (h, _) = MANIFEST.entry_points[1].inputs, MANIFEST.entry_points[1].outputs
+        self.assertEqual((z.bytes, z.stored_shape), (64 * 5 * 8, (64, 5, 2)))
+        self.assertEqual((h.bytes, h.stored_shape), (64 * 7 * 2, (64, 7)))
+        plain = dataclasses.replace(z, stored="complex64")
+        self.assertEqual((plain.bytes, plain.stored_shape), (64 * 5 * 8, (64, 5)))
+
+    def test_entry_points(self) -> None:
+        """Protects what each function of the class takes and writes, beside what others do."""
+        train, look = MANIFEST.entry_points
+        self.assertEqual((MANIFEST.entry_point("Train"), MANIFEST.entry_point("Look")), (train, look))
+        self.assertEqual([[v.name for v in MANIFEST.written_by(entry)] for entry in (train, look)], [["w"], []])
+        self.assertEqual([[output.cpp_name for output in entry.sized] for entry in (train, look)], [[], ["where"]])
+
+    def test_one_entry_point(self) -> None:
+        """Protects HLO and StableHLO: one function as a program of its own, as the compiler sees its edge."""
+        look = MANIFEST.only("Look")
+        (entry,) = look.entry_points
+        self.assertEqual(
+            [(t.name, t.dtype, t.shape) for t in entry.inputs], [("Look/z/stored:0", "float32", (8, 5, 2))]
+        )
+        self.assertEqual(
+            [(t.name, t.dtype, t.shape, t.size) for t in entry.outputs],
+            [
+                ("Look/h/stored:0", "uint16", (8, 7), ""),
+                ("Look/w/stored:0", "float64", (9, 2, 2), ""),
+                ("Look/w/size:0", "int32", (2,), ""),
+            ],
+        )
+        self.assertEqual(
+            [(v.name, v.dtype, v.shape, v.written) for v in look.variables],
+            [("c", "float32", (2, 2), False), ("w", "float32", (3,), False)],
+        )
+        self.assertEqual([(use.variable, use.written) for use in entry.variables], [(0, False), (1, False)])
+        self.assertEqual(look.calls, (Call("Look", 5),))
+        train = MANIFEST.only("")
+        self.assertEqual([entry.name for entry in train.entry_points], ["Train"])
+        self.assertEqual([variable.name for variable in train.written], ["w"])
+
     def test_unknown_field(self) -> None:
         """Protects from half understanding a newer manifest: a field too many is an error that names it."""
         self.assertEqual(self.changed("extra", to=1), "m.json: manifest has unknown fields ['extra']" + _DO)
@@ -71,9 +145,7 @@ class ManifestTest(unittest.TestCase):
 
     def test_missing_field(self) -> None:
         """Protects from defaults that nobody chose: a field too few is an error that names it."""
-        self.assertEqual(
-            self.changed("golden_steps", drop=True), "m.json: manifest lacks the fields ['golden_steps']" + _DO
-        )
+        self.assertEqual(self.changed("max_batch", drop=True), "m.json: manifest lacks the fields ['max_batch']" + _DO)
         self.assertEqual(
             self.changed("entry_points", 0, "inputs", 1, "dtype", drop=True),
             "m.json: manifest.entry_points[0].inputs[1] lacks the fields ['dtype']" + _DO,
@@ -81,11 +153,9 @@ class ManifestTest(unittest.TestCase):
 
     def test_mistyped_field(self) -> None:
         """Protects from numbers as text, and from true where a number is meant: types are exact."""
+        self.assertEqual(self.changed("max_batch", to="3"), "m.json: manifest.max_batch is '3', not of type int" + _DO)
         self.assertEqual(
-            self.changed("golden_steps", to="3"), "m.json: manifest.golden_steps is '3', not of type int" + _DO
-        )
-        self.assertEqual(
-            self.changed("golden_steps", to=True), "m.json: manifest.golden_steps is True, not of type int" + _DO
+            self.changed("max_batch", to=True), "m.json: manifest.max_batch is True, not of type int" + _DO
         )
         self.assertEqual(
             self.changed("variables", 0, "written", to=1),
@@ -101,10 +171,10 @@ class ManifestTest(unittest.TestCase):
     def test_other_format(self) -> None:
         """Protects from a manifest whose fields mean something else: the format's number is compared first."""
         self.assertEqual(
-            self.changed("format", to=2), "m.json has format 2\n  found: this version reads format 1" + _DO
+            self.changed("format", to=1), "m.json has format 1\n  found: this version reads format 2" + _DO
         )
         self.assertEqual(
-            self.changed("format", drop=True), "m.json has format None\n  found: this version reads format 1" + _DO
+            self.changed("format", drop=True), "m.json has format None\n  found: this version reads format 2" + _DO
         )
 
     def test_no_manifest_at_all(self) -> None:

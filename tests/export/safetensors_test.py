@@ -64,6 +64,43 @@ class SafetensorsTest(unittest.TestCase):
             (length,) = struct.unpack("<Q", content[:8])
             self.assertEqual((8 + length) % 64, 0)
 
+    def test_layout_in_the_given_order(self) -> None:
+        """Protects goldens: C++ reads them in a row, so that they lie as they are given, whatever their sizes are."""
+        values = {str(size): np.full(size, size % 251, np.uint8) for size in (3, 64, 0, 5, 128, 65, 1)}
+        content = self.written(values)
+        self.assertTrue(content.endswith(b"".join(value.tobytes() for value in values.values())))
+        (length,) = struct.unpack("<Q", content[:8])
+        self.assertEqual(list(json.loads(content[8 : 8 + length])), list(values))
+
+    def test_aligned_layout(self) -> None:
+        """Protects mapped weights from being copied: sizes that keep the next tensor aligned come first."""
+        sizes = {"a": 3, "b": 64, "none": 0, "c": 5, "d": 128, "nothing": 0, "e": 64}
+        values = {name: np.full(size, index, np.uint8) for index, (name, size) in enumerate(sizes.items())}
+        entries = safetensors.layout(((name, "uint8", (size,)) for name, size in sizes.items()), aligned=True)
+        self.assertEqual(
+            [(entry.name, entry.offset, entry.bytes) for entry in entries],
+            [
+                ("a", 256, 3),
+                ("b", 0, 64),
+                ("none", 64, 0),
+                ("c", 259, 5),
+                ("d", 64, 128),
+                ("nothing", 192, 0),
+                ("e", 192, 64),
+            ],
+        )
+        file = io.BytesIO()
+        self.assertEqual(safetensors.write(file, values, aligned=True), entries)
+        content = file.getvalue()
+        (length,) = struct.unpack("<Q", content[:8])
+        header = json.loads(content[8 : 8 + length])
+        self.assertEqual(list(header), ["b", "none", "d", "nothing", "e", "a", "c"])
+        for entry in entries:
+            self.assertEqual(header[entry.name]["data_offsets"], [entry.offset, entry.offset + entry.bytes])
+        read = safetensors.read(self.file(content))
+        for name, value in values.items():
+            np.testing.assert_array_equal(read[name], value)
+
     def test_round_trip(self) -> None:
         """Protects values, dtypes, and shapes, those of scalars and of empty tensors included."""
         read = safetensors.read(self.file(self.written(tensors())))
@@ -87,6 +124,37 @@ class SafetensorsTest(unittest.TestCase):
         value = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
         read = safetensors.read(self.file(self.written({"x": value})))
         np.testing.assert_array_equal(read["x"], value)
+
+    def test_zeros_take_no_space(self) -> None:
+        """Protects disks from large models: long rows of zeros are holes in the file, and everything else is there."""
+        hole = safetensors.HOLE
+        values: dict[str, npt.NDArray[Any]] = {
+            "zeros": np.zeros(40 * hole // 4, np.float32),
+            "negative zeros": np.full(2 * hole // 4, -0.0, np.float32),
+            "first": np.zeros(4 * hole, np.uint8),
+            "last": np.zeros(4 * hole + 1, np.uint8),
+            "short": np.zeros(hole, np.bool_),
+            "end": np.zeros(4 * hole // 8, np.int64),
+        }
+        values["first"][0] = values["last"][-1] = 7
+        values["zeros"][39 * hole // 4] = 5
+        for count in range(1, len(values) + 1):  # each is at the end once
+            tensors = dict(list(values.items())[:count])
+            path = self.file(self.written(tensors))
+            with open(path, "wb") as file:
+                safetensors.write(file, tensors, aligned=True)
+            read = safetensors.read(path)
+            for name, value in tensors.items():
+                self.assertEqual(read[name].tobytes(), value.tobytes(), name)
+            self.assertEqual(
+                os.path.getsize(path), 8 + self.header_size(path) + sum(v.nbytes for v in tensors.values())
+            )
+            self.assertLess(os.stat(path).st_blocks * 512, 12 * hole)
+
+    def header_size(self, path: str) -> int:
+        """The length that a file starts with."""
+        with open(path, "rb") as file:
+            return int(struct.unpack("<Q", file.read(8))[0])
 
     def test_same_tensors_same_bytes(self) -> None:
         """Protects caches: nothing but the tensors is in the file."""
@@ -138,6 +206,41 @@ class SafetensorsTest(unittest.TestCase):
         with self.assertRaises(TfaotError) as raised:
             safetensors.read(path)
         self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
+
+    def test_something_else_in_the_header(self) -> None:
+        """Protects from a traceback for JSON that is no header: files come from users, too."""
+        entry: dict[str, Any] = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
+        headers: tuple[Any, ...] = (
+            [],
+            {"a": 1},
+            {"a": {"dtype": "F32", "shape": [1]}},
+            {"a": entry | {"shape": 1}},
+            {"a": entry | {"shape": [1.5]}},
+            {"a": entry | {"data_offsets": [0, 4, 8]}},
+            {"a": entry | {"data_offsets": ["0", "4"]}},
+        )
+        for header in headers:
+            with self.subTest(header):
+                text = json.dumps(header).encode()
+                path = self.file(struct.pack("<Q", len(text)) + text + bytes(100))
+                with self.assertRaises(TfaotError) as raised:
+                    safetensors.read(path)
+                self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
+
+    def test_sizes_are_checked(self) -> None:
+        """Protects from values of another tensor: what lies between a tensor's offsets must be as large as it is."""
+        for shape, offsets in (([3], [0, 8]), ([3], [0, 16]), ([3], [12, 0]), ([-3], [12, 0]), ([3], [-4, 8])):
+            with self.subTest(offsets):
+                text = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()
+                path = self.file(struct.pack("<Q", len(text)) + text + bytes(100))
+                with self.assertRaises(TfaotError) as raised:
+                    safetensors.read(path)
+                self.assertEqual(
+                    str(raised.exception),
+                    f"{path} contradicts itself\n"
+                    f"  found: a is at bytes {offsets[0]} to {offsets[1]}, which is not the size of float32{shape}\n"
+                    "  to do: write it again",
+                )
 
 
 if __name__ == "__main__":

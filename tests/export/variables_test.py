@@ -1,10 +1,12 @@
-"""What a run does with each variable: our flags against the compiler's own verdict, on real graphs."""
+"""What a run does with each variable, our flags against the compiler's own verdict; and which variables are constants."""
 
 from __future__ import annotations
 
 import unittest
 
-from tests.stages.harness import PREAMBLE, StageTest
+import numpy as np
+
+from tests.stages.harness import PREAMBLE, Exported, StageTest
 
 _VARIABLES = """\
 def model_fn(x, n):
@@ -22,7 +24,7 @@ def body(text: str) -> str:
 class VariablesTest(StageTest):
     def check(self, text: str, **written: bool) -> None:
         """Exports, compares with the flags that must come out, and lets tfcompile confirm them."""
-        exported = self.export(body(text))
+        exported = self.export(body(text), frozen=())
         self.assertEqual(exported.written, written)
         self.assertEqual([v.name for v in exported.manifest.written], [name for name, flag in written.items() if flag])
         self.compile(exported)  # refuses every flag that is not its own verdict
@@ -301,7 +303,7 @@ class VariablesTest(StageTest):
 
     def test_initializers_are_no_writes(self) -> None:
         """Protects every variable: its initializer assigns it, but no fetch reaches that."""
-        exported = self.export(body("    return x * a + b"))
+        exported = self.export(body("    return x * a + b"), frozen=())
         self.assertEqual(exported.written, {"a": False, "b": False})
         from tensorflow.core.framework import graph_pb2
 
@@ -396,6 +398,139 @@ class VariablesTest(StageTest):
             b=True,
             c=True,
         )
+
+    def test_several_entry_points(self) -> None:
+        """Protects each function's own flags: what one writes another only reads, or does not even take."""
+        entry_points = (("Init", "init"), ("Forward", "forward"), ("Train", "train"), ("Keep", "keep"))
+        exported = self.export(SEVERAL, entry_points=entry_points)
+        names = [variable.name for variable in exported.manifest.variables]
+        self.assertEqual(sorted(names), ["bias", "steps", "weights"])
+        self.assertEqual(exported.written, {"bias": False, "steps": True, "weights": True})
+        uses = {
+            entry.name: {names[use.variable]: use.written for use in entry.variables}
+            for entry in exported.manifest.entry_points
+        }
+        self.assertEqual(
+            uses,
+            {
+                "Init": {"steps": True, "weights": True},
+                "Forward": {"bias": False, "weights": False},
+                "Train": {"bias": False, "steps": True, "weights": True},
+                "Keep": {"steps": False, "weights": False},  # its own value again
+            },
+        )
+        for name, _ in entry_points:
+            self.compile(exported, entry_point=name)  # refuses every flag that is not its own verdict
+
+
+SEVERAL = """\
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    def __init__(self):
+        self.bias = tf.Variable([0.5, 0.25], name="bias")
+        self.weights = tf.Variable([1.0, 2.0], name="weights")
+        self.steps = tf.Variable(0, name="steps")
+
+    @tf.function(input_signature=[])
+    def init(self):
+        self.steps.assign(0)
+        self.weights.assign([3.0, 4.0])
+
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+    def forward(self, x):
+        return x * self.weights + self.bias
+
+    @tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+    def train(self, x):
+        self.steps.assign_add(1)
+        self.weights.assign_sub(x * self.bias)
+
+    @tf.function(input_signature=[])
+    def keep(self):
+        self.weights.assign(self.weights.read_value())
+        return self.steps.read_value()
+
+
+model = Model()
+"""
+
+
+class FrozenTest(StageTest):
+    """Which variables become constants of the code, and what the manifest says of them."""
+
+    READS = body("    return x * a + b * c[0]")
+    WRITES = body("    with tf.control_dependencies([a.assign_add(x * b)]):\n        return x * c[0]\n")
+
+    def variables_of(self, exported: Exported) -> tuple[list[str], list[str]]:
+        """Names of the frozen variables, and of those that are fed."""
+        manifest = exported.manifest
+        return [frozen.name for frozen in manifest.frozen], [variable.name for variable in manifest.variables]
+
+    def test_inference_is_frozen(self) -> None:
+        """Protects the default for inference: all weights are constants, no variable is left, and the code compiles."""
+        exported = self.export(self.READS)
+        self.assertEqual(self.variables_of(exported), (["a", "b", "c"], []))
+        self.assertEqual(
+            [(f.dtype, f.shape) for f in exported.manifest.frozen], [("float32", s) for s in ((2,), (2,), (3, 2))]
+        )
+        self.assertEqual(exported.variables, {})
+        self.assertNotIn("variable", exported.config)
+        self.compile(exported)
+
+    def test_training_is_fed(self) -> None:
+        """Protects the default for anything that writes: also what is only read stays in the file."""
+        self.assertEqual(self.variables_of(self.export(self.WRITES)), ([], ["a", "b", "c"]))
+
+    def test_several_functions_are_fed(self) -> None:
+        """Protects from several copies of the weights: more than one function, and more than one size of batch, share them."""
+        two = (("Forward", "forward"), ("Again", "forward"))
+        self.assertEqual(self.variables_of(self.export(SEVERAL, entry_points=two)), ([], ["weights", "bias"]))
+        one = self.export(SEVERAL, entry_points=(("Forward", "forward"),))
+        self.assertEqual(self.variables_of(one), (["weights", "bias"], []))
+        family = self.export(
+            "import tensorflow as tf\n\nw = tf.Variable([1.0, 2.0], name='w')\n\n\ndef model(x):\n    return x * w\n",
+            batch_sizes=(1, 4),
+            signature={"x": "float32[None, 2]"},
+        )
+        self.assertEqual(self.variables_of(family), ([], ["w"]))
+
+    def test_patterns(self) -> None:
+        """Protects the target's own choice: names by pattern are frozen, and the others are fed."""
+        exported = self.export(self.WRITES, frozen=("*", "!a"))
+        self.assertEqual(self.variables_of(exported), (["b", "c"], ["a"]))
+        self.compile(exported)
+        self.assert_error(
+            self.error_of(self.export, self.WRITES, frozen=("*",)),
+            """
+            frozen = ["*"]: 1 of the variables that it chooses are written, so that they cannot be constants
+              found: a
+              to do: take them out: "!a"
+            """,
+        )
+
+    def test_fingerprints(self) -> None:
+        """Protects deployments and caches: a frozen model tells its weights apart; those that are fed change nothing else."""
+        first = {name: np.full(shape, 1, np.float32) for name, shape in (("a", [2]), ("b", [2]), ("c", [3, 2]))}
+        second = first | {"b": np.full(2, 2, np.float32)}
+        frozen = [self.export(self.READS, weights=weights) for weights in (first, first, second)]
+        prints = [exported.manifest.fingerprints for exported in frozen]
+        self.assertEqual(prints[0], prints[1])
+        self.assertNotEqual(prints[0].frozen, prints[2].frozen)
+        self.assertNotEqual(prints[0].graph, prints[2].graph)
+        shas = [[variable.sha256 for variable in exported.manifest.frozen] for exported in frozen]
+        self.assertEqual([a == b for a, b in zip(shas[0], shas[2], strict=True)], [True, False, True])
+
+        fed = [self.export(self.READS, frozen=(), weights=weights) for weights in (first, second)]
+        self.assertEqual(fed[0].manifest, fed[1].manifest)
+        self.assertEqual((fed[0].manifest.frozen, fed[0].manifest.fingerprints.frozen), ((), ""))
+        for output in ("graph", "config", "manifest", "golden_inputs"):
+            self.assertEqual((fed[0].folder / output).read_bytes(), (fed[1].folder / output).read_bytes(), output)
+        for exported, weights in zip(fed, (first, second), strict=True):
+            self.assertEqual(set(exported.variables), set(weights))
+            for name, value in exported.variables.items():
+                np.testing.assert_array_equal(value, weights[name])
 
 
 if __name__ == "__main__":

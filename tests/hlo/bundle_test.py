@@ -66,7 +66,7 @@ class BundleTest(unittest.TestCase):
         manifest = Manifest.from_json(self.names["model.json"].decode())
         self.assertEqual(
             f"rules_tfaot: {version.RULES}\ntensorflow: {manifest.tensorflow}\n"
-            f"graph: sha256:{manifest.fingerprints.graph}\nconfig: sha256:{manifest.fingerprints.config}\n",
+            f"graph: sha256:{manifest.fingerprints.graph}\nconfig: sha256:{manifest.fingerprints.configs}\n",
             self.names["VERSION"].decode(),
         )
 
@@ -76,7 +76,7 @@ class BundleTest(unittest.TestCase):
         data = self.names["goldens.safetensors"]
         header = json.loads(data[8 : 8 + struct.unpack("<Q", data[:8])[0]])
         entry = manifest.entry_points[0]
-        for step in range(manifest.golden_steps):
+        for step in range(len(manifest.calls)):
             for tensor in entry.inputs:
                 self.assertEqual(list(tensor.shape), header[f"step{step}/{tensor.cpp_name}"]["shape"])
             for tensor in (*entry.outputs, *manifest.written):

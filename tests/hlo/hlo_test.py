@@ -109,18 +109,42 @@ def model_fn(x, n):
 )
 
 
+SEVERAL = """\
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    def __init__(self):
+        self.bias = tf.Variable([1.0, 2.0, 3.0], name="bias")
+        self.factor = tf.Variable(2.0, name="factor")
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def add(self, x):
+        return x + self.bias
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32)])
+    def scale(self, x):
+        return x * self.factor
+
+
+model = Model()
+"""
+
+
 class HloTest(StageTest):
     """Each test lowers a model of its own."""
 
-    def lower(self, exported: Exported, *, name: str = "model", folder: Path | None = None) -> Path:
+    def lower(
+        self, exported: Exported, *, entry_point: str = "", name: str = "model", folder: Path | None = None
+    ) -> Path:
         """Runs both stages, and returns the folder that they wrote to."""
-        into = folder or exported.folder / "lowered"
+        into = folder or exported.folder / ("lowered" + entry_point)
         into.mkdir(parents=True)
         hlo.extract(
             hlo.Request(
                 manifest=exported.path("manifest"),
                 graph=exported.path("graph"),
-                config=exported.path("config"),
+                config=exported.config_path(entry_point or exported.manifest.entry_points[0].name),
                 sources=exported.path("sources"),
                 name=name,
                 cpu="x86-64-v3",
@@ -129,12 +153,13 @@ class HloTest(StageTest):
                 out_hlo_text=str(into / "hlo.txt"),
                 out_optimized_hlo=str(into / "optimized_hlo.txt"),
                 out_picture=str(into / "hlo.svg"),
+                entry_point=entry_point,
             )
         )
-        self.translate(exported, into, name=name)
+        self.translate(exported, into, entry_point=entry_point, name=name)
         return into
 
-    def translate(self, exported: Exported, into: Path, *, name: str = "model") -> None:
+    def translate(self, exported: Exported, into: Path, *, entry_point: str = "", name: str = "model") -> None:
         stablehlo.translate(
             stablehlo.Request(
                 manifest=exported.path("manifest"),
@@ -143,6 +168,7 @@ class HloTest(StageTest):
                 name=name,
                 out_text=str(into / "stablehlo.mlir"),
                 out_bytecode=str(into / "stablehlo.mlirbc"),
+                entry_point=entry_point,
             )
         )
 
@@ -216,7 +242,7 @@ class HloTest(StageTest):
 
     def test_edges(self) -> None:
         """bfloat16, float16, and complex numbers cross the edge of HLO, although no C++ type has them."""
-        exported = self.export(EDGES, edge="hlo")
+        exported = self.export(EDGES, edge="hlo", frozen=())
         folder = self.lower(exported)
         text = (folder / "hlo.txt").read_text()
         self.assertIn("(bf16[8,16]{1,0}, c64[8,4]{1,0}, f16[16,4]{1,0})->(c64[8,4]{1,0}, bf16[8,4]{1,0})", text)
@@ -224,10 +250,31 @@ class HloTest(StageTest):
         self.assertIn("%arg0: tensor<8x16xbf16>, %arg1: tensor<8x4xcomplex<f32>>, %arg2: tensor<16x4xf16>", signature)
 
     def test_edges_of_cpp(self) -> None:
-        """The same model is refused as a C++ library, and the message names the rule that takes it."""
-        message = self.error_of(self.export, EDGES)
-        self.assertIn("2 input(s) have a dtype that cannot cross a compiled model's edge", message)
-        self.assertIn("complex64, and complex128 are for tf_aot_hlo", message)
+        """The same model as a C++ library has at its edge what C++ has: bits, and pairs of reals."""
+        exported = self.export(EDGES, frozen=())
+        folder = self.lower(exported)
+        text = (folder / "hlo.txt").read_text()
+        self.assertIn("(u16[8,16]{1,0}, f32[8,4,2]{2,1,0}, u16[16,4]{1,0})->(f32[8,4,2]{2,1,0}, u16[8,4]{1,0})", text)
+        signature = (folder / "stablehlo.mlir").read_text()
+        self.assertIn("%arg0: tensor<8x16xui16>, %arg1: tensor<8x4x2xf32>, %arg2: tensor<16x4xui16>", signature)
+
+    def test_entry_points(self) -> None:
+        """Each entry point is a program of its own, over its own variables; a batch has the largest size."""
+        exported = self.export(
+            SEVERAL, batch_sizes=(2, 8), edge="hlo", entry_points=(("Add", "add"), ("Scale", "scale")), max_batch=32
+        )
+        for name, variable, shape in (("", "bias", "[3]"), ("Add", "bias", "[3]"), ("Scale", "factor", "[]")):
+            folder = self.lower(exported, entry_point=name)
+            text = (folder / "hlo.txt").read_text()
+            self.assertIn(f"// parameter 0: float32[8, 3] {name or 'Add'}/x:0 (input)\n", text)
+            self.assertIn(f"// parameter 1: float32{shape} {variable} (variable, only read)\n", text)
+            self.assertIn("// result 0: float32[8, 3] ", text)
+            module = self.module(folder)
+            parameters = [list(parameter.dimensions) for parameter in module.host_program_shape.parameters]
+            self.assertEqual([[8, 3], [3] if shape == "[3]" else []], parameters)
+            signature = (folder / "stablehlo.mlir").read_text()
+            kind = "tensor<3xf32>" if shape == "[3]" else "tensor<f32>"
+            self.assertIn(f"@main(%arg0: tensor<8x3xf32>, %arg1: {kind}) -> tensor<8x3xf32>", signature)
 
     def test_not_compilable(self) -> None:
         """What XLA cannot compile ahead of time, such as an FFT, still has HLO to give."""
@@ -257,7 +304,7 @@ class HloTest(StageTest):
 
     def test_size(self) -> None:
         """A variable of 6 GB takes no memory: the stages look at its shape only."""
-        exported = self.export(SUM, edge="hlo")
+        exported = self.export(SUM, edge="hlo", frozen=())
         from tensorflow.core.framework import graph_pb2
 
         size = 1_500_000_000

@@ -8,7 +8,9 @@ def _with_variables_impl(ctx):
         DefaultInfo(files = depset([ctx.file.variables])),
         TfaotGraphInfo(
             label = ctx.label,
-            config = graph.config,
+            batch_sizes = graph.batch_sizes,
+            configs = graph.configs,
+            entry_points = graph.entry_points,
             golden_inputs = graph.golden_inputs,
             graph = graph.graph,
             manifest = graph.manifest,

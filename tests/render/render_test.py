@@ -18,43 +18,110 @@ import jinja2
 import numpy as np
 
 from tests.stages.harness import ROOT
+from tfaot import compile as compiler
 from tfaot import dtypes, names, safetensors
 from tfaot import render as stage
-from tfaot.manifest import EntryPoint, Fingerprints, Manifest, Tensor, Variable
+from tfaot.errors import TfaotError
+from tfaot.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
 
 UPDATE = "bazel run //tests/render:render_test -- --update"
 KINDS = {
-    "header": "small.h",
-    "source": "small.cc",
-    "test": "small_test.cc",
-    "benchmark": "small_benchmark.cc",
-    "variables": "small.variables.S",
+    "header": "{}.h",
+    "source": "{}.cc",
+    "test": "{}_test.cc",
+    "benchmark": "{}_benchmark.cc",
+    "variables": "{}.variables.S",
 }
 
+
+def entry(name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], **changes: Any) -> EntryPoint:
+    """An entry point whose tensors have no batch and cross the edge as they are."""
+    return EntryPoint(
+        name,
+        name,
+        tuple(Input(**dataclasses.asdict(tensor), batched=False) for tensor in inputs),
+        tuple(Output(**dataclasses.asdict(tensor), batched=False, size="") for tensor in outputs),
+        **{"variables": (), "batch_sizes": (), **changes},
+    )
+
+
+def tensor(name: str, cpp_name: str, dtype: str, shape: tuple[int, ...]) -> Tensor:
+    """A tensor that crosses the edge as `dtypes` says."""
+    return Tensor(name, cpp_name, dtype, shape, dtypes.BY_NAME[dtype].stored)
+
+
 SMALL = Manifest(
-    format=1,
+    format=2,
     tensorflow="2.21.0",
     cpp_class="a::b::Small",
     entry_points=(
-        EntryPoint(
+        entry(
             "Run",
-            (Tensor("x:0", "x", "float32", (2, 3)), Tensor("in/n:0", "in_n", "int32", ())),
-            (Tensor("loss:0", "loss", "float32", ()), Tensor("Cast:0", "class_", "int64", (2,))),
+            (tensor("x:0", "x", "float32", (2, 3)), tensor("in/n:0", "in_n", "int32", ())),
+            (tensor("loss:0", "loss", "float32", ()), tensor("Cast:0", "class_", "int64", (2,))),
+            variables=(Use(0, written=True), Use(1, written=False), Use(2, written=True)),
         ),
     ),
     variables=(
-        Variable("scope/w", "scope_w", "float32", (3, 4), written=True, offset=0),
-        Variable("moving_mean", "moving_mean", "float64", (4,), written=False, offset=48),
-        Variable("step", "step", "int64", (), written=True, offset=80),
+        Variable("scope/w", "scope_w", "float32", (3, 4), "float32", written=True, offset=0),
+        Variable("moving_mean", "moving_mean", "float64", (4,), "float64", written=False, offset=48),
+        Variable("step", "step", "int64", (), "int64", written=True, offset=80),
     ),
-    golden_steps=3,
-    fingerprints=Fingerprints("0" * 64, "1" * 64),
+    frozen=(),
+    random_state="",
+    max_batch=0,
+    calls=(Call("Run", 0),) * 3,
+    fingerprints=Fingerprints("0" * 64, "1" * 64, ""),
 )
+"""The usual: one function, one variable of each kind, in the library."""
+
+FAMILY = Manifest(
+    format=2,
+    tensorflow="2.21.0",
+    cpp_class="a::Family",
+    entry_points=(
+        EntryPoint(
+            "Train",
+            "Train",
+            (Input("Train/x:0", "x", "float32", (2, 3), "float32", batched=False),),
+            (
+                Output("Train/loss:0", "loss", "float32", (), "float32", batched=False, size=""),
+                Output("Train/Where:0", "where", "int64", (6, 2), "int64", batched=False, size="Train/Where/size:0"),
+            ),
+            (Use(1, written=True), Use(2, written=True)),
+            (),
+        ),
+        EntryPoint(
+            "Embed",
+            "Embed",
+            (
+                Input("Embed/rows/stored:0", "rows", "bfloat16", (12, 4), "uint16", batched=True),
+                Input("Embed/scale:0", "scale", "float32", (), "float32", batched=False),
+            ),
+            (Output("Embed/sum/stored:0", "sum", "complex64", (12, 4), "float32", batched=True, size=""),),
+            (Use(0, written=False),),
+            (1, 8),
+        ),
+    ),
+    variables=(
+        Variable("table", "table", "float16", (8, 4), "uint16", written=False, offset=0),
+        Variable("scope/w", "scope_w", "float32", (2, 3), "float32", written=True, offset=64),
+        Variable("state", "state", "int64", (3,), "int64", written=True, offset=88),
+    ),
+    frozen=(),
+    random_state="state",
+    max_batch=12,
+    calls=(Call("Train", 0), Call("Embed", 1), Call("Embed", 12), Call("Train", 0)),
+    fingerprints=Fingerprints("0" * 64, "1" * 64, ""),
+)
+"""All that is less usual: several functions, a batch family, a result of no fixed size, dtypes of ours, random numbers, and
+variables in a file."""
 
 
 def without_variables(manifest: Manifest, **changes: Any) -> Manifest:
     """The same model, but for variables and these changes."""
-    return dataclasses.replace(manifest, variables=(), **changes)
+    entries = tuple(dataclasses.replace(entry, variables=()) for entry in manifest.entry_points)
+    return dataclasses.replace(manifest, **{"entry_points": entries, "random_state": "", "variables": (), **changes})
 
 
 class RenderTest(unittest.TestCase):
@@ -66,18 +133,24 @@ class RenderTest(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def render(self, manifest: Manifest = SMALL) -> dict[str, str]:
+    def render(self, manifest: Manifest = SMALL, name: str = "small", *, embed: bool = True) -> dict[str, str]:
         """Renders all sources and returns their texts by kind."""
         (self.folder / "model.json").write_text(manifest.to_json())
+        stems = [
+            f"{name}.{function.entry_point.name}.b{function.batch}" if len(compiler.functions(manifest)) > 1 else name
+            for function in compiler.functions(manifest)
+        ]
+        kinds = {kind: pattern.format(name) for kind, pattern in KINDS.items()}
         stage.render(
             stage.Request(
                 manifest=str(self.folder / "model.json"),
-                header="p/small.h",
-                private_header="p/small.tfcompile.h",
-                **{f"out_{kind}": str(self.folder / name) for kind, name in KINDS.items()},
+                header=f"p/{name}.h",
+                private_headers=tuple(f"p/{stem}.executor.h" for stem in stems),
+                embed=embed,
+                **{f"out_{kind}": str(self.folder / file) for kind, file in kinds.items()},
             )
         )
-        return {kind: (self.folder / name).read_text() for kind, name in KINDS.items()}
+        return {kind: (self.folder / file).read_text() for kind, file in kinds.items()}
 
     def compiler(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Runs the C++ compiler with the headers that the rules give it, and the rendered ones as `p/…`."""
@@ -121,26 +194,38 @@ class GoldenTest(RenderTest):
 
     def test_goldens(self) -> None:
         """Protects what users read and debug: a change to the templates shows in full, and is meant."""
-        for kind, text in self.render().items():
-            golden = self.golden(KINDS[kind])
-            if "--update" in ARGUMENTS:
-                golden.write_text(text)
-            with self.subTest(kind):
-                wanted = golden.read_text() if golden.exists() else ""
-                self.assertEqual(text, wanted, f"\nif the new text is meant: {UPDATE}")
+        for name, manifest, embed in (("small", SMALL, True), ("family", FAMILY, False)):
+            for kind, text in self.render(manifest, name, embed=embed).items():
+                golden = self.golden(KINDS[kind].format(name))
+                if "--update" in ARGUMENTS:
+                    golden.write_text(text)
+                with self.subTest(name, kind=kind):
+                    wanted = golden.read_text() if golden.exists() else ""
+                    self.assertEqual(text, wanted, f"\nif the new text is meant: {UPDATE}")
 
     def test_same_text_twice(self) -> None:
         """Protects caches: nothing but the manifest and the names of the headers is in the text."""
-        self.assertEqual(self.render(), self.render())
+        for manifest in (SMALL, FAMILY):
+            self.assertEqual(self.render(manifest), self.render(manifest))
 
     def test_no_line_is_left_blank_by_the_templates(self) -> None:
         """Protects readers: conditions and loops of the templates leave no trace, with or without members."""
-        for manifest in (SMALL, without_variables(SMALL), without_variables(SMALL, cpp_class="Small")):
-            for kind, text in self.render(manifest).items():
-                with self.subTest(kind, cpp_class=manifest.cpp_class, variables=len(manifest.variables)):
-                    self.assertNotIn("\n\n\n", text)
-                    self.assertNotIn(" \n", text)
-                    self.assertTrue(text.endswith("\n") and not text.endswith("\n\n"))
+        for manifest in (
+            SMALL,
+            without_variables(SMALL),
+            without_variables(SMALL, cpp_class="Small"),
+            FAMILY,
+            without_variables(FAMILY),
+            dataclasses.replace(FAMILY, random_state=""),
+        ):
+            for embed in (True, False):
+                for kind, text in self.render(manifest, embed=embed).items():
+                    with self.subTest(
+                        kind, cpp_class=manifest.cpp_class, variables=len(manifest.variables), embed=embed
+                    ):
+                        self.assertNotIn("\n\n\n", text)
+                        self.assertNotIn(" \n", text)
+                        self.assertTrue(text.endswith("\n") and not text.endswith("\n\n"))
 
     def test_undefined_variable_fails(self) -> None:
         """Protects from text that silently lacks a name: a template that asks for what is not there is an error."""
@@ -153,17 +238,67 @@ class GoldenTest(RenderTest):
             self.render()
 
     def test_arguments_and_results(self) -> None:
-        """Protects the order that tfcompile gives: inputs, then variables; outputs, then written variables."""
-        context = stage.context_of(SMALL, header="h", private_header="p")
-        self.assertEqual([(m.cpp_name, m.arg, m.result) for m in context["inputs"]], [("x", 0, -1), ("in_n", 1, -1)])
+        """Protects the order that tfcompile gives: inputs, then variables; outputs, their sizes, then written variables."""
+        context = stage.context_of(SMALL, header="h", private_headers=["p"], embed=True)
+        (function,) = context["entries"][0].functions
+        self.assertEqual((function.num_args, function.num_results), (5, 4))
         self.assertEqual(
-            [(m.cpp_name, m.arg, m.result) for m in context["outputs"]], [("loss", -1, 0), ("class_", -1, 1)]
+            [(arg.index, arg.get) for arg in function.args],
+            [
+                (0, "impl.arena.at(0)"),
+                (1, "impl.arena.at(64)"),
+                (2, "impl.variables.mutable_data(0)"),
+                (3, "impl.variables.data(1)"),
+                (4, "impl.variables.mutable_data(2)"),
+            ],
         )
         self.assertEqual(
-            [(m.cpp_name, m.arg, m.result, m.offset, m.bytes) for m in context["variables"]],
-            [("scope_w", 2, 2, 0, 48), ("moving_mean", 3, -1, 48, 32), ("step", 4, 3, 80, 8)],
+            [member.get for member in context["entries"][0].outputs], [f"impl.Run_.result_data({i})" for i in (0, 1)]
         )
-        self.assertEqual((context["num_args"], context["num_results"]), (5, 4))
+        self.assertEqual([(back.result, back.bytes) for back in function.back], [(2, 48), (3, 8)])
+
+        context = stage.context_of(FAMILY, header="h", private_headers=["p", "q", "r"], embed=False)
+        train, embed = context["entries"]
+        self.assertEqual([(f.batch, f.num_args, f.num_results) for f in train.functions], [(0, 3, 5)])
+        self.assertEqual([(f.batch, f.num_args, f.num_results) for f in embed.functions], [(1, 3, 1), (8, 3, 1)])
+        self.assertEqual(train.outputs[1].size, "impl.Train_.result_data(2)")
+        self.assertEqual([(back.result, back.bytes) for back in train.functions[0].back], [(3, 24), (4, 24)])
+        for function in embed.functions:
+            self.assertEqual([(feed.index, feed.row_bytes) for feed in function.feeds], [(0, 8)])
+            self.assertEqual([(fetch.index, fetch.row_bytes) for fetch in function.fetches], [(0, 32)])
+            self.assertEqual(
+                [(arg.index, arg.get) for arg in function.args],
+                [(1, "impl.arena.at(192)"), (2, "impl.variables.data(0)")],
+            )
+
+    def test_memory(self) -> None:
+        """Protects from tensors that lie over one another: each has its own place, aligned for the compiler's code."""
+        context = stage.context_of(FAMILY, header="h", private_headers=["p", "q", "r"], embed=False)
+        embed = context["entries"][1]
+        places = [(0, 24), (64, 96), (192, 4)]  # x, rows, scale
+        places += [(fetch.offset, 12 * fetch.row_bytes) for fetch in embed.functions[0].fetches]
+        places += [(feed.padded, feed.row_bytes * f.batch) for f in embed.functions for feed in f.feeds]
+        self.assertEqual({feed.offset for f in embed.functions for feed in f.feeds}, {64})
+        places.sort()
+        for (begin, size), (following, _) in zip(places, [*places[1:], (context["arena_bytes"], 0)], strict=True):
+            self.assertEqual(begin % stage.ALIGNMENT, 0)
+            self.assertLessEqual(begin + size, following)
+
+    def test_too_large_to_embed(self) -> None:
+        """Protects from a linker's error about relocations: beyond what code can reach, variables stay in a file."""
+        large = Variable("w", "w", "float32", (500_000_000,), "float32", written=False, offset=0)
+        manifest = dataclasses.replace(SMALL, entry_points=SMALL.entry_points, variables=(large,) * 3)
+        with self.assertRaises(TfaotError) as raised:
+            self.render(manifest)
+        self.assertEqual(
+            str(raised.exception),
+            "a::b::Small: its variables are 6,000,000,000 bytes, too many for a C++ library to hold\n"
+            "  found: code reaches data within 2 GB; a library can hold 1,900,000,000 bytes of variables\n"
+            "  to do: leave them in a file: embed_variables = False, and call Load(path) in the program",
+        )
+        self.assertIn(
+            "6000000000", self.render(manifest, embed=False)["source"].replace("2000000000u, 0u", "6000000000")
+        )
 
 
 class CompilerTest(RenderTest):
@@ -184,27 +319,44 @@ class CompilerTest(RenderTest):
         ours = [name for name in result.stdout.split() if not name.startswith("/usr") and name.endswith(".h")]
         self.assertEqual(sorted(os.path.basename(name) for name in ours), ["small.h", "view.h"])
 
+    def test_family_header_stands_alone(self) -> None:
+        """Protects users of everything: the header needs no more than our views and 16-bit floats."""
+        self.render(FAMILY, "family", embed=False)
+        self.compiles(
+            '#include "p/family.h"\n#include "p/family.h"\nvoid F(a::Family& m) {\n'
+            "  m.rows()(0, 1) = tfaot::BFloat16(1.5f);\n  *m.loss() = m.where().dim(0) + m.sum()(3, 2).real();\n}\n",
+            "-Wshadow",
+            "-Wpedantic",
+        )
+        result = self.compiler("-M", "program.cc")
+        ours = [name for name in result.stdout.split() if not name.startswith("/usr") and name.endswith(".h")]
+        self.assertEqual(
+            sorted(os.path.basename(name) for name in ours), ["bounded_view.h", "family.h", "half.h", "view.h"]
+        )
+
     def test_every_dtype(self) -> None:
         """Protects the types that users see: each dtype's view has the C++ type of its values."""
-        crossing = list(dtypes.crossing("cpp").values())
-        inputs = tuple(Tensor(f"{dtype.name}:0", f"in_{dtype.name}", dtype.name, (2,)) for dtype in crossing)
-        outputs = tuple(Tensor(f"o{dtype.name}:0", f"out_{dtype.name}", dtype.name, ()) for dtype in crossing)
-        self.render(without_variables(SMALL, entry_points=(EntryPoint("Run", inputs, outputs),)))
+        inputs = tuple(tensor(f"{dtype.name}:0", f"in_{dtype.name}", dtype.name, (2,)) for dtype in dtypes.ALL)
+        outputs = tuple(tensor(f"o{dtype.name}:0", f"out_{dtype.name}", dtype.name, ()) for dtype in dtypes.ALL)
+        self.render(without_variables(SMALL, entry_points=(entry("Run", inputs, outputs),)))
         wanted = {
             "float32": "float",
             "float64": "double",
             "bool": "bool",
+            "float16": "tfaot::Float16",
+            "bfloat16": "tfaot::BFloat16",
+            "complex64": "std::complex<float>",
+            "complex128": "std::complex<double>",
             **{f"{sign}int{bits}": f"std::{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
         }
-        self.assertEqual({dtype.name for dtype in crossing}, set(wanted))
+        self.assertEqual({dtype.name for dtype in dtypes.ALL}, set(wanted))
         checks = "".join(
             f"static_assert(std::is_same_v<decltype(*std::declval<a::b::Small&>().out_{name}()), {cpp}&>);\n"
             f"static_assert(std::is_same_v<decltype(std::declval<const a::b::Small&>().in_{name}()[0]), "
             f"const {cpp}&>);\n"
-            f"static_assert(decltype(std::declval<a::b::Small&>().in_{name}())::size_bytes() == {2 * dtype.bytes});\n"
+            f"static_assert(decltype(std::declval<a::b::Small&>().in_{name}())::size_bytes() == "
+            f"{2 * dtypes.BY_NAME[name].bytes});\n"
             for name, cpp in wanted.items()
-            for dtype in crossing
-            if dtype.name == name
         )
         self.compiles('#include <type_traits>\n#include <utility>\n#include "p/small.h"\n' + checks)
 
@@ -240,15 +392,21 @@ class CompilerTest(RenderTest):
         unique = names.unique_identifiers(wild)
         size = dtypes.BY_NAME["float32"].bytes
         variables = tuple(
-            Variable(name, cpp, "float32", (), written=index % 2 == 0, offset=size * index)
+            Variable(name, cpp, "float32", (), "float32", written=index % 2 == 0, offset=size * index)
             for index, (name, cpp) in enumerate(zip(wild, unique, strict=True))
         )
-        self.render(dataclasses.replace(SMALL, variables=variables))
+        uses = tuple(Use(index, variable.written) for index, variable in enumerate(variables))
+        entries = (dataclasses.replace(SMALL.entry_points[0], variables=uses),)
+        self.render(dataclasses.replace(SMALL, entry_points=entries, variables=variables))
         for program in ("small_test.cc", "small_benchmark.cc"):
             self.compiles(f'#include "p/{program}"\n', "-Wtrigraphs", "-Wcomment", "-Wformat=2")
         # The literals are the names themselves, up to a zero.
         text = (self.folder / "small_test.cc").read_text()
-        literals = [line.split("(", 1)[1].rsplit(", model.", 1)[0] for line in text.splitlines() if ".Initial(" in line]
+        literals = [
+            line.split(".Initial(", 1)[1].rsplit(", initial.", 1)[0]
+            for line in text.splitlines()
+            if ".Initial(" in line
+        ]
         checks = "".join(
             f"static_assert(std::string_view({literal}, sizeof({literal}) - 1) == "
             f"std::string_view({bytes_of(name)}));\n"
@@ -273,8 +431,8 @@ class CompilerTest(RenderTest):
             "size",
         ]
         unique = names.unique_identifiers(wild)
-        inputs = tuple(Tensor(f"{name}:0", cpp, "float32", (2,)) for name, cpp in zip(wild, unique, strict=True))
-        self.render(without_variables(SMALL, entry_points=(EntryPoint("Run", inputs, ()),)))
+        inputs = tuple(tensor(f"{name}:0", cpp, "float32", (2,)) for name, cpp in zip(wild, unique, strict=True))
+        self.render(without_variables(SMALL, entry_points=(entry("Run", inputs, ()),)))
         self.compiles(
             "#include <sys/sysmacros.h>\n#include <cassert>\n#include <cerrno>\n#include <cmath>\n#include <cstdio>\n"
             '#include "p/small.h"\n',
@@ -291,41 +449,50 @@ class CompilerTest(RenderTest):
         self.compiles('#include "p/small_benchmark.cc"\n')
 
 
+FAKE = """\
+#include <cstdint>
+#include <cstring>
+#include <string>
+#ifndef FAKE
+#define FAKE
+// What compiled functions' classes have in common.
+struct Fake {
+  void set_arg_data(std::size_t index, const void* data) { args_[index] = const_cast<void*>(data); }
+  void* result_data(std::size_t index) { return results_[index]; }
+  template <typename T>
+  T* arg(int index) { return static_cast<T*>(args_[index]); }
+  template <typename T>
+  T* result(int index) { return reinterpret_cast<T*>(results_[index]); }
+  void* args_[8] = {};
+  alignas(64) char results_[8][512] = {};
+};
+#endif
+"""
+"""A stand-in for what the compile stage's headers include."""
+
+
 class ClassTest(RenderTest):
     """The class around a stand-in for the compiler's code: what it does with arguments, results, and errors."""
 
-    FAKE = """\
-#include <cstring>
-#include <string>
+    SMALL = """\
 namespace tfaot_internal {{
 // Adds one to each variable: `scope_w` in place, `step` not. Fails on demand.
-class {symbol} {{
- public:
+struct {symbol} : Fake {{
   static constexpr int kNumArgs = {args};
   static constexpr int kNumResults = {results};
   bool Run() {{
-    if (*static_cast<int*>(arg_data(1)) < 0) return false;
-    static_cast<float*>(arg_data(2))[0] += 1;
-    *static_cast<float*>(result_data(0)) = static_cast<float*>(arg_data(0))[5];
-    std::int64_t next = 0;
-    std::memcpy(&next, arg_data(4), sizeof(next));
-    ++next;
-    std::memcpy(result_data(3), &next, sizeof(next));
+    if (*arg<int>(1) < 0) return false;
+    arg<float>(2)[0] += 1;
+    *result<float>(0) = arg<float>(0)[5];
+    *result<std::int64_t>(3) = *arg<std::int64_t>(4) + 1;
     return true;
   }}
-  std::string error_msg() const {{ return *static_cast<const int*>(arg_data(1)) == -1 ? "no luck" : ""; }}
-  void* arg_data(int i) {{ return args_[i]; }}
-  const void* arg_data(int i) const {{ return args_[i]; }}
-  void* result_data(int i) {{ return i == 2 ? args_[2] : results_[i]; }}
-  const void* result_data(int i) const {{ return i == 2 ? args_[2] : results_[i]; }}
- private:
-  alignas(64) char args_[5][64] = {{}};
-  alignas(64) char results_[4][64] = {{}};
+  void* result_data(std::size_t i) {{ return i == 2 ? args_[2] : Fake::result_data(i); }}
 }};
 }}
 """
 
-    PROGRAM = """\
+    SMALL_PROGRAM = """\
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -341,9 +508,8 @@ int main() {
   CHECK(m.Run() && *m.error() == 0 && *m.loss() == 8);
   CHECK(m.scope_w()(0, 0) == 1 && *m.step() == 42);
   *m.in_n() = -1;
-  CHECK(!m.Run() && !std::strcmp(m.error(), "no luck") && *m.step() == 42);
-  *m.in_n() = -2;
   CHECK(!m.Run() && !std::strcmp(m.error(), "a::b::Small::Run(): a compiled kernel reported an error"));
+  CHECK(*m.step() == 42);
   *m.in_n() = 0;
   CHECK(m.Run() && *m.error() == 0 && *m.step() == 43);
   a::b::Small moved(std::move(m));
@@ -352,61 +518,253 @@ int main() {
   CHECK(*other.step() == 41);
   const a::b::Small& read = moved;
   CHECK(read.scope_w()(0, 0) == 3 && read.error()[0] == 0);
+  // Of what is only read, a caller may change its own copy.
+  moved.moving_mean()(1) = 2;
+  CHECK(read.moving_mean()(1) == 2 && read.moving_mean()(0) == 0.5 && other.moving_mean()(1) == 0.5);
   return failed;
 }
 """
 
+    FAMILY = (
+        FAKE
+        + """\
+namespace tfaot_internal {
+// Finds what is above zero in x, and moves the variables: `state` in place, `scope_w` not.
+struct M1a6Family_0 : Fake {
+  static constexpr int kNumArgs = 3;
+  static constexpr int kNumResults = 5;
+  bool Run() {
+    const float* x = arg<float>(0);
+    std::int32_t found = 0;
+    for (int i = 0; i < 6; ++i) {
+      result<float>(3)[i] = arg<float>(1)[i] + x[i];
+      if (x[i] <= 0) continue;
+      result<std::int64_t>(1)[2 * found] = i / 3;
+      result<std::int64_t>(1)[2 * found++ + 1] = i % 3;
+    }
+    *result<float>(0) = x[5];
+    result<std::int32_t>(2)[0] = found;
+    result<std::int32_t>(2)[1] = 2;
+    ++*arg<std::int64_t>(2);
+    return true;
+  }
+  void* result_data(std::size_t i) { return i == 4 ? args_[2] : Fake::result_data(i); }
+};
+inline int runs[2] = {0, 0};
+inline int padded = 0;
+template <int kRows>
+struct Embed : Fake {
+  static constexpr int kNumArgs = 3;
+  static constexpr int kNumResults = 1;
+  bool Run() {
+    ++runs[kRows > 1];
+    for (int i = 0; i < 3; ++i) {
+      if (reinterpret_cast<std::uintptr_t>(args_[i]) % 64 != 0) return false;
+    }
+    const std::uint16_t* rows = arg<std::uint16_t>(0);
+    for (int i = 0; i < kRows * 4; ++i) {
+      if (rows[i] == 0) ++padded;
+      const std::uint32_t bits = std::uint32_t{rows[i]} << 16;
+      std::memcpy(&result<float>(0)[2 * i], &bits, sizeof(bits));
+      result<float>(0)[2 * i + 1] = *arg<float>(1) * arg<std::uint16_t>(2)[1];
+    }
+    return *arg<float>(1) >= 0;
+  }
+};
+using M1a6Family_1_b1 = Embed<1>;
+using M1a6Family_1_b8 = Embed<8>;
+inline constexpr double M1a6Family_1_b1_cost = 1;
+inline constexpr double M1a6Family_1_b8_cost = 2.5;
+}
+"""
+    )
+
+    FAMILY_PROGRAM = """\
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <utility>
+#include "p/family.h"
+namespace tfaot_internal { extern int runs[2], padded; }
+#define CHECK(...) if (!(__VA_ARGS__)) { std::printf("line %d: %s\\n", __LINE__, #__VA_ARGS__); failed = 1; }
+int main(int, char** argv) {
+  int failed = 0;
+  static_assert(a::Family::kMaxBatch == 12);
+  a::Family m;
+  CHECK(!m.Train());
+  CHECK(!std::strcmp(m.error(), "a::Family::Train(): the variables have no values\\n  to do: call Load(path) before"));
+  CHECK(!m.Embed(1) && std::strstr(m.error(), "a::Family::Embed(): the variables have no values"));
+  CHECK(!m.Load("/nonexistent") && std::strstr(m.error(), "/nonexistent"));
+  CHECK(m.Load(argv[1]) && !*m.error());
+  CHECK(m.scope_w()(1, 2) == 5 && m.table()(0, 1).bits() == 3 && m.state()(2) == 0);
+  CHECK(m.where().empty() && m.where().dim(1) == 0);
+
+  for (int i = 0; i < 6; ++i) m.x()[i] = i % 2 ? 1.5f : -1;
+  CHECK(m.Train() && !*m.error() && *m.loss() == 1.5f);
+  CHECK(m.scope_w()(0, 0) == -1 && m.scope_w()(1, 2) == 6.5f);
+  CHECK(m.where().dim(0) == 3 && m.where().dim(1) == 2 && m.where().size() == 6);
+  CHECK(m.where()(0, 1) == 1 && m.where()(1, 0) == 1 && m.where()(1, 1) == 0 && m.where()(2, 1) == 2);
+  CHECK(m.state()(0) == 1);
+  m.Seed(7);
+  CHECK(m.state()(0) == 0 && m.state()(1) == 0 && m.state()(2) == 7);
+
+  *m.scale() = 2;
+  for (int batch = 1; batch <= 12; ++batch) {
+    for (int i = 0; i < 48; ++i) {
+      m.rows()[i] = tfaot::BFloat16(static_cast<float>(i + batch));
+      m.sum()[i] = -1;
+    }
+    auto& runs = tfaot_internal::runs;
+    runs[0] = runs[1] = tfaot_internal::padded = 0;
+    CHECK(m.Embed(batch));
+    for (int i = 0; i < 48; ++i) {
+      const std::complex<float> want(static_cast<float>(i + batch), 6);
+      CHECK(m.sum()[i] == (i < batch * 4 ? want : std::complex<float>(-1)));
+    }
+    // A run of 8 costs 2.5 runs of one: as many as three rows are padded.
+    const int rest = batch % 8;
+    CHECK(runs[1] == batch / 8 + (rest > 2) && runs[0] == (rest > 2 ? 0 : rest));
+    CHECK(tfaot_internal::padded == (rest > 2 ? (8 - rest) * 4 : 0));
+  }
+  CHECK(m.Embed() && m.sum()(11, 3).real() == 59);
+  for (const int batch : {0, -1, 13}) {
+    CHECK(!m.Embed(batch));
+    CHECK(m.error() == "a::Family::Embed(): a batch of " + std::to_string(batch) +
+                           " rows\\n  found: this class takes 1 to 12\\n"
+                           "  to do: split it, or raise the target's max_batch");
+  }
+  *m.scale() = -1;
+  CHECK(!m.Embed(3) && !std::strcmp(m.error(), "a::Family::Embed(): a compiled kernel reported an error"));
+
+  a::Family moved(std::move(m));
+  CHECK(moved.Save(argv[2]) && !*moved.error());
+  a::Family other;
+  CHECK(other.Load(argv[2]) && other.scope_w()(1, 2) == 6.5f && other.state()(2) == 7);
+  CHECK(!other.Save("/nonexistent/file") && std::strstr(other.error(), "/nonexistent/file"));
+  return failed;
+}
+"""
+
+    def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
+        """Makes `program` of sources and the runtime."""
+        runtime = str(ROOT / "tools/runtime/tfaot/variables.cc")
+        result = self.compiler(*flags, *sources, runtime, "-o", "program")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def ran(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Runs `program`."""
+        return subprocess.run(
+            [self.folder / "program", *arguments], capture_output=True, cwd=self.folder, check=False, text=True
+        )
+
+    def variables(self, tensors: dict[str, Any]) -> str:
+        """Writes a variables' file as the export stage does; returns the flag that embeds it."""
+        with open(self.folder / "variables.safetensors", "wb") as file:
+            safetensors.write(file, tensors, aligned=True)
+        return f'-DTFAOT_VARIABLES="{self.folder / "variables.safetensors"}"'
+
+    def fake(self, **changes: Any) -> str:
+        """The stand-in of `SMALL`."""
+        return FAKE + self.SMALL.format(**{"symbol": names.symbol("a::b::Small"), "args": 5, "results": 4, **changes})
+
     def test_runs(self) -> None:
         """Protects the class itself: initial values, results that are copied back, failures, errors, and moving."""
         self.render()
-        (self.folder / "small.tfcompile.h").write_text(
-            self.FAKE.format(symbol=names.symbol("a::b::Small"), args=5, results=4)
+        (self.folder / "small.executor.h").write_text(self.fake())
+        (self.folder / "main.cc").write_text(self.SMALL_PROGRAM)
+        flag = self.variables(
+            {
+                "scope/w": np.arange(12, dtype=np.float32).reshape(3, 4),
+                "moving_mean": np.full(4, 0.5),
+                "step": np.array(41, np.int64),
+            }
         )
-        (self.folder / "main.cc").write_text(self.PROGRAM)
-        with open(self.folder / "variables.safetensors", "wb") as file:
-            safetensors.write(
-                file,
-                {
-                    "scope/w": np.arange(12, dtype=np.float32).reshape(3, 4),
-                    "moving_mean": np.full(4, 0.5),
-                    "step": np.array(41, np.int64),
-                },
-            )
-        sources = ["main.cc", "small.cc", "small.variables.S"]
-        path = f'-DTFAOT_VARIABLES="{self.folder / "variables.safetensors"}"'
-        result = self.compiler(path, "-g", "-O1", *sources, "-o", "program")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        ran = subprocess.run([self.folder / "program"], capture_output=True, check=False, text=True)
+        self.link("main.cc", "small.cc", "small.variables.S", flags=(flag,))
+        ran = self.ran()
         self.assertEqual((ran.returncode, ran.stdout), (0, ""))
+
+    def test_family_runs(self) -> None:
+        """Protects the rest: any batch, split and padded as costs least, sizes of results, seeds, and variables in files."""
+        self.render(FAMILY, "family", embed=False)
+        self.write_family()
+        (self.folder / "main.cc").write_text(self.FAMILY_PROGRAM)
+        table, w = (
+            np.array(range(32), np.uint16).view(np.float16).reshape(8, 4),
+            np.arange(6, dtype=np.float32).reshape(2, 3),
+        )
+        table.view(np.uint16)[0, 1] = 3
+        self.variables({"table": table, "scope/w": w})  # without the random state, which keeps its value
+        self.link("main.cc", "family.cc", "family.variables.S")
+        ran = self.ran("variables.safetensors", "saved.safetensors")
+        self.assertEqual((ran.returncode, ran.stdout, ran.stderr), (0, "", ""))
+        saved = safetensors.read(str(self.folder / "saved.safetensors"))
+        self.assertEqual(list(saved), ["table", "scope/w", "state"])
+        np.testing.assert_array_equal(saved["table"].view(np.uint16), table.view(np.uint16))
+        np.testing.assert_array_equal(saved["scope/w"] - w, [[-1, 1.5, -1], [1.5, -1, 1.5]])
+        self.assertEqual(saved["state"].tolist(), [0, 0, 7])
+
+    def write_family(self, text: str | None = None) -> None:
+        """Writes the stand-ins of `FAMILY`; all are in the first header."""
+        for name in ("Train.b0", "Embed.b1", "Embed.b8"):
+            (self.folder / f"family.{name}.executor.h").write_text("")
+        (self.folder / "family.Train.b0.executor.h").write_text(self.FAMILY if text is None else text)
+
+    def test_names_that_the_source_uses_itself(self) -> None:
+        """Protects tensors that are called as what the generated source declares inside its functions."""
+        wild = iter(["impl", "batch", "rows", "kPlan", "state", "path", "ok", "seed"])
+
+        def renamed(item: Any) -> Any:
+            return dataclasses.replace(item, cpp_name=next(wild))
+
+        entries = tuple(
+            dataclasses.replace(e, inputs=tuple(map(renamed, e.inputs)), outputs=tuple(map(renamed, e.outputs)))
+            for e in FAMILY.entry_points
+        )
+        variables = tuple(
+            dataclasses.replace(variable, cpp_name=name)
+            for variable, name in zip(FAMILY.variables, ("row", "impl_arena", "state_"), strict=True)
+        )
+        variables = (*variables[:2], dataclasses.replace(variables[2], cpp_name=next(wild)))
+        self.render(dataclasses.replace(FAMILY, entry_points=entries, variables=variables), "family", embed=False)
+        self.write_family()
+        for program in ("family.cc", "family_test.cc", "family_benchmark.cc"):
+            result = self.compiler("-fsyntax-only", program)
+            self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_generated_test_says_why_a_run_failed(self) -> None:
         """Protects the reader of a failed test: the error is that of the run, not of the one before."""
         self.render()
-        fake = self.FAKE.format(symbol=names.symbol("a::b::Small"), args=5, results=4)
-        (self.folder / "small.tfcompile.h").write_text(fake.replace("no luck", "a reason too long to be kept in place"))
-        with open(self.folder / "variables.safetensors", "wb") as file:
-            safetensors.write(file, {"all": np.zeros(88, np.uint8)})
+        (self.folder / "small.executor.h").write_text(self.fake())
+        flag = self.variables(
+            {"scope/w": np.zeros((3, 4), np.float32), "moving_mean": np.zeros(4), "step": np.int64(0)}
+        )
         step = struct.pack("<6fi", *range(6), -1) + bytes((4 + 8) + (16 + 8) + (48 + 8) + (8 + 8))
         (self.folder / "goldens").write_bytes(struct.pack("<Q", 2) + b"{}" + bytes(12) + 3 * step)
-        path = f'-DTFAOT_VARIABLES="{self.folder / "variables.safetensors"}"'
-        result = self.compiler(path, "-O1", "small_test.cc", "small.cc", "small.variables.S", "-o", "program")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        ran = subprocess.run(
-            [self.folder / "program", "goldens"], capture_output=True, cwd=self.folder, check=False, text=True
-        )
+        self.link("small_test.cc", "small.cc", "small.variables.S", flags=(flag,))
+        ran = self.ran("goldens")
         self.assertEqual(ran.returncode, 1, ran.stderr)
         for number in range(3):
-            self.assertIn(f"{number}     Run() failed: a reason too long to be kept in place  FAILED", ran.stdout)
+            failed = "Run() failed: a::b::Small::Run(): a compiled kernel reported an error  FAILED"
+            self.assertIn(f"{number}     {failed}", ran.stdout)
+
+    def test_generated_test_loads_variables(self) -> None:
+        """Protects models whose variables are in a file: their test loads it, and says so if it cannot."""
+        self.render(FAMILY, "family", embed=False)
+        self.write_family()
+        self.link("family_test.cc", "family.cc")
+        (self.folder / "goldens").write_bytes(struct.pack("<Q", 2) + b"{}" + bytes(788))
+        ran = self.ran("goldens", "missing.safetensors")
+        self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assertIn("-1    Run() failed: missing.safetensors", ran.stdout)
 
     def test_other_counts_do_not_compile(self) -> None:
         """Protects from a manifest and an object that do not belong together: the compiler sees it."""
         self.render()
         for args, results, message in (
             (6, 4, "the compiler's arguments are the manifest's inputs and variables"),
-            (5, 3, "the compiler's results are the manifest's outputs and written variables"),
+            (5, 3, "the compiler's results are the manifest's outputs, their sizes, and written variables"),
         ):
-            fake = self.FAKE.format(symbol=names.symbol("a::b::Small"), args=args, results=results)
-            (self.folder / "small.tfcompile.h").write_text(fake)
+            (self.folder / "small.executor.h").write_text(self.fake(args=args, results=results))
             result = self.compiler("-fsyntax-only", "small.cc")
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(message, result.stderr)

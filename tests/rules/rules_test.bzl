@@ -17,7 +17,7 @@ def _basenames(files):
     return sorted([file.basename for file in files])
 
 def _stage_test_impl(ctx):
-    """Protects what a stage gives the next: one action of its mnemonic, and a provider whose files it writes."""
+    """Protects what a stage gives the next: actions of its mnemonic, and a provider whose files they write."""
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
     providers = {
@@ -29,8 +29,8 @@ def _stage_test_impl(ctx):
         "TfaotVerify": TfaotGoldensInfo,
     }
     actions = [action for action in analysistest.target_actions(env) if action.mnemonic == ctx.attr.mnemonic]
-    asserts.equals(env, 1, len(actions))
-    outputs = _basenames(actions[0].outputs.to_list())
+    asserts.equals(env, ctx.attr.actions, len(actions))
+    outputs = _basenames([file for action in actions for file in action.outputs.to_list()])
     asserts.equals(env, sorted(ctx.attr.outputs), outputs)
     asserts.equals(env, outputs, _basenames(target[DefaultInfo].files.to_list()))
     info = target[providers[ctx.attr.mnemonic]]
@@ -38,6 +38,7 @@ def _stage_test_impl(ctx):
     return analysistest.end(env)
 
 stage_test = analysistest.make(_stage_test_impl, attrs = {
+    "actions": attr.int(default = 1),
     "mnemonic": attr.string(),
     "outputs": attr.string_list(),
 })
@@ -95,20 +96,77 @@ def _library_test_impl(ctx):
 
 library_test = analysistest.make(_library_test_impl)
 
-def _compile_flags_test_impl(ctx):
-    """Protects speed: the runtime is compiled with -O3 and for the kernels' own CPU level, in every build mode."""
+def _family_test_impl(ctx):
+    """Protects models of several functions: one class, one set of variables, and files for each function in one order."""
     env = analysistest.begin(ctx)
-    actions = [
-        action
-        for action in analysistest.target_actions(env)
-        if action.mnemonic == "CppCompile" and action.argv and "small_aot.cc" in " ".join(action.argv)
-    ]
-    asserts.true(env, len(actions) > 0)
+    target = analysistest.target_under_test(env)
+    asserts.equals(
+        env,
+        ["family_aot.h"],
+        _basenames(target[CcInfo].compilation_context.direct_public_headers),
+    )
+    functions = ["Again.b1", "Again.b4", "Forward.b1", "Forward.b4"]
+    entries = ["Again", "Forward"]
+    groups = {
+        "config": ["family_aot.%s.config.pbtxt" % entry for entry in entries],
+        "graph": ["family_aot.pb"],
+        "hlo_graph": ["family_aot.%s.hlo.svg" % entry for entry in entries],
+        "object": ["family_aot.{}.{}.o".format(f, kind) for f in functions for kind in ("constants", "kernels")],
+        "optimized_hlo": ["family_aot.%s.optimized_hlo.txt" % entry for entry in entries],
+        "variables": ["family_aot.variables.safetensors"],
+    }
+    for name, files in groups.items():
+        asserts.equals(env, files, _basenames(target[OutputGroupInfo][name].to_list()))
+    graph = target[TfaotGraphInfo]
+    asserts.equals(env, (["Forward", "Again"], [1, 4]), (graph.entry_points, graph.batch_sizes))
+    compiled = target[TfaotObjectInfo]
+    order = ["Forward.b1", "Forward.b4", "Again.b1", "Again.b4"]
+    asserts.equals(env, ["family_aot.%s.kernels.o" % f for f in order], [f.basename for f in compiled.objects])
+    asserts.equals(env, ["family_aot.%s.executor.h" % f for f in order], [f.basename for f in compiled.headers])
+    asserts.equals(env, ["family_aot.%s.executor.cc" % f for f in order], [f.basename for f in compiled.sources])
+
+    # Not in the library, so at hand when it runs.
+    asserts.false(env, target[TfaotSourcesInfo].embed)
+    runfiles = _basenames(target[DefaultInfo].default_runfiles.files.to_list())
+    asserts.true(env, "family_aot.variables.safetensors" in runfiles, "the variables are no runfile: %s" % runfiles)
+    for action in analysistest.target_actions(env):
+        if action.mnemonic == "CppCompile":
+            names = _basenames(action.inputs.to_list())
+            asserts.false(env, "family_aot.variables.safetensors" in names, "the library waits for the variables")
+    return analysistest.end(env)
+
+family_test = analysistest.make(_family_test_impl)
+
+def _one_function_test_impl(ctx):
+    """Protects incrementality: each function is compiled from its own config, beside the others."""
+    env = analysistest.begin(ctx)
+    actions = [action for action in analysistest.target_actions(env) if action.mnemonic == "TfaotCompile"]
     for action in actions:
-        for flag in ("-O3", "-march=x86-64-v2"):
-            asserts.true(env, flag in action.argv, "{} is missing".format(flag))
-        for flag in ("-ffast-math", "-march=native"):
-            asserts.false(env, flag in action.argv, "{} is set".format(flag))
+        configs = [name for name in _basenames(action.inputs.to_list()) if name.endswith(".config.pbtxt")]
+        header = [name for name in _basenames(action.outputs.to_list()) if name.endswith(".executor.h")][0]
+        asserts.equals(env, [header.rpartition(".b")[0] + ".config.pbtxt"], configs)
+    return analysistest.end(env)
+
+one_function_test = analysistest.make(_one_function_test_impl)
+
+def _compile_flags_test_impl(ctx):
+    """Protects speed: generated code is compiled with -O3 in every build mode; what runs kernels, and only that, for their level."""
+    env = analysistest.begin(ctx)
+    for source, given, never in [
+        ("small_aot.executor.cc", ["-O3", "-march=x86-64-v2"], ["-ffast-math", "-march=native"]),
+        ("small_aot.cc", ["-O3"], ["-ffast-math", "-march=native", "-march=x86-64-v2"]),
+    ]:
+        actions = [
+            action
+            for action in analysistest.target_actions(env)
+            if action.mnemonic == "CppCompile" and action.argv and [arg for arg in action.argv if arg.endswith("/" + source)]
+        ]
+        asserts.true(env, len(actions) > 0, source + " is not compiled")
+        for action in actions:
+            for flag in given:
+                asserts.true(env, flag in action.argv, "{} is missing".format(flag))
+            for flag in never:
+                asserts.false(env, flag in action.argv, "{} is set".format(flag))
     return analysistest.end(env)
 
 compile_flags_test = analysistest.make(_compile_flags_test_impl)
@@ -121,12 +179,13 @@ def _wrong_provider_test_impl(ctx):
 
 wrong_provider_test = analysistest.make(_wrong_provider_test_impl, expect_failure = True)
 
-def rules_test_suite(*, name, library):
+def rules_test_suite(*, name, library, family):
     """Declares all tests of this file.
 
     Args:
       name: (str) the suite's name
       library: (str) a target of tf_aot_library, named small_aot, for x86-64-v2
+      family: (str) another, named family_aot, with entry points Forward and Again, batches of 1 and 4, variables in a file
     """
     tests = []
     for stage, mnemonic, outputs in [
@@ -140,9 +199,10 @@ def rules_test_suite(*, name, library):
         ]),
         ("compile", "TfaotCompile", [
             "small_aot.constants.o",
+            "small_aot.executor.cc",
+            "small_aot.executor.h",
             "small_aot.hlo_snapshot.pb",
             "small_aot.kernels.o",
-            "small_aot.tfcompile.h",
         ]),
         ("render", "TfaotRender", [
             "small_aot.cc",
@@ -173,7 +233,7 @@ def rules_test_suite(*, name, library):
     for stage, mnemonic, reads, reads_not in [
         ("export", "TfaotExport", ["small.py"], []),
         ("compile", "TfaotCompile", ["small_aot.pb"], ["small_aot.variables.safetensors", "small.py"]),
-        ("render", "TfaotRender", ["small_aot.model.json"], ["small_aot.kernels.o", "small_aot.tfcompile.h", "small_aot.pb"]),
+        ("render", "TfaotRender", ["small_aot.model.json"], ["small_aot.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
         ("verify", "TfaotVerify", ["small_aot.variables.safetensors"], ["small_aot.kernels.o", "small.py"]),
         ("hlo", "TfaotHlo", ["small_aot.pb"], ["small_aot.kernels.o", "small_aot.variables.safetensors"]),
         ("stablehlo", "TfaotStablehlo", ["small_aot.pb"], ["small_aot.hlo.pb", "small_aot.variables.safetensors"]),
@@ -191,4 +251,36 @@ def rules_test_suite(*, name, library):
     tf_aot_compile(name = "wrong_provider", graph = library + ".verify", tags = ["manual"], testonly = True)
     wrong_provider_test(name = "wrong_provider_test", target_under_test = ":wrong_provider")
     tests += ["library_test", "compile_flags_test", "wrong_provider_test"]
+    for stage, mnemonic, actions, outputs in [
+        ("export", "TfaotExport", 1, [
+            "family_aot.Again.config.pbtxt",
+            "family_aot.Forward.config.pbtxt",
+            "family_aot.golden_inputs.safetensors",
+            "family_aot.model.json",
+            "family_aot.pb",
+            "family_aot.sources.json",
+            "family_aot.variables.safetensors",
+        ]),
+        ("compile", "TfaotCompile", 4, [
+            "family_aot.{}.{}".format(function, kind)
+            for function in ("Again.b1", "Again.b4", "Forward.b1", "Forward.b4")
+            for kind in ("constants.o", "executor.cc", "executor.h", "hlo_snapshot.pb", "kernels.o")
+        ]),
+        ("stablehlo", "TfaotStablehlo", 2, [
+            "family_aot.{}.stablehlo.{}".format(entry, kind)
+            for entry in ("Again", "Forward")
+            for kind in ("mlir", "mlirbc")
+        ]),
+    ]:
+        stage_test(
+            name = "family_{}_test".format(stage),
+            actions = actions,
+            mnemonic = mnemonic,
+            outputs = outputs,
+            target_under_test = "{}.{}".format(family, stage),
+        )
+        tests.append("family_{}_test".format(stage))
+    family_test(name = "family_test", target_under_test = family)
+    one_function_test(name = "one_function_test", target_under_test = family + ".compile")
+    tests += ["family_test", "one_function_test"]
     native.test_suite(name = name, tests = tests)

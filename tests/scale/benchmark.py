@@ -64,12 +64,13 @@ class Result:
 
 def measure(nodes: int, gigabytes: float) -> Result:
     """Exports a model of about `nodes` nodes in this process."""
-    environment.prepare()
+    environment.prepare(legacy_keras=True)
     from tensorflow.core.framework import graph_pb2
 
     from tfaot.export import config as configs
     from tfaot.export import graph as graphs
     from tfaot.export.export import Request, export
+    from tfaot.export.sources import Model
     from tfaot.manifest import Manifest
 
     count = int(gigabytes * 2) if gigabytes else 0
@@ -78,9 +79,18 @@ def measure(nodes: int, gigabytes: float) -> Result:
         os.chdir(folder)
         with open("model.py", "w", encoding="utf-8") as file:
             file.write(textwrap.dedent(MODEL.format(nodes=nodes, large=large.strip() or "pass")))
-        outputs = ("graph", "config", "manifest", "variables", "golden_inputs", "sources")
+        outputs = ("graph", "manifest", "variables", "golden_inputs", "sources")
         begin = time.perf_counter()
-        export(Request("model.py", "a::B", 1, None, **{f"out_{name}": name for name in outputs}))
+        export(
+            Request(
+                model=Model(model="model.py"),
+                cpp_class="a::B",
+                golden_steps=1,
+                out_configs=("config",),
+                frozen=(),
+                **{f"out_{name}": name for name in outputs},
+            )
+        )
         seconds = time.perf_counter() - begin
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         graph = graph_pb2.GraphDef()

@@ -14,10 +14,15 @@ import sys
 import tempfile
 import textwrap
 import unittest
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from tfaot import environment, isolate
+import numpy.typing as npt
+
+from tfaot import environment, isolate, safetensors
 from tfaot.errors import TfaotError
+from tfaot.export.sources import Model
 from tfaot.manifest import Manifest
 
 ROOT = Path(isolate.__file__).parents[2]
@@ -54,8 +59,19 @@ class Exported:
 
     @property
     def config(self) -> str:
-        """The config's text."""
-        return (self.folder / "config").read_text()
+        """The config's text, where there is one entry point."""
+        (text,) = self.configs.values()
+        return text
+
+    @property
+    def configs(self) -> dict[str, str]:
+        """The configs' texts, by the entry points' names."""
+        entries = self.manifest.entry_points
+        return {entry.name: Path(self.config_path(entry.name)).read_text() for entry in entries}
+
+    def config_path(self, entry_point: str = "") -> str:
+        """Where the config of an entry point is; the name may be left out if there is one only."""
+        return self.path(f"config.{entry_point}" if len(self.manifest.entry_points) > 1 else "config")
 
     @property
     def written(self) -> dict[str, bool]:
@@ -64,9 +80,20 @@ class Exported:
 
     @property
     def cpp_names(self) -> dict[str, str]:
-        """C++ names by TensorFlow names."""
-        entry = self.manifest.entry_points[0]
-        return {item.name: item.cpp_name for item in (*entry.inputs, *entry.outputs, *self.manifest.variables)}
+        """C++ names by TensorFlow names, of all entry points."""
+        manifest = self.manifest
+        edges = [tensor for entry in manifest.entry_points for tensor in (*entry.inputs, *entry.outputs)]
+        return {item.name: item.cpp_name for item in (*edges, *manifest.variables)}
+
+    @property
+    def variables(self) -> dict[str, npt.NDArray[Any]]:
+        """The variables' file."""
+        return dict(safetensors.read(self.path("variables")))
+
+    @property
+    def golden_inputs(self) -> dict[str, npt.NDArray[Any]]:
+        """The inputs that are verified."""
+        return dict(safetensors.read(self.path("golden_inputs")))
 
 
 class StageTest(unittest.TestCase):
@@ -95,56 +122,96 @@ class StageTest(unittest.TestCase):
 
     def export(
         self,
-        model: str,
+        model: str | Model,
         *,
+        batch_sizes: tuple[int, ...] = (),
+        calls: tuple[str, ...] = (),
         cpp_class: str = "t::Model",
+        dims: Mapping[str, tuple[int | None, ...]] | None = None,
         edge: str = "cpp",
+        entry_points: tuple[tuple[str, str], ...] = (),
+        frozen: tuple[str, ...] | None = None,
         golden_steps: int = 1,
+        max_batch: int = 0,
+        signature: Mapping[str, str] | None = None,
         user_config: str | None = None,
+        weights: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> Exported:
-        """Exports a model, given as text, from a folder of its own, in a child."""
-        folder = self.write(model, user_config=user_config)
+        """Exports a model, the text of a Python file or another way in, from a folder of its own, in a child.
+
+        What else it takes is as of `tfaot.export.export.Request`; but a config is given as its text, and a weights' file as
+        what it holds.
+        """
+        folder = self.write(model if isinstance(model, str) else "", user_config=user_config)
+        if weights is not None:
+            with open(folder / "weights.safetensors", "wb") as file:
+                safetensors.write(file, weights)
+        source = Model(model="model.py", signature=dict(signature or {})) if isinstance(model, str) else model
+        configs = tuple(f"config.{name}" for name, _ in entry_points) if len(entry_points) > 1 else ("config",)
 
         def work() -> None:
             os.chdir(folder)  # where Bazel's execution root would be
             sys.dont_write_bytecode = True  # as the rules call the mains
+            environment.prepare(legacy_keras=source.legacy_keras)
             from tfaot.export.export import Request, export
 
             export(
                 Request(
-                    model="model.py",
+                    model=source,
                     cpp_class=cpp_class,
                     golden_steps=golden_steps,
-                    user_config=None if user_config is None else "user.pbtxt",
                     out_graph="graph",
-                    out_config="config",
+                    out_configs=configs,
                     out_manifest="manifest",
                     out_variables="variables",
                     out_golden_inputs="golden_inputs",
                     out_sources="sources",
+                    entry_points=entry_points,
+                    dims=dict(dims or {}),
+                    batch_sizes=batch_sizes,
+                    max_batch=max_batch,
+                    frozen=frozen,
+                    weights=None if weights is None else "weights.safetensors",
+                    calls=calls,
+                    user_config=None if user_config is None else "user.pbtxt",
                     edge=edge,
                 )
             )
 
-        isolate.run_isolated(work, what="exporting model.py")
+        isolate.run_isolated(work, what=f"exporting {source.path}")
         return Exported(folder)
 
-    def compile(self, exported: Exported, *, cpu: str = "x86-64-v3", xla_flags: tuple[str, ...] = ()) -> None:
-        """Compiles an exported model beside its other outputs; `compile_graph` makes its own child."""
+    def compile(
+        self,
+        exported: Exported,
+        *,
+        batch: int = 0,
+        cpu: str = "x86-64-v3",
+        entry_point: str = "",
+        xla_flags: tuple[str, ...] = (),
+    ) -> None:
+        """Compiles an exported model beside its other outputs; `compile_graph` makes its own child.
+
+        Outputs of an entry point, or of a size of batch, that is named have `.NAME` and `.bBATCH` after their names.
+        """
         from tfaot.compile import Request, compile_graph
 
+        suffix = (f".{entry_point}" if entry_point else "") + (f".b{batch}" if batch else "")
         compile_graph(
             Request(
                 manifest=exported.path("manifest"),
                 graph=exported.path("graph"),
-                config=exported.path("config"),
+                config=exported.config_path(entry_point),
                 sources=exported.path("sources"),
                 cpu=cpu,
                 xla_flags=xla_flags,
-                out_object=exported.path("object"),
-                out_constants=exported.path("constants"),
-                out_header=exported.path("header"),
-                out_hlo=exported.path("hlo"),
+                out_object=exported.path("object" + suffix),
+                out_constants=exported.path("constants" + suffix),
+                out_header=exported.path("header" + suffix),
+                out_source=exported.path("source" + suffix),
+                out_hlo=exported.path("hlo" + suffix),
+                entry_point=entry_point,
+                batch=batch,
             )
         )
 

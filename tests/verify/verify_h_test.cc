@@ -1,6 +1,10 @@
 // Protects the proof itself: what the generated test calls equal is equal, and
 // nothing that differs passes.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
@@ -166,6 +170,104 @@ void TestVerifier() {
   EXPECT(Verified(whole(), true, true) == 1);
 }
 
+// Exit status of a test that does `work`, whose goldens hold these bytes. A
+// process of its own: a result of another size ends it.
+template <typename Work>
+int StatusOf(const std::string& data, Work work) {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  std::string path =
+      std::string(folder ? folder : "/tmp") + "/part.safetensors";
+  std::ofstream(path, std::ios::binary)
+      << Bytes(std::uint64_t{2}) << "{}" << data;
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    char name[] = "test";
+    char* argv[] = {name, path.data()};
+    tfaot::Verifier verifier("a::B", 2, argv);
+    work(verifier);
+    const int status = verifier.Finish();
+    std::fflush(nullptr);
+    std::_Exit(status);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void TestRows() {
+  // Of a batch of at most four rows, two are given and two are compared.
+  float in[8] = {0, 0, 0, 0, -1, -1, -1, -1};
+  const auto two = [&](float last) {
+    return StatusOf(Bytes(1.0f) + Bytes(2.0f) + Bytes(3.0f) + Bytes(4.0f) +
+                        Bytes(1.0f) + Bytes(2.0f) + Bytes(3.0f) + Bytes(last) +
+                        Bytes(0.5),
+                    [&](tfaot::Verifier& verifier) {
+                      const tfaot::View<float, 4, 2> batch(in);
+                      verifier.Feed(batch, 2);
+                      EXPECT(in[0] == 1 && in[3] == 4 && in[4] == -1);
+                      verifier.Check(0, "batch", batch, 2);
+                      if (failed != 0) std::_Exit(9);
+                    });
+  };
+  EXPECT(two(4.0f) == 0 && two(4.5f) == 0);
+  EXPECT(two(5.0f) == 1);
+}
+
+void TestBoundedSizes() {
+  const std::int64_t values[] = {7, 8, 9, 10, 11, 12};
+  const auto found = [&](std::int32_t rows, const std::string& data) {
+    return StatusOf(data, [&](tfaot::Verifier& verifier) {
+      const std::int32_t dims[] = {rows, 2};
+      verifier.Check(
+          0, "where",
+          tfaot::BoundedView<const std::int64_t, 3, 2>(values, dims));
+    });
+  };
+  const std::string size = Bytes(std::int32_t{1}) + Bytes(std::int32_t{2});
+  const std::string one = Bytes(std::int64_t{7}) + Bytes(std::int64_t{8});
+  EXPECT(found(1, size + one + Bytes(0.0)) == 0);
+  EXPECT(found(1, size + Bytes(std::int64_t{7}) + Bytes(std::int64_t{9}) +
+                      Bytes(0.0)) == 1);
+  // Another size fails, whatever the values.
+  EXPECT(found(2, size + one + Bytes(0.0)) == 1);
+  EXPECT(found(0, size + one + Bytes(0.0)) == 1);
+  EXPECT(found(0, Bytes(std::int32_t{0}) + Bytes(std::int32_t{2}) +
+                      Bytes(0.0)) == 0);
+}
+
+template <typename Half>
+void TestHalf() {
+  const Half values[] = {Half(1.0f), Half(-2.5f)};
+  const auto compared = [&](float last, double tolerance) {
+    return StatusOf(Bytes(Half(1.0f)) + Bytes(Half(last)) + Bytes(tolerance),
+                    [&](tfaot::Verifier& verifier) {
+                      verifier.Check(0, "half",
+                                     tfaot::View<const Half, 2>(values));
+                    });
+  };
+  EXPECT(compared(-2.5f, 0.0) == 0);
+  EXPECT(compared(-2.75f, 0.25) == 0);
+  EXPECT(compared(-2.75f, 0.125) == 1);
+  EXPECT(compared(kNaN, HUGE_VAL) == 1);
+}
+
+void TestComplex() {
+  const std::complex<double> values[] = {{1, 2}, {-3, 0.5}};
+  const auto compared = [&](double imaginary, double tolerance) {
+    return StatusOf(Bytes(1.0) + Bytes(2.0) + Bytes(-3.0) + Bytes(imaginary) +
+                        Bytes(tolerance),
+                    [&](tfaot::Verifier& verifier) {
+                      verifier.Check(
+                          0, "wave",
+                          tfaot::View<const std::complex<double>, 2>(values));
+                    });
+  };
+  EXPECT(compared(0.5, 0.0) == 0);
+  EXPECT(compared(0.75, 0.25) == 0);
+  EXPECT(compared(0.75, 0.125) == 1);
+}
+
 }  // namespace
 
 int main() {
@@ -177,5 +279,10 @@ int main() {
   TestChecksum();
   TestBlockSums();
   TestVerifier();
+  TestRows();
+  TestBoundedSizes();
+  TestHalf<tfaot::Float16>();
+  TestHalf<tfaot::BFloat16>();
+  TestComplex();
   return failed == 0 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-"""The stage as a whole: runs the user's code, names everything, infers the config, and writes the outputs."""
+"""The stage as a whole: opens the model, rewrites its graph, names everything, infers configs, and writes the outputs."""
 
 from __future__ import annotations
 
@@ -6,155 +6,217 @@ import dataclasses
 import hashlib
 import json
 from collections import Counter
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import tensorflow as tf
-
-from tfaot import dtypes, manifest, names, safetensors
-from tfaot.errors import TfaotError
+from tfaot import manifest, names, safetensors
+from tfaot.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import model_fn, verdict
-
-_T = TypeVar("_T", bound=manifest.Tensor)
+from tfaot.export import describe, edges, freeze, golden, initial, lists, random, user_config
+from tfaot.export import graph as graphs
+from tfaot.export.assemble import Entry, Whole, assemble
+from tfaot.export.sources import Model
+from tfaot.export.traced import Array, Dims, Shape, Source
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
     """What to export, and where to."""
 
-    model: str
+    model: Model
     cpp_class: str
     golden_steps: int
-    user_config: str | None
     out_graph: str
-    out_config: str
+    out_configs: tuple[str, ...]
+    """One for each entry point."""
     out_manifest: str
     out_variables: str
     out_golden_inputs: str
     out_sources: str
+    entry_points: tuple[tuple[str, str], ...] = ()
+    """Pairs of a C++ name and the model's own; by default `Run` and what the model offers first."""
+    dims: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
+    """Sizes of inputs' dimensions that the model leaves open, by label."""
+    batch_sizes: tuple[int, ...] = ()
+    """Sizes of batch to compile for; the first dimension of inputs that leave it open is the batch."""
+    max_batch: int = 0
+    """The largest batch that the class takes; 0 for the largest of `batch_sizes`."""
+    frozen: tuple[str, ...] | None = None
+    """Patterns of variables to make constants; None for all, if nothing is written and there is one function."""
+    weights: str | None = None
+    """A safetensors file with values of all variables, instead of the model's own."""
+    calls: tuple[str, ...] = ()
+    """Entry points in the order in which the test calls them; by default all in a row, for each golden step."""
+    user_config: str | None = None
+    """A partial tf2xla config, merged into the inferred ones."""
     edge: str = "cpp"
-    """One of `dtypes.EDGES`: which dtypes inputs, outputs, and variables may have."""
+    """One of `dtypes.EDGES`: whether dtypes that C++ lacks are converted at the edge."""
 
 
 def export(request: Request) -> None:
-    """Writes graph, config, manifest, variables, golden inputs, and the map from nodes to source lines.
+    """Writes graph, configs, manifest, variables, golden inputs, and the map from nodes to source lines.
 
     Raises:
-      TfaotError: the class name, the user's code, its model, or the user's config is at fault.
+      TfaotError: the class name, the user's code, its model, an attribute of the target, or the user's config is at
+        fault.
     """
-    _, class_name = names.split_class(request.cpp_class)
-    if request.golden_steps < 1:
-        raise TfaotError(f"golden_steps = {request.golden_steps}", do="verify at least one step")
-    built = model_fn.build(request.model, steps=request.golden_steps, edge=request.edge)
-    entry, variables = _named(built, class_name)
-    config = configs.infer(entry, variables)
-    if doubtful := {use.shared_name for use in built.variables if use.doubtful}:
-        unchanged = verdict.unchanged(built.graph, config, doubtful)
-        variables = tuple(dataclasses.replace(v, written=v.written and v.name not in unchanged) for v in variables)
-        config = configs.infer(entry, variables)
-    if request.user_config:
-        with open(request.user_config, encoding="utf-8") as file:
-            user = configs.parse(file.read(), path=request.user_config)
-        config = configs.override(config, user, path=request.user_config)
-        entry, variables = _reread(entry, variables, config, request.user_config, class_name)
-    graph = built.graph.SerializeToString(deterministic=True)
-    config_text = configs.to_text(config)
-    result = manifest.Manifest(
-        format=manifest.FORMAT,
-        tensorflow=tf.__version__,
-        cpp_class=request.cpp_class.removeprefix("::"),
-        entry_points=(entry,),
-        variables=variables,
-        golden_steps=request.golden_steps,
+    what = request.model.path
+    names.split_class(request.cpp_class)
+    _check(request)
+    largest = request.max_batch or max(request.batch_sizes, default=0)
+    source = request.model.open()
+    wanted = request.entry_points or (("Run", source.default_entry_point),)
+    dims = Dims(request.dims, batched=bool(request.batch_sizes))
+    functions = [dataclasses.replace(source.function(own_name, dims), name=name) for name, own_name in wanted]
+    labels = {edge.label for function in functions for edge in function.inputs}
+    dims.check_used(what, labels)
+    if unused := sorted(set(request.model.signature) - labels):
+        raise TfaotError(
+            f"{what}: signature names {listed(unused)}, which no entry point takes",
+            exists=listed(sorted(labels)),
+            do="name parameters, or inputs as they are called here",
+        )
+    describe.check_dtypes(what, "input", [edge for function in functions for edge in function.inputs])
+    describe.check_dtypes(what, "output", [edge for function in functions for edge in function.outputs])
+    golden_inputs, calls = golden.drawn(
+        source,
+        functions,
+        dict(wanted),
+        what=what,
+        steps=request.golden_steps,
+        calls=request.calls,
+        largest=largest,
+    )
+
+    whole = assemble(functions)
+    lists.check(whole.graph, whole.sources, what)
+    seeded = random.seeded(whole.graph, [entry.fetches for entry in whole.entries])
+    if seeded.left:
+        raise random.refusal(what, seeded.left, whole.sources)
+    whole = dataclasses.replace(whole, graph=seeded.graph)
+    uses = [graphs.variable_uses(whole.of(entry)) for entry in whole.entries]
+    known = {use.shared_name: use for entry_uses in uses for use in entry_uses}
+    written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
+    one = len(wanted) * max(1, len(request.batch_sizes)) == 1
+    user, user_path = _user_config(request, source)
+    frozen = freeze.chosen(list(known), written, request.frozen, default_frozen=one and not written)
+    if request.frozen is None and user is not None:
+        frozen -= {variable.node_name for variable in user.variable}  # whoever configures a variable feeds it
+    values = initial.values(source, request.weights, list(known.values()), seeded.variable)
+    constants = {name: values[name] for name in known if name in frozen}
+    whole = dataclasses.replace(whole, graph=freeze.freeze(whole.graph, constants, whole.sources))
+    if request.edge == "cpp":
+        whole = _stored(whole, what)
+    target = describe.Target(
+        what, request.cpp_class, bool(request.entry_points), request.batch_sizes, largest, request.edge
+    )
+    described = describe.describe(target, whole, uses, frozen)
+    result, inferred = described.manifest, described.configs
+    if user is not None:
+        inferred = user_config.override(inferred, user, path=user_path)
+        result = user_config.reread(result, inferred, user_path)
+    graph = described.graph.SerializeToString(deterministic=True)
+    texts = [configs.to_text(config) for config in inferred]
+    shas = freeze.fingerprint(constants)
+    result = dataclasses.replace(
+        result,
+        frozen=tuple(
+            manifest.Frozen(name, str(value.dtype), value.shape, shas[name]) for name, value in constants.items()
+        ),
+        random_state=seeded.variable or "",
+        calls=calls,
         fingerprints=manifest.Fingerprints(
-            graph=hashlib.sha256(graph).hexdigest(), config=hashlib.sha256(config_text.encode()).hexdigest()
+            graph=hashlib.sha256(graph).hexdigest(),
+            configs=hashlib.sha256("\0".join(texts).encode()).hexdigest(),
+            frozen=shas[""] if constants else "",
         ),
     )
+    fed = {variable.name: values[variable.name] for variable in result.variables}
+    _write(request, result, graph, texts, whole.sources, fed, golden_inputs)
+
+
+def _user_config(request: Request, source: Source) -> tuple[Any, str]:
+    """What a user wrote of the config and is not used up yet, and its file; None if there is nothing."""
+    if request.user_config is None:
+        return getattr(source, "variable_config", None), request.model.graph_config or ""
+    with open(request.user_config, encoding="utf-8") as file:
+        return user_config.parse(file.read(), path=request.user_config), request.user_config
+
+
+def _check(request: Request) -> None:
+    """Attributes that contradict themselves, before anything is run.
+
+    Raises:
+      TfaotError: one does.
+    """
+    if request.golden_steps < 1:
+        raise TfaotError(f"golden_steps = {request.golden_steps}", do="verify at least one step")
+    sizes = request.batch_sizes
+    if sizes and (min(sizes) < 1 or list(sizes) != sorted(set(sizes))):
+        raise TfaotError(
+            f"batch_sizes = {list(sizes)}",
+            do=f"write sizes of at least 1, rising: {sorted({max(1, s) for s in sizes})}",
+        )
+    if sizes and 0 < request.max_batch < sizes[-1]:
+        raise TfaotError(
+            f"max_batch = {request.max_batch}, and batch_sizes = {list(sizes)}",
+            exists="code for a batch that is larger than any that comes",
+            do=f"write sizes up to {request.max_batch}, or leave max_batch out: then it is {sizes[-1]}",
+        )
+    if request.max_batch and not sizes:
+        raise TfaotError(
+            f"max_batch = {request.max_batch} without batch_sizes",
+            do="say which sizes to compile for: batch_sizes = [1, 8, 64]",
+        )
+    cpp_names = [cpp_name for cpp_name, _ in request.entry_points]
+    if twice := [name for name, count in Counter(cpp_names).items() if count > 1]:
+        raise TfaotError(f"entry_points names {listed(twice)} more than once", do="give each entry point its own name")
+    if unknown := [call for call in request.calls if call not in (cpp_names or ["Run"])]:
+        raise TfaotError(
+            f"golden_calls names {listed(sorted(set(unknown)))}, which is no entry point",
+            exists=listed(cpp_names or ["Run"]),
+            do="name entry points of the target",
+        )
+
+
+def _stored(whole: Whole, what: str) -> Whole:
+    """Converts dtypes at the edge that the compiler refuses there."""
+    entries = []
+    graph = whole.graph
+    for entry in whole.entries:
+        graph, inputs, outputs = edges.stored(graph, entry.inputs, entry.outputs)
+        entries.append(Entry(entry.name, inputs, outputs))
+    graph = edges.stored_variables(graph, whole.sources, what)
+    return Whole(graph, tuple(entries), whole.sources)
+
+
+def _write(
+    request: Request,
+    result: manifest.Manifest,
+    graph: bytes,
+    texts: Sequence[str],
+    sources: Mapping[str, str],
+    fed: Mapping[str, Array],
+    golden_inputs: Sequence[Sequence[Array]],
+) -> None:
     with open(request.out_graph, "wb") as file_:
         file_.write(graph)
-    with open(request.out_config, "w", encoding="utf-8") as file:
-        file.write(config_text)
+    for path, text in zip(request.out_configs, texts, strict=True):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
     with open(request.out_manifest, "w", encoding="utf-8") as file:
         file.write(result.to_json())
     with open(request.out_variables, "wb") as file_:
-        safetensors.write(file_, built.initial)
+        safetensors.write(file_, fed, aligned=True)
     with open(request.out_golden_inputs, "wb") as file_:
         safetensors.write(
             file_,
             {
                 f"step{step}/{tensor.cpp_name}": value
-                for step, values in enumerate(built.steps)
-                for tensor, value in zip(entry.inputs, values, strict=True)
+                for step, (call, values) in enumerate(zip(result.calls, golden_inputs, strict=True))
+                for tensor, value in zip(result.entry_point(call.entry_point).inputs, values, strict=True)
             },
         )
     with open(request.out_sources, "w", encoding="utf-8") as file:
-        json.dump(built.sources, file, indent=0, sort_keys=True)
+        json.dump(dict(sources), file, indent=0, sort_keys=True)
         file.write("\n")
-
-
-def _named(built: model_fn.Built, class_name: str) -> tuple[manifest.EntryPoint, tuple[manifest.Variable, ...]]:
-    """Gives every edge and variable its C++ name, and variables their place in the file."""
-    labels = [edge.label for edge in (*built.inputs, *built.outputs)] + [use.shared_name for use in built.variables]
-    unique = iter(names.unique_identifiers(labels, class_name=class_name))
-
-    def tensor(edge: model_fn.Edge) -> manifest.Tensor:
-        shape = tuple(size or 0 for size in edge.shape or ())
-        return manifest.Tensor(edge.name, next(unique), dtypes.BY_ENUM[edge.dtype].name, shape)
-
-    inputs = tuple(tensor(edge) for edge in built.inputs)
-    outputs = tuple(tensor(edge) for edge in built.outputs)
-    places = safetensors.layout(
-        (use.shared_name, dtypes.BY_ENUM[use.dtype].name, use.shape or ()) for use in built.variables
-    )
-    variables = tuple(
-        manifest.Variable(place.name, next(unique), place.dtype, place.shape, use.written, place.offset)
-        for use, place in zip(built.variables, places, strict=True)
-    )
-    return manifest.EntryPoint("Run", inputs, outputs), variables
-
-
-def _reread(
-    entry: manifest.EntryPoint,
-    variables: tuple[manifest.Variable, ...],
-    config: Any,
-    path: str,
-    class_name: str,
-) -> tuple[manifest.EntryPoint, tuple[manifest.Variable, ...]]:
-    """Takes over what a user's config may change: names, and whether a variable is written.
-
-    Raises:
-      TfaotError: it changes a dtype or a shape, or its names are no identifiers, or clash.
-    """
-    inputs = tuple(_renamed(t, c, path) for t, c in zip(entry.inputs, config.feed, strict=True))
-    outputs = tuple(_renamed(t, c, path) for t, c in zip(entry.outputs, config.fetch, strict=True))
-    variables = tuple(
-        dataclasses.replace(_renamed(v, c, path), written=not c.readonly)
-        for v, c in zip(variables, config.variable, strict=True)
-    )
-    taken = Counter(item.cpp_name for item in (*inputs, *outputs, *variables))
-    for item in (*inputs, *outputs, *variables):
-        name = item.cpp_name
-        if not names.is_identifier(name) or name in names.MEMBERS or name == class_name:
-            raise TfaotError(
-                f"{path}: {item.name} is named {name!r}, which cannot name a member of {class_name}",
-                do=f"write an identifier, for instance {names.unique_identifiers([name], class_name=class_name)[0]!r}",
-            )
-        if taken[name] > 1:
-            raise TfaotError(
-                f"{path}: the name {name!r} is given to {taken[name]} tensors",
-                exists=", ".join(i.name for i in (*inputs, *outputs, *variables) if i.cpp_name == name),
-                do="give each a name of its own, or leave names out: they are inferred without collisions",
-            )
-    return manifest.EntryPoint(entry.name, inputs, outputs), variables
-
-
-def _renamed(tensor: _T, config: Any, path: str) -> _T:
-    dtype = dtypes.BY_ENUM.get(config.type)
-    shape = tuple(dim.size for dim in config.shape.dim)
-    if dtype is None or dtype.name != tensor.dtype or shape != tensor.shape:
-        raise TfaotError(
-            f"{path}: {tensor.name} is configured as {dtype.name if dtype else 'an unsupported dtype'}{list(shape)}",
-            exists=f"the model has {tensor.dtype}{list(tensor.shape)}",
-            do="change the model, or leave type and shape out: they are inferred",
-        )
-    return dataclasses.replace(tensor, cpp_name=config.name)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, types_pb2
 
@@ -347,11 +346,6 @@ def _flat(name: str) -> str:
         return name
     node, _, rest = name.partition(":")
     return f"{node}:{rest.rpartition(':')[2]}" if rest else node
-
-
-def unsupported_edge(uses: Iterable[VariableUse], supported: Mapping[int, Any]) -> list[VariableUse]:
-    """The variables whose dtype may not cross the compiled model's edge."""
-    return [use for use in uses if use.dtype not in supported]
 
 
 def dtype_name(enum: int) -> str:

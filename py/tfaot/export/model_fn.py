@@ -1,250 +1,150 @@
-"""Models as the study wrote them: `input_fn()` gives placeholders, `model_fn(features, labels)` the loss."""
+"""Models as the study wrote them: `input_fn()` gives placeholders, `model_fn(features, labels)` the loss.
+
+They are TensorFlow 1: one graph, in which importing the file and calling its functions builds everything.
+"""
 
 from __future__ import annotations
 
-import dataclasses
-import importlib.util
-import inspect
-import os
-import random
-import sys
-import traceback
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot import dtypes
 from tfaot.errors import TfaotError, listed
 from tfaot.export import graph as graphs
+from tfaot.export.functions import sources_of
+from tfaot.export.ref_variables import REFS
+from tfaot.export.traced import Array, Dims, Edge, Function
+from tfaot.export.user_code import SEED, UserCode, seed_everything
 from tfaot.export.xla_context import xla_context
 from tfaot.session import session_config
 
 v1 = tf.compat.v1
 
-SEED = 1
-"""Seed of the graph, NumPy, and `random` while user code runs: two exports give the same initial values."""
-
-Array = npt.NDArray[Any]
+ENTRY_POINT = "model_fn"
 
 
-@dataclasses.dataclass(frozen=True)
-class Edge:
-    """A tensor that crosses the model's edge, before it has a C++ name."""
+class ModelFnSource:
+    """A model's Python file that defines `input_fn` and `model_fn`, and perhaps `golden_fn`."""
 
-    name: str
-    """TensorFlow's, `node:port`."""
-    label: str
-    """What the user calls it: a dict's key, a field, or the node's name."""
-    dtype: int
-    shape: tuple[int | None, ...] | None
-    source: str
-    """`file:line` in the user's code, or empty."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Built:
-    """What running the user's code gave."""
-
-    graph: graph_pb2.GraphDef
-    """Pruned to what the outputs need."""
-    inputs: tuple[Edge, ...]
-    outputs: tuple[Edge, ...]
-    variables: tuple[graphs.VariableUse, ...]
-    initial: dict[str, Array]
-    """Initial values by shared name."""
-    steps: tuple[tuple[Array, ...], ...]
-    """Golden inputs: for each step a value for each input."""
-    sources: dict[str, str]
-    """`file:line` in the user's code, by node name, or `function/node` inside functions."""
-
-
-class UserCode:
-    """A model's Python file, and how to run it so that its errors point into it."""
+    entry_points = (ENTRY_POINT,)
+    default_entry_point = ENTRY_POINT
 
     def __init__(self, path: str) -> None:
-        self.path = path
-        self._root = os.getcwd() + os.sep
-        self._packages = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__))) + os.sep
-        self._ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-        self._shown: dict[str, str] = {}
-        self.module = self._load()
-
-    def place(self, frames: Iterable[Any]) -> str:
-        """`file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
-        place = ""
-        for frame in frames:
-            shown = self._shown.get(frame.filename)
-            if shown is None:
-                shown = self._shown[frame.filename] = self._show(frame.filename)
-            if shown:
-                place = f"{shown}:{frame.lineno}"
-        return place
-
-    def _show(self, filename: str) -> str:
-        if filename.startswith("<"):  # no file: `<string>`, `<frozen importlib._bootstrap>`
-            return ""
-        path = os.path.abspath(filename)
-        if path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
-            return ""
-        return path[len(self._root) :]
-
-    def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Calls user code; its exception becomes an error with the part of the traceback that is the user's.
+        """Imports the file, relative to the working directory.
 
         Raises:
-          TfaotError: the user's code raised.
+          TfaotError: it raised, or lacks a function.
         """
-        try:
-            return function(*args)
-        except TfaotError:
-            raise
-        except (Exception, SystemExit) as error:
-            raise self.error(what, error) from None
-
-    def error(self, what: str, error: BaseException) -> TfaotError:
-        """One error for an exception of the user's code."""
-        frames = traceback.extract_tb(error.__traceback__)
-        mine = [frame for frame in frames if self._show(frame.filename)]
-        if isinstance(error, tf.errors.OpError) and error.op is not None:
-            # Raised by a session: what counts is where the op was made, and TensorFlow's text is its traceback, twice.
-            text = error.message.rpartition("\nNode: ")[2].partition("\n\nOriginal stack trace")[0]
-            place = self.place(error.op.traceback) or self.path
-            return TfaotError(
-                f"{self.path}: {what} raised {type(error).__name__} at {place}", details=text, do=f"mend {place}"
-            )
-        if isinstance(error, SyntaxError) and error.filename:
-            place = f"{self._show(error.filename) or error.filename}:{error.lineno}"
-        else:
-            place = self.place(mine) or self.path
-        shown = [
-            line
-            for frame in mine
-            for line in (f"{self._show(frame.filename)}:{frame.lineno}, in {frame.name}", f"    {frame.line}")
-        ]
-        text = "".join(traceback.format_exception_only(type(error), error))
-        shown += text.replace(self._root, "").splitlines()
-        return TfaotError(
-            f"{self.path}: {what} raised {type(error).__name__} at {place}",
-            details="\n".join(shown),
-            do=f"mend {place}",
-        )
-
-    def _load(self) -> types.ModuleType:
-        spec = importlib.util.spec_from_file_location("tfaot_user_model", os.path.abspath(self.path))
-        if spec is None or spec.loader is None:
-            raise TfaotError(f"{self.path} is no Python file", do="name a file that ends in .py")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        self.run("importing it", spec.loader.exec_module, module)
-        return module
-
-    def function(self, name: str, parameters: Sequence[str], *, optional: bool = False) -> Callable[..., Any] | None:
-        """Looks up a function of the model.
-
-        Raises:
-          TfaotError: it is missing, or cannot be called with these positional arguments.
-        """
-        function: Any = getattr(self.module, name, None)
-        wanted = f"{name}({', '.join(parameters)})"
-        if function is None and optional:
-            return None
-        if not callable(function):
-            public = [
-                key
-                for key, value in vars(self.module).items()
-                if inspect.isfunction(value) and value.__module__ == self.module.__name__
-            ]
-            raise TfaotError(
-                f"{self.path} has no function {wanted}",
-                exists=listed(public),
-                do=f"define {wanted} in {self.path}",
-            )
-        try:
-            inspect.signature(function).bind(*parameters)
-        except TypeError as error:
-            line = function.__code__.co_firstlineno if inspect.isfunction(function) else 1
-            raise TfaotError(
-                f"{self.path}:{line}: {name} cannot be called as {wanted}: {error}",
-                exists=f"{name}{inspect.signature(function)}",
-                do=f"give it the parameters ({', '.join(parameters)})",
-            ) from None
-        return cast("Callable[..., Any]", function)
-
-
-def build(path: str, *, steps: int, edge: str = "cpp") -> Built:
-    """Runs a model's `input_fn` and `model_fn`, and what belongs to them.
-
-    Args:
-      path: the model's file, relative to the working directory.
-      steps: how many golden steps to make inputs for.
-      edge: one of `dtypes.EDGES`.
-
-    Raises:
-      TfaotError: the user's code raised or returned something else than the contract says, or a shape or dtype cannot
-        be compiled.
-    """
-    v1.disable_eager_execution()
-    v1.enable_resource_variables()
-    v1.enable_control_flow_v2()
-    random.seed(SEED)
-    np.random.seed(SEED)
-    graph = tf.Graph()
-    with graph.as_default(), xla_context():
-        v1.set_random_seed(SEED)
-        user = UserCode(path)
-        input_fn = user.function("input_fn", [])
-        model_fn = user.function("model_fn", ["features", "labels"])
-        golden_fn = user.function("golden_fn", ["step", "rng"], optional=True)
+        v1.disable_eager_execution()
+        v1.enable_resource_variables()
+        v1.enable_control_flow_v2()
+        seed_everything()
+        self._graph = tf.Graph()
+        with self._graph.as_default(), xla_context():
+            v1.set_random_seed(SEED)
+            self._user = UserCode(path)
+            input_fn = self._user.function("input_fn", [])
+            model_fn = self._user.function("model_fn", ["features", "labels"])
+            self._golden_fn = self._user.function("golden_fn", ["step", "rng"], optional=True)
         assert input_fn is not None and model_fn is not None
-        given = user.run("input_fn()", input_fn)
-        if not isinstance(given, tuple) or len(given) != 2:
+        self._input_fn, self._model_fn = input_fn, model_fn
+        self._given: Any = None
+
+    def function(self, entry_point: str, dims: Dims) -> Function:
+        """Runs `input_fn` and `model_fn`; see `traced.Source`."""
+        user, path = self._user, self._user.path
+        if entry_point != ENTRY_POINT:
             raise TfaotError(
-                f"{path}: input_fn() returned {type(given).__name__}",
-                exists=repr(given)[:200],
-                do="return the pair (features, labels), each a placeholder or a nest of placeholders",
+                f"{path} has no entry point {entry_point!r}",
+                exists=f"it defines {ENTRY_POINT}, and so has this one only",
+                do="leave entry_points out, or write the model as a tf.Module with a method for each",
             )
-        placeholders = [_placeholder(path, leaf) for leaf in tf.nest.flatten(given)]
-
-        def crossing(tensor: Any, label: str) -> Edge:
-            shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-            return Edge(tensor.name, label, tensor.dtype.as_datatype_enum, shape, user.place(tensor.op.traceback))
-
-        # Before model_fn may stumble over them.
-        allowed = dtypes.crossing(edge)
-        inputs = tuple(crossing(tensor, tensor.op.name) for tensor in placeholders)
-        _check_edges(path, "input", inputs, allowed, "set every dimension in input_fn()")
-        returned = user.run("model_fn(features, labels)", model_fn, *given)
-        outputs = _outputs(path, returned)
-
-    edges = tuple(crossing(tensor, label) for label, tensor in outputs)
-    _check_edges(path, "output", edges, allowed, "give it a shape that TensorFlow can infer, or call set_shape on it")
-    pruned = graphs.prune(
-        graph.as_graph_def(), [tensor.op.name for _, tensor in outputs], [tensor.op.name for tensor in placeholders]
-    )
-    if old := [node.name for node in pruned.node if node.op in ("Variable", "VariableV2")]:
-        places = [user.place(graph.get_operation_by_name(name).traceback) for name in old]
-        raise TfaotError(
-            f"{path}: {len(old)} variable(s) are no resource variables, which alone can be compiled",
-            exists=listed([f"{name} at {place}" if place else name for name, place in zip(old, places, strict=True)]),
-            do="leave out use_resource=False, and tf.compat.v1.disable_resource_variables()",
+        with self._graph.as_default(), xla_context():
+            self._given = user.run("input_fn()", self._input_fn)
+            if not isinstance(self._given, tuple) or len(self._given) != 2:
+                raise TfaotError(
+                    f"{path}: input_fn() returned {type(self._given).__name__}",
+                    exists=repr(self._given)[:200],
+                    do="return the pair (features, labels), each a placeholder or a nest of placeholders",
+                )
+            placeholders = [_placeholder(path, leaf) for leaf in tf.nest.flatten(self._given)]
+            # Before model_fn may stumble over them.
+            inputs = dims.fix(path, [self._edge(tensor, tensor.op.name) for tensor in placeholders])
+            for tensor, edge in zip(placeholders, inputs, strict=True):
+                tensor.set_shape(edge.shape)
+            returned = user.run("model_fn(features, labels)", self._model_fn, *self._given)
+            outputs = _outputs(path, returned)
+        graph = self._graph.as_graph_def()
+        self._refuse_references(graph, [tensor.op.name for _, tensor in outputs])
+        return Function(
+            name=entry_point,
+            graph=graph,
+            inputs=inputs,
+            outputs=tuple(self._edge(tensor, label) for label, tensor in outputs),
+            sources=sources_of(self._graph, graph, user.place),
         )
-    graphs.name_variables(pruned)
-    variables = graphs.variable_uses(pruned)
-    _check_variables(path, variables, allowed)
-    return Built(
-        graph=pruned,
-        inputs=inputs,
-        outputs=edges,
-        variables=variables,
-        initial=_initial_values(user, graph, variables),
-        steps=_golden_inputs(user, golden_fn, given, inputs, steps),
-        sources=_sources(user, graph, pruned),
-    )
+
+    def _refuse_references(self, graph: graph_pb2.GraphDef, fetches: Sequence[str]) -> None:
+        """Variables of TensorFlow 1's first kind come only from code that asks for them."""
+        if not any(node.op in REFS for node in graph.node):
+            return
+        if old := [node.name for node in graphs.prune(graph, fetches).node if node.op in REFS]:
+            places = [self._user.place(self._graph.get_operation_by_name(name).traceback or ()) for name in old]
+            raise TfaotError(
+                f"{self._user.path}: {len(old)} variable(s) are no resource variables, which alone can be compiled",
+                exists=listed(
+                    [f"{name} at {place}" if place else name for name, place in zip(old, places, strict=True)]
+                ),
+                do="leave out use_resource=False, and tf.compat.v1.disable_resource_variables()",
+            )
+
+    def initial(self, names: Collection[str]) -> Mapping[str, Array]:
+        """Runs the initializers in a session; see `traced.Source`."""
+        with self._graph.as_default():
+            variables = [
+                variable for variable in (*v1.global_variables(), *v1.local_variables()) if hasattr(variable, "handle")
+            ]
+            known = {}
+            for variable in variables:
+                operation = variable.handle.op
+                known[operation.get_attr("shared_name").decode() or operation.name] = variable
+            if missing := [name for name in names if name not in known]:
+                raise TfaotError(
+                    f"{self._user.path}: {len(missing)} variable(s) have no initial value in the graph",
+                    exists=listed(missing),
+                    do="create them while model_fn runs, in the global or local variables' collection",
+                )
+            wanted = [known[name] for name in names]
+            with v1.Session(graph=self._graph, config=session_config()) as session:
+                self._user.run("initializing its variables", session.run, v1.variables_initializer(variables))
+                values = session.run([variable.read_value() for variable in wanted])
+        return {name: np.asarray(value) for name, value in zip(names, values, strict=True)}
+
+    def golden(
+        self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
+    ) -> Sequence[Array] | None:
+        """What `golden_fn(step, rng)` returns; see `traced.Source`."""
+        if self._golden_fn is None:
+            return None
+        nest = self._user.run("golden_fn(step, rng)", self._golden_fn, step, rng)
+        try:
+            tf.nest.assert_same_structure(self._given, nest)
+        except (ValueError, TypeError) as error:
+            raise TfaotError(
+                f"{self._user.path}: golden_fn(step, rng) returned another structure than input_fn()",
+                details=str(error),
+                do="return NumPy arrays in the same nest as input_fn() returns placeholders",
+            ) from None
+        return [np.asarray(value) for value in tf.nest.flatten(nest)]
+
+    def _edge(self, tensor: Any, label: str) -> Edge:
+        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        return Edge(
+            tensor.name, label, tensor.dtype.as_datatype_enum, shape, self._user.place(tensor.op.traceback or ())
+        )
 
 
 def _placeholder(path: str, leaf: Any) -> Any:
@@ -285,6 +185,7 @@ def _outputs(path: str, returned: Any) -> list[tuple[str, Any]]:
 
 
 def _flatten_with_keys(nest: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    """As `functions.leaves_of`, but an index counts only below a key: at the top, nodes' names say more."""
     if isinstance(nest, dict):
         return [pair for key in sorted(nest) for pair in _flatten_with_keys(nest[key], (*keys, str(key)))]
     if hasattr(nest, "_fields"):
@@ -293,127 +194,3 @@ def _flatten_with_keys(nest: Any, keys: tuple[str, ...] = ()) -> list[tuple[tupl
         below = [_flatten_with_keys(item, (*keys, str(index)) if keys else ()) for index, item in enumerate(nest)]
         return [pair for pairs in below for pair in pairs]
     return [(keys, nest)]
-
-
-def _check_edges(path: str, kind: str, edges: Sequence[Edge], allowed: Mapping[int, dtypes.DType], how: str) -> None:
-    def at(edge: Edge) -> str:
-        return f"{edge.label} {edge.shape if edge.shape is not None else '(unknown rank)'}" + (
-            f" at {edge.source}" if edge.source else ""
-        )
-
-    unknown = [edge for edge in edges if edge.shape is None or None in edge.shape]
-    if unknown:
-        raise TfaotError(
-            f"{path}: {len(unknown)} {kind}(s) have dimensions that are not known before running",
-            exists="; ".join(at(edge) for edge in unknown),
-            do=f"{how}: the compiler needs all of them",
-        )
-    refused = [edge for edge in edges if edge.dtype not in allowed]
-    if refused:
-        raise TfaotError(
-            f"{path}: {len(refused)} {kind}(s) have a dtype that cannot cross a compiled model's edge",
-            exists="; ".join(f"{at(edge)} is {graphs.dtype_name(edge.dtype)}" for edge in refused),
-            do="cast to one of " + ", ".join(dtype.name for dtype in allowed.values()) + _NOT_IN_CPP,
-        )
-
-
-_NOT_IN_CPP = "; bfloat16, float16, complex64, and complex128 are for tf_aot_hlo, which stops before C++"
-
-
-def _check_variables(path: str, uses: Sequence[graphs.VariableUse], allowed: Mapping[int, dtypes.DType]) -> None:
-    for use in uses:
-        if use.shape is None or min(use.shape, default=0) < 0:
-            raise TfaotError(
-                f"{path}: the variable {use.shared_name} has a shape that is not known before running",
-                exists=str(use.shape),
-                do="create it with a fixed shape",
-            )
-        if use.dtype not in allowed:
-            raise TfaotError(
-                f"{path}: the variable {use.shared_name} is {graphs.dtype_name(use.dtype)}, "
-                "which cannot cross a compiled model's edge",
-                do="use one of "
-                + ", ".join(dtype.name for dtype in allowed.values())
-                + ", and cast where it is read"
-                + _NOT_IN_CPP,
-            )
-
-
-def _initial_values(user: UserCode, graph: tf.Graph, uses: Sequence[graphs.VariableUse]) -> dict[str, Array]:
-    with graph.as_default():
-        known = {
-            variable.handle.op.name: variable
-            for variable in (*v1.global_variables(), *v1.local_variables())
-            if hasattr(variable, "handle")
-        }
-        if missing := [use.shared_name for use in uses if use.node not in known]:
-            raise TfaotError(
-                f"{user.path}: {len(missing)} variable(s) have no initial value in the graph",
-                exists=listed(missing),
-                do="create them while model_fn runs, in the global or local variables' collection",
-            )
-        wanted = [known[use.node] for use in uses]
-        with v1.Session(graph=graph, config=session_config()) as session:
-            user.run("initializing its variables", session.run, v1.variables_initializer(list(known.values())))
-            values = session.run([variable.read_value() for variable in wanted])
-    return {use.shared_name: np.asarray(value) for use, value in zip(uses, values, strict=True)}
-
-
-def _golden_inputs(
-    user: UserCode, golden_fn: Callable[..., Any] | None, given: Any, inputs: Sequence[Edge], steps: int
-) -> tuple[tuple[Array, ...], ...]:
-    """Makes inputs for every step: the user's, or normal floats, and zeros and ones for integers."""
-    rng = np.random.default_rng(SEED)
-    result = []
-    for step in range(steps):
-        if golden_fn is None:
-            values = [_default_input(rng, edge) for edge in inputs]
-        else:
-            nest = user.run("golden_fn(step, rng)", golden_fn, step, rng)
-            try:
-                tf.nest.assert_same_structure(given, nest)
-            except (ValueError, TypeError) as error:
-                raise TfaotError(
-                    f"{user.path}: golden_fn(step, rng) returned another structure than input_fn()",
-                    details=str(error),
-                    do="return NumPy arrays in the same nest as input_fn() returns placeholders",
-                ) from None
-            values = tf.nest.flatten(nest)
-        checked = []
-        for edge, value in zip(inputs, values, strict=True):
-            dtype = dtypes.BY_ENUM[edge.dtype].numpy()
-            array = np.asarray(value)
-            if array.shape != edge.shape or not np.can_cast(array.dtype, dtype, "same_kind"):
-                raise TfaotError(
-                    f"{user.path}: golden_fn(step, rng) returned {array.dtype}{list(array.shape)} for {edge.label}",
-                    exists=f"the placeholder is {dtype}{list(edge.shape or ())}",
-                    do="return an array of the placeholder's dtype and shape",
-                )
-            checked.append(np.ascontiguousarray(array.astype(dtype)).reshape(array.shape))
-        result.append(tuple(checked))
-    return tuple(result)
-
-
-def _default_input(rng: np.random.Generator, edge: Edge) -> Array:
-    dtype = dtypes.BY_ENUM[edge.dtype]
-    assert edge.shape is not None
-    shape = tuple(size or 0 for size in edge.shape)
-    if dtype.name.startswith("complex"):
-        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(dtype.numpy())
-    if dtype.floating:
-        return rng.standard_normal(shape).astype(dtype.numpy())
-    return rng.integers(0, 2, shape).astype(dtype.numpy())
-
-
-def _sources(user: UserCode, graph: tf.Graph, pruned: graph_pb2.GraphDef) -> dict[str, str]:
-    """Where in the user's code each kept node was made."""
-    kept = {node.name for node in pruned.node}
-    places = {op.name: user.place(op.traceback) for op in graph.get_operations() if op.name in kept}
-    for function in pruned.library.function:
-        name = function.signature.name
-        body = getattr(graph._get_function(name), "graph", None)
-        if body is None:
-            continue
-        names = {node.name for node in function.node_def}
-        places |= {f"{name}/{op.name}": user.place(op.traceback) for op in body.get_operations() if op.name in names}
-    return {name: place for name, place in places.items() if place}

@@ -11,13 +11,14 @@
 
 namespace tfaot {
 
-// Runs `model` for `--steps=N` timed steps (1000 by default), after a tenth of
+// Calls `run` for `--steps=N` timed steps (1000 by default), after a tenth of
 // it untimed, and prints the quickest, the middle, and the slowest in
 // microseconds. Returns the process's exit status.
-template <typename Model>
-int Benchmark(const char* name, Model& model, int argc, char** argv) {
+template <typename Model, typename Run>
+int Benchmark(const char* name, const Model& model, Run run, int argc,
+              char** argv) {
   int steps = 1000;
-  for (int i = 2; i < argc; ++i) {
+  for (int i = 1; i < argc; ++i) {
     if (std::strncmp(argv[i], "--steps=", 8) == 0) {
       steps = std::atoi(argv[i] + 8);
     }
@@ -30,8 +31,8 @@ int Benchmark(const char* name, Model& model, int argc, char** argv) {
   times.reserve(static_cast<std::size_t>(steps));
   for (int step = -(steps / 10); step < steps; ++step) {
     const auto begin = std::chrono::steady_clock::now();
-    if (!model.Run()) {
-      std::fprintf(stderr, "%s: Run() failed: %s\n", name, model.error());
+    if (!run()) {
+      std::fprintf(stderr, "%s: a run failed: %s\n", name, model.error());
       return 1;
     }
     const std::chrono::duration<double, std::micro> time =

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -13,10 +15,22 @@
 #include <type_traits>
 #include <vector>
 
+#include "tfaot/bounded_view.h"
 #include "tfaot/goldens.h"
+#include "tfaot/half.h"
 #include "tfaot/view.h"
 
 namespace tfaot {
+
+template <typename T>
+struct IsComplex : std::false_type {};
+template <typename T>
+struct IsComplex<std::complex<T>> : std::true_type {};
+
+// 16-bit floats are compared as floats.
+template <typename T>
+struct IsHalf : std::bool_constant<std::is_same_v<T, Float16> ||
+                                   std::is_same_v<T, BFloat16>> {};
 
 // The largest errors of one tensor, and whether all of them are tolerated.
 struct Errors {
@@ -136,10 +150,14 @@ class Verifier {
                 name);
   }
 
-  // Reads an input.
+  // Reads an input, or the first `rows` rows of one.
   template <typename T, std::int64_t... kDims>
   void Feed(View<T, kDims...> input) {
     goldens_.Read(input);
+  }
+  template <typename T, std::int64_t... kDims>
+  void Feed(View<T, kDims...> input, std::int64_t rows) {
+    goldens_.Read(input.data(), Rows(input, rows) * sizeof(T));
   }
 
   // A run must succeed.
@@ -150,22 +168,38 @@ class Verifier {
     std::printf("%-5d Run() failed: %s  FAILED\n", step, error);
   }
 
-  // Reads what is expected, and compares.
+  // Reads what is expected, and compares: all, or the first `rows` rows.
   template <typename T, std::int64_t... kDims>
   void Check(int step, const char* name, View<T, kDims...> got) {
-    using Value = std::remove_const_t<T>;
-    if constexpr (View<T, kDims...>::kSize <= kFull) {
-      Compared<Value>(step, name, "", got.data(), got.size());
-    } else {
-      // No vector: one of bool has no data().
-      const auto samples = std::make_unique<Value[]>(kSamples);
-      for (std::size_t i = 0; i < kSamples; ++i) {
-        samples[i] = got[i * got.size() / kSamples];
-      }
-      Compared<Value>(step, name, " (samples)", samples.get(), kSamples);
-      const std::vector<double> sums = BlockSums(got.data(), got.size());
-      Compared<double>(step, name, kSums, sums.data(), sums.size());
+    Values(step, name, got.data(), got.size());
+  }
+  template <typename T, std::int64_t... kDims>
+  void Check(int step, const char* name, View<T, kDims...> got,
+             std::int64_t rows) {
+    Values(step, name, got.data(), Rows(got, rows));
+  }
+
+  // Of a result whose size is known only at run time, the size comes first.
+  template <typename T, std::int64_t... kDims>
+  void Check(int step, const char* name, BoundedView<T, kDims...> got) {
+    bool same = true;
+    std::string want, found;
+    for (std::size_t axis = 0; axis < sizeof...(kDims); ++axis) {
+      const auto size = goldens_.Read<std::int32_t>();
+      same = same && size == got.dim(axis);
+      want += (axis > 0 ? ", " : "") + std::to_string(size);
+      found += (axis > 0 ? ", " : "") + std::to_string(got.dim(axis));
     }
+    ++compared_;
+    if (!same) {
+      ++failed_;
+      std::printf("%-5d %-44s has the size [%s], expected [%s]  FAILED\n", step,
+                  name, found.c_str(), want.c_str());
+      std::printf("%s: %d of %d comparisons failed\n", model_, failed_,
+                  compared_);
+      std::exit(1);  // what follows in the file is of another size
+    }
+    Values(step, name, got.data(), got.size());
   }
 
   // Returns the process's exit status.
@@ -179,13 +213,48 @@ class Verifier {
  private:
   static constexpr const char* kSums = " (block sums)";
 
+  // How many values `rows` rows of a batch are.
+  template <typename T, std::int64_t... kDims>
+  static std::size_t Rows(View<T, kDims...> view, std::int64_t rows) {
+    return view.size() / static_cast<std::size_t>(view.dim(0)) *
+           static_cast<std::size_t>(rows);
+  }
+
+  template <typename T>
+  void Values(int step, const char* name, const T* got, std::size_t size) {
+    if constexpr (IsComplex<T>::value) {
+      // As pairs of reals, which the standard says they are.
+      using Real = typename T::value_type;
+      Values(step, name, reinterpret_cast<const Real*>(got), 2 * size);
+    } else if (size <= kFull) {
+      Compared<T>(step, name, "", got, size);
+    } else {
+      // No vector: one of bool has no data().
+      const auto samples = std::make_unique<T[]>(kSamples);
+      for (std::size_t i = 0; i < kSamples; ++i) {
+        samples[i] = got[i * size / kSamples];
+      }
+      Compared<T>(step, name, " (samples)", samples.get(), kSamples);
+      const std::vector<double> sums = BlockSums(got, size);
+      Compared<double>(step, name, kSums, sums.data(), sums.size());
+    }
+  }
+
   template <typename Value>
   void Compared(int step, const std::string& name, const char* part,
                 const Value* got, std::size_t size) {
     const auto want = std::make_unique<Value[]>(size);
     goldens_.Read(want.get(), size * sizeof(Value));
     const auto tolerance = goldens_.Read<double>();
-    const Errors errors = Compare<Value>(got, want.get(), size, tolerance);
+    const Errors errors = [&] {
+      if constexpr (IsHalf<Value>::value) {
+        const std::vector<float> wide(got, got + size);
+        const std::vector<float> wanted(want.get(), want.get() + size);
+        return Compare<float>(wide.data(), wanted.data(), size, tolerance);
+      } else {
+        return Compare<Value>(got, want.get(), size, tolerance);
+      }
+    }();
     ++compared_;
     if (!errors.tolerated) ++failed_;
     // A sum may cancel to nearly nothing; only its absolute error means much.

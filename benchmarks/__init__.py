@@ -1,0 +1,1 @@
+"""Compiled models beside other frameworks."""

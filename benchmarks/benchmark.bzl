@@ -1,0 +1,129 @@
+"""A model of the benchmark: our library, stock tfcompile output of the same graph, and a driver for each."""
+
+load("@bazel_skylib//rules:write_file.bzl", "write_file")
+load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
+load("//rules:defs.bzl", "tf_aot_library")
+load(":stock.bzl", "stock_tfcompile")
+
+visibility(["//benchmarks/..."])
+
+_MODEL = """\
+from benchmarks.adapters import keras_ops
+
+golden_fn = keras_ops.golden("{name}")
+
+
+def model():
+    return keras_ops.compiled("{name}")
+"""
+
+_TRAINER = """\
+from benchmarks.adapters import keras_ops
+
+golden_fn = keras_ops.golden("{name}")
+model = keras_ops.compiled("{name}")
+"""
+
+def drivers(*, name, library):
+    """Declares NAME_driver, and NAME_stock, which is built with tfcompile's defaults.
+
+    Args:
+      name: (str) the benchmark's name of the model
+      library: (Label) its tf_aot_library
+    """
+    native.filegroup(
+        name = name + ".manifest",
+        srcs = [library],
+        output_group = "manifest",
+        tags = ["manual"],
+    )
+    package, _, target = library.removeprefix("//").partition(":")
+    native.genrule(
+        name = name + ".driver.cc",
+        srcs = [name + ".manifest"],
+        outs = [name + "_driver.cc"],
+        cmd = "$(execpath :bind) $(execpath {}.manifest) {}/{}.h $@".format(name, package, target),
+        tags = ["manual"],
+        tools = [":bind"],
+    )
+    cc_binary(
+        name = name + "_driver",
+        srcs = [name + "_driver.cc"],
+        copts = ["-O2"],
+        tags = ["manual"],
+        deps = [
+            library,
+            ":driver",
+        ],
+    )
+    stock_tfcompile(
+        name = name + ".stock",
+        graph = library,
+        stem = name,
+        tags = ["manual"],
+    )
+    for group in ["header", "variables"]:
+        native.filegroup(
+            name = "{}.stock.{}".format(name, group),
+            srcs = [name + ".stock"],
+            output_group = group,
+            tags = ["manual"],
+        )
+
+    # A library, because no binary declares a file that its source takes in with .incbin.
+    cc_library(
+        name = name + ".stock.library",
+        srcs = [
+            name + ".stock",
+            name + ".stock.header",
+        ],
+        additional_compiler_inputs = [name + ".stock.variables"],
+        # What tfcompile's own page says, and no more: the compiler's default CPU, -O2.
+        copts = [
+            "-O2",
+            "-DNDEBUG",
+            "-w",
+        ],
+        alwayslink = True,
+        tags = ["manual"],
+        deps = [
+            ":driver",
+            ":stock_runtime",
+        ],
+    )
+    cc_binary(
+        name = name + "_stock",
+        tags = ["manual"],
+        deps = [name + ".stock.library"],
+    )
+
+def benchmark_model(*, name, training = False):
+    """Declares NAME_aot, the library of a model of definitions.py, and its drivers.
+
+    Args:
+      name: (str) its name there
+      training: (bool) whether it is a training step
+    """
+    write_file(
+        name = name + ".model",
+        out = name + "_model.py",
+        content = (_TRAINER if training else _MODEL).format(name = name).split("\n"),
+        tags = ["manual"],
+    )
+    tf_aot_library(
+        name = name + "_aot",
+        cpp_class = "benchmarks::" + "".join([part.capitalize() for part in name.split("_")]),
+        entry_points = ["train"] if training else None,
+        gen_benchmark = False,
+        golden_steps = 1,
+        model = name + "_model.py",
+        tags = ["manual"],
+        test_size = "medium",
+        deps = [":models"],
+    )
+    native.filegroup(
+        name = name + ".exported",
+        srcs = [name + "_aot.export"],
+        tags = ["manual"],
+    )
+    drivers(name = name, library = "//benchmarks:{}_aot".format(name))

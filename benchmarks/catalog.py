@@ -1,0 +1,235 @@
+"""Which models and peers there are, and how each peer is built, installed, and started."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from benchmarks import environments, tensors
+from benchmarks.harness import Peer, say
+
+ROOT = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY") or pathlib.Path(__file__).resolve().parents[1])
+
+OURS = "ours"
+PEERS = (
+    "stock",
+    "tensorflow_session",
+    "tensorflow_jit",
+    "jax",
+    "onnxruntime",
+    "litert",
+    "iree",
+    "torch_eager",
+    "torch_compile",
+    "openvino",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """A model of the suite."""
+
+    title: str
+    training: bool
+    package: str
+    """Of its tf_aot_library."""
+    library: str
+    defined: bool
+    """Whether definitions.py has it: then every framework builds it, else only what runs a graph or HLO."""
+
+
+# The names and titles of definitions.py, which wants NumPy; //tests/benchmarks holds the two together.
+_DEFINED = {
+    "mlp": "10-64-64-1 net, batch 1",
+    "fc": "fc 784-256-10, batch 1",
+    "fc_b64": "fc 784-256-10, batch 64",
+    "conv": "conv + fc, batch 1",
+    "lstm": "LSTM(128) × 50, batch 1",
+    "mobilenet_v2": "MobileNetV2 224×224, batch 1",
+    "resnet18": "ResNet-18 224×224, batch 1",
+    "transformer": "transformer encoder, 32 tokens",
+    "fc_bn_adam_train": "fc + BN + Adam, training, batch 64",
+    "conv_train": "conv + fc + SGD, training, batch 64",
+    "lstm_train": "LSTM(128) × 50 + SGD, training, batch 16",
+}
+_STUDY = (
+    "fc",
+    "fc_adam",
+    "fc_batchnorm",
+    "fc_batchnorm_adam",
+    "fc_kerasbatchnorm",
+    "fc_batchnorm_notrain",
+    "conv_fc",
+    "conv_fc_adam",
+    "conv_fc_batchnorm",
+    "conv_fc_batchnorm_adam",
+    "conv_fc_batchnorm_notrain",
+    "dynamic_rnn",
+    "keras_rnn",
+    "rnn_seq_length",
+)
+MODELS: dict[str, Entry] = {
+    name: Entry(title, name.endswith("_train"), "benchmarks", f"{name}_aot", True) for name, title in _DEFINED.items()
+} | {f"study_{name}": Entry(f"study: {name}", True, f"examples/{name}", f"{name}_aot", False) for name in _STUDY}
+
+
+def default_out() -> pathlib.Path:
+    """Where results go if nobody says."""
+    return environments.cache() / "results"
+
+
+class Build:
+    """What Bazel builds, and what is converted from it."""
+
+    def __init__(self, startup: Sequence[str], flags: Sequence[str]) -> None:
+        self._bazel = [str(ROOT / "bazelw"), *startup]
+        # abseil's mutexes look for deadlocks unless it is compiled for speed.
+        self._flags = ["--compilation_mode=opt", *flags]
+        self._paths: dict[str, str] = {}
+
+    def models(self, names: Sequence[str], peers: Sequence[str]) -> dict[str, str]:
+        """Builds all that these models and peers need; returns why ours of a model could not be built."""
+        targets = ["//benchmarks:roofline"]
+        for name in names:
+            entry = MODELS[name]
+            targets += [f"//benchmarks:{name}_driver", f"//{entry.package}:{entry.library}.export"]
+            targets += [f"//benchmarks:{name}_stock"] if "stock" in peers else []
+            targets += [f"//{entry.package}:{entry.library}.hlo"] if "jax" in peers and not entry.defined else []
+            targets += [f"//{entry.package}:{entry.library}.stablehlo"] if "iree" in peers else []
+        say(f"building {len(targets)} targets")
+        subprocess.run([*self._bazel, "build", "--keep_going", *self._flags, *targets], cwd=ROOT, check=False)
+        drivers = {name: self.output(f"benchmarks/{name}_driver") for name in names}
+        return {name: "it does not build" for name, path in drivers.items() if not path.exists()}
+
+    def _info(self, key: str) -> str:
+        if key not in self._paths:
+            done = subprocess.run(
+                [*self._bazel, "info", *self._flags, key], cwd=ROOT, capture_output=True, check=True, text=True
+            )
+            self._paths[key] = done.stdout.strip()
+        return self._paths[key]
+
+    def output(self, path: str) -> pathlib.Path:
+        """An output file, by its path in the workspace."""
+        return pathlib.Path(self._info("bazel-bin")) / path
+
+    def packages(self) -> str:
+        """The folder of the wheel that the rules installed: TensorFlow's own peers run on it."""
+        if "packages" not in self._paths:
+            command = ["cquery", *self._flags, "--output=files", "@tfaot_tensorflow//:site_packages"]
+            done = subprocess.run([*self._bazel, *command], cwd=ROOT, capture_output=True, check=True, text=True)
+            self._paths["packages"] = os.path.join(self._info("execution_root"), done.stdout.split()[0])
+        return self._paths["packages"]
+
+    def roofline(self, cpu: int) -> dict[str, Any]:
+        """What the core can do at most."""
+        say("measuring the roofline")
+        command = [str(self.output("benchmarks/roofline"))]
+        done = subprocess.run(
+            command, capture_output=True, check=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {cpu})
+        )
+        result: dict[str, Any] = json.loads(done.stdout)
+        return result
+
+    def peers(self, name: str, peers: Sequence[str]) -> tuple[list[Peer], dict[str, str]]:
+        """Those that can be started for a model, and why the others cannot."""
+        entry = MODELS[name]
+        folder = environments.cache() / "models"
+        folder.mkdir(parents=True, exist_ok=True)
+        library = f"{entry.package}/{entry.library}"
+        files = {
+            "graph": f"{library}.pb",
+            "manifest": f"{library}.model.json",
+            "variables": f"{library}.variables.safetensors",
+            "hlo": f"{library}.hlo.pb",
+            "stablehlo": f"{library}.stablehlo.mlir",
+        }
+        paths = {kind: str(self.output(path)) for kind, path in files.items()}
+        inputs = write_inputs(
+            str(self.output(f"{library}.golden_inputs.safetensors")), paths["manifest"], str(folder / name)
+        )
+        case = json.dumps({"model": name, "inputs": inputs, "files": paths, "folder": str(folder)})
+        data = tuple(i["path"] for i in inputs)
+        found, missing = [], {}
+        for peer in (OURS, *peers):
+            try:
+                found.append(self._peer(peer, name, case, data, str(folder)))
+            except (environments.NotInstalled, _Impossible) as error:
+                missing[peer] = str(error)
+        return found, missing
+
+    def _peer(self, peer: str, name: str, case: str, data: tuple[str, ...], folder: str) -> Peer:
+        entry = MODELS[name]
+        if peer in (OURS, "stock"):
+            binary = str(self.output(f"benchmarks/{name}_{'driver' if peer == OURS else 'stock'}"))
+            if not os.path.exists(binary):
+                raise _Impossible("it does not build")
+            return Peer(peer, (binary, *data), binary=binary)
+        path = str(ROOT)
+        if peer.startswith("tensorflow"):
+            path = f"{ROOT}:{ROOT / 'py'}:{self.packages()}"
+            return Peer(peer, (sys.executable, "-m", f"benchmarks.workers.{peer}", case), {"PYTHONPATH": path})
+        if not entry.defined and peer != "jax":
+            raise _Impossible("this step exists as a TensorFlow graph and as HLO only")
+        if entry.training and peer in ("onnxruntime", "litert", "openvino", "iree"):
+            raise _Impossible(
+                "it is for inference; a training step has not been tried" if peer == "iree" else "it is for inference"
+            )
+        kind = peer.partition("_")[0]
+        python = environments.python(kind)
+        if peer in ("onnxruntime", "openvino"):
+            onnx = environments.python("onnxruntime")
+            self._convert(f"{folder}/{name}.onnx", [onnx, "-m", "benchmarks.adapters.onnx_ops", name], path)
+        if peer == "litert":
+            command = [sys.executable, "-m", "benchmarks.workers.to_tflite", name]
+            self._convert(f"{folder}/{name}.tflite", command, f"{ROOT}:{ROOT / 'py'}:{self.packages()}")
+        if peer == "iree":
+            command = [python, "-m", "benchmarks.workers.to_iree", json.loads(case)["files"]["stablehlo"]]
+            self._convert(f"{folder}/{name}.vmfb", command, path)
+        worker = [python, "-m", f"benchmarks.workers.{kind}_peer", case]
+        return Peer(peer, tuple(worker + ([peer] if kind == "torch" else [])), {"PYTHONPATH": path})
+
+    def _convert(self, out: str, command: list[str], path: str) -> None:
+        """Runs a converter, unless its result is newer than the benchmark's Python files and what it converts."""
+        sources = [
+            *pathlib.Path(__file__).parent.glob("**/*.py"),
+            *(pathlib.Path(c) for c in command if c.endswith(".mlir")),
+        ]
+        if os.path.exists(out) and os.path.getmtime(out) > max(s.stat().st_mtime for s in sources if s.exists()):
+            return
+        say(f"converting to {os.path.basename(out)}")
+        done = subprocess.run(
+            [*command, out], capture_output=True, check=False, text=True, env={**os.environ, "PYTHONPATH": path}
+        )
+        if done.returncode:
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+            errors = [line for line in lines if re.match(r"\S*[Ee]rror\b", line)]
+            raise _Impossible("it cannot be converted: " + ("; ".join(errors) or lines[-1])[:300])
+
+
+class _Impossible(Exception):
+    """Why a peer does not run a model."""
+
+
+def write_inputs(goldens: str, manifest: str, prefix: str) -> list[dict[str, Any]]:
+    """Writes the first step's inputs as raw files, and returns where they are, in the model's order."""
+    if not os.path.exists(goldens):
+        return []
+    values = tensors.read(goldens)
+    with open(manifest, encoding="utf-8") as file:
+        entry = json.load(file)["entry_points"][0]
+    inputs = []
+    for index, tensor in enumerate(entry["inputs"]):
+        value = values[f"step0/{tensor['cpp_name']}"]
+        path = f"{prefix}.input{index}"
+        with open(path, "wb") as file:
+            file.write(value.data)
+        inputs.append({"path": path, "dtype": value.dtype, "shape": list(value.shape)})
+    return inputs

@@ -1,0 +1,150 @@
+"""Runs compiled models beside other frameworks, and writes a table, plots, and all raw times.
+
+    python3 benchmarks/compare.py [--models fc mlp …] [--peers jax torch_eager …] [--rounds 10] [--out FOLDER]
+
+or `./bazelw run //benchmarks:compare -- …`. docs/performance.md is made with `--page docs/performance.md`. It builds what is
+asked for, installs the peers that are asked for, and names what it cannot run, and why. benchmarks/README.md has the rest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import json
+import os
+import pathlib
+import platform
+import shlex
+import subprocess
+import sys
+from typing import Any
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks import catalog, harness, report
+
+
+def machine(cpu: int | None) -> dict[str, Any]:
+    """What the numbers were measured on."""
+    name = ""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+    compiler = subprocess.run(["gcc", "--version"], capture_output=True, check=False, text=True).stdout.splitlines()
+    return {
+        "cpu": name,
+        "cores": os.cpu_count(),
+        "pinned_to": cpu,
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "compiler": compiler[0] if compiler else "",
+        "load_before": round(os.getloadavg()[0], 2),
+    }
+
+
+def main() -> None:
+    """Builds, installs, measures, writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", choices=[*catalog.MODELS], metavar="MODEL", help="default: all")
+    parser.add_argument(
+        "--peers", nargs="*", choices=catalog.PEERS, metavar="PEER", help="default: all; ours always runs"
+    )
+    parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default: 10)")
+    parser.add_argument("--batches", type=int, default=5, help="batches a round (default: 5)")
+    parser.add_argument("--batch_ms", type=float, default=10, help="length of a batch, at least one call (default: 10)")
+    parser.add_argument("--cold_starts", type=int, default=3, help="starts of each process (default: 3)")
+    parser.add_argument("--converge", type=int, default=0, metavar="STEPS", help="also that many steps on one batch")
+    parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
+    parser.add_argument("--out", type=pathlib.Path, help="folder of the results (default: in the cache folder)")
+    parser.add_argument("--page", type=pathlib.Path, help="also write this page, with its plots beside it")
+    parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
+    parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
+    parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
+    parser.add_argument("--profile", metavar="MODEL", help="instead: where the time of ours goes, by kernel, with perf")
+    parser.add_argument("--list", action="store_true", help="instead: names of models and peers")
+    flags = parser.parse_args()
+    if flags.list:
+        print("models:", *catalog.MODELS, "\npeers:", *catalog.PEERS)
+        return
+    cpu = harness.last_cpu() if flags.cpu is None else flags.cpu
+    build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
+    if flags.profile:
+        from benchmarks import profile
+
+        profile.show(build, flags.profile, cpu)
+        return
+    out = flags.out or catalog.default_out()
+    out.mkdir(parents=True, exist_ok=True)
+    models = flags.models or [*catalog.MODELS]
+    peers = flags.peers if flags.peers is not None else list(catalog.PEERS)
+    plan = harness.Plan(
+        rounds=flags.rounds,
+        batches=flags.batches,
+        batch_nanoseconds=flags.batch_ms * 1e6,
+        cold_starts=flags.cold_starts,
+        cpu=cpu,
+    )
+    document: dict[str, Any] = {
+        "date": datetime.date.today().isoformat(),
+        "command": "python3 benchmarks/compare.py " + " ".join(shlex.quote(word) for word in _shown(sys.argv[1:])),
+        "note": flags.note,
+        "machine": machine(cpu),
+        "plan": dataclasses.asdict(plan),
+        "results": [],
+        "converge": [],
+    }
+    broken = build.models(models, peers)
+    document["roofline"] = build.roofline(cpu)
+    for name in models:
+        found, missing = build.peers(name, peers)
+        if name in broken:
+            missing["ours"] = broken[name]
+        result = harness.compare(
+            name,
+            found,
+            training=catalog.MODELS[name].training,
+            reference="tensorflow_session",
+            plan=plan,
+            missing=missing,
+        )
+        document["results"].append(harness.as_json(result))
+        if flags.converge and catalog.MODELS[name].training:
+            document["converge"].append(_converge(name, found, plan, flags.converge))
+        # After each model: a run that is cut short has what it measured.
+        (out / "results.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    document["machine"]["load_after"] = round(os.getloadavg()[0], 2)
+    (out / "results.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    report.write(document, out / "performance.md")
+    if flags.page:
+        report.write(document, flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page)
+    print((out / "performance.md").read_text(encoding="utf-8"))
+    print(f"compare: all of it is in {out}", file=sys.stderr)
+
+
+def _converge(name: str, peers: list[harness.Peer], plan: harness.Plan, steps: int) -> dict[str, Any]:
+    times = {
+        p.name: harness.converging(p, plan, steps)[0]
+        for p in peers
+        if p.name in ("ours", "stock", "tensorflow_session")
+    }
+    return {"model": name, "steps": steps, "times": {peer: values for peer, values in times.items() if values}}
+
+
+def _shown(words: list[str]) -> list[str]:
+    """The command's words without those that only say how this machine builds, and where it writes."""
+    shown, skip = [], False
+    for word in words:
+        key, equals, _ = word.partition("=")
+        if skip:
+            skip = False
+        elif key in ("--bazel_flags", "--startup_flags", "--out", "--note"):
+            skip = not equals
+        else:
+            shown.append(word)
+    return shown
+
+
+if __name__ == "__main__":
+    main()

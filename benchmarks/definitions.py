@@ -1,0 +1,275 @@
+"""The benchmark's models, each defined once: a function of abstract operations, over weights that are drawn by name.
+
+A framework implements `Ops`, and every model's `body` then builds that model in it, with the same weights: what `draw`
+returns depends on a name and a shape alone, in integers, so that no file is exchanged and no version of NumPy matters.
+Images are NHWC here; a framework that wants another layout converts at its edge, before anything is timed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import zlib
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Value = Any
+"""A framework's own tensor."""
+
+CLASSES = 10
+BATCH_NORM_EPSILON = 1e-3
+LAYER_NORM_EPSILON = 1e-5
+ADAM = {"rate": 0.01, "beta1": 0.9, "beta2": 0.999, "epsilon": 1e-7}
+SGD_RATE = 0.01
+
+
+def draw(name: str, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> Array:
+    """Uniform float32 values in [low, high) that depend on the name only (splitmix64 of an index)."""
+    count = math.prod(shape)
+    bits = np.arange(count, dtype=np.uint64) + (np.uint64(zlib.crc32(name.encode())) << np.uint64(32))
+    with np.errstate(over="ignore"):
+        bits = bits * np.uint64(0x9E3779B97F4A7C15)
+        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        bits ^= bits >> np.uint64(31)
+    unit = (bits >> np.uint64(40)).astype(np.float32) / np.float32(2**24)
+    return (np.float32(low) + unit * np.float32(high - low)).reshape(shape)
+
+
+class Weights:
+    """The weights of one model, as the definitions scale them."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    def kernel(self, name: str, shape: tuple[int, ...], fan_in: int) -> Array:
+        """A weight matrix or filter: variance 2 / fan_in, so that activations keep their size through ReLUs."""
+        bound = math.sqrt(6 / fan_in)
+        return draw(f"{self._model}/{name}", shape, -bound, bound)
+
+    def vector(self, name: str, size: int, low: float = -0.1, high: float = 0.1) -> Array:
+        """A bias, or one of batch norm's vectors."""
+        return draw(f"{self._model}/{name}", (size,), low, high)
+
+    def batch_norm(self, name: str, size: int) -> tuple[Array, Array, Array, Array]:
+        """Scale, offset, moving mean, moving variance: those of a network that was trained, not 1, 0, 0, 1."""
+        return (
+            self.vector(name + "/gamma", size, 0.8, 1.2),
+            self.vector(name + "/beta", size),
+            self.vector(name + "/mean", size),
+            self.vector(name + "/variance", size, 0.8, 1.2),
+        )
+
+
+class Ops(Protocol):
+    """What a framework implements. Names are unique in a model; `activation` is "", relu, relu6, tanh, or gelu."""
+
+    def dense(self, x: Value, units: int, name: str, activation: str = "") -> Value:
+        """A matrix product with the last dimension, and a bias."""
+        ...
+
+    def conv(
+        self,
+        x: Value,
+        filters: int,
+        size: int,
+        name: str,
+        *,
+        stride: int = 1,
+        pad: str | int = "valid",
+        bias: bool = True,
+    ) -> Value:
+        """A convolution; `pad` is "same", "valid", or how many zeros each side gets."""
+        ...
+
+    def depthwise(self, x: Value, size: int, name: str, *, stride: int = 1) -> Value:
+        """A depthwise convolution with multiplier 1, padding "same", and no bias."""
+        ...
+
+    def batch_norm(self, x: Value, name: str) -> Value:
+        """Batch norm over the last dimension: of the batch where the model trains, else of the moving statistics."""
+        ...
+
+    def activation(self, x: Value, kind: str) -> Value:
+        """An activation of its own."""
+        ...
+
+    def add(self, x: Value, y: Value) -> Value:
+        """An elementwise sum."""
+        ...
+
+    def max_pool(self, x: Value, size: int, stride: int, pad: int) -> Value:
+        """Max pooling; each side gets `pad` rows that never win."""
+        ...
+
+    def spatial_mean(self, x: Value) -> Value:
+        """The mean over height and width."""
+        ...
+
+    def flatten(self, x: Value) -> Value:
+        """All dimensions but the batch in one, in NHWC order."""
+        ...
+
+    def lstm(self, x: Value, units: int, name: str) -> Value:
+        """The last state of an LSTM over [batch, step, feature]; gates in the order input, forget, cell, output."""
+        ...
+
+    def embed(self, tokens: Value, vocabulary: int, width: int, name: str) -> Value:
+        """Rows of a table, plus those of a second table by position."""
+        ...
+
+    def attention(self, x: Value, heads: int, name: str) -> Value:
+        """Multi-head self-attention over [batch, token, width], with biases."""
+        ...
+
+    def layer_norm(self, x: Value, name: str) -> Value:
+        """Layer norm over the last dimension."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A model that every framework builds."""
+
+    name: str
+    title: str
+    """For tables."""
+    batch: int
+    shape: tuple[int, ...]
+    """Of the one input, without the batch."""
+    body: Callable[[Any, Value], Value]
+    """Of `Ops` and the input."""
+    optimizer: str = ""
+    """Of a training step, `sgd` or `adam`; the loss is then the mean softmax cross entropy with one-hot labels [batch, 10]."""
+    tokens: int = 0
+    """If the input is int32 tokens: the size of the vocabulary."""
+
+    @property
+    def family(self) -> str:
+        """Whose weights it has: a model at another batch size, and its training, have the same."""
+        return self.body.__name__
+
+
+def mlp(ops: Ops, x: Value) -> Value:
+    """10-64-64-1."""
+    x = ops.dense(x, 64, "hidden0", "relu")
+    x = ops.dense(x, 64, "hidden1", "relu")
+    return ops.dense(x, 1, "out")
+
+
+def fc(ops: Ops, x: Value) -> Value:
+    """784-256-10."""
+    return ops.dense(ops.dense(x, 256, "hidden", "relu"), CLASSES, "logits")
+
+
+def fc_bn(ops: Ops, x: Value) -> Value:
+    """784-256-10 with batch norm after the hidden layer's activation."""
+    return ops.dense(ops.batch_norm(ops.dense(x, 256, "hidden", "relu"), "norm"), CLASSES, "logits")
+
+
+def conv(ops: Ops, x: Value) -> Value:
+    """The study's conv_fc: 4 filters of 2 by 2, a dense layer of 256, and one of 10."""
+    x = ops.activation(ops.conv(x, 4, 2, "conv"), "relu")
+    return ops.dense(ops.dense(ops.flatten(x), 256, "hidden", "relu"), CLASSES, "logits")
+
+
+def lstm(ops: Ops, x: Value) -> Value:
+    """LSTM(128) over 50 steps of 64 features."""
+    return ops.dense(ops.lstm(x, 128, "lstm"), CLASSES, "logits")
+
+
+def mobilenet_v2(ops: Ops, x: Value) -> Value:
+    """MobileNetV2 1.0 for 1000 classes, up to the logits."""
+
+    def block(x: Value, channels: int, filters: int, stride: int, expansion: int, name: str) -> Value:
+        y = x
+        if expansion != 1:
+            y = ops.conv(y, expansion * channels, 1, name + "_expand", bias=False)
+            y = ops.activation(ops.batch_norm(y, name + "_expand_norm"), "relu6")
+        y = ops.depthwise(y, 3, name + "_depthwise", stride=stride)
+        y = ops.activation(ops.batch_norm(y, name + "_depthwise_norm"), "relu6")
+        y = ops.batch_norm(ops.conv(y, filters, 1, name + "_project", bias=False), name + "_project_norm")
+        return ops.add(x, y) if stride == 1 and channels == filters else y
+
+    x = ops.conv(x, 32, 3, "stem", stride=2, pad="same", bias=False)
+    x = ops.activation(ops.batch_norm(x, "stem_norm"), "relu6")
+    channels, index = 32, 0
+    for expansion, filters, repeats, stride in (
+        (1, 16, 1, 1),
+        (6, 24, 2, 2),
+        (6, 32, 3, 2),
+        (6, 64, 4, 2),
+        (6, 96, 3, 1),
+        (6, 160, 3, 2),
+        (6, 320, 1, 1),
+    ):
+        for repeat in range(repeats):
+            x = block(x, channels, filters, stride if repeat == 0 else 1, expansion, f"block{index}")
+            channels, index = filters, index + 1
+    x = ops.activation(ops.batch_norm(ops.conv(x, 1280, 1, "head", bias=False), "head_norm"), "relu6")
+    return ops.dense(ops.spatial_mean(x), 1000, "logits")
+
+
+def resnet18(ops: Ops, x: Value) -> Value:
+    """ResNet-18 for 1000 classes, padded as PyTorch pads, up to the logits."""
+
+    def block(x: Value, channels: int, filters: int, stride: int, name: str) -> Value:
+        y = ops.conv(x, filters, 3, name + "_a", stride=stride, pad=1, bias=False)
+        y = ops.activation(ops.batch_norm(y, name + "_a_norm"), "relu")
+        y = ops.batch_norm(ops.conv(y, filters, 3, name + "_b", pad=1, bias=False), name + "_b_norm")
+        if stride != 1 or channels != filters:
+            x = ops.batch_norm(ops.conv(x, filters, 1, name + "_skip", stride=stride, bias=False), name + "_skip_norm")
+        return ops.activation(ops.add(x, y), "relu")
+
+    x = ops.conv(x, 64, 7, "stem", stride=2, pad=3, bias=False)
+    x = ops.max_pool(ops.activation(ops.batch_norm(x, "stem_norm"), "relu"), 3, 2, 1)
+    channels = 64
+    for stage, filters in enumerate((64, 128, 256, 512)):
+        for repeat in range(2):
+            x = block(x, channels, filters, 2 if stage and not repeat else 1, f"stage{stage}_{repeat}")
+            channels = filters
+    return ops.dense(ops.spatial_mean(x), 1000, "logits")
+
+
+def transformer(ops: Ops, x: Value) -> Value:
+    """Two encoder blocks of width 64 with four heads, over 32 tokens."""
+    x = ops.embed(x, 1000, 64, "embedding")
+    for block in range(2):
+        x = ops.layer_norm(ops.add(x, ops.attention(x, 4, f"attention{block}")), f"norm{block}")
+        hidden = ops.dense(x, 256, f"hidden{block}", "gelu")
+        x = ops.layer_norm(ops.add(x, ops.dense(hidden, 64, f"out{block}")), f"out_norm{block}")
+    return x
+
+
+MODELS: dict[str, Model] = {
+    model.name: model
+    for model in (
+        Model("mlp", "10-64-64-1 net, batch 1", 1, (10,), mlp),
+        Model("fc", "fc 784-256-10, batch 1", 1, (784,), fc),
+        Model("fc_b64", "fc 784-256-10, batch 64", 64, (784,), fc),
+        Model("conv", "conv + fc, batch 1", 1, (28, 28, 3), conv),
+        Model("lstm", "LSTM(128) × 50, batch 1", 1, (50, 64), lstm),
+        Model("mobilenet_v2", "MobileNetV2 224×224, batch 1", 1, (224, 224, 3), mobilenet_v2),
+        Model("resnet18", "ResNet-18 224×224, batch 1", 1, (224, 224, 3), resnet18),
+        Model("transformer", "transformer encoder, 32 tokens", 1, (32,), transformer, tokens=1000),
+        Model("fc_bn_adam_train", "fc + BN + Adam, training, batch 64", 64, (784,), fc_bn, optimizer="adam"),
+        Model("conv_train", "conv + fc + SGD, training, batch 64", 64, (28, 28, 3), conv, optimizer="sgd"),
+        Model("lstm_train", "LSTM(128) × 50 + SGD, training, batch 16", 16, (50, 64), lstm, optimizer="sgd"),
+    )
+}
+
+
+def inputs(model: Model) -> tuple[Array, ...]:
+    """The inputs that everything is timed with: the input, and for training the labels."""
+    shape = (model.batch, *model.shape)
+    if model.tokens:
+        return ((draw(f"{model.family}/input", shape, 0, model.tokens)).astype(np.int32),)
+    x = draw(f"{model.family}/input", shape, -1.7, 1.7)  # a variance of about one
+    if not model.optimizer:
+        return (x,)
+    classes = draw(f"{model.family}/labels", (model.batch,), 0, CLASSES).astype(np.int64)
+    return x, np.eye(CLASSES, dtype=np.float32)[classes]

@@ -1,0 +1,221 @@
+"""Runs peers side by side: outputs are compared first, then rounds are interleaved, each peer in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import summary
+from benchmarks.process import Failed, Process
+
+TRAINING_STEPS = 5
+"""How many losses in a row are compared: the first says nothing of the updates."""
+TOLERANCE = 1e-4
+TRAINING_TOLERANCE = 2e-3
+"""Shares of the largest magnitude. Training compares later steps, and Adam divides by gradients that are nearly zero."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Peer:
+    """How a peer is started for one model."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: dict[str, str] = dataclasses.field(default_factory=dict)
+    binary: str = ""
+    """If it is a program of its own: the file whose stripped size counts."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """One peer on one model."""
+
+    version: str
+    difference: summary.Difference
+    cold_start: float
+    """Seconds from the process's start to the first result, the smallest of several starts."""
+    resident: int
+    """Bytes after the first result, the whole process."""
+    size: int
+    """Bytes of the stripped binary, 0 if it is none."""
+    rounds: tuple[tuple[float, ...], ...]
+    """Microseconds a call, by round and batch."""
+
+    @property
+    def times(self) -> summary.Times:
+        """Summarized."""
+        return summary.times(self.rounds)
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """One model."""
+
+    model: str
+    reference: str
+    """The peer whose outputs the others' are compared with."""
+    measured: dict[str, Measured]
+    missing: dict[str, str]
+    """Peers that do not run it, and why."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """How long and where to measure."""
+
+    rounds: int = 10
+    batches: int = 5
+    batch_nanoseconds: float = 10e6
+    cold_starts: int = 3
+    cpu: int | None = None
+    limit: float = 600
+
+
+def last_cpu() -> int:
+    """The core that peers are pinned to: the last one that this process may use, as others like the first."""
+    return max(os.sched_getaffinity(0))
+
+
+def compare(
+    model: str, peers: Sequence[Peer], *, training: bool, reference: str, plan: Plan, missing: Mapping[str, str]
+) -> Result:
+    """Runs one model on all peers.
+
+    A peer whose outputs differ from the reference's beyond the tolerance is not timed, and named as missing.
+
+    Args:
+      model: its name.
+      peers: started in this order, and timed in this order in each round.
+      training: whether calls change variables.
+      reference: name of the peer to compare outputs with; if it is missing, the first one that runs.
+      plan: rounds and core.
+      missing: peers that could not even be set up, and why.
+    """
+    gone = dict(missing)
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        running: dict[str, Process] = {}
+        outputs: dict[str, list[float]] = {}
+        cold: dict[str, list[float]] = {}
+        for peer in peers:
+            say(f"{model}: starting {peer.name}")
+            try:
+                for _ in range(plan.cold_starts - 1):
+                    with _start(peer, plan, folder) as process:
+                        cold.setdefault(peer.name, []).append(process.cold_start)
+                process = _start(peer, plan, folder)
+                stack.enter_context(process)
+                cold.setdefault(peer.name, []).append(process.cold_start)
+                outputs[peer.name] = list(process.outputs())
+                for _ in range(TRAINING_STEPS - 1 if training else 0):
+                    process.run()
+                    outputs[peer.name] += process.outputs()
+                running[peer.name] = process
+            except Failed as error:
+                gone[peer.name] = str(error)
+                outputs.pop(peer.name, None)
+        if not running:
+            return Result(model, reference, {}, gone)
+        if reference not in running:
+            reference = next(iter(running))
+        tolerance = TRAINING_TOLERANCE if training else TOLERANCE
+        differences = {n: summary.difference(outputs[n], outputs[reference], tolerance) for n in running}
+        for name, found in differences.items():
+            if not found.tolerated:
+                gone[name] = f"its outputs are {found.largest:.2g} off {reference}'s, and {tolerance:g} is tolerated"
+                del running[name]
+        rounds = _rounds(model, running, plan, gone)
+        measured = {
+            peer.name: Measured(
+                version=running[peer.name].version,
+                difference=differences[peer.name],
+                cold_start=min(cold[peer.name]),
+                resident=running[peer.name].resident,
+                size=stripped_size(peer.binary, folder) if peer.binary else 0,
+                rounds=tuple(tuple(batches) for batches in rounds[peer.name]),
+            )
+            for peer in peers
+            if peer.name in rounds
+        }
+    return Result(model, reference, measured, gone)
+
+
+def _start(peer: Peer, plan: Plan, folder: str) -> Process:
+    return Process(peer.command, cpu=plan.cpu, environment=peer.environment, folder=folder, limit=plan.limit)
+
+
+def _rounds(
+    model: str, running: Mapping[str, Process], plan: Plan, gone: dict[str, str]
+) -> dict[str, list[list[float]]]:
+    """Microseconds a call by peer, round, and batch; one that fails on the way is noted as gone."""
+    calls: dict[str, int] = {}
+    rounds: dict[str, list[list[float]]] = {name: [] for name in running}
+    for index in range(-1, plan.rounds):  # the first warms up, and says how many calls a batch is
+        say(f"{model}: round {index + 1} of {plan.rounds}")
+        for name, process in running.items():
+            if name in gone:
+                continue
+            try:
+                if index < 0:
+                    calls[name] = summary.calls_for(min(process.time(3, 1)), plan.batch_nanoseconds)
+                    calls[name] = summary.calls_for(min(process.time(1, calls[name])), plan.batch_nanoseconds)
+                else:
+                    rounds[name].append([ns / 1000 for ns in process.time(plan.batches, calls[name])])
+            except Failed as error:
+                gone[name] = str(error)
+    return {name: found for name, found in rounds.items() if name not in gone and found}
+
+
+def converging(peer: Peer, plan: Plan, steps: int) -> tuple[list[float], str]:
+    """Microseconds of each of `steps` steps in a row on one batch, from the start: what denormals do to a step shows late.
+
+    Returns:
+      The times, or none and why.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            with _start(peer, plan, folder) as process:
+                return [ns / 1000 for ns in process.time(steps, 1)], ""
+        except Failed as error:
+            return [], str(error)
+
+
+def stripped_size(path: str, folder: str) -> int:
+    """Bytes of a binary without symbols."""
+    copy = os.path.join(folder, "stripped")
+    shutil.copyfile(path, copy)
+    os.chmod(copy, 0o700)
+    subprocess.run(["strip", copy], check=True)
+    return os.path.getsize(copy)
+
+
+def say(line: str) -> None:
+    """Progress."""
+    print(f"compare: {line}", file=sys.stderr, flush=True)
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """For a file."""
+    return dataclasses.asdict(result)
+
+
+def from_json(value: Mapping[str, Any]) -> Result:
+    """The reverse of `as_json`."""
+    measured = {
+        name: Measured(
+            **{
+                **m,
+                "difference": summary.Difference(**m["difference"]),
+                "rounds": tuple(tuple(batches) for batches in m["rounds"]),
+            }
+        )
+        for name, m in value["measured"].items()
+    }
+    return Result(value["model"], value["reference"], measured, dict(value["missing"]))

@@ -1,0 +1,282 @@
+"""The page of a run: a table of ratios, one of times, cold starts, sizes, what is missing, and plots, all from results.json."""
+
+from __future__ import annotations
+
+import html
+import math
+import os
+import pathlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchmarks import harness, summary
+from benchmarks.catalog import MODELS, OURS, PEERS
+from benchmarks.harness import Result
+
+COLOURS = {
+    "ours": "#d62728",
+    "stock": "#7f7f7f",
+    "tensorflow_session": "#ff7f0e",
+    "tensorflow_jit": "#ffbb78",
+    "jax": "#1f77b4",
+    "onnxruntime": "#2ca02c",
+    "litert": "#98df8a",
+    "iree": "#9467bd",
+    "torch_eager": "#8c564b",
+    "torch_compile": "#c49c94",
+    "openvino": "#17becf",
+}
+
+
+def ratio_of(result: Result) -> summary.Ratio | None:
+    """Ours beside the best peer, or None if one of them is missing."""
+    if OURS not in result.measured:
+        return None
+    peers = {name: m.rounds for name, m in result.measured.items() if name != OURS}
+    return summary.best_ratio(result.measured[OURS].rounds, peers)
+
+
+def number(value: float) -> str:
+    """Three digits, without an exponent."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    digits = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{digits}f}"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """A Markdown table."""
+    return [
+        "| " + " | ".join(head) + " |",
+        "|" + "---|" * len(head),
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+    ]
+
+
+def ratios(results: Sequence[Result]) -> list[str]:
+    """The best peer's minimum as a share of ours, by model."""
+    rows = []
+    for result in results:
+        ours, found = result.measured.get(OURS), ratio_of(result)
+        title = MODELS[result.model].title
+        if ours is None or found is None:
+            rows.append([title, "–", "–", "–", "–", "–", "–"])
+            continue
+        stock = result.measured.get("stock")
+        rows.append(
+            [
+                title,
+                number(ours.times.minimum),
+                found.peer,
+                number(result.measured[found.peer].times.minimum),
+                f"**{found.value:.2f}**",
+                f"{found.low:.2f} to {found.high:.2f}",
+                f"{stock.times.minimum / ours.times.minimum:.2f}" if stock else "–",
+            ]
+        )
+    head = ["model", "ours, µs", "best peer", "its µs", "ratio", "by round", "stock tfcompile / ours"]
+    return table(head, rows)
+
+
+def every_peer(results: Sequence[Result]) -> list[str]:
+    """Minimum, median, and variation of every peer."""
+    names = [name for name in (OURS, *PEERS) if any(name in result.measured for result in results)]
+    rows = []
+    for result in results:
+        cells = [MODELS[result.model].title]
+        for name in names:
+            measured = result.measured.get(name)
+            if measured is None:
+                cells.append("–")
+                continue
+            t = measured.times
+            cells.append(f"{number(t.minimum)} / {number(t.median)} ({t.variation:.0%})")
+        rows.append(cells)
+    return table(["model", *names], rows)
+
+
+def by_peer(results: Sequence[Result], of: Any) -> list[str]:
+    """A table of one figure of every peer on every model; `of` makes text of a `Measured`."""
+    names = [name for name in (OURS, *PEERS) if any(name in result.measured for result in results)]
+    rows = [
+        [MODELS[r.model].title, *(of(r.measured[name]) if name in r.measured else "–" for name in names)]
+        for r in results
+    ]
+    return table(["model", *names], rows)
+
+
+def missing(results: Sequence[Result]) -> list[str]:
+    """Peers that did not run, by reason."""
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for result in results:
+        for peer, why in result.missing.items():
+            reasons.setdefault((peer, why), []).append(result.model)
+    rows = [[peer, why.replace("|", "\\|"), ", ".join(models)] for (peer, why), models in sorted(reasons.items())]
+    return table(["peer", "why", "models"], rows) if rows else ["None.", ""]
+
+
+def converge(found: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Steps on one batch that converges: the first tenth beside the last."""
+    rows = []
+    for run in found:
+        for peer, times in run["times"].items():
+            tenth = max(1, len(times) // 10)
+            median, first, last = (sorted(part)[len(part) // 2] for part in (times, times[:tenth], times[-tenth:]))
+            cells = [number(value) for value in (median, first, last)]
+            rows.append([MODELS[run["model"]].title, peer, f"{run['steps']:,}", *cells, f"{last / first:.2f}"])
+    return table(["model", "", "steps", "median, µs", "first tenth", "last tenth", "last / first"], rows)
+
+
+def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
+    """The page's text; `plots` are the files of its plots by title."""
+    results = [harness.from_json(result) for result in document["results"]]
+    machine, plan, roofline = document["machine"], document["plan"], document["roofline"]
+    found = [ratio.value for result in results if (ratio := ratio_of(result))]
+    versions = {
+        name: result.measured[name].version
+        for result in results
+        for name in result.measured
+        if result.measured[name].version
+    }
+    lines = [
+        "# Performance: compiled models beside other frameworks",
+        "",
+        "Written by the benchmark suite ([benchmarks/README.md](../benchmarks/README.md)); renew it with",
+        "",
+        f"    {document['command']}",
+        "",
+        "All run on one core, with one thread, each in a process of its own, in interleaved rounds; weights and inputs are the",
+        "same. A peer is timed only if its outputs agree with TensorFlow's. Times are microseconds a call. A ratio above 1 means",
+        "that ours is quicker. Stock tfcompile output counts as a peer, and has a column of its own.",
+        "",
+    ]
+    if document["note"]:
+        lines += [f"> **{document['note']}**", ""]
+    lines += ["## Ratios to the best peer", ""]
+    lines += [f"Geometric mean over {len(found)} models: {summary.geometric_mean(found):.2f}.", ""] if found else []
+    lines += ratios(results)
+    lines += [f"![{html.escape(title)}]({path})\n" for title, path in plots.items()]
+    lines += ["## Every peer: minimum / median (how far rounds' minima lie apart), µs", "", *every_peer(results)]
+    lines += ["## Cold start: process start to first result, ms", ""]
+    lines += by_peer(results, lambda m: number(m.cold_start * 1e3))
+    lines += ["## Resident memory after the first result, MB", ""]
+    lines += by_peer(results, lambda m: number(m.resident / 1e6))
+    sizes = [r for r in results if any(m.size for m in r.measured.values())]
+    rows = [
+        [
+            MODELS[r.model].title,
+            *(number(r.measured[n].size / 1e6) if n in r.measured else "–" for n in (OURS, "stock")),
+        ]
+        for r in sizes
+    ]
+    lines += ["## Stripped binary, weights and driver included, MB", "", *table(["model", OURS, "stock"], rows)]
+    lines += ["## Largest difference from TensorFlow's outputs, as a share of the largest value", ""]
+    lines += by_peer(results, lambda m: f"{m.difference.largest:.1e}")
+    lines += [
+        f"Tolerated are {harness.TOLERANCE:g} for inference, and {harness.TRAINING_TOLERANCE:g} for the losses of the first "
+        f"{harness.TRAINING_STEPS} training steps.",
+        "",
+        "## Missing",
+        "",
+        *missing(results),
+    ]
+    if document["converge"]:
+        lines += ["## Many steps on one batch that converges", "", *converge(document["converge"])]
+    lines += [
+        "## Machine and versions",
+        "",
+        f"{machine['cpu']}, {machine['cores']} cores, pinned to core {machine['pinned_to']}; Linux {machine['kernel']}; "
+        f"{machine['compiler']}; Python {machine['python']}; {document['date']}. Load average before and after: "
+        f"{machine['load_before']}, {machine.get('load_after', '–')}.",
+        f"{plan['rounds']} rounds of {plan['batches']} batches of about {plan['batch_nanoseconds'] / 1e6:g} ms; "
+        f"{plan['cold_starts']} cold starts, the quickest counts.",
+        "",
+        ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + ".",
+        "",
+        "## Roofline of that core",
+        "",
+        f"Multiply-adds: {roofline['gflops']:.0f} GFLOP/s, float32. Reading:",
+        "",
+        *table(
+            ["working set", *(_size(point["kib"]) for point in roofline["bandwidth"])],
+            [["GB/s", *(number(point["gb_per_s"]) for point in roofline["bandwidth"])]],
+        ),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _size(kib: int) -> str:
+    return f"{kib} KiB" if kib < 1024 else f"{kib // 1024} MiB"
+
+
+def bars(title: str, groups: Mapping[str, Mapping[str, float]], unit: str) -> str:
+    """An SVG of horizontal bars on a logarithmic scale: groups of named values, positive.
+
+    Every bar has its value beside it, so that nobody has to read the scale.
+    """
+    values = [value for group in groups.values() for value in group.values()]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values) * 1.01))
+    left, width, height = 290, 620, 13
+    count = sum(len(group) for group in groups.values()) + 1.5 * len(groups)
+    total = int(60 + height * count)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + width + 90}" height="{total}" '
+        f'font-family="sans-serif" font-size="11">',
+        f'<rect width="100%" height="100%" fill="white"/><text x="10" y="20" font-size="14">{html.escape(title)}</text>',
+    ]
+
+    def x(value: float) -> float:
+        return left + width * (math.log10(value) - low) / max(high - low, 1)
+
+    for power in range(low, high + 1):
+        out.append(f'<path d="M{x(10.0**power):.1f} 32V{total - 8}" stroke="#ddd"/>')
+        out.append(
+            f'<text x="{x(10.0**power):.1f}" y="30" text-anchor="middle" fill="#777">{10.0**power:g} {unit}</text>'
+        )
+    y = 44.0
+    for name, group in groups.items():
+        out.append(f'<text x="10" y="{y + 10:.0f}" font-weight="bold">{html.escape(name)}</text>')
+        for peer, value in sorted(group.items(), key=lambda item: item[1]):
+            bar = f'width="{max(x(value) - left, 1):.1f}" height="{height - 2}" fill="{COLOURS.get(peer, "#999")}"'
+            out.append(f'<rect x="{left}" y="{y:.0f}" {bar}/>')
+            out.append(f'<text x="{left - 5}" y="{y + 10:.0f}" text-anchor="end">{html.escape(peer)}</text>')
+            out.append(f'<text x="{x(value) + 4:.1f}" y="{y + 10:.0f}">{number(value)}</text>')
+            y += height
+        y += 1.5 * height
+    return "\n".join([*out, "</svg>", ""])
+
+
+def write(document: Mapping[str, Any], path: pathlib.Path) -> None:
+    """Writes the page, and its plots into a folder of its name beside it."""
+    results = [harness.from_json(result) for result in document["results"]]
+    folder = path.with_suffix("")
+    plots = {}
+
+    def plot(name: str, title: str, groups: dict[str, dict[str, float]], unit: str) -> None:
+        groups = {model: group for model, group in groups.items() if group}
+        if groups:
+            os.makedirs(folder, exist_ok=True)
+            (folder / f"{name}.svg").write_text(bars(title, groups, unit), encoding="utf-8")
+            plots[title] = f"{folder.name}/{name}.svg"
+
+    for kind, training in (("inference", False), ("training", True)):
+        chosen = [result for result in results if MODELS[result.model].training == training]
+        groups = {
+            MODELS[r.model].title: {name: measured.times.minimum for name, measured in r.measured.items()}
+            for r in chosen
+        }
+        plot(kind, f"Time of a call, {kind}: the smallest of all rounds", groups, "µs")
+    starts = {MODELS[r.model].title: {n: 1e3 * m.cold_start for n, m in r.measured.items()} for r in results}
+    plot("cold_start", "Cold start: process start to first result", starts, "ms")
+    bandwidth = {_size(p["kib"]): {"read": p["gb_per_s"]} for p in document["roofline"]["bandwidth"]}
+    plot("bandwidth", "Reading on one core, by working set", bandwidth, "GB/s")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(page(document, plots), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    import json
+
+    write(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")), pathlib.Path(sys.argv[2]))

@@ -1,0 +1,30 @@
+"""LiteRT as a peer: the converted model on one thread, with XNNPACK, which is its default."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from ai_edge_litert.interpreter import Interpreter
+
+from benchmarks.workers.worker import Array, Case, serve
+
+
+class LiteRt:
+    """An interpreter with its input set."""
+
+    version = metadata.version("ai-edge-litert")
+
+    def __init__(self, case: Case) -> None:
+        self._interpreter = Interpreter(case.path(".tflite"), num_threads=1)
+        self._interpreter.allocate_tensors()
+        for detail, value in zip(self._interpreter.get_input_details(), case.arrays(), strict=True):
+            self._interpreter.set_tensor(detail["index"], value)
+        self.run = self._interpreter.invoke
+
+    def outputs(self) -> list[Array]:
+        """Copies."""
+        return [self._interpreter.get_tensor(detail["index"]) for detail in self._interpreter.get_output_details()]
+
+
+if __name__ == "__main__":
+    serve(LiteRt)

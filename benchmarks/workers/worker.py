@@ -1,0 +1,103 @@
+"""What every peer's process does: one call, then commands on standard input, answers on standard output, a line of JSON each.
+
+The first call is made before anything is asked, so that the time from the process's start to the first answer is a cold start.
+
+    run                    one call; answers {}
+    outputs PATH           writes the latest call's outputs as float32, one behind the other
+    time BATCHES CALLS     answers {"ns": [...]}: nanoseconds of each batch of calls
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """What a process is started with: files, as JSON in its first argument."""
+
+    model: str
+    inputs: tuple[dict[str, Any], ...]
+    """`path` of raw values, `dtype`, `shape`."""
+    files: dict[str, str]
+    """By kind: `graph`, `manifest`, `variables`, `hlo`, `stablehlo`, as far as there are such."""
+    folder: str
+    """Where a peer keeps what it converted, `MODEL.onnx` and the like."""
+
+    def arrays(self) -> list[Array]:
+        """The inputs."""
+        return [np.fromfile(i["path"], i["dtype"]).reshape(i["shape"]) for i in self.inputs]
+
+    def path(self, ending: str) -> str:
+        """A file of this model in `folder`."""
+        return os.path.join(self.folder, self.model + ending)
+
+
+class Runner(Protocol):
+    """A model in a framework, with its inputs in place."""
+
+    version: str
+
+    def run(self) -> None:
+        """One call, finished when it returns."""
+        ...
+
+    def outputs(self) -> Sequence[Array]:
+        """Those of the latest call."""
+        ...
+
+
+def case() -> Case:
+    """What this process was started with."""
+    return Case(**json.loads(sys.argv[1]))
+
+
+def serve(make: Callable[[Case], Runner]) -> None:
+    """Makes the runner, calls it once, and answers commands until standard input ends."""
+    # What libraries print must not come between answers.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    try:
+        runner = make(case())
+        runner.run()
+        answers.write(json.dumps({"ready": True, "version": runner.version}) + "\n")
+        for line in sys.stdin:
+            command, *arguments = line.split()
+            answer: dict[str, Any] = {}
+            if command == "run":
+                runner.run()
+            elif command == "outputs":
+                with open(arguments[0], "wb") as file:
+                    for value in runner.outputs():
+                        file.write(np.ascontiguousarray(value, np.float32).tobytes())
+            elif command == "time":
+                answer["ns"] = _time(runner.run, int(arguments[0]), int(arguments[1]))
+            else:
+                raise ValueError(f"unknown command {command!r}")
+            answers.write(json.dumps(answer) + "\n")
+    except Exception as error:
+        traceback.print_exc()
+        answers.write(json.dumps({"error": f"{type(error).__name__}: {error}"}) + "\n")
+        sys.exit(1)
+
+
+def _time(run: Callable[[], None], batches: int, calls: int) -> list[int]:
+    clock, times = time.perf_counter_ns, []
+    for _ in range(batches):
+        begin = clock()
+        for _ in range(calls):
+            run()
+        times.append(clock() - begin)
+    return times

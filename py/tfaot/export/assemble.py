@@ -1,0 +1,111 @@
+"""Several functions become one graph, each under its own prefix, over one set of variables."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from tensorflow.core.framework import graph_pb2
+
+from tfaot.export import graph as graphs
+from tfaot.export.lower import lowered
+from tfaot.export.traced import Edge, Function
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry point of the whole graph."""
+
+    name: str
+    inputs: tuple[Edge, ...]
+    outputs: tuple[Edge, ...]
+
+    @property
+    def feeds(self) -> list[str]:
+        """Nodes of the inputs."""
+        return [graphs.tensor_name(edge.name)[0] for edge in self.inputs]
+
+    @property
+    def fetches(self) -> list[str]:
+        """Nodes of the outputs."""
+        return [graphs.tensor_name(edge.name)[0] for edge in self.outputs]
+
+
+@dataclasses.dataclass(frozen=True)
+class Whole:
+    """A model: its graph, and what its entry points take and return."""
+
+    graph: graph_pb2.GraphDef
+    entries: tuple[Entry, ...]
+    sources: dict[str, str]
+    """`file:line` in the user's code, by node name, or `function/node` inside functions."""
+
+    def of(self, entry: Entry) -> graph_pb2.GraphDef:
+        """The part of the graph that an entry point needs; the graph itself if there is only one."""
+        return self.graph if len(self.entries) == 1 else graphs.prune(self.graph, entry.fetches, entry.feeds)
+
+
+def assemble(functions: Sequence[Function]) -> Whole:
+    """Prunes each function to what its outputs need, and puts all into one graph.
+
+    Names of nodes get the entry point's before them, if there are several. Functions that they call keep theirs: they
+    are different within one process. Inputs' placeholders get the shapes that were fixed.
+    """
+    whole = graph_pb2.GraphDef()
+    entries: list[Entry] = []
+    sources: dict[str, str] = {}
+    library: set[str] = set()
+    for function in functions:
+        prefix = f"{function.name}/" if len(functions) > 1 else ""
+        entry = Entry(function.name, function.inputs, function.outputs)
+        pruned = lowered(graphs.prune(function.graph, entry.fetches, entry.feeds), entry.feeds)
+        _set_shapes(pruned, function.inputs)
+        _interpret(pruned)
+        graphs.name_variables(pruned)
+        if prefix:
+            for node in pruned.node:
+                node.name = prefix + node.name
+                operands = [f"^{prefix}{name[1:]}" if name.startswith("^") else prefix + name for name in node.input]
+                node.ClearField("input")
+                node.input.extend(operands)
+        whole.node.extend(pruned.node)
+        whole.library.function.extend(f for f in pruned.library.function if f.signature.name not in library)
+        whole.library.gradient.extend(g for g in pruned.library.gradient if g.function_name not in library)
+        library |= {f.signature.name for f in pruned.library.function}
+        whole.versions.CopyFrom(pruned.versions)
+        entries.append(
+            Entry(
+                function.name,
+                tuple(dataclasses.replace(edge, name=prefix + edge.name) for edge in function.inputs),
+                tuple(dataclasses.replace(edge, name=prefix + edge.name) for edge in function.outputs),
+            )
+        )
+        kept = {node.name for node in pruned.node} | library
+        sources |= {
+            prefix + node if prefix + node in kept else node: place
+            for node, place in function.sources.items()
+            if prefix + node in kept or node.partition("/")[0] in library
+        }
+    return Whole(whole, tuple(entries), sources)
+
+
+def _set_shapes(graph: graph_pb2.GraphDef, inputs: Sequence[Edge]) -> None:
+    shapes = {graphs.tensor_name(edge.name)[0]: edge.shape for edge in inputs}
+    for node in graph.node:
+        shape = shapes.get(node.name)
+        if shape is not None:
+            node.attr["shape"].shape.Clear()
+            for size in shape:
+                node.attr["shape"].shape.dim.add(size=-1 if size is None else size)
+        # Shapes that were inferred before the inputs' were fixed say less than they could.
+        node.attr.pop("_output_shapes", None)
+
+
+def _interpret(graph: graph_pb2.GraphDef) -> None:
+    """Takes out what asks TensorFlow to compile a call with XLA: what is expected is to come from its own kernels."""
+    for attributes in (
+        *(node.attr for node in graph.node),
+        *(function.attr for function in graph.library.function),
+        *(node.attr for function in graph.library.function for node in function.node_def),
+    ):
+        attributes.pop("_XlaMustCompile", None)

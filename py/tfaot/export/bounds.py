@@ -1,0 +1,217 @@
+"""Sizes of outputs: as TensorFlow infers them, or else as the compiler finds them, or their bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from tfaot import compile as compiler
+from tfaot import dtypes, manifest
+from tfaot.errors import TfaotError
+from tfaot.export import config as configs
+from tfaot.export import edges as conversions
+from tfaot.export import verdict
+from tfaot.export.graph import tensor_name
+from tfaot.export.traced import Edge, Shape, shown
+
+
+def sizes(edge: Edge, largest: int) -> tuple[int, ...]:
+    """The shape of an edge; a dimension that is open is the batch, and of the largest size."""
+    return tuple(largest if size is None else size for size in edge.shape or ())
+
+
+def outputs(
+    graph: graph_pb2.GraphDef,
+    edges: Sequence[Edge],
+    draft: manifest.EntryPoint,
+    variables: Sequence[manifest.Variable],
+    *,
+    cpp_names: Sequence[str],
+    stored: Callable[[str], str],
+    largest: int,
+    what: str,
+    sources: Mapping[str, str],
+) -> tuple[graph_pb2.GraphDef, tuple[manifest.Output, ...]]:
+    """Gives outputs their sizes; those whose true size is known only at run time get bounds, and a fetch for the size.
+
+    Args:
+      graph: the whole graph; what gives sizes is added to a copy.
+      edges: the outputs, of the dtypes that the user sees and in the graph's own shapes.
+      draft: the entry point without its outputs.
+      variables: the manifest's.
+      cpp_names: of the outputs.
+      stored: from a dtype to the one that the compiler sees.
+      largest: the largest batch of the class; 0 if there is none.
+      what: names the model, for messages.
+      sources: `file:line` by node, for messages.
+
+    Raises:
+      TfaotError: the compiler cannot bound one, or one has no batch where the inputs have.
+    """
+    if draft.batch_sizes:
+        rows = _rows(graph, edges, draft, variables, stored, what, sources)
+        shapes = [((largest, *row), False) for row in rows]
+    elif all(edge.shape is not None and None not in edge.shape for edge in edges):
+        shapes = [(sizes(edge, 0), False) for edge in edges]
+    else:
+        found = _found(graph, edges, draft, variables, stored, what, sources)
+        shapes = [
+            (shape, bounded) if edge.shape is None or None in edge.shape else (sizes(edge, 0), False)
+            for edge, (shape, bounded) in zip(edges, found, strict=True)
+        ]
+    used = {node.name for node in graph.node}
+    result = []
+    for edge, cpp_name, (shape, bounded) in zip(edges, cpp_names, shapes, strict=True):
+        dtype = dtypes.BY_ENUM[edge.dtype].name
+        graph, size = conversions.with_size(graph, edge, used) if bounded else (graph, "")
+        batched = bool(draft.batch_sizes)
+        result.append(manifest.Output(edge.name, cpp_name, dtype, shape, stored(dtype), batched=batched, size=size))
+    return graph, tuple(result)
+
+
+def _rows(
+    graph: graph_pb2.GraphDef,
+    edges: Sequence[Edge],
+    draft: manifest.EntryPoint,
+    variables: Sequence[manifest.Variable],
+    stored: Callable[[str], str],
+    what: str,
+    sources: Mapping[str, str],
+) -> list[tuple[int, ...]]:
+    """The shape of one row of each output.
+
+    Raises:
+      TfaotError: an output has not as many rows as the inputs, or rows whose shape depends on how many there are.
+    """
+    for edge in edges:
+        if edge.shape is not None and edge.shape[:1] != (None,):
+            raise _without_batch(edge, shown(edge.shape), draft, what)
+    # One more than any, lest a size that is one of them by chance be taken for the batch.
+    tried = (*draft.batch_sizes, draft.batch_sizes[-1] + 1)
+    inferred = {batch: _inferred(graph, edges, draft, batch, stored, what) for batch in tried}
+    asked: dict[int, list[tuple[tuple[int, ...], bool]]] = {}
+
+    def ask(batch: int) -> list[tuple[tuple[int, ...], bool]]:
+        if batch not in asked:
+            only = dataclasses.replace(draft, batch_sizes=(batch,))
+            asked[batch] = _found(graph, edges, only, variables, stored, what, sources)
+        return asked[batch]
+
+    rows = []
+    for index, edge in enumerate(edges):
+        found: dict[int, tuple[int, ...]] = {}
+        for batch in tried:
+            shape, bounded = inferred[batch][index], False
+            if shape is None or None in shape:
+                if edge.shape is not None and None not in edge.shape[1:] and batch != draft.batch_sizes[-1]:
+                    continue  # of what the compiler is asked, one size tells enough
+                shape, bounded = ask(batch)[index]
+            known = tuple(size or 0 for size in shape)
+            if bounded or known[:1] != (batch,):
+                most = "at most " if bounded else ""
+                raise _without_batch(edge, f"{most}{shown(known)} for a batch of {batch}", draft, what)
+            found[batch] = known
+        first, *others = found.items()
+        for batch, shape in others:
+            if shape[1:] != first[1][1:]:
+                both = f"{shown(first[1])} for a batch of {first[0]}, {shown(shape)} for one of {batch}"
+                raise _without_batch(edge, both, draft, what)
+        rows.append(first[1][1:])
+    return rows
+
+
+def _inferred(
+    graph: graph_pb2.GraphDef,
+    edges: Sequence[Edge],
+    draft: manifest.EntryPoint,
+    batch: int,
+    stored: Callable[[str], str],
+    what: str,
+) -> list[Shape | None]:
+    """The outputs' shapes for a batch of this size, as far as TensorFlow knows them."""
+    sized = graph_pb2.GraphDef()
+    sized.CopyFrom(graph)
+    batched = {tensor_name(tensor.name)[0] for tensor in draft.inputs if tensor.batched}
+    for node in sized.node:
+        if node.name in batched:
+            node.attr["shape"].shape.dim[0].size = batch
+    with tf.Graph().as_default() as imported:
+        try:
+            tf.import_graph_def(sized, name="")
+        except ValueError as error:
+            raise TfaotError(
+                f"{what}: {draft.name} cannot take a batch of {batch}",
+                details=str(error),
+                exists=f"batch_sizes = {list(draft.batch_sizes)}: a batch of any size is run in parts",
+                do="compute each row by itself, or leave batch_sizes out",
+            ) from None
+        tensors = [imported.get_tensor_by_name(edge.name).shape for edge in edges]
+    return [
+        None if tensor.rank is None else _as_seen(tuple(tensor.as_list()), edge, stored)
+        for tensor, edge in zip(tensors, edges, strict=True)
+    ]
+
+
+def _as_seen(shape: Shape, edge: Edge, stored: Callable[[str], str]) -> Shape:
+    """The shape as the user sees it: what is stored may have a last dimension more."""
+    dtype = dtypes.BY_ENUM[edge.dtype]
+    return shape[:-1] if stored(dtype.name) != dtype.name and dtype.parts > 1 else shape
+
+
+def _without_batch(edge: Edge, found: str, draft: manifest.EntryPoint, what: str) -> TfaotError:
+    return TfaotError(
+        f"{what}: the output {edge.label} of {draft.name} has no batch: it is {found}",
+        exists=f"batch_sizes = {list(draft.batch_sizes)}: results are put together along their first dimension",
+        do="return a value for each row, or leave batch_sizes out",
+    )
+
+
+def _found(
+    graph: graph_pb2.GraphDef,
+    edges: Sequence[Edge],
+    draft: manifest.EntryPoint,
+    variables: Sequence[manifest.Variable],
+    stored: Callable[[str], str],
+    what: str,
+    sources: Mapping[str, str],
+) -> list[tuple[tuple[int, ...], bool]]:
+    """What the compiler finds of the outputs: sizes, or their bounds, and whether they are bounds."""
+    rough = tuple(
+        manifest.Output(edge.name, f"o{index}", "float32", (), "float32", batched=False, size="")
+        for index, edge in enumerate(edges)
+    )
+    answer = verdict.results(graph, configs.infer(dataclasses.replace(draft, outputs=rough), variables))
+    if not isinstance(answer, str):
+        return [
+            (tuple(size or 0 for size in _as_seen(result.shape, edge, stored)), result.bounded)
+            for result, edge in zip(answer, edges, strict=True)
+        ]
+    unknown = [edge for edge in edges if edge.shape is None or None in edge.shape]
+    with tempfile.TemporaryDirectory() as folder:
+        origin = _Origin(os.path.join(folder, "graph"), os.path.join(folder, "sources"))
+        with open(origin.graph, "wb") as file_:
+            file_.write(graph.SerializeToString())
+        with open(origin.sources, "w", encoding="utf-8") as file:
+            json.dump(dict(sources), file)
+        raise compiler.explain_known(answer, origin, what) or TfaotError(
+            f"{what}: {len(unknown)} output(s) of {draft.name} have a size that the compiler cannot find",
+            details=compiler.explain_unknown(answer, origin),
+            exists="; ".join(
+                f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "") for edge in unknown
+            ),
+            do="let sizes depend on constants and on shapes of the inputs only, not on values that come later",
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Origin:
+    """A graph and its sources as files; see `compile.Origin`."""
+
+    graph: str
+    sources: str

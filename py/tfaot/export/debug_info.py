@@ -1,0 +1,81 @@
+"""Which line of the user's code made a node, from the debug information that TensorFlow saves beside a graph."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from google.protobuf import message, text_format
+from tensorflow.core.framework import graph_debug_info_pb2
+
+from tfaot.errors import TfaotError
+
+_PACKAGES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/")
+"""Parts of paths that are no user's."""
+
+
+def read(path: str) -> graph_debug_info_pb2.GraphDebugInfo:
+    """Reads a GraphDebugInfo, binary or text.
+
+    Raises:
+      TfaotError: it is none.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    info = graph_debug_info_pb2.GraphDebugInfo()
+    try:
+        info.ParseFromString(data)
+        if info.files or not data:
+            return info
+    except message.DecodeError:
+        pass
+    try:
+        text_format.Parse(data.decode(), info)
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise TfaotError(
+            f"{path} is no GraphDebugInfo",
+            details=str(error),
+            do="give the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or none",
+        ) from None
+    return info
+
+
+def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
+    """`file:line` by node name, or by `function/node` inside functions.
+
+    Of the lines on the way to a node the innermost counts that belongs to no installed package. Files below the working
+    directory are named relative to it.
+    """
+    files = [_shown(file) for file in info.files]
+
+    def place(frames: Iterable[graph_debug_info_pb2.GraphDebugInfo.FileLineCol]) -> str:
+        return next(
+            (
+                f"{files[frame.file_index]}:{frame.line}"
+                for frame in reversed(list(frames))
+                if frame.file_index < len(files) and files[frame.file_index]
+            ),
+            "",
+        )
+
+    by_id = {
+        key: place([info.frames_by_id[i] for i in trace.frame_id if i in info.frames_by_id] or trace.file_line_cols)
+        for key, trace in info.traces_by_id.items()
+    }
+    places = {name: by_id.get(key, "") for name, key in info.name_to_trace_id.items()}
+    # Up to TensorFlow 2.15.
+    places |= {name: place(trace.file_line_cols) for name, trace in info.traces.items()}
+    return {_node(name): found for name, found in places.items() if found}
+
+
+def _node(key: str) -> str:
+    """`node@function` and `node@`, as TensorFlow writes them."""
+    node, _, function = key.partition("@")
+    return f"{function}/{node}" if function else node
+
+
+def _shown(file: str) -> str:
+    if file.startswith("<") or any(part in file for part in _PACKAGES):
+        return ""
+    root = os.getcwd() + os.sep
+    return file[len(root) :] if file.startswith(root) else file

@@ -1,0 +1,220 @@
+"""The manifest of a model: names, places, sizes, and what each entry point does with each variable."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from tfaot import dtypes, manifest, names, safetensors
+from tfaot.errors import TfaotError
+from tfaot.export import bounds, verdict
+from tfaot.export import config as configs
+from tfaot.export import graph as graphs
+from tfaot.export.assemble import Whole
+from tfaot.export.traced import Edge, shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What the target says of the class."""
+
+    what: str
+    """The model's file or folder, for messages."""
+    cpp_class: str
+    named: bool
+    """Whether it names entry points; if not, the only one is `Run`."""
+    batch_sizes: tuple[int, ...]
+    max_batch: int
+    """The largest batch of the class; 0 if there is none."""
+    edge: str
+    """One of `dtypes.EDGES`."""
+
+    def stored(self, dtype: str) -> str:
+        """From a dtype to the one that the compiler sees at the edge."""
+        return dtypes.BY_NAME[dtype].stored if self.edge == "cpp" else dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class Described:
+    """A model of which all is known but its weights."""
+
+    manifest: manifest.Manifest
+    """Without what belongs to weights and goldens: `frozen`, `random_state`, `calls`, `fingerprints`."""
+    configs: tuple[Any, ...]
+    """One for each entry point."""
+    graph: graph_pb2.GraphDef
+    """The given one, and what gives true sizes of outputs."""
+
+
+def describe(
+    target: Target, whole: Whole, uses: Sequence[Sequence[graphs.VariableUse]], frozen: Collection[str]
+) -> Described:
+    """Gives every edge and variable its C++ name, variables their place in the file, and outputs their shapes.
+
+    Args:
+      target: what the BUILD file says.
+      whole: the graph as it is compiled; edges have the dtypes and shapes that the user sees.
+      uses: the variables of each entry point.
+      frozen: those that are constants by now.
+
+    Raises:
+      TfaotError: a variable cannot be an argument, an output has no size, or an entry point cannot have a batch.
+    """
+    what, largest, stored = target.what, target.max_batch, target.stored
+    fed = {use.shared_name: use for entry_uses in uses for use in entry_uses if use.shared_name not in frozen}
+    _check_variables(what, list(fed.values()))
+    labels = [entry.name for entry in whole.entries] if target.named else []
+    many = len(whole.entries) > 1
+    for entry in whole.entries:
+        labels += [f"{entry.name}/{edge.label}" if many else edge.label for edge in (*entry.inputs, *entry.outputs)]
+    # `Run` is a name like others if the target names its entry points.
+    taken = names.MEMBERS - {"Run"} if target.named else names.MEMBERS
+    unique = iter(
+        names.unique_identifiers([*labels, *fed], taken=taken, class_name=names.split_class(target.cpp_class)[1])
+    )
+    cpp_names = [next(unique) for _ in whole.entries] if target.named else ["Run"]
+    drafts = []
+    for entry, cpp_name in zip(whole.entries, cpp_names, strict=True):
+        inputs = tuple(
+            manifest.Input(
+                edge.name,
+                next(unique),
+                dtype,
+                bounds.sizes(edge, largest),
+                stored(dtype),
+                batched=None in (edge.shape or ()),
+            )
+            for edge, dtype in ((edge, dtypes.BY_ENUM[edge.dtype].name) for edge in entry.inputs)
+        )
+        drafts.append((entry, cpp_name, inputs, [next(unique) for _ in entry.outputs]))
+    places = safetensors.layout(
+        ((use.shared_name, dtypes.BY_ENUM[use.dtype].name, use.shape or ()) for use in fed.values()), aligned=True
+    )
+    indices = {name: index for index, name in enumerate(fed)}
+    graph = whole.graph
+    points = []
+    for (entry, cpp_name, inputs, output_names), entry_uses in zip(drafts, uses, strict=True):
+        draft = manifest.EntryPoint(
+            entry.name,
+            cpp_name,
+            inputs,
+            (),
+            tuple(
+                manifest.Use(indices[use.shared_name], use.written) for use in entry_uses if use.shared_name in indices
+            ),
+            target.batch_sizes,
+        )
+        _check_batch(what, draft)
+        variables = tuple(
+            manifest.Variable(
+                place.name, "v", place.dtype, place.shape, stored(place.dtype), written=True, offset=place.offset
+            )
+            for place in places
+        )
+        graph, outputs = bounds.outputs(
+            graph,
+            entry.outputs,
+            draft,
+            variables,
+            cpp_names=output_names,
+            stored=stored,
+            largest=largest,
+            what=what,
+            sources=whole.sources,
+        )
+        doubtful = {use.shared_name for use in entry_uses if use.doubtful and use.shared_name in indices}
+        point = dataclasses.replace(draft, outputs=outputs)
+        if doubtful:
+            unchanged = verdict.unchanged(graph, configs.infer(point, variables), doubtful)
+            point = dataclasses.replace(
+                point,
+                variables=tuple(
+                    dataclasses.replace(use, written=use.written and variables[use.variable].name not in unchanged)
+                    for use in point.variables
+                ),
+            )
+        points.append(point)
+    written = {use.variable for point in points for use in point.variables if use.written}
+    variables = tuple(
+        manifest.Variable(
+            place.name,
+            next(unique),
+            place.dtype,
+            place.shape,
+            stored(place.dtype),
+            written=index in written,
+            offset=place.offset,
+        )
+        for index, place in enumerate(places)
+    )
+    result = manifest.Manifest(
+        format=manifest.FORMAT,
+        tensorflow=tf.__version__,
+        cpp_class=target.cpp_class.removeprefix("::"),
+        entry_points=tuple(points),
+        variables=variables,
+        frozen=(),
+        random_state="",
+        max_batch=largest,
+        calls=(),
+        fingerprints=manifest.Fingerprints("", "", ""),
+    )
+    return Described(result, tuple(configs.infer(point, variables) for point in points), graph)
+
+
+def _check_batch(what: str, entry: manifest.EntryPoint) -> None:
+    """An entry point that is compiled for batches must have one, and must give the same when it is run in parts."""
+    if not entry.batch_sizes:
+        return
+    asked = f"{what}: batch_sizes = {list(entry.batch_sizes)}"
+    if not any(tensor.batched for tensor in entry.inputs):
+        raise TfaotError(
+            f"{asked}, and {entry.name} has no batch",
+            exists="; ".join(f"{tensor.cpp_name} {list(tensor.shape)}" for tensor in entry.inputs) or "no inputs",
+            do="leave the first dimension of its inputs open, or batch_sizes out",
+        )
+    if written := sum(use.written for use in entry.variables):
+        raise TfaotError(
+            f"{asked}, and {entry.name} writes {written} variable(s)",
+            exists="a batch is run in parts, each of which would write them",
+            do="leave batch_sizes out, and fix the batch with dims",
+        )
+
+
+def check_dtypes(what: str, kind: str, tensors: Sequence[Edge]) -> None:
+    """Every dtype at the edge must be one that XLA takes there.
+
+    Raises:
+      TfaotError: some are not; it lists them.
+    """
+    if refused := [edge for edge in tensors if edge.dtype not in dtypes.BY_ENUM]:
+        raise TfaotError(
+            f"{what}: {len(refused)} {kind}(s) have a dtype that cannot cross a compiled model's edge",
+            exists="; ".join(
+                f"{edge.label} {shown(edge.shape)}"
+                + (f" at {edge.source}" if edge.source else "")
+                + f" is {graphs.dtype_name(edge.dtype)}"
+                for edge in refused
+            ),
+            do="cast to one of " + ", ".join(dtype.name for dtype in dtypes.ALL),
+        )
+
+
+def _check_variables(what: str, uses: Sequence[graphs.VariableUse]) -> None:
+    for use in uses:
+        if use.shape is None or min(use.shape, default=0) < 0:
+            raise TfaotError(
+                f"{what}: the variable {use.shared_name} has a shape that is not known before running",
+                exists=str(use.shape),
+                do="create it with a fixed shape",
+            )
+        if use.dtype not in dtypes.BY_ENUM:
+            raise TfaotError(
+                f"{what}: the variable {use.shared_name} is {graphs.dtype_name(use.dtype)}, "
+                "which cannot cross a compiled model's edge",
+                do="use one of " + ", ".join(dtype.name for dtype in dtypes.ALL) + ", and cast where it is read",
+            )

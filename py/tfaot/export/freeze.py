@@ -1,0 +1,217 @@
+"""Variables that become constants of the compiled code: which ones, how, and what says so afterwards. Pure.
+
+TensorFlow's own `convert_to_constants` does not do: it takes values only out of a session or a ConcreteFunction, leaves
+gathers inside functions as they are, and breaks a function that is called with a frozen variable and with another one.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+
+from tfaot.errors import TfaotError, listed
+from tfaot.export.handles import Rewrite, Scope, become
+
+Array = npt.NDArray[Any]
+
+LIMIT = 2**31 - 1
+"""The most bytes that a GraphDef can have: protobuf's limit for any message."""
+
+
+def chosen(
+    names: Sequence[str], written: Collection[str], patterns: Sequence[str] | None, *, default_frozen: bool
+) -> frozenset[str]:
+    """Returns which variables are frozen.
+
+    Args:
+      names: all of the model's variables, by shared name.
+      written: those that some run assigns.
+      patterns: globs for whole names, whose `*` matches `/` too. Later ones win: one after a `!` takes out again what
+        those before it chose. None leaves it to the default.
+      default_frozen: whether all that nothing writes is frozen if there are no patterns.
+
+    Raises:
+      TfaotError: a pattern has no effect, or what they choose is written.
+    """
+    if patterns is None:
+        return frozenset(names) - frozenset(written) if default_frozen else frozenset()
+    asked = "frozen = [" + ", ".join(f'"{pattern}"' for pattern in patterns) + "]"
+    taken: dict[str, None] = {}  # a set in the variables' order
+    for pattern in patterns:
+        glob = pattern.removeprefix("!")
+        matching = [name for name in names if fnmatch.fnmatchcase(name, glob)]
+        if not matching:
+            raise TfaotError(
+                f'{asked}: "{pattern}" matches no variable',
+                exists=listed(names),
+                do='write a whole name, or a pattern such as "dense/*"',
+            )
+        if pattern == glob:
+            taken |= dict.fromkeys(matching)
+            continue
+        if not taken.keys() & set(matching):
+            raise TfaotError(
+                f'{asked}: "{pattern}" takes out {listed(matching)}, which nothing before it chose',
+                exists=f"chosen until there: {listed(list(taken))}",
+                do='first write what is to be frozen: ["*", "!head/*"] is all but what "head/*" matches',
+            )
+        taken = {name: None for name in taken if name not in matching}
+    if refused := [name for name in taken if name in written]:
+        raise TfaotError(
+            f"{asked}: {len(refused)} of the variables that it chooses are written, so that they cannot be constants",
+            exists=listed(refused),
+            do="take them out: " + listed([f'"!{name}"' for name in refused]),
+        )
+    return frozenset(taken)
+
+
+def fingerprint(values: Mapping[str, Array]) -> dict[str, str]:
+    """SHA-256 of each variable's dtype, shape, and values, in hexadecimal, and under the name `""` one of all of them.
+
+    The one of all does not depend on the mapping's order; each variable's does not depend on its name.
+    """
+    result = {}
+    for name, value in values.items():
+        digest = hashlib.sha256(f"{value.dtype}{list(value.shape)}\0".encode())
+        digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
+        result[name] = digest.hexdigest()
+    lines = "".join(f"{result[name]} {name}\0" for name in sorted(result))
+    return result | {"": hashlib.sha256(lines.encode()).hexdigest()}
+
+
+def freeze(
+    graph: graph_pb2.GraphDef, values: Mapping[str, Array], sources: Mapping[str, str] | None = None
+) -> graph_pb2.GraphDef:
+    """Makes constants of variables, wherever their handles go: what was a handle is then the value itself.
+
+    Args:
+      graph: a pruned graph.
+      values: by shared name, of the variable's dtype and shape; such as the graph does not have are ignored.
+      sources: `file:line` by node name, or `function/node` inside functions, for messages.
+
+    Returns:
+      A new graph without VarHandleOps of these variables; the given one if it has none. All nodes keep their names, and
+      functions theirs; one that is called with frozen and with other variables in the same place becomes several, of
+      which the first keeps the name.
+
+    Raises:
+      TfaotError: the values do not fit into a GraphDef, or something is done to a variable that cannot be done to a
+        constant.
+    """
+    freezing = _Freezing(values)
+    handles = [node for node in graph.node if node.op == "VarHandleOp"]
+    handles += [node for f in graph.library.function for node in f.node_def if node.op == "VarHandleOp"]
+    names = {node.attr["shared_name"].s.decode() for node in handles} & values.keys()
+    if not names:
+        return graph
+    size = sum(values[name].nbytes for name in names)
+    if size > LIMIT or size + graph.ByteSize() + 1024 * len(names) > LIMIT:
+        largest = sorted(names, key=lambda name: (-values[name].nbytes, name))
+        raise TfaotError(
+            f"freezing {len(names)} variable(s) makes {size:,} bytes of constants, more than a GraphDef can hold",
+            exists=f"{LIMIT:,} bytes at most; the largest are "
+            + listed([f"{name} ({values[name].nbytes:,})" for name in largest], limit=3),
+            do="feed them: frozen = [] keeps all variables in a file beside the code, a pattern freezes only some",
+        )
+    result, refused = freezing.apply(graph)
+    if refused:
+        raise TfaotError(
+            f"{len(refused)} op(s) take a variable in a way that a constant cannot be taken",
+            details="\n".join(use.shown(sources or {}) for use in refused),
+            exists="variables can be frozen that are read, gathered from, and handed to functions, all of whose ways to an "
+            "op lead there with frozen variables only",
+            do="feed these variables: take them out of frozen",
+        )
+    return result
+
+
+class _Freezing(Rewrite):
+    """Constants in place of handles, and ops on values in place of ops on variables."""
+
+    def __init__(self, values: Mapping[str, Array]) -> None:
+        self._values = values
+        self._constants: dict[tuple[Scope, str], str] = {}
+        """The constant of a variable that waits for nothing: several handles of one variable share it."""
+
+    def changes(self, handle: node_def_pb2.NodeDef) -> bool:
+        return handle.attr["shared_name"].s.decode() in self._values
+
+    def carried(self, dtype: int) -> int:
+        return dtype
+
+    def declare(self, handle: node_def_pb2.NodeDef, scope: Scope) -> None:
+        name = handle.attr["shared_name"].s.decode()
+        dtype = handle.attr["dtype"].type
+        scope.rename_output(handle, "resource", "output")
+        handle.attr.pop("_output_shapes", None)
+        first = self._constants.get((scope, name))
+        if first is not None and not handle.input:
+            handle.input.append(first)
+            become(handle, "Identity", {"T": dtype})
+            return
+        become(handle, "Const", {"dtype": dtype})
+        value = self._values[name]
+        tensor = handle.attr["value"].tensor
+        tensor.dtype = dtype
+        tensor.tensor_shape.SetInParent()
+        for size in value.shape:
+            tensor.tensor_shape.dim.add(size=size)
+        tensor.tensor_content = value.tobytes()
+        if not handle.input:
+            self._constants[scope, name] = scope.output(handle, "output")
+
+    def use(self, node: node_def_pb2.NodeDef, dtype: int, scope: Scope) -> bool:
+        attributes = node.attr
+        if node.op == "ReadVariableOp":
+            become(node, "Identity", {"T": dtype})
+            scope.rename_output(node, "value", "output")
+        elif node.op == "ResourceGather":
+            axis = attributes["batch_dims"].i
+            indices = attributes["Tindices"].type
+            become(
+                node, "GatherV2", {"Tparams": dtype, "Tindices": indices, "Taxis": types_pb2.DT_INT32}, batch_dims=axis
+            )
+            node.input.insert(2, scope.output(_axis(node, axis, scope), "output"))
+        elif node.op == "ResourceGatherNd":
+            become(node, "GatherNd", {"Tparams": dtype, "Tindices": attributes["Tindices"].type})
+        elif node.op == "VariableShape":
+            become(node, "Shape", {"T": dtype, "out_type": attributes["out_type"].type or types_pb2.DT_INT32})
+        elif node.op == "VarIsInitializedOp":
+            _wait(node)
+            become(node, "Const", {"dtype": types_pb2.DT_BOOL})
+            _scalar(node, types_pb2.DT_BOOL).bool_val.append(True)
+            scope.rename_output(node, "is_initialized", "output")
+        elif node.op == "DisableCopyOnRead":
+            _wait(node)
+            become(node, "NoOp", {})
+        else:
+            return False
+        return True
+
+
+def _wait(node: node_def_pb2.NodeDef) -> None:
+    """Makes all inputs of a node control inputs."""
+    waits = dict.fromkeys("^" + operand.removeprefix("^").partition(":")[0] for operand in node.input)
+    node.ClearField("input")
+    node.input.extend(waits)
+
+
+def _axis(gather: node_def_pb2.NodeDef, axis: int, scope: Scope) -> node_def_pb2.NodeDef:
+    """A gather's axis as a constant. It waits for the indices, so as to run in the same round of a loop as they do."""
+    node = scope.add(f"{gather.name}/axis", "Const", scope.wait_for(gather.input[1]), {"dtype": types_pb2.DT_INT32})
+    _scalar(node, types_pb2.DT_INT32).int_val.append(axis)
+    return node
+
+
+def _scalar(constant: node_def_pb2.NodeDef, dtype: int) -> Any:
+    """The tensor of a constant, made a scalar that has no value yet."""
+    tensor = constant.attr["value"].tensor
+    tensor.dtype = dtype
+    tensor.tensor_shape.SetInParent()
+    return tensor

@@ -1,0 +1,377 @@
+"""From a ConcreteFunction to a graph with feeds and fetches, and names for the variables that it captures."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import gc
+import inspect
+import sys
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+from tfaot.errors import TfaotError, listed
+from tfaot.export.freeze import LIMIT
+from tfaot.export.inline import inlined
+from tfaot.export.subgraph import add_done, unused_name
+from tfaot.export.traced import Array, Edge, Function
+from tfaot.export.user_code import MODULE
+
+Place = Callable[[Iterable[Any]], str]
+"""From a traceback's frames to `file:line` in the user's code, or an empty string."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """One value in a nest, and what a user would call it."""
+
+    keys: tuple[str, ...]
+    value: Any
+
+
+def leaves_of(nest: Any, keys: tuple[str, ...] = ()) -> list[Leaf]:
+    """Flattens a nest in TensorFlow's order (dicts by sorted key), with the keys, fields, and indices on the way."""
+    if isinstance(nest, Mapping):
+        return [leaf for key in sorted(nest) for leaf in leaves_of(nest[key], (*keys, str(key)))]
+    if hasattr(nest, "_fields"):
+        return [leaf for key in nest._fields for leaf in leaves_of(getattr(nest, key), (*keys, key))]
+    if isinstance(nest, (tuple, list)):
+        return [leaf for index, item in enumerate(nest) for leaf in leaves_of(item, (*keys, str(index)))]
+    if hasattr(nest, "__tf_flatten__") and not isinstance(nest, type):
+        # A class that says itself what it holds, and in which order.
+        names = {id(value): name for name, value in vars(nest).items()} if hasattr(nest, "__dict__") else {}
+        return [
+            leaf
+            for index, item in enumerate(nest.__tf_flatten__()[1])
+            for leaf in leaves_of(item, (*keys, names.get(id(item), str(index))))
+        ]
+    if dataclasses.is_dataclass(nest) and not isinstance(nest, type):
+        return [
+            leaf
+            for field in dataclasses.fields(nest)
+            for leaf in leaves_of(getattr(nest, field.name), (*keys, field.name))
+        ]
+    return [Leaf(keys, nest)]
+
+
+class VariableNames:
+    """What each variable is called: the same in every function of a model, and different from every other's.
+
+    Keras 3 has paths for its variables; TensorFlow names the others, and does not care whether names differ. Variables
+    that share a name are told apart by where they are in the object that holds them, as a checkpoint would, or else by
+    a number.
+    """
+
+    def __init__(self, root: Any = None, others: Mapping[str, Any] | None = None) -> None:
+        """`root` is the object that holds the variables, if there is one, and `others` hold more, under their names."""
+        self._root = root
+        self._others = dict(others or {})
+        self._by_handle: dict[int, tuple[str, Any]] = {}
+        self._taken: set[str] = set()
+        self.look()
+
+    def look(self) -> None:
+        """Names what the objects hold by now: variables may have been created since."""
+        self._add_all(_held_by([("", self._root), *self._others.items()]))
+
+    def name_of(self, variable: Any) -> str:
+        """The variable's name."""
+        key = id(variable.handle)
+        if key not in self._by_handle:
+            self._add_all([(variable, "")])
+        return self._by_handle[key][0]
+
+    def values(self, names: Iterable[str]) -> dict[str, Array]:
+        """The values that variables have now, by name. They are not copied, which `Variable.numpy()` would do."""
+        held = dict(self._by_handle.values())
+        read = {name: held[name].read_value() for name in names}
+        # Of bfloat16, NumPy cannot take a scalar this way.
+        return {name: np.asarray(value if value.shape.rank else value.numpy()) for name, value in read.items()}
+
+    def _add_all(self, found: Sequence[tuple[Any, str]]) -> None:
+        keras = _keras_paths() if found else {}
+        plain = [keras.get(id(variable.handle)) or variable.name.partition(":")[0] for variable, _ in found]
+        count = Counter(plain)
+        for (variable, path), name in zip(found, plain, strict=True):
+            if id(variable.handle) in self._by_handle:
+                continue
+            candidate = path if path and (count[name] > 1 or not name) else name or "variable"
+            unique, number = candidate, 0
+            while unique in self._taken:
+                number += 1
+                unique = f"{candidate}_{number}"
+            self._taken.add(unique)
+            self._by_handle[id(variable.handle)] = (unique, variable)
+
+
+def _held_by(roots: Iterable[tuple[str, Any]]) -> list[tuple[Any, str]]:
+    """The variables that objects hold, each with its shortest path; the nearest first."""
+    found: list[tuple[Any, str]] = []
+    seen: set[int] = set()
+    queue = deque(roots)
+    while queue:
+        path, item = queue.popleft()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        if isinstance(item, tf.Variable):
+            found.append((item, path))
+            continue
+        prefix = f"{path}/" if path else ""
+        queue += ((prefix + name.strip("_"), child) for name, child in _children(item))
+    return found
+
+
+def _children(item: Any) -> Iterator[tuple[str, Any]]:
+    """What an object holds, with names: containers, objects that TensorFlow tracks, and what a function closes over.
+
+    Objects of the user's own classes count as well.
+    """
+    if isinstance(item, Mapping):
+        yield from ((str(key), value) for key, value in item.items())
+    elif isinstance(item, (list, tuple)):
+        yield from ((str(index), value) for index, value in enumerate(item))
+    elif inspect.isfunction(item) or inspect.ismethod(item):
+        function = inspect.unwrap(item)
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            with contextlib.suppress(ValueError):  # it is empty yet
+                yield name, cell.cell_contents
+    elif hasattr(item, "python_function"):  # a tf.function
+        yield from _children(item.python_function)
+    elif isinstance(item, tf.__internal__.tracking.Trackable):
+        yield from item._trackable_children().items()
+    elif type(item).__module__ == MODULE:
+        yield from vars(item).items()
+
+
+def _keras_paths() -> dict[int, str]:
+    """Paths of all Keras 3 variables that live, by the handle of TensorFlow's variable inside."""
+    if "keras" not in sys.modules:
+        return {}
+    kind = getattr(sys.modules["keras"], "Variable", None)
+    if not isinstance(kind, type):
+        return {}
+    return {
+        id(item.value.handle): item.path
+        for item in gc.get_objects()
+        if issubclass(type(item), kind) and getattr(item, "_value", None) is not None
+    }
+
+
+def function_of(concrete: Any, *, name: str, names: VariableNames, place: Place = lambda frames: "") -> Function:
+    """Turns a ConcreteFunction into a graph that stands alone.
+
+    Captured variables become VarHandleOps and other captures constants. Every output gets an Identity that waits for
+    the function's side effects: an assignment is no ancestor of what the function returns.
+
+    Args:
+      concrete: traced by TensorFlow, or loaded from a SavedModel. The model that owns its variables must be alive.
+      name: the entry point's.
+      names: names of the variables, shared by all functions of the model.
+      place: finds lines of the user's code.
+
+    Raises:
+      TfaotError: it takes or returns something else than dense tensors, or captures a resource that is no variable.
+    """
+    graph = concrete.graph.as_graph_def()
+    nodes = {node.name: node for node in graph.node}
+    captured = list(concrete.captured_inputs)
+    arguments = list(concrete.inputs[: len(concrete.inputs) - len(captured)])
+    _bind_captures(graph, nodes, concrete, captured, names, name, place)
+    inputs = tuple(
+        Edge(
+            tensor.name,
+            label,
+            tensor.dtype.as_datatype_enum,
+            None if tensor.shape.rank is None else tuple(tensor.shape.as_list()),
+            place(tensor.op.traceback or ()),
+        )
+        for label, tensor in zip(_input_labels(concrete, arguments, name), arguments, strict=True)
+    )
+    outputs = _outputs(graph, nodes, concrete, name, place)
+    sources = sources_of(concrete.graph, graph, place)
+    edges = [edge.name.partition(":")[0] for edge in (*inputs, *outputs)]
+    return Function(name, inlined(graph, edges), inputs, outputs, sources)
+
+
+def _bind_captures(
+    graph: graph_pb2.GraphDef,
+    nodes: Mapping[str, node_def_pb2.NodeDef],
+    concrete: Any,
+    captured: Sequence[Any],
+    names: VariableNames,
+    name: str,
+    place: Place,
+) -> None:
+    """Replaces the placeholders of captures, which are the last of the inputs, in place."""
+    variables = {id(variable.handle): variable for variable in concrete.graph.variables}
+    inside = concrete.inputs[len(concrete.inputs) - len(captured) :]
+    strange: list[Any] = []
+    constants = 0
+    for tensor, value in zip(inside, captured, strict=True):
+        node = nodes[tensor.op.name]
+        if value.dtype == tf.resource:
+            variable = variables.get(id(value))
+            variable = _holder(value) if variable is None else variable
+            if variable is None:
+                strange.append(tensor)
+                continue
+            node.Clear()
+            node.name, node.op = tensor.op.name, "VarHandleOp"
+            node.attr["dtype"].type = variable.dtype.as_datatype_enum
+            node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
+            node.attr["shared_name"].s = names.name_of(variable).encode()
+        elif value.dtype == tf.variant:
+            strange.append(tensor)
+        else:
+            constants += value.shape.num_elements() * value.dtype.size
+            if constants > LIMIT:
+                raise TfaotError(
+                    f"{name}: the function captures more than {LIMIT:,} bytes of constants, as many as a GraphDef can hold",
+                    exists=f"one is {value.dtype.name}{value.shape.as_list()}",
+                    do="keep large values in a tf.Variable, and feed it: frozen = []",
+                )
+            node.Clear()
+            node.name, node.op = tensor.op.name, "Const"
+            node.attr["dtype"].type = value.dtype.as_datatype_enum
+            node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), dtype=value.dtype))
+    if strange:
+        raise TfaotError(
+            f"{name}: the function uses {len(strange)} resource(s) that are no variables",
+            exists=listed([f"{tensor.op.name} at {place(tensor.op.traceback or ())}" for tensor in strange]),
+            do="keep tables, datasets, and queues out of it: look values up where its inputs are made",
+        )
+
+
+def _holder(handle: Any) -> Any:
+    """The variable of a handle that was used by itself, which TensorFlow does not note; None if it is of no variable."""
+    return next(
+        (item for item in gc.get_objects() if issubclass(type(item), tf.Variable) and item.handle is handle),
+        None,
+    )
+
+
+def _input_labels(concrete: Any, arguments: Sequence[Any], name: str) -> list[str]:
+    """What the user calls each argument: its parameter, then keys and indices; no parameter if there is but one."""
+    positional, keywords = concrete.structured_input_signature
+    parameters = list(concrete.function_type.parameters)
+    nests = [*zip(parameters, positional, strict=False), *sorted(keywords.items())]
+    leaves = [leaf for parameter, nest in nests for leaf in leaves_of(nest, (parameter,)) if _is_type(leaf.value)]
+    check_dense([("/".join(leaf.keys), leaf.value) for leaf in leaves], name)
+    if len(leaves) != len(arguments):  # loaded from a file that tells less than it takes
+        return [tensor.op.name for tensor in arguments]
+    lone = len({leaf.keys[0] for leaf in leaves}) == 1 and len(leaves[0].keys) > 1 if leaves else False
+    return ["/".join(leaf.keys[1:] if lone else leaf.keys) for leaf in leaves]
+
+
+def check_dense(inputs: Iterable[tuple[str, Any]], name: str) -> None:
+    """Compiled code takes dense tensors.
+
+    Args:
+      inputs: labels and type specs.
+      name: the entry point's.
+
+    Raises:
+      TfaotError: some are something else.
+    """
+    if strange := [(label, spec) for label, spec in inputs if not isinstance(spec, tf.TensorSpec)]:
+        raise TfaotError(
+            f"{name}: {len(strange)} input(s) are no dense tensors",
+            exists="; ".join(f"{label} is a {type(spec).__name__}" for label, spec in strange),
+            do="take dense tensors, and build the others of them inside",
+        )
+
+
+def _is_type(value: Any) -> bool:
+    return isinstance(value, tf.TypeSpec)
+
+
+def _is_composite(value: Any) -> bool:
+    """Whether a value is several tensors to TensorFlow, or a type of such values: ragged, sparse, an array of tensors."""
+    if isinstance(value, tf.TypeSpec):
+        return not isinstance(value, tf.TensorSpec)
+    return isinstance(value, (tf.__internal__.CompositeTensor, tf.TensorArray)) and not isinstance(value, tf.Variable)
+
+
+def _outputs(
+    graph: graph_pb2.GraphDef, nodes: Mapping[str, node_def_pb2.NodeDef], concrete: Any, name: str, place: Place
+) -> tuple[Edge, ...]:
+    structure = concrete.structured_outputs
+    leaves = [
+        leaf for leaf in leaves_of(structure) if leaf.value is not None and not isinstance(leaf.value, tf.Operation)
+    ]
+    tensors = list(concrete.outputs)
+    if strange := [leaf for leaf in leaves if _is_composite(leaf.value)]:
+        raise TfaotError(
+            f"{name}: {len(strange)} output(s) are no dense tensors",
+            exists="; ".join(f"{output_label(leaf.keys)} is a {type(leaf.value).__name__}" for leaf in strange),
+            do="return dense tensors: what they are made of, or to_tensor()",
+        )
+    if any(not (tf.is_tensor(leaf.value) or isinstance(leaf.value, tf.TensorSpec)) for leaf in leaves) or len(
+        leaves
+    ) != len(tensors):
+        leaves = [Leaf((str(index),), tensor) for index, tensor in enumerate(tensors)]
+    # TensorFlow has them from a set, in an order that differs from run to run; here they are in the graph's.
+    controls = {operation.name for operation in concrete.graph.control_outputs}
+    effects = [f"^{name}" for name in nodes if name in controls]
+    if not tensors:
+        # A function that only writes still needs something to fetch.
+        if not effects:
+            raise TfaotError(f"{name}: the function returns nothing and writes nothing", do="return a tensor")
+        return (add_done(graph, effects, set(nodes)),)
+    edges = []
+    used = set(nodes)
+    for leaf, tensor in zip(leaves, tensors, strict=True):
+        label = output_label(leaf.keys)
+        node_name = unused_name(label, used)
+        node = graph.node.add(name=node_name, op="Identity")
+        node.input.append(tensor.name)
+        node.input.extend(effects)
+        node.attr["T"].type = tensor.dtype.as_datatype_enum
+        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        edges.append(Edge(f"{node_name}:0", label, tensor.dtype.as_datatype_enum, shape, _made_at(tensor, place)))
+    return tuple(edges)
+
+
+def _made_at(tensor: Any, place: Place) -> str:
+    """The line that made an output: TensorFlow puts identities around what the user's function returns."""
+    operation = tensor.op
+    while not (found := place(operation.traceback or ())) and operation.type == "Identity":
+        operation = operation.inputs[0].op
+    return found
+
+
+def output_label(keys: Sequence[str]) -> str:
+    """A lone tensor is `output`, of a tuple they are `output_0`, `output_1`; keys and fields speak for themselves."""
+    if not keys:
+        return "output"
+    label = "/".join(keys)
+    return "output_" + label if keys[0].isdigit() else label
+
+
+def sources_of(graph: Any, kept: graph_pb2.GraphDef, place: Place) -> dict[str, str]:
+    """Where in the user's code each node was made, in a graph and in the functions that it calls.
+
+    Args:
+      graph: a `tf.Graph` or FuncGraph that still knows its operations' tracebacks.
+      kept: the GraphDef made of it; only its nodes are looked up.
+      place: finds lines of the user's code.
+    """
+    names = {node.name for node in kept.node}
+    places = {op.name: place(op.traceback or ()) for op in graph.get_operations() if op.name in names}
+    for function in kept.library.function:
+        name = function.signature.name
+        try:
+            body = getattr(graph._get_function(name), "graph", None)
+        except (ValueError, KeyError):
+            body = None
+        if body is None or not hasattr(body, "get_operations"):
+            continue
+        inside = {node.name for node in function.node_def}
+        places |= {f"{name}/{op.name}": place(op.traceback or ()) for op in body.get_operations() if op.name in inside}
+    return {name: found for name, found in places.items() if found}

@@ -1,0 +1,347 @@
+"""Models as finished graphs: a GraphDef, with or without a tf2xla config, a checkpoint, and debug information."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from google.protobuf import message, text_format
+from tensorflow.compiler.tf2xla import tf2xla_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, saver_pb2
+from tensorflow.python.framework import op_def_registry
+
+from tfaot.errors import TfaotError, listed
+from tfaot.export import config as configs
+from tfaot.export import debug_info as debug
+from tfaot.export import user_config
+from tfaot.export.checkpoint import Checkpoint, Key, Wanted, saved_by
+from tfaot.export.graph import tensor_name
+from tfaot.export.ref_variables import REFS, name_variables
+from tfaot.export.subgraph import Feed, Fetch, function_of_graph
+from tfaot.export.traced import Array, Dims, Edge, Function, Shape
+
+ENTRY_POINT = "graph"
+"""A graph has one entry point, and no name for it."""
+
+_TEXT = (".pbtxt", ".textproto", ".txt", ".prototxt")
+_Message = TypeVar("_Message", bound=message.Message)
+
+
+class GraphDefSource:
+    """A graph from a file.
+
+    What goes in and what comes out is said by a config, or by lists of names, or found: then placeholders that something
+    depends on are inputs, and tensors that nothing takes are outputs.
+    """
+
+    entry_points = (ENTRY_POINT,)
+    default_entry_point = ENTRY_POINT
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        config: str | None = None,
+        inputs: Sequence[str] = (),
+        outputs: Sequence[str] = (),
+        checkpoint: str | None = None,
+        saver: str | None = None,
+        debug_info: str | None = None,
+    ) -> None:
+        """Reads the graph and what belongs to it.
+
+        Args:
+          path: a GraphDef, binary or text; or a MetaGraphDef, as `tf.compat.v1.train.Saver` writes it (`.meta`).
+          config: a tf2xla config, as TensorFlow's `tf_library` takes it: text, or binary if it ends in `.pb`.
+          inputs: tensors, `node` or `node:port`, if there is no config.
+          outputs: the same; an operation without outputs, as a train op, is run with the others.
+          checkpoint: the values of variables: a checkpoint's prefix, or one of its files.
+          saver: a SaverDef, binary or text, if variables are saved under other names than their own.
+          debug_info: a GraphDebugInfo, binary or text.
+
+        Raises:
+          TfaotError: a file is not what it should be.
+        """
+        self._path = path
+        self._graph, own_saver = _read_graph(path)
+        self._variables = name_variables(self._graph)
+        self._config: Any = None if config is None else _read_config(config)
+        if self._config is not None and (inputs or outputs):
+            raise TfaotError(
+                f"{path}: inputs and outputs are given twice",
+                exists=f"{config}, and inputs = {list(inputs)}, outputs = {list(outputs)}",
+                do="leave out the config, or the lists",
+            )
+        self._feeds, self._fetches = (
+            self._from_config(config or "") if self._config is not None else self._from_names(inputs, outputs)
+        )
+        self._checkpoint = checkpoint
+        self._saver = own_saver if saver is None else _read(saver, saver_pb2.SaverDef, "SaverDef")
+        if saver is not None and checkpoint is None:
+            raise TfaotError(
+                f"{path}: a saver is given, but no checkpoint",
+                do="give the checkpoint that it wrote, checkpoint = …, or leave the saver out",
+            )
+        self._sources = {} if debug_info is None else debug.sources(debug.read(debug_info))
+
+    @property
+    def variable_config(self) -> Any:
+        """What the config says of variables, in the form that `user_config.override` takes; None without a config."""
+        if self._config is None:
+            return None
+        result = type(self._config)()
+        result.CopyFrom(self._config)
+        result.ClearField("feed")
+        result.ClearField("fetch")
+        return result
+
+    def function(self, entry_point: str, dims: Dims) -> Function:
+        """Cuts the function out of the graph; see `traced.Source`."""
+        if entry_point != ENTRY_POINT:
+            raise TfaotError(
+                f"{self._path} has no entry point {entry_point!r}",
+                exists="a graph has one only, between its inputs and its outputs",
+                do="leave entry_points out, or save the model as a SavedModel with a signature for each",
+            )
+        return function_of_graph(
+            self._graph,
+            self._feeds,
+            self._fetches,
+            name=entry_point,
+            what=self._path,
+            dims=dims,
+            sources=self._sources,
+        )
+
+    def initial(self, names: Collection[str]) -> Mapping[str, Array]:
+        """Values from the checkpoint; see `traced.Source`."""
+        if not names:
+            return {}
+        if self._checkpoint is None:
+            raise TfaotError(
+                f"{self._path}: the graph has {len(names)} variable(s), and nothing says what they hold",
+                exists=listed(sorted(names)),
+                do='give the target the checkpoint of its training: checkpoint = "model.ckpt.index"',
+            )
+        wanted = wanted_of(self._graph, self._variables, names, self._saver, what=self._path)
+        return Checkpoint(self._checkpoint, what=self._path).values(
+            wanted,
+            do="give the checkpoint of this very graph; if it was saved under other names, give the saver that did: "
+            "saver = …",
+        )
+
+    def golden(
+        self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
+    ) -> Sequence[Array] | None:
+        """A graph says nothing of its inputs' values."""
+        return None
+
+    def _from_config(self, path: str) -> tuple[list[Feed], list[Fetch]]:
+        if not self._config.fetch:
+            raise TfaotError(
+                f"{path} configures no fetch", do='write what the graph computes: fetch { id { node_name: "…" } }'
+            )
+        for variable in self._config.variable:
+            if variable.node_name not in self._variables:
+                raise TfaotError(
+                    f"{path} configures the variable {variable.node_name!r}, which {self._path} does not have",
+                    exists=listed(list(self._variables)),
+                    do="name one of these, or leave the entry out: what is not written is inferred",
+                )
+        feeds = [
+            Feed(_id(feed), feed.name or _label(_id(feed)), int(feed.type), _shape(feed)) for feed in self._config.feed
+        ]
+        fetches = [Fetch(_id(f), f.name or _label(_id(f)), int(f.type)) for f in self._config.fetch]
+        return feeds, fetches
+
+    def _from_names(self, inputs: Sequence[str], outputs: Sequence[str]) -> tuple[list[Feed], list[Fetch]]:
+        taken = {tensor_name(operand)[0] for node in self._graph.node for operand in node.input}
+        results = [] if outputs else self._results()
+        outputs = list(outputs) or [name for name in results if name not in taken]
+        if not outputs:
+            raise TfaotError(
+                f"{self._path}: nothing says what the graph's outputs are",
+                exists=f"every tensor is taken by another node; the last ones are {listed(results[:-6:-1])}"
+                if results
+                else "no node computes a tensor",
+                do='name them: outputs = ["…"]',
+            )
+        if not inputs:
+            needed = self._needed_by(outputs)
+            inputs = [n.name for n in self._graph.node if n.name in needed and n.op in ("Placeholder", "PlaceholderV2")]
+        return [Feed(name, _label(name)) for name in inputs], [Fetch(name, _label(name)) for name in outputs]
+
+    def _results(self) -> list[str]:
+        """The nodes that may be outputs: they compute something that is no step of bookkeeping.
+
+        Inputs and variables are none, nor are reads of variables, which TensorFlow makes for each; nor what is passed by
+        reference, which are writes; nor strings: file names and summaries.
+        """
+        operations = {node.name: node.op for node in self._graph.node}
+        return [
+            node.name
+            for node in self._graph.node
+            if node.op not in _NO_RESULTS
+            and _first_dtype(node) not in _NO_VALUES
+            and not (node.op == "Identity" and operations.get(tensor_name(node.input[0])[0]) in REFS)
+        ]
+
+    def _needed_by(self, tensors: Sequence[str]) -> set[str]:
+        nodes = {node.name: node for node in self._graph.node}
+        needed: set[str] = set()
+        pending = [tensor_name(tensor)[0] for tensor in tensors]
+        while pending:
+            name = pending.pop()
+            if name in nodes and name not in needed:
+                needed.add(name)
+                pending += [tensor_name(operand)[0] for operand in nodes[name].input]
+        return needed
+
+
+def wanted_of(
+    graph: graph_pb2.GraphDef,
+    variables: Mapping[str, Any],
+    names: Collection[str],
+    saver: saver_pb2.SaverDef,
+    *,
+    what: str,
+) -> list[Wanted]:
+    """What to look for in a checkpoint: a variable as its saver calls it, or else under its own name or its node's.
+
+    Args:
+      graph: with the saver's restore op, if there is a saver.
+      variables: all of the graph's, from `ref_variables.name_variables`.
+      names: the variables whose values are asked.
+      saver: may be empty.
+      what: the model, for messages.
+    """
+    saved = saved_by(graph, saver, what=what) if saver.restore_op_name else {}
+    result = []
+    for name in names:
+        variable = variables[name]
+        keys = [saved[node] for node in variable.nodes if node in saved]
+        keys += [Key(plain) for plain in (name, *variable.nodes)]
+        result.append(Wanted(name, tuple(dict.fromkeys(keys)), variable.dtype, variable.shape))
+    return result
+
+
+def _read_graph(path: str) -> tuple[graph_pb2.GraphDef, saver_pb2.SaverDef]:
+    """Reads a graph, and the saver that may be with it."""
+    details, exists = "", "a proto without nodes"
+    try:
+        graph = _read(path, graph_pb2.GraphDef, "GraphDef")
+        if any(node.op for node in graph.node):
+            return graph, saver_pb2.SaverDef()
+    except TfaotError as error:
+        details, exists = error.details, ""
+    # A SavedModel's bytes may pass for a MetaGraphDef's, but not the other way round.
+    if _is_saved_model(path):
+        raise TfaotError(
+            f"{path} is no graph, but the main file of a SavedModel", do="give the whole folder: saved_model = …"
+        )
+    with contextlib.suppress(TfaotError):
+        meta = _read(path, meta_graph_pb2.MetaGraphDef, "MetaGraphDef")
+        if any(node.op for node in meta.graph_def.node):
+            return meta.graph_def, meta.saver_def
+    raise TfaotError(
+        f"{path} is no graph",
+        details=details,
+        exists=exists,
+        do="give a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)",
+    )
+
+
+def _is_saved_model(path: str) -> bool:
+    try:
+        saved = _read(path, saved_model_pb2.SavedModel, "SavedModel")
+    except TfaotError:
+        return False
+    return bool(saved.saved_model_schema_version and saved.meta_graphs)
+
+
+def _read(path: str, kind: type[_Message], name: str) -> _Message:
+    """Reads a proto, binary or text: by the file's name first, then the other way.
+
+    Raises:
+      TfaotError: it is neither.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    text_first = path.endswith(_TEXT)
+    reasons: dict[bool, str] = {}
+    for text in (text_first, not text_first):
+        result: _Message = kind()
+        try:
+            if text:
+                text_format.Parse(data.decode(), result)
+            else:
+                result.ParseFromString(data)
+        except (message.DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+            reasons[text] = str(error)
+            continue
+        if result.ByteSize() or not data:
+            return result
+    looks_like_text = text_first or b"\0" not in data
+    raise TfaotError(
+        f"{path} is no {name}",
+        details=reasons.get(looks_like_text, reasons.get(not looks_like_text, "")),
+        do=f"give a tensorflow.{name}, as a binary or a text proto",
+    )
+
+
+def _read_config(path: str) -> Any:
+    if path.endswith(".pb"):
+        text = configs.to_text(_read(path, tf2xla_pb2.Config, "tf2xla.Config"))
+    else:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    return user_config.parse(text, path=path)
+
+
+def _id(entry: Any) -> str:
+    return f"{entry.id.node_name}:{entry.id.output_index}"
+
+
+def _shape(feed: Any) -> Shape | None:
+    """The shape that a feed configures; none is not the same as a scalar's."""
+    if not feed.HasField("shape") or feed.shape.unknown_rank:
+        return None
+    return tuple(None if dim.size < 0 else int(dim.size) for dim in feed.shape.dim)
+
+
+def _label(tensor: str) -> str:
+    return tensor.removesuffix(":0")
+
+
+def _first_dtype(node: node_def_pb2.NodeDef) -> int | None:
+    """The dtype of a node's first output, DT_INVALID if there is none, or None if only TensorFlow's import can tell."""
+    definition = op_def_registry.get(node.op)
+    if definition is None:  # a function of the graph, or an op that TensorFlow does not know
+        return None
+    if not definition.output_arg or any(arg.is_ref for arg in definition.output_arg):
+        return int(types_pb2.DT_INVALID)
+    first = definition.output_arg[0]
+    if first.type_list_attr:
+        return int(next(iter(node.attr[first.type_list_attr].list.type), types_pb2.DT_INVALID))
+    return int(node.attr[first.type_attr].type if first.type_attr else first.type)
+
+
+_NO_VALUES = (types_pb2.DT_INVALID, types_pb2.DT_STRING, types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+
+_NO_RESULTS = frozenset(
+    {
+        *REFS,
+        "Const",
+        "IsVariableInitialized",
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "ReadVariableOp",
+        "VarHandleOp",
+        "VarIsInitializedOp",
+    }
+)
+"""Ops that compute nothing from inputs."""

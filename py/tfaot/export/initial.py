@@ -1,0 +1,60 @@
+"""Initial values of variables: the model's own, or those of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tfaot import dtypes, safetensors
+from tfaot.errors import TfaotError, listed
+from tfaot.export import graph as graphs
+from tfaot.export import random
+from tfaot.export.traced import Array, Source, shown
+
+
+def values(
+    source: Source, path: str | None, uses: Sequence[graphs.VariableUse], random_state: str | None
+) -> dict[str, Array]:
+    """The initial value of every variable, by name.
+
+    Args:
+      source: the model; its own values count where there is no file.
+      path: a safetensors file with values of all variables, or None.
+      uses: the variables.
+      random_state: the one that random ops draw from, if there is one: a file need not have it.
+
+    Raises:
+      TfaotError: the file does not fit the model; it lists every mismatch.
+    """
+    own = [use.shared_name for use in uses if use.shared_name != random_state]
+    result = dict(source.initial(own)) if path is None else _weights(path, uses, random_state)
+    if random_state is not None and random_state not in result:
+        result[random_state] = random.state_of(0)
+    return result
+
+
+def _weights(path: str, uses: Sequence[graphs.VariableUse], random_state: str | None) -> dict[str, Array]:
+    held = safetensors.read(path)
+    wrong = []
+    missing = False
+    for use in uses:
+        wanted = f"{dtypes.BY_ENUM[use.dtype].name}{shown(use.shape)}"
+        found = held.get(use.shared_name)
+        if found is None:
+            if use.shared_name != random_state:
+                wrong.append(f"{use.shared_name}: missing; the model has {wanted}")
+                missing = True
+        elif f"{found.dtype}{list(found.shape)}" != wanted:
+            wrong.append(f"{use.shared_name}: {found.dtype}{list(found.shape)}; the model has {wanted}")
+        elif found.dtype == np.bool_ and found.view(np.uint8).max(initial=0) > 1:
+            wrong.append(f"{use.shared_name}: {wanted} with values other than 0 and 1")  # a bool of C++ is nothing else
+    if wrong:
+        others = sorted(set(held) - {use.shared_name for use in uses})
+        raise TfaotError(
+            f"{path} does not fit the model: {len(wrong)} of {len(uses)} variable(s)",
+            details="\n".join(wrong),
+            exists="also in the file: " + listed(others) if missing and others else "",
+            do="write a file with every variable of the model, under its name in model.json",
+        )
+    return {use.shared_name: held[use.shared_name] for use in uses if use.shared_name in held}

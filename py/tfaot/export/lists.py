@@ -1,0 +1,40 @@
+"""Lists of tensors that grow: TensorFlow's do, XLA's keep the size that they start with. Pure.
+
+What is written beyond that size is lost in compiled code, and nothing says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tensorflow.core.framework import graph_pb2
+
+from tfaot.errors import TfaotError
+
+
+def check(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what: str) -> None:
+    """Refuses writes that may make a list larger.
+
+    Args:
+      graph: pruned.
+      sources: `file:line` by node name, or `function/node` inside functions.
+      what: names the model or its file, for messages.
+
+    Raises:
+      TfaotError: there are such writes; it lists them.
+    """
+    bodies = [("", graph.node), *((f"{f.signature.name}/", f.node_def) for f in graph.library.function)]
+    growing = [
+        prefix + node.name
+        for prefix, nodes in bodies
+        for node in nodes
+        if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b
+    ]
+    if not growing:
+        return
+    shown = [f"{name!r} at {sources[name]}" if name in sources else repr(name) for name in growing]
+    raise TfaotError(
+        f"{what}: {len(growing)} write(s) may make a TensorArray larger, which compiled code cannot",
+        details="\n".join(shown),
+        do="give each tf.TensorArray its size, and leave dynamic_size out",
+    )

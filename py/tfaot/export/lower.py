@@ -1,0 +1,62 @@
+"""Ops that XLA lacks, in terms of ops that it has. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
+
+_NOTHING = frozenset({"DisableCopyOnRead"})
+"""Ops that only say how a variable is read."""
+
+
+def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.GraphDef:
+    """Rewrites a graph in place, and returns it.
+
+    - Nothing waits for a feed: it is there before the graph runs, and tfcompile refuses a control dependency on one.
+    - `DisableCopyOnRead` becomes a NoOp.
+    - `ResourceGatherNd` becomes a read and a `GatherNd`.
+
+    Args:
+      graph: pruned.
+      feeds: nodes of the inputs.
+    """
+    waits = {f"^{feed}" for feed in feeds}
+    for node in graph.node:
+        if not waits.isdisjoint(node.input):
+            node.input[:] = [operand for operand in node.input if operand not in waits]
+    _lower(graph, "")
+    for function in graph.library.function:
+        _lower(function, ":value:0")
+    return graph
+
+
+def _lower(body: graph_pb2.GraphDef | function_pb2.FunctionDef, output: str) -> None:
+    """`output` is how a body's edges name the output of a read."""
+    nodes = body.node if isinstance(body, graph_pb2.GraphDef) else body.node_def
+    used: set[str] | None = None
+    for node in list(nodes):
+        if node.op in _NOTHING:
+            controls = [operand for operand in node.input if operand.startswith("^")]
+            name = node.name
+            node.Clear()
+            node.name, node.op = name, "NoOp"
+            node.input.extend(controls)
+        elif node.op == "ResourceGatherNd":
+            used = used if used is not None else {other.name for other in nodes}
+            _gather(node, nodes.add(), output, used)
+
+
+def _gather(node: node_def_pb2.NodeDef, read: node_def_pb2.NodeDef, output: str, used: set[str]) -> None:
+    read.name, read.op = node.name + "/read", "ReadVariableOp"
+    while read.name in used:
+        read.name += "_"
+    used.add(read.name)
+    controls = [operand for operand in node.input if operand.startswith("^")]
+    read.input.extend([node.input[0], *controls])
+    read.attr["dtype"].CopyFrom(node.attr["dtype"])
+    node.op = "GatherNd"
+    node.input[0] = read.name + output
+    node.attr["Tparams"].CopyFrom(node.attr["dtype"])
+    for name in set(node.attr) - {"Tparams", "Tindices"}:
+        del node.attr[name]

@@ -1,0 +1,27 @@
+"""What can be told of a model's Python file without running it, or TensorFlow."""
+
+from __future__ import annotations
+
+import ast
+
+
+def defines(path: str, name: str) -> bool:
+    """Whether the file's top level binds a name: by `def`, by assignment, or by import. False if it cannot be parsed."""
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return False  # importing it will say why
+    return any(name in _bound(statement) for statement in tree.body)
+
+
+def _bound(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return {statement.name}
+    if isinstance(statement, (ast.Import, ast.ImportFrom)):
+        return {alias.asname or alias.name.partition(".")[0] for alias in statement.names}
+    if isinstance(statement, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
+        return {
+            name for child in ast.iter_child_nodes(statement) if isinstance(child, ast.stmt) for name in _bound(child)
+        }
+    return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}

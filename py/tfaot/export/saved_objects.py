@@ -1,0 +1,363 @@
+"""SavedModels of TensorFlow 2: functions and variables of an object that was saved.
+
+Everything is read from the file. Loading the model as TensorFlow does would build each of its functions anew, under names
+that differ each time, and read all weights; a function that was saved stands for itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter, deque
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import function_pb2, graph_pb2
+from tensorflow.core.protobuf import meta_graph_pb2, saved_object_graph_pb2
+from tensorflow.python.saved_model import constants, nested_structure_coder, signature_constants
+
+from tfaot.errors import TfaotError, listed
+from tfaot.export import graph as graphs
+from tfaot.export.checkpoint import Checkpoint, Key, Wanted
+from tfaot.export.functions import Leaf, leaves_of, output_label
+from tfaot.export.subgraph import add_done, add_placeholder, imported, operand, unused_name
+from tfaot.export.traced import Array, Dims, Edge, Function, Shape, shown
+
+_DEFAULT = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+_SIGNATURES = "signatures"
+"""The attribute of the saved object that holds its signatures."""
+
+_VALUE = "VARIABLE_VALUE"
+"""What a checkpoint calls the value of a variable, among an object's other attributes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variant:
+    """One concrete function of an entry point."""
+
+    function: function_pb2.FunctionDef
+    bound: tuple[int, ...]
+    """The objects that its last arguments are."""
+    inputs: tuple[Edge, ...]
+    """Without the bound ones; they have no name."""
+    outputs: tuple[Edge, ...]
+    """In the function's order; they have no name."""
+
+    @property
+    def takes(self) -> str:
+        """Its inputs, for messages."""
+        return ", ".join(f"{e.label}: {tf.as_dtype(e.dtype).name}{shown(e.shape)}" for e in self.inputs)
+
+
+class SavedObjects:
+    """A meta graph that describes an object."""
+
+    def __init__(self, folder: str, meta_graph: meta_graph_pb2.MetaGraphDef, sources: Mapping[str, str]) -> None:
+        """Finds its entry points and names its variables.
+
+        Args:
+          folder: the SavedModel's.
+          meta_graph: it has an object graph.
+          sources: `file:line` in the user's code, by `function/node`.
+        """
+        self._folder = folder
+        self._graph = meta_graph.graph_def
+        self._objects = meta_graph.object_graph_def
+        self._sources = sources
+        self._library = {function.signature.name: function for function in self._graph.library.function}
+        self._paths = self._walk()
+        self._variables = self._name_variables()
+
+    @property
+    def signatures(self) -> tuple[str, ...]:
+        """`serving_default` first."""
+        return tuple(sorted(self._children(self._child(0, _SIGNATURES)), key=lambda name: (name != _DEFAULT, name)))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Functions of the object itself; those of its parts have longer names."""
+        return tuple(
+            sorted(
+                name
+                for name, node in self._children(0).items()
+                if not name.startswith("_") and self._concrete_names(node)
+            )
+        )
+
+    def function(self, entry_point: str, dims: Dims) -> Function:
+        """Gives a signature, or a function `name`, `child.name`, or, of several variants, `name[index]`."""
+        variant = self._find(entry_point, dims)
+        what = f"{self._folder}, {entry_point}"
+        graph = graph_pb2.GraphDef(versions=self._graph.versions, library=self._graph.library)
+        used: set[str] = set()
+        inputs = []
+        for edge in dims.fix(what, variant.inputs):
+            name = unused_name(edge.label, used)
+            add_placeholder(graph, name, edge.dtype, edge.shape)
+            inputs.append(dataclasses.replace(edge, name=f"{name}:0"))
+        captures = self._captures(graph, variant, used, what)
+        call = unused_name("call", used)
+        outputs = self._call(graph, call, variant, [operand(edge.name) for edge in inputs] + captures, used)
+        pruned = graphs.prune(graph, [graphs.tensor_name(edge.name)[0] for edge in outputs])
+        if dims.given or any(edge.shape is None or None in edge.shape for edge in outputs):
+            typed = imported(pruned, what)
+            outputs = [dataclasses.replace(e, shape=_shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
+        called = {function.signature.name for function in pruned.library.function}
+        sources = {name: place for name, place in self._sources.items() if name.partition("/")[0] in called}
+        return Function(entry_point, pruned, tuple(inputs), tuple(outputs), sources)
+
+    def initial(self, names: Collection[str]) -> Mapping[str, Array]:
+        """Values from `variables/`; see `traced.Source`."""
+        if not names:
+            return {}
+        prefix = os.path.join(self._folder, constants.VARIABLES_DIRECTORY, constants.VARIABLES_FILENAME)
+        checkpoint = Checkpoint(prefix, what=self._folder)
+        keys = self._checkpoint_keys(checkpoint)
+        wanted = []
+        for node in (node for node, name in self._variables.items() if name in names):
+            variable = self._objects.nodes[node].variable
+            shape = _shape_of(tf.TensorShape(variable.shape))
+            wanted.append(
+                Wanted(
+                    self._variables[node],
+                    (Key(keys[node]),) if node in keys else (),
+                    variable.dtype,
+                    None if shape is None else tuple(-1 if size is None else size for size in shape),
+                )
+            )
+        return checkpoint.values(wanted, do="save the model again: its variables/ is not that of its saved_model.pb")
+
+    def _children(self, node: int | None) -> dict[str, int]:
+        if node is None:
+            return {}
+        return {child.local_name: child.node_id for child in self._objects.nodes[node].children}
+
+    def _child(self, node: int, name: str) -> int | None:
+        return self._children(node).get(name)
+
+    def _walk(self) -> dict[int, str]:
+        """The shortest path from the saved object to each other, its parts joined by `/`."""
+        paths = {0: ""}
+        queue = deque([0])
+        while queue:
+            node = queue.popleft()
+            for name, child in self._children(node).items():
+                if child not in paths:
+                    paths[child] = f"{paths[node]}/{name}".lstrip("/")
+                    queue.append(child)
+        return paths
+
+    def _name_variables(self) -> dict[int, str]:
+        """Names of the variables that functions use, by object: their own if no other has it, or else their paths.
+
+        Keras 3 saves a second copy of each variable, which nothing uses.
+        """
+        bound = {node for function in self._objects.concrete_functions.values() for node in function.bound_inputs}
+        nodes = [node for node in sorted(bound) if self._objects.nodes[node].HasField("variable")]
+        plain = {node: self._objects.nodes[node].variable.name.partition(":")[0] for node in nodes}
+        count = Counter(plain.values())
+        result: dict[int, str] = {}
+        taken: set[str] = set()
+        for node in nodes:
+            path = "/".join(part.strip("_") for part in self._paths.get(node, "").split("/"))
+            candidate = plain[node] if plain[node] and count[plain[node]] == 1 else path or "variable"
+            unique, number = candidate, 0
+            while unique in taken:
+                number += 1
+                unique = f"{candidate}_{number}"
+            taken.add(unique)
+            result[node] = unique
+        return result
+
+    def _checkpoint_keys(self, checkpoint: Checkpoint) -> dict[int, str]:
+        """Where the checkpoint keeps each variable: it describes the same objects once more, with keys."""
+        theirs = checkpoint.objects().nodes
+        pairs = {0: 0}
+        pending = [0] if theirs else []
+        while pending:
+            node = pending.pop()
+            children = self._children(node)
+            for child in theirs[pairs[node]].children:
+                mine = children.get(child.local_name)
+                if mine is not None and mine not in pairs:
+                    pairs[mine] = child.node_id
+                    pending.append(mine)
+        return {
+            mine: attribute.checkpoint_key
+            for mine, their in pairs.items()
+            if theirs
+            for attribute in theirs[their].attributes
+            if attribute.name == _VALUE
+        }
+
+    def _concrete_names(self, node: int | None) -> list[str]:
+        """The concrete functions of an object that is a function."""
+        if node is None:
+            return []
+        saved = self._objects.nodes[node]
+        if saved.HasField("bare_concrete_function"):
+            return [saved.bare_concrete_function.concrete_function_name]
+        return list(saved.function.concrete_functions) if saved.HasField("function") else []
+
+    def _find(self, entry_point: str, dims: Dims) -> _Variant:
+        path, _, index = entry_point.removesuffix("]").partition("[")
+        signatures = self._child(0, _SIGNATURES)
+        node = None if signatures is None else self._child(signatures, path)
+        if node is None:
+            node = 0
+            for part in path.split("."):
+                node = None if node is None else self._child(node, part)
+        saved = [] if node is None else self._concrete_names(node)
+        if node is None or not saved:
+            raise TfaotError(
+                f"{self._folder} has no signature or function {entry_point!r}",
+                exists=listed(list(dict.fromkeys([*self.signatures, *self.functions]))),
+                do="name one of these in the target's entry_points; functions of a part are named part.function",
+            )
+        variants = [self._variant(name, node, entry_point) for name in dict.fromkeys(saved)]
+        if index:
+            variants = [variant for number, variant in enumerate(variants) if str(number) == index]
+        elif len(variants) > 1 and dims.given:
+            variants = [variant for variant in variants if _fits(variant, dims)] or variants
+        if len(variants) != 1:
+            all_variants = [self._variant(name, node, entry_point) for name in dict.fromkeys(saved)]
+            raise TfaotError(
+                f"{self._folder}: {path} was traced {len(all_variants)} times, and {entry_point!r} does not say which is meant",
+                exists="; ".join(f"{path}[{number}]({variant.takes})" for number, variant in enumerate(all_variants)),
+                do=f'name one of these, for instance entry_points = ["{path}[0]"]',
+            )
+        return variants[0]
+
+    def _variant(self, name: str, node: int, entry_point: str) -> _Variant:
+        function = self._library[name]
+        saved = self._objects.concrete_functions[name]
+        bound = tuple(saved.bound_inputs)
+        arguments = list(function.signature.input_arg)[: len(function.signature.input_arg) - len(bound)]
+        labelled = self._inputs(saved, node, entry_point)
+        if len(labelled) != len(arguments):  # the file tells less than it takes
+            labelled = [Leaf((arg.name,), tf.TensorSpec(None, arg.type)) for arg in arguments]
+        lone = len({leaf.keys[0] for leaf in labelled}) == 1 and all(len(leaf.keys) > 1 for leaf in labelled)
+        inputs = tuple(
+            Edge("", "/".join(leaf.keys[1:] if lone else leaf.keys), arg.type, _shape_of(leaf.value.shape))
+            for leaf, arg in zip(labelled, arguments, strict=True)
+        )
+        results = list(function.signature.output_arg)
+        leaves = [leaf for leaf in leaves_of(_decoded(saved.output_signature)) if leaf.value is not None]
+        self._check_dense(entry_point, "output", leaves)
+        if len(leaves) != len(results):
+            leaves = [Leaf((str(index),), tf.TensorSpec(None, arg.type)) for index, arg in enumerate(results)]
+        outputs = tuple(
+            Edge("", output_label(leaf.keys), arg.type, _shape_of(leaf.value.shape))
+            for leaf, arg in zip(leaves, results, strict=True)
+        )
+        return _Variant(function, bound, inputs, outputs)
+
+    def _inputs(self, saved: saved_object_graph_pb2.SavedConcreteFunction, node: int, entry_point: str) -> list[Leaf]:
+        """Each tensor that a function takes, under the name of its parameter and the keys below."""
+        structure = _decoded(saved.canonicalized_input_signature)
+        if structure is None:
+            return []
+        positional, keywords = structure
+        owner = self._objects.nodes[node]
+        names: list[str] = []
+        if owner.HasField("function"):
+            spec = _decoded(owner.function.function_spec.fullargspec)
+            names = list(spec.args)[1 if owner.function.function_spec.is_method else 0 :]
+        names += [f"args_{index}" for index in range(len(names), len(positional))]
+        nests = [*zip(names, positional, strict=False), *sorted(keywords.items())]
+        leaves = [
+            leaf for name, nest in nests for leaf in leaves_of(nest, (name,)) if isinstance(leaf.value, tf.TypeSpec)
+        ]
+        self._check_dense(entry_point, "input", leaves)
+        order = list(owner.bare_concrete_function.argument_keywords)
+        by_name = {"/".join(leaf.keys): leaf for leaf in leaves}
+        return [by_name[name] for name in order] if sorted(order) == sorted(by_name) else leaves
+
+    def _check_dense(self, entry_point: str, kind: str, leaves: Sequence[Leaf]) -> None:
+        if strange := [leaf for leaf in leaves if not isinstance(leaf.value, tf.TensorSpec)]:
+            raise TfaotError(
+                f"{self._folder}, {entry_point}: {len(strange)} {kind}(s) are no dense tensors",
+                exists="; ".join(f"{'/'.join(leaf.keys)} is {type(leaf.value).__name__}" for leaf in strange),
+                do="save a signature that takes and returns dense tensors, and builds the others inside",
+            )
+
+    def _captures(self, graph: graph_pb2.GraphDef, variant: _Variant, used: set[str], what: str) -> list[str]:
+        """Adds what a function takes from its object: handles of variables, and constants."""
+        names = []
+        strange = []
+        constant_nodes = {node.name: node for node in self._graph.node if node.op == "Const"}
+        for node in variant.bound:
+            saved = self._objects.nodes[node]
+            if node in self._variables:
+                name = unused_name(self._variables[node], used)
+                handle = graph.node.add(name=name, op="VarHandleOp")
+                handle.attr["dtype"].type = saved.variable.dtype
+                handle.attr["shape"].shape.CopyFrom(saved.variable.shape)
+                handle.attr["shared_name"].s = self._variables[node].encode()
+            elif saved.HasField("constant") and saved.constant.operation in constant_nodes:
+                name = unused_name(saved.constant.operation, used)
+                constant = graph.node.add()
+                constant.CopyFrom(constant_nodes[saved.constant.operation])
+                constant.name = name
+                constant.ClearField("input")
+            else:
+                strange.append(f"{self._paths.get(node) or node} ({saved.WhichOneof('kind')})")
+                continue
+            names.append(name)
+        if strange:
+            raise TfaotError(
+                f"{what}: the function uses {len(strange)} thing(s) that are neither variables nor constants",
+                exists=listed(strange),
+                do="keep tables, assets, and datasets out of it: look values up where its inputs are made",
+            )
+        return names
+
+    def _call(
+        self, graph: graph_pb2.GraphDef, name: str, variant: _Variant, operands: Sequence[str], used: set[str]
+    ) -> list[Edge]:
+        """Adds the call, behind which all of its side effects are done, and a node for each output."""
+        signature = variant.function.signature
+        call = graph.node.add(name=name, op="StatefulPartitionedCall", input=operands)
+        call.attr["f"].func.name = signature.name
+        call.attr["Tin"].list.type.extend(arg.type for arg in signature.input_arg)
+        call.attr["Tout"].list.type.extend(arg.type for arg in signature.output_arg)
+        for key in ("config", "config_proto", "executor_type"):
+            call.attr[key].s = b""
+        outputs = []
+        for index, edge in enumerate(variant.outputs):
+            output = graph.node.add(
+                name=unused_name(edge.label, used), op="Identity", input=[operand(f"{name}:{index}")]
+            )
+            output.attr["T"].type = edge.dtype
+            outputs.append(dataclasses.replace(edge, name=f"{output.name}:0"))
+        return outputs or [add_done(graph, [f"^{name}"], used)]
+
+
+def _fits(variant: _Variant, dims: Dims) -> bool:
+    """Whether a variant takes all that `dims` names, in these shapes."""
+    shapes = {edge.label: edge.shape for edge in variant.inputs}
+    for label, given in dims.given.items():
+        if label not in shapes:
+            return False
+        shape = shapes[label]
+        if shape is not None and (
+            len(shape) != len(given)
+            or any(a is not None and b is not None and a != b for a, b in zip(shape, given, strict=True))
+        ):
+            return False
+    return True
+
+
+def _decoded(value: Any) -> Any:
+    """A structure of specs; None if there is none, or it is of a kind that this TensorFlow does not know."""
+    if value.WhichOneof("kind") is None:
+        return None
+    try:
+        return nested_structure_coder.decode_proto(value)
+    except (ValueError, TypeError, nested_structure_coder.NotEncodableError):
+        return None
+
+
+def _shape_of(shape: tf.TensorShape) -> Shape | None:
+    return None if shape.rank is None else tuple(shape.as_list())

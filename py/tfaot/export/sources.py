@@ -1,0 +1,80 @@
+"""Which way a model comes in."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tfaot.export import python_file
+
+if TYPE_CHECKING:  # TensorFlow is imported later, when its environment is set
+    from tfaot.export.traced import Source
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """A model as the target names it: exactly one of `model`, `saved_model`, and `graph`."""
+
+    model: str | None = None
+    """A Python file."""
+    signature: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What the entry points of a Python file take: `float32[64, None]` by parameter."""
+    saved_model: str | None = None
+    """A folder."""
+    saved_model_tags: tuple[str, ...] = ("serve",)
+    graph: str | None = None
+    """A GraphDef, `.pb` or `.pbtxt`."""
+    graph_config: str | None = None
+    """A complete tf2xla config of `graph`, written by hand."""
+    inputs: tuple[str, ...] = ()
+    """Feeds of `graph`, `node` or `node:port`, where there is no config."""
+    outputs: tuple[str, ...] = ()
+    """Fetches of `graph`, where there is no config."""
+    checkpoint: str | None = None
+    """Values of the variables of `graph`."""
+    saver: str | None = None
+    """A SaverDef that says how `checkpoint` is restored."""
+    debug_info: str | None = None
+    """A GraphDebugInfo: source lines of `graph`."""
+
+    @property
+    def path(self) -> str:
+        """The file or folder, for messages."""
+        return self.model or self.saved_model or self.graph or ""
+
+    @property
+    def legacy_keras(self) -> bool:
+        """Whether `tf.keras` must be Keras 2: models of TensorFlow 1 use its layers."""
+        return self.model is not None and python_file.defines(self.model, "model_fn")
+
+    def open(self) -> Source:
+        """Finds the model.
+
+        Raises:
+          TfaotError: the user's code raised, or the files are none.
+        """
+        if self.saved_model is not None:
+            from tfaot.export.saved_model import SavedModelSource
+
+            return SavedModelSource(self.saved_model, tags=self.saved_model_tags)
+        if self.graph is not None:
+            from tfaot.export.graph_def import GraphDefSource
+
+            return GraphDefSource(
+                self.graph,
+                config=self.graph_config,
+                inputs=self.inputs,
+                outputs=self.outputs,
+                checkpoint=self.checkpoint,
+                saver=self.saver,
+                debug_info=self.debug_info,
+            )
+        assert self.model is not None
+        if self.legacy_keras:
+            from tfaot.export.model_fn import ModelFnSource
+
+            return ModelFnSource(self.model)
+        from tfaot.export.python_model import PythonSource
+
+        return PythonSource(self.model, signature=self.signature)

@@ -1,0 +1,347 @@
+"""A function out of a finished graph: feeds and fetches at any of its tensors."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+
+from tfaot.errors import TfaotError, listed
+from tfaot.export import graph as graphs
+from tfaot.export.graph import tensor_name
+from tfaot.export.ref_variables import to_resources
+from tfaot.export.traced import Dims, Edge, Function, Shape
+
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
+"""Ops whose value may be given from outside."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Feed:
+    """A tensor whose value comes from outside."""
+
+    tensor: str
+    """`node:port`."""
+    label: str
+    dtype: int = types_pb2.DT_INVALID
+    """`tensorflow.DataType`; DT_INVALID if it is the graph's."""
+    shape: Shape | None = None
+    """Wins over the graph's; None if it is the graph's."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Fetch:
+    """A tensor that is computed, or an operation, which is run before any tensor is there."""
+
+    tensor: str
+    """`node:port`, or `node`: its first output, or the operation itself if it has none."""
+    label: str
+    dtype: int = types_pb2.DT_INVALID
+    """`tensorflow.DataType` if it is known; it must be the graph's."""
+
+
+def function_of_graph(
+    graph: graph_pb2.GraphDef,
+    feeds: Sequence[Feed],
+    fetches: Sequence[Fetch],
+    *,
+    name: str,
+    what: str,
+    dims: Dims,
+    sources: Mapping[str, str],
+) -> Function:
+    """Cuts out what the fetches need, given the feeds.
+
+    A fed tensor becomes a Placeholder, whatever computed it; what nothing else needs of that is left out. Variables of
+    TensorFlow 1 become resource variables.
+
+    Args:
+      graph: stays as it is. Its variables have names (`ref_variables.name_variables`).
+      feeds: the inputs.
+      fetches: the outputs, and operations that must run as well.
+      name: the entry point's.
+      what: the model, for messages.
+      dims: fixes the inputs' unknown dimensions.
+      sources: `file:line` by node name.
+
+    Raises:
+      TfaotError: a tensor does not exist, or is fed twice, or has another dtype than is said; something that is needed
+        is not fed; the graph is none; or dimensions do not fit.
+    """
+    _check(graph, feeds, fetches, what)
+    feeds = _with_types(graph, feeds, what)
+    inputs = dims.fix(what, [Edge(f.tensor, f.label, f.dtype, f.shape, _place(sources, f.tensor)) for f in feeds])
+    work = graphs.prune(graph, _nodes_of(feeds, fetches))
+    inputs, fed = _feed(work, inputs, [fetch.tensor for fetch in fetches])
+
+    typed = imported(work, what)
+    used = {node.name for node in work.node}
+    effects: list[str] = []
+    tensors: list[tuple[Fetch, str, tf.Tensor]] = []
+    for fetch in fetches:
+        node, port = tensor_name(fed.get(_normal(fetch.tensor), fetch.tensor))
+        operation = typed.get_operation_by_name(node)
+        if not operation.outputs:
+            effects.append(f"^{node}")
+            continue
+        if port >= len(operation.outputs):
+            raise TfaotError(
+                f"{what}: the output {fetch.label} is {fetch.tensor}, which the graph does not have",
+                exists=f"{node} ({operation.type}) has {len(operation.outputs)} output(s)",
+                do=f"name {node}:0 to {node}:{len(operation.outputs) - 1}",
+            )
+        tensor = operation.outputs[port]
+        if fetch.dtype not in (types_pb2.DT_INVALID, tensor.dtype.base_dtype.as_datatype_enum):
+            raise TfaotError(
+                f"{what}: the output {fetch.label} is said to be {tf.as_dtype(fetch.dtype).name}",
+                exists=f"{fetch.tensor} is {tensor.dtype.base_dtype.name} in the graph",
+                do="say its own dtype, or none",
+            )
+        tensors.append((fetch, node, tensor))
+
+    placeholders = {tensor_name(edge.name)[0] for edge in inputs}
+    outputs: list[Edge] = []
+    seen: set[str] = set()
+    for fetch, node, tensor in tensors:
+        dtype = tensor.dtype.base_dtype
+        plain = not effects and tensor.value_index == 0 and node not in placeholders | seen
+        if plain and tensor.dtype == dtype:  # no reference
+            fetched = node
+        else:
+            fetched = unused_name(fetch.label, used)
+            identity = work.node.add(name=fetched, op="Identity", input=[operand(tensor.name), *effects])
+            identity.attr["T"].type = dtype.as_datatype_enum
+        seen.add(fetched)
+        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        outputs.append(Edge(f"{fetched}:0", fetch.label, dtype.as_datatype_enum, shape, _place(sources, tensor.name)))
+    if not tensors:
+        outputs.append(add_done(work, effects, used))
+
+    cut = graphs.prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
+    if unfed := [n.name for n in cut.node if n.op in ("Placeholder", "PlaceholderV2") and n.name not in placeholders]:
+        raise TfaotError(
+            f"{what}: the outputs need {len(unfed)} placeholder(s) that are no inputs",
+            exists=listed([f"{n} at {sources[n]}" if n in sources else n for n in unfed])
+            + f"; the inputs are {listed([feed.label for feed in feeds])}",
+            do="make them inputs too, or name other outputs",
+        )
+    to_resources(cut, what=what)
+    for node in cut.node:
+        # tfcompile puts inputs in the place of placeholders, but not of those that something merely waits for.
+        for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
+            node.input.remove(waited)
+    return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
+
+
+def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
+    """The graph as TensorFlow takes it, with dtypes and shapes inferred.
+
+    Raises:
+      TfaotError: it does not take it.
+    """
+    result = tf.Graph()
+    try:
+        with result.as_default():
+            tf.import_graph_def(graph, name="")
+    except (ValueError, tf.errors.OpError) as error:
+        raise TfaotError(
+            f"{what}: TensorFlow {tf.__version__} does not take this graph",
+            details=str(error),
+            do="mend the node that it names; if it does not know an op, leave that out of what the outputs need; "
+            "if shapes do not fit, look at dims, or at the config",
+        ) from None
+    return result
+
+
+def operand(tensor: str) -> str:
+    """A tensor as an input of a node: a GraphDef does not write port 0."""
+    return tensor.removesuffix(":0")
+
+
+def unused_name(label: str, used: set[str]) -> str:
+    """A node name made of a label: legal to TensorFlow, and of no other node; it is added to `used`."""
+    base = "".join(c if c.isascii() and (c.isalnum() or c in "_./-") else "_" for c in label)
+    if not base or not (base[0].isalnum() or base[0] == "."):
+        base = "t" + base
+    name, number = base, 0
+    while name in used:
+        number += 1
+        name = f"{base}_{number}"
+    used.add(name)
+    return name
+
+
+def add_done(graph: graph_pb2.GraphDef, effects: Sequence[str], used: set[str]) -> Edge:
+    """Adds what a function that returns nothing gives: a bool that is there when its side effects are.
+
+    Args:
+      graph: changed in place.
+      effects: control inputs, `^node`.
+      used: names of the graph's nodes; the new ones are added.
+    """
+    constant = graph.node.add(name=unused_name("done", used), op="Const", input=effects)
+    constant.attr["dtype"].type = types_pb2.DT_BOOL
+    constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(True))
+    # tfcompile drops control inputs of constants; those of an Identity it keeps.
+    done = graph.node.add(name=unused_name("done", used), op="Identity", input=[constant.name, *effects])
+    done.attr["T"].type = types_pb2.DT_BOOL
+    return Edge(f"{done.name}:0", "done", types_pb2.DT_BOOL, ())
+
+
+def add_placeholder(graph: graph_pb2.GraphDef, name: str, dtype: int, shape: Shape | None) -> None:
+    """Adds an input."""
+    _to_placeholder(graph.node.add(name=name), dtype, shape)
+
+
+def _to_placeholder(node: node_def_pb2.NodeDef, dtype: int, shape: Shape | None) -> None:
+    name = node.name
+    node.Clear()
+    node.name, node.op = name, "Placeholder"
+    node.attr["dtype"].type = dtype
+    node.attr["shape"].shape.SetInParent()
+    if shape is None:
+        node.attr["shape"].shape.unknown_rank = True
+    for size in shape or ():
+        node.attr["shape"].shape.dim.add(size=-1 if size is None else size)
+
+
+def _normal(tensor: str) -> str:
+    node, port = tensor_name(tensor)
+    return f"{node}:{port}"
+
+
+def _nodes_of(feeds: Sequence[Feed], fetches: Sequence[Fetch]) -> list[str]:
+    items: list[Feed | Fetch] = [*feeds, *fetches]
+    return [tensor_name(item.tensor)[0] for item in items]
+
+
+def _place(sources: Mapping[str, str], tensor: str) -> str:
+    return sources.get(tensor_name(tensor)[0], "")
+
+
+def _kept(sources: Mapping[str, str], graph: graph_pb2.GraphDef) -> dict[str, str]:
+    """Those of the nodes that are left."""
+    names = {node.name for node in graph.node}
+    names |= {f"{f.signature.name}/{node.name}" for f in graph.library.function for node in f.node_def}
+    return {name: place for name, place in sources.items() if name in names}
+
+
+def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[Fetch], what: str) -> None:
+    """Everything that is named must exist, and be fed once."""
+    names = {node.name for node in graph.node}
+    items: Iterable[tuple[str, Feed | Fetch]] = [*(("input", f) for f in feeds), *(("output", f) for f in fetches)]
+    if missing := [(kind, item) for kind, item in items if tensor_name(item.tensor)[0] not in names]:
+        wanted = {name.rpartition("/")[2].lower() for name in (tensor_name(i.tensor)[0] for _, i in missing)}
+        near = [name for name in sorted(names) if name.rpartition("/")[2].lower() in wanted]
+        found = near or [node.name for node in graph.node if node.op in PLACEHOLDERS]
+        raise TfaotError(
+            f"{what}: the graph does not have " + listed([f"the {kind} {item.tensor}" for kind, item in missing]),
+            exists=f"{len(names)} nodes, among them {listed(found)}" if found else f"{len(names)} nodes",
+            do="name nodes of the graph, or node:output",
+        )
+    if twice := [tensor for tensor, count in Counter(_normal(feed.tensor) for feed in feeds).items() if count > 1]:
+        raise TfaotError(
+            f"{what}: {listed(twice)} is fed more than once",
+            exists=listed([f"{feed.label} is {feed.tensor}" for feed in feeds if _normal(feed.tensor) in twice]),
+            do="name each input once",
+        )
+    reached = _reached(graph, _nodes_of(feeds, fetches))
+    if torn := [
+        f"{node.name} takes {taken}"
+        for node in graph.node
+        if node.name in reached
+        for taken in node.input
+        if tensor_name(taken)[0] not in names
+    ]:
+        raise TfaotError(
+            f"{what}: the graph is incomplete",
+            exists=listed(torn),
+            do="save all of it: tf.compat.v1.graph_util.extract_sub_graph keeps what nodes need",
+        )
+
+
+def _reached(graph: graph_pb2.GraphDef, names: Iterable[str]) -> set[str]:
+    """Names of the nodes that these need, and of those that they would need if they existed."""
+    nodes = {node.name: node for node in graph.node}
+    reached: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in reached:
+            reached.add(name)
+            pending += [tensor_name(taken)[0] for taken in nodes[name].input] if name in nodes else []
+    return reached
+
+
+def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> list[Feed]:
+    """Fills in what is not said of dtypes and shapes.
+
+    Raises:
+      TfaotError: a dtype that is said is not the graph's.
+    """
+    typed = imported(graphs.prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what)
+    result = []
+    for feed in feeds:
+        node, port = tensor_name(feed.tensor)
+        outputs = typed.get_operation_by_name(node).outputs
+        if port >= len(outputs):
+            raise TfaotError(
+                f"{what}: the input {feed.label} is {feed.tensor}, which the graph does not have",
+                exists=f"{node} ({typed.get_operation_by_name(node).type}) has {len(outputs)} output(s)",
+                do="feed a tensor, node:output",
+            )
+        dtype = outputs[port].dtype.base_dtype
+        if feed.dtype not in (types_pb2.DT_INVALID, dtype.as_datatype_enum):
+            raise TfaotError(
+                f"{what}: the input {feed.label} is said to be {tf.as_dtype(feed.dtype).name}",
+                exists=f"{feed.tensor} is {dtype.name} in the graph",
+                do="say its own dtype, or none",
+            )
+        shape = feed.shape
+        if shape is None and outputs[port].shape.rank is not None:
+            shape = tuple(outputs[port].shape.as_list())
+        result.append(dataclasses.replace(feed, dtype=dtype.as_datatype_enum, shape=shape))
+    return result
+
+
+def _feed(
+    graph: graph_pb2.GraphDef, inputs: Sequence[Edge], fetches: Sequence[str]
+) -> tuple[tuple[Edge, ...], dict[str, str]]:
+    """Puts a placeholder in the place of each fed tensor.
+
+    Args:
+      graph: changed in place.
+      inputs: their names are the tensors that are fed.
+      fetches: what else of the graph is asked for.
+
+    Returns:
+      The inputs under the placeholders' names, and these names by the fed tensors.
+    """
+    fed: dict[str, str] = {}
+    nodes = {node.name: node for node in graph.node}
+    used = set(nodes)
+    tensors = {_normal(edge.name) for edge in inputs}
+    needed = {
+        tensor_name(taken)[0]
+        for taken in (*fetches, *(taken for node in graph.node for taken in node.input))
+        if taken.startswith("^") or _normal(taken) not in tensors
+    }
+    for edge in inputs:
+        name, port = tensor_name(edge.name)
+        node = nodes[name]
+        # A control input waits for the node, which a feed does not stop; a placeholder it stands for.
+        if port == 0 and (node.op in PLACEHOLDERS or name not in needed):
+            _to_placeholder(node, edge.dtype, edge.shape)
+            fed[_normal(edge.name)] = f"{name}:0"
+        else:
+            new = unused_name(f"{name}/fed_{port}", used)
+            add_placeholder(graph, new, edge.dtype, edge.shape)
+            fed[_normal(edge.name)] = f"{new}:0"
+    for node in graph.node:
+        for index, taken in enumerate(node.input):
+            if not taken.startswith("^") and _normal(taken) in fed:
+                node.input[index] = operand(fed[_normal(taken)])
+    return tuple(dataclasses.replace(edge, name=fed[_normal(edge.name)]) for edge in inputs), fed

@@ -1,0 +1,187 @@
+"""A model's Python file: importing it, calling it, and saying where in it something went wrong."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+import os
+import random
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import numpy as np
+import tensorflow as tf
+
+from tfaot.errors import TfaotError, listed
+
+SEED = 1
+"""Seed of TensorFlow, NumPy, and `random` while user code runs: two exports give the same initial values."""
+
+
+MODULE = "tfaot_user_model"
+"""What the module of a model's file is called."""
+
+
+def seed_everything() -> None:
+    """Seeds all that initial values may be drawn from."""
+    random.seed(SEED)
+    np.random.seed(SEED)
+    tf.random.set_seed(SEED)
+
+
+class UserCode:
+    """A model's Python file, and how to run it so that its errors point into it."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._root = os.getcwd() + os.sep
+        self._packages = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__))) + os.sep
+        self._ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+        self._main = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
+        self._shown: dict[str, str] = {}
+        self.module = self._load()
+
+    def place(self, frames: Iterable[Any]) -> str:
+        """`file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
+        place = ""
+        for frame in frames:
+            shown = self._shown.get(frame.filename)
+            if shown is None:
+                shown = self._shown[frame.filename] = self._show(frame.filename)
+            if shown:
+                place = f"{shown}:{frame.lineno}"
+        return place
+
+    def _show(self, filename: str) -> str:
+        if filename.startswith("<"):  # no file: `<string>`, `<frozen importlib._bootstrap>`
+            return ""
+        path = os.path.abspath(filename)
+        if path == self._main or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
+            return ""
+        return path[len(self._root) :]
+
+    def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        """Calls user code; its exception becomes an error with the part of the traceback that is the user's.
+
+        Raises:
+          TfaotError: the user's code raised.
+        """
+        try:
+            return function(*args)
+        except TfaotError:
+            raise
+        except (Exception, SystemExit) as error:
+            raise self.error(what, error) from None
+
+    def error(self, what: str, error: BaseException) -> TfaotError:
+        """One error for an exception of the user's code."""
+        frames = _frames(error)
+        mine = [frame for frame in frames if self._show(frame.filename)]
+        if isinstance(error, tf.errors.OpError) and error.op is not None:
+            # Raised by a session: what counts is where the op was made, and TensorFlow's text is its traceback, twice.
+            text = error.message.rpartition("\nNode: ")[2].partition("\n\nOriginal stack trace")[0]
+            place = self.place(error.op.traceback) or self.path
+            return TfaotError(
+                f"{self.path}: {what} raised {type(error).__name__} at {place}", details=text, do=f"mend {place}"
+            )
+        if isinstance(error, SyntaxError) and error.filename:
+            place = f"{self._show(error.filename) or error.filename}:{error.lineno}"
+        else:
+            place = self.place(mine) or self.path
+        shown = [
+            line
+            for frame in mine
+            for line in (f"{self._show(frame.filename)}:{frame.lineno}, in {frame.name}", f"    {frame.line}")
+        ]
+        text = _text(error)
+        shown += text.replace(self._root, "").splitlines()
+        return TfaotError(
+            f"{self.path}: {what} raised {type(error).__name__} at {place}",
+            details="\n".join(shown),
+            do=f"mend {place}",
+        )
+
+    def _load(self) -> types.ModuleType:
+        spec = importlib.util.spec_from_file_location(MODULE, os.path.abspath(self.path))
+        if spec is None or spec.loader is None:
+            raise TfaotError(f"{self.path} is no Python file", do="name a file that ends in .py")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        self.run("importing it", spec.loader.exec_module, module)
+        return module
+
+    def function(self, name: str, parameters: Sequence[str], *, optional: bool = False) -> Callable[..., Any] | None:
+        """Looks up a function of the model.
+
+        Raises:
+          TfaotError: it is missing, or cannot be called with these positional arguments.
+        """
+        function: Any = getattr(self.module, name, None)
+        wanted = f"{name}({', '.join(parameters)})"
+        if function is None and optional:
+            return None
+        if not callable(function):
+            public = [
+                key
+                for key, value in vars(self.module).items()
+                if inspect.isfunction(value) and value.__module__ == self.module.__name__
+            ]
+            raise TfaotError(
+                f"{self.path} has no function {wanted}",
+                exists=listed(public),
+                do=f"define {wanted} in {self.path}",
+            )
+        try:
+            inspect.signature(function).bind(*parameters)
+        except TypeError as error:
+            line = function.__code__.co_firstlineno if inspect.isfunction(function) else 1
+            raise TfaotError(
+                f"{self.path}:{line}: {name} cannot be called as {wanted}: {error}",
+                exists=f"{name}{inspect.signature(function)}",
+                do=f"give it the parameters ({', '.join(parameters)})",
+            ) from None
+        return cast("Callable[..., Any]", function)
+
+    def call_with(self, name: str, args: Sequence[Any], entry_point: str) -> Any:
+        """Calls a function of the model that may, but need not, take the entry point's name as its last argument.
+
+        A further parameter that has a default is not the entry point's name, unless it is called `entry_point`.
+
+        Raises:
+          TfaotError: it takes other arguments, or raised.
+        """
+        function: Any = getattr(self.module, name)
+        parameters = ["step", "rng"][: len(args)]
+        try:
+            more = list(inspect.signature(function).parameters.values())[len(args) :]
+            if more and (more[0].name == "entry_point" or more[0].default is inspect.Parameter.empty):
+                inspect.signature(function).bind(*args, entry_point)
+                args = [*args, entry_point]
+                parameters.append("entry_point")
+        except TypeError:
+            pass
+        self.function(name, parameters)
+        return self.run(f"{name}({', '.join(parameters)})", function, *args)
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    """An exception's frames, the innermost last. Of functions that AutoGraph rewrote it knows the user's own lines."""
+    frames = list(traceback.extract_tb(error.__traceback__))
+    metadata = getattr(error, "ag_error_metadata", None)
+    if metadata is not None:
+        frames += [
+            traceback.FrameSummary(frame.filename, frame.lineno, frame.function_name)
+            for frame in reversed(metadata.translated_stack)
+        ]
+    return frames
+
+
+def _text(error: BaseException) -> str:
+    """The exception's type and message; without the stack that AutoGraph writes into it."""
+    metadata = getattr(error, "ag_error_metadata", None)
+    if metadata is not None:
+        return str(metadata.cause_message)
+    return "".join(traceback.format_exception_only(type(error), error))

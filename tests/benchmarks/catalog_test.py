@@ -1,0 +1,87 @@
+"""The list of models beside their definitions, and the files that peers are started with."""
+
+import json
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+from benchmarks import bind, catalog, definitions, environments
+
+
+class CatalogTest(unittest.TestCase):
+    """What the harness knows without NumPy is what the definitions say."""
+
+    def test_definitions(self) -> None:
+        """Every definition is in the suite under its title, and training steps are called so."""
+        defined = {name: entry for name, entry in catalog.MODELS.items() if entry.defined}
+        self.assertEqual(
+            {name: entry.title for name, entry in defined.items()}, {n: m.title for n, m in definitions.MODELS.items()}
+        )
+        self.assertEqual(
+            {n: e.training for n, e in defined.items()}, {n: bool(m.optimizer) for n, m in definitions.MODELS.items()}
+        )
+
+    def test_study(self) -> None:
+        """All 14 training steps of the study are in the suite."""
+        self.assertEqual(sum(name.startswith("study_") for name in catalog.MODELS), 14)
+
+    def test_draw(self) -> None:
+        """Weights are the same everywhere: these bits are fixed for good."""
+        np.testing.assert_array_equal(definitions.draw("fc/hidden/kernel", (3,)), np.array(DRAWN, np.float32))
+        many = definitions.draw("x", (100_000,))
+        self.assertLess(abs(float(many.mean())), 0.01)
+        self.assertTrue(many.min() >= -1 and many.max() < 1)
+
+    def test_locks(self) -> None:
+        """Every peer that has an environment of its own has a lock with a hash for every package."""
+        kinds = {peer.partition("_")[0] for peer in catalog.PEERS} - {"stock", "tensorflow"}
+        self.assertEqual({path.stem for path in environments.LOCKS.glob("*.lock")}, kinds)
+        for lock in environments.LOCKS.glob("*.lock"):
+            packages = lock.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+            for line in (line for line in packages if "==" in line and not line.lstrip().startswith("#")):
+                self.assertIn("--hash=sha256:", line, lock.name)
+
+    def test_inputs(self) -> None:
+        """Inputs are the first step's, raw, in the model's order and not the file's."""
+        with tempfile.TemporaryDirectory() as folder:
+            header = {
+                "step0/x": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]},
+                "step0/n": {"dtype": "I32", "shape": [], "data_offsets": [0, 4]},
+            }
+            text = json.dumps(header).encode()
+            goldens, manifest = os.path.join(folder, "goldens"), os.path.join(folder, "manifest")
+            with open(goldens, "wb") as file:
+                file.write(
+                    len(text).to_bytes(8, "little") + text + np.int32(7).tobytes() + np.float32([1, 2]).tobytes()
+                )
+            with open(manifest, "w", encoding="utf-8") as file:
+                json.dump({"entry_points": [{"inputs": [{"cpp_name": "x"}, {"cpp_name": "n"}]}]}, file)
+            inputs = catalog.write_inputs(goldens, manifest, os.path.join(folder, "m"))
+            self.assertEqual([(i["dtype"], i["shape"]) for i in inputs], [("float32", [2]), ("int32", [])])
+            np.testing.assert_array_equal(np.fromfile(inputs[0]["path"], np.float32), [1, 2])
+
+    def test_bind(self) -> None:
+        """A driver's main visits the accessors of the first entry point in the manifest's order."""
+        manifest = {
+            "cpp_class": "a::B",
+            "entry_points": [
+                {
+                    "cpp_name": "train",
+                    "inputs": [{"cpp_name": "x"}, {"cpp_name": "y"}],
+                    "outputs": [{"cpp_name": "loss"}],
+                }
+            ],
+        }
+        source = bind.source(manifest, "m.json", "a/b.h")
+        self.assertLess(source.index("visit(model.x());"), source.index("visit(model.y());"))
+        for part in ('#include "a/b.h"', "using Model = ::a::B;", "return model.train();", "visit(model.loss());"):
+            self.assertIn(part, source)
+
+
+DRAWN = (-0.5328903198242188, -0.4653877019882202, 0.7618726491928101)
+"""Of `fc/hidden/kernel`; exact in float32."""
+
+if __name__ == "__main__":
+    unittest.main()

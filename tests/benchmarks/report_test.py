@@ -1,0 +1,111 @@
+"""The page that a run becomes."""
+
+import dataclasses
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+from xml.etree import ElementTree
+
+from benchmarks import harness, profile, report, summary
+
+HERE = pathlib.Path(__file__).parent
+GOLDEN = "page.md.golden"
+
+
+def measured(*rounds: tuple[float, ...], version: str = "", size: int = 0) -> harness.Measured:
+    """Times, with fixed other figures."""
+    return harness.Measured(version, summary.Difference(1e-6, 1e-4), 0.0025, 4_000_000, size, rounds)
+
+
+def document() -> dict[str, object]:
+    """A run of two models, one peer of which is missing, and one of which ours does not run."""
+    results = [
+        harness.Result(
+            "mlp",
+            "tensorflow_session",
+            {
+                "ours": measured((0.25, 0.3), (0.26, 0.28), size=350_000),
+                "stock": measured((0.35, 0.36), (0.34, 0.4), size=900_000),
+                "tensorflow_session": measured((80.0, 90.0), (85.0, 86.0), version="2.21.0"),
+            },
+            {"torch_eager": "not installed: no | wheel"},
+        ),
+        harness.Result(
+            "lstm_train",
+            "jax",
+            {"jax": measured((5000.0,), (5100.0,), version="0.10.2")},
+            {"ours": "it does not build"},
+        ),
+    ]
+    return {
+        "date": "2026-01-02",
+        "command": "python3 benchmarks/compare.py --models mlp lstm_train",
+        "note": "Smoke run.",
+        "machine": {
+            "cpu": "A CPU",
+            "cores": 2,
+            "pinned_to": 1,
+            "kernel": "6.1",
+            "python": "3.11",
+            "compiler": "gcc 12",
+            "load_before": 0.1,
+            "load_after": 0.2,
+        },
+        "plan": dataclasses.asdict(harness.Plan(rounds=2, batches=2, cpu=1)),
+        "roofline": {"gflops": 103.7, "bandwidth": [{"kib": 16, "gb_per_s": 102.7}, {"kib": 2048, "gb_per_s": 75.94}]},
+        "results": [harness.as_json(result) for result in results],
+        "converge": [{"model": "lstm_train", "steps": 20, "times": {"ours": [1.0] * 10 + [2.0] * 10}}],
+    }
+
+
+class ReportTest(unittest.TestCase):
+    """From results.json to a page."""
+
+    def test_page(self) -> None:
+        """The whole page of a small run is as it was reviewed."""
+        run = json.loads(json.dumps(document()))
+        got = report.page(run, {"A plot": "page/a.svg"})
+        if got != (HERE / GOLDEN).read_text(encoding="utf-8"):
+            path = pathlib.Path(tempfile.gettempdir()) / GOLDEN
+            path.write_text(got, encoding="utf-8")
+            self.fail(f"The page changed. To accept it: cp {path} tests/benchmarks/{GOLDEN}")
+
+    def test_json_round_trip(self) -> None:
+        """A result that was written to a file is the same when it is read."""
+        for result in json.loads(json.dumps(document()))["results"]:
+            self.assertEqual(harness.as_json(harness.from_json(result)), harness.as_json(harness.from_json(result)))
+            self.assertEqual(json.loads(json.dumps(harness.as_json(harness.from_json(result)))), result)
+
+    def test_write(self) -> None:
+        """The page's plots lie where it says, and are well-formed SVG with a bar for each value."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            report.write(json.loads(json.dumps(document())), page)
+            self.assertIn("](page/inference.svg)", page.read_text(encoding="utf-8"))
+            tree = ElementTree.parse(page.parent / "page" / "inference.svg")
+            bars = [r for r in tree.iter("{http://www.w3.org/2000/svg}rect") if r.get("x")]
+            self.assertEqual(len(bars), 3)
+
+    def test_number(self) -> None:
+        """Three digits, whatever the size."""
+        self.assertEqual(
+            [report.number(v) for v in (0.108, 5.634, 573.4, 19287.4, 0.0)], ["0.108", "5.63", "573", "19,287", "0"]
+        )
+
+    def test_shares(self) -> None:
+        """Samples of perf are counted by function, whatever the offset."""
+        script = "\n".join(
+            [
+                "    55d0c0de dot_kernel+0x10 (/a/driver)",
+                "    55d0c0ff dot_kernel+0x31 (/a/driver)",
+                "    7f00 [unknown] (/lib/c)",
+                "",
+            ]
+        )
+        self.assertEqual(profile.shares(script), [("dot_kernel", 2 / 3), ("[unknown]", 1 / 3)])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -1,0 +1,18 @@
+"""A model whose code is in three places: here, in a library of the workspace, and in a package that pip installed."""
+
+import numpy as np
+import scipy
+import tensorflow as tf
+
+from tests.deps.scaling import scaled
+
+# The package brings a NumPy of its own; TensorFlow's is the one that counts.
+assert "tfaot_jax" in scipy.__file__, scipy.__file__
+assert "tfaot_tensorflow" in np.__file__, np.__file__
+
+hadamard = tf.constant(scipy.linalg.hadamard(4), tf.float32)
+
+
+def model(x):
+    """Scales rows, and transforms them with a matrix of SciPy's."""
+    return scaled(x) @ hadamard

@@ -1,0 +1,227 @@
+"""Batch families: what can be run in parts of any size, and what cannot."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+from tests.export.eager import EagerTest
+from tests.stages.harness import Exported
+
+HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n\nSpec = tf.TensorSpec\n\n\n"
+
+
+class FamilyTest(EagerTest):
+    """What a batch family may be."""
+
+    def test_rows_of_every_shape(self) -> None:
+        """Protects results with a row for each row: also of calls, loops, constants, and where only the compiler knows."""
+        exported = self.agree(
+            HEAD
+            + """\
+w = tf.Variable(np.arange(6.0, dtype=np.float32).reshape(3, 2), name="w")
+
+
+@tf.function
+def called(x):
+    return tf.ensure_shape(x, [None, None])
+
+
+def model(x, z, scale):
+    return {
+        "called": called(x),
+        "dense": x @ w * scale,
+        "given": x,
+        "mapped": tf.map_fn(tf.reduce_sum, x),
+        "reshaped": tf.reshape(x, [tf.shape(x)[0], -1, 1]),
+        "turned": z * 1j,
+        "unknown": tf.raw_ops.PlaceholderWithDefault(input=x, shape=None),
+        "zeros": tf.zeros([tf.shape(x)[0], 2], tf.bfloat16),
+    }
+""",
+            batch_sizes=(2, 4),
+            golden_steps=4,
+            max_batch=9,
+            signature={"x": "float32[None, 3]", "z": "complex64[None]", "scale": "float32[]"},
+        )
+        entry = exported.manifest.entry_points[0]
+        shapes = {tensor.cpp_name: (tensor.shape, tensor.batched) for tensor in (*entry.inputs, *entry.outputs)}
+        self.assertEqual(
+            shapes,
+            {
+                "x": ((9, 3), True),
+                "z": ((9,), True),
+                "scale": ((), False),
+                "called": ((9, 3), True),
+                "dense": ((9, 2), True),
+                "given": ((9, 3), True),
+                "mapped": ((9,), True),
+                "reshaped": ((9, 3, 1), True),
+                "turned": ((9,), True),
+                "unknown": ((9, 3), True),
+                "zeros": ((9, 2), True),
+            },
+        )
+        self.assertEqual([variable.name for variable in exported.manifest.variables], ["w"])
+
+    def test_batches_that_are_verified(self) -> None:
+        """Protects what the test runs: of each entry point the smallest batch and the largest, if only one the largest."""
+        model = HEAD + "def model(x):\n    return x + 1\n\n\ndef other(x):\n    return x + 2\n"
+        points = (("Run", "call"), ("Other", "other"))
+        attributes: dict[str, Any] = {"batch_sizes": (4,), "max_batch": 9, "signature": {"x": "float32[None, 3]"}}
+        exported = self.export(model, entry_points=points, golden_steps=3, **attributes)
+        rows = {name: [c.batch for c in exported.manifest.calls if c.entry_point == name] for name, _ in points}
+        self.assertEqual([sizes[:2] for sizes in rows.values()], [[1, 9], [1, 9]])
+        self.assertTrue(all(1 <= sizes[2] <= 9 for sizes in rows.values()), rows)
+        once = self.export(model, entry_points=points, golden_steps=1, **attributes)
+        self.assertEqual([call.batch for call in once.manifest.calls], [9, 9])
+
+    def verified(self, exported: Exported) -> None:
+        """Runs the verify stage."""
+        from tfaot.verify import Request, compute_goldens
+
+        compute_goldens(
+            Request(
+                manifest=exported.path("manifest"),
+                graph=exported.path("graph"),
+                variables=exported.path("variables"),
+                golden_inputs=exported.path("golden_inputs"),
+                out_goldens=exported.path("goldens"),
+            )
+        )
+
+    def test_rows_that_see_each_other(self) -> None:
+        """Whatever mixes rows is refused: a mean, a norm, a softmax, sums up to a row, another order; also one mixed weakly."""
+        exported = self.export(
+            HEAD
+            + """\
+norm = keras.layers.BatchNormalization(momentum=1.0)
+norm.build([None, 3])
+
+
+def model(x):
+    mean, variance = tf.nn.moments(x, [0])
+    return {
+        "mean": x - 0.01 * tf.reduce_mean(x, 0),
+        "norm": tf.nn.batch_normalization(x, mean, variance, None, None, 1e-3),
+        "order": tf.reverse(x, [0]),
+        "own": norm(x, training=False) + tf.nn.softmax(x),
+        "ranks": tf.argsort(tf.argsort(x[:, 0])),
+        "small": 1e-5 * tf.nn.softmax(x, axis=0),
+        "sums": tf.cumsum(x, axis=0),
+    }
+""",
+            batch_sizes=(1, 8),
+            golden_steps=1,
+            signature={"x": "float32[None, 3]"},
+        )
+        self.assert_error(
+            self.error_of(self.verified, exported),
+            """
+            t::Model: rows of a batch change each other's results: 6 output(s) of Run
+              found: mean:0, norm:0, order:0, ranks:0, small:0, sums:0
+              to do: leave batch_sizes out, and fix the batch with dims; or compute each row by itself (batch norm with training=False, no mean over the batch)
+            """,  # noqa: E501
+        )
+
+
+class RefusedTest(EagerTest):
+    """What cannot be a batch family, each with its complete message."""
+
+    def refused(self, model: str, wanted: str, **attributes: Any) -> None:
+        """Exports a family that must be refused with exactly this message."""
+        self.assert_error(self.error_of(self.export, HEAD + model, batch_sizes=(2, 4), **attributes), wanted)
+
+    def test_no_open_dimension(self) -> None:
+        """An entry point whose inputs are fixed has no batch."""
+        self.refused(
+            "def model(x, n):\n    return x\n",
+            """
+            model.py: batch_sizes = [2, 4], and Run has no batch
+              found: x [4, 3]; n []
+              to do: leave the first dimension of its inputs open, or batch_sizes out
+            """,
+            signature={"x": "float32[4, 3]", "n": "int32"},
+        )
+
+    def test_sizes_beyond_the_largest_batch(self) -> None:
+        """A size that no batch ever has is refused, rather than compiled in vain."""
+        self.refused(
+            "def model(x):\n    return x\n",
+            """
+            max_batch = 3, and batch_sizes = [2, 4]
+              found: code for a batch that is larger than any that comes
+              to do: write sizes up to 3, or leave max_batch out: then it is 4
+            """,
+            max_batch=3,
+            signature={"x": "float32[None, 3]"},
+        )
+
+    def test_writes(self) -> None:
+        """An entry point that writes, as batch norm does while it trains, would write once a part."""
+        self.refused(
+            "norm = keras.layers.BatchNormalization()\n\n\ndef model(x):\n    return norm(x, training=True)\n",
+            """
+            model.py: batch_sizes = [2, 4], and Run writes 2 variable(s)
+              found: a batch is run in parts, each of which would write them
+              to do: leave batch_sizes out, and fix the batch with dims
+            """,
+            signature={"x": "float32[None, 3]"},
+        )
+
+    def test_outputs_without_batch(self) -> None:
+        """A result that is not a row for each row is shown in its size, whoever found it out."""
+        for output, found in (
+            ("tf.reduce_mean(x, 0)", "[3]"),
+            ("tf.ones([4, 3])", "[4, 3]"),
+            ("tf.concat([x, x], 0)", "[4, 3] for a batch of 2"),
+            ("x[1:]", "[1, 3] for a batch of 2"),
+            ("x @ tf.transpose(x)", "[2, 2] for a batch of 2, [4, 4] for one of 4"),
+            ("tf.where(x > 0)", "at most [12, 2] for a batch of 4"),
+            ("tf.boolean_mask(x, x[:, 0] > 0)", "at most [4, 3] for a batch of 4"),
+        ):
+            with self.subTest(output):
+                self.refused(
+                    f"def model(x):\n    return {{'out': {output}, 'x': x}}\n",
+                    f"""
+                    model.py: the output out of Run has no batch: it is {found}
+                      found: batch_sizes = [2, 4]: results are put together along their first dimension
+                      to do: return a value for each row, or leave batch_sizes out
+                    """,
+                    signature={"x": "float32[None, 3]"},
+                )
+
+    def test_model_of_one_batch(self) -> None:
+        """A model that only takes one size of batch is refused with TensorFlow's reason."""
+        self.refused(
+            "def model(x):\n    return tf.nn.relu(x) * tf.reduce_sum(x + tf.ones([4, 3]))\n",
+            """
+            model.py: Run cannot take a batch of 2
+
+                Dimensions must be equal, but are 2 and 4 for '{{node add}} = AddV2[T=DT_FLOAT](x, ones)' with input shapes: [2,3], [4,3].
+
+              found: batch_sizes = [2, 4]: a batch of any size is run in parts
+              to do: compute each row by itself, or leave batch_sizes out
+            """,  # noqa: E501
+            signature={"x": "float32[None, 3]"},
+        )
+
+    def test_golden_fn_of_other_rows(self) -> None:
+        """Golden inputs of more rows than the class takes, of none, or of different numbers are refused."""
+        for x, y, rows in ((10, 10, [10]), (0, 0, [0]), (2, 3, [2, 3])):
+            with self.subTest(rows):
+                self.refused(
+                    f"def model(x, y):\n    return x + y[:tf.shape(x)[0]]\n\n\n"
+                    f"def golden_fn(step, rng):\n    return np.ones(({x}, 3)), np.ones(({y}, 3))\n",
+                    f"""
+                    model.py: golden_fn gave batches of {rows} rows to one call
+                      found: the class takes 1 to 9 rows, the same in every input
+                      to do: give every input of a call as many rows
+                    """,
+                    max_batch=9,
+                    signature={"x": "float32[None, 3]", "y": "float32[None, 3]"},
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()

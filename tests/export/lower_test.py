@@ -1,0 +1,72 @@
+"""Ops that XLA lacks, in graphs that users write."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.stages.harness import StageTest
+
+
+class LowerTest(StageTest):
+    """Models that TensorFlow runs, and that the compiler would refuse as they are."""
+
+    def test_waiting_for_an_input(self) -> None:
+        """An op that is told to wait for an input compiles: tfcompile knows no control dependency on a feed."""
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
+def model(x):
+    with tf.control_dependencies([x]):
+        return tf.identity(tf.constant([1.0, 2.0])) + x
+"""
+        )
+        self.compile(exported)
+
+    def test_gather_nd_from_a_variable(self) -> None:
+        """`tf.gather_nd` of a fed variable compiles, at top level and in a branch, though XLA has no such op on variables."""
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+table = tf.Variable([[1.0, 2.0], [3.0, 4.0]])
+
+
+@tf.function(input_signature=[tf.TensorSpec([3, 1], tf.int32, "at")])
+def model(at):
+    rows = tf.raw_ops.ResourceGatherNd(resource=table.handle, indices=at, dtype=tf.float32)
+    more = tf.cond(
+        at[0, 0] > 0,
+        lambda: tf.raw_ops.ResourceGatherNd(resource=table.handle, indices=at, dtype=tf.float32),
+        lambda: tf.zeros([3, 2]),
+    )
+    return rows + more
+""",
+            frozen=(),
+        )
+        self.compile(exported)
+        self.assertEqual([variable.name for variable in exported.manifest.variables], ["Variable"])
+
+    def test_disable_copy_on_read(self) -> None:
+        """What restored models say of how variables are read does not stop the compiler."""
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+scale = tf.Variable(2.0)
+
+
+@tf.function(input_signature=[tf.TensorSpec([2], tf.float32, "x")])
+def model(x):
+    tf.raw_ops.DisableCopyOnRead(resource=scale.handle)
+    return x * scale
+""",
+            frozen=(),
+        )
+        self.compile(exported)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,84 @@
+"""Attributes of a model that do not go together: each combination is one error, before anything runs."""
+
+load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
+load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_export")
+
+def _refused_test_impl(ctx):
+    """Protects the reader of an error: it says what was asked, what there is, and what to do."""
+    env = analysistest.begin(ctx)
+    asserts.expect_failure(env, ctx.attr.message)
+    return analysistest.end(env)
+
+_refused_test = analysistest.make(
+    _refused_test_impl,
+    attrs = {"message": attr.string()},
+    expect_failure = True,
+)
+
+def _several_impl(ctx):
+    return [TfaotGraphInfo(label = ctx.label, entry_points = ["init", "train"], batch_sizes = [])]
+
+_several = rule(
+    implementation = _several_impl,
+    doc = "A graph with several entry points, as far as a bundle looks.",
+    provides = [TfaotGraphInfo],
+)
+
+_REFUSED = {
+    "graph_only": (
+        {"checkpoint": "small.ckpt", "model": "small.py"},
+        "checkpoint belongs to graph, and this target has model. To do: leave it out.",
+    ),
+    "no_folder": (
+        {"saved_model": "small.py"},
+        "saved_model names 1 files, 0 of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, " +
+        "glob([\"folder/**\"]), or a rule that makes such a folder.",
+    ),
+    "no_model": (
+        {},
+        "a model is one of model, saved_model, and graph; this target has none. To do: give exactly one.",
+    ),
+    "no_signature": (
+        {"graph": "small.pb", "signature": {"x": "float32[2]"}},
+        "signature belongs to model, and this target has graph. To do: leave it out, or use dims.",
+    ),
+    "two_folders": (
+        {"saved_model": ":folders"},
+        "saved_model names 2 files, 2 of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, ",
+    ),
+    "two_models": (
+        {"graph": "small.pb", "model": "small.py"},
+        "a model is one of model, saved_model, and graph; this target has model and graph. To do: give exactly one.",
+    ),
+}
+
+def attributes_test_suite(*, name):
+    """Declares all tests of this file.
+
+    Args:
+      name: (str) the suite's name
+    """
+    private = {"tags": ["manual"], "testonly": True, "visibility": ["//visibility:private"]}
+    native.filegroup(name = "folders", srcs = ["a/saved_model.pb", "b/saved_model.pb"], **private)
+    tests = []
+    for case, (attributes, message) in _REFUSED.items():
+        tf_aot_export(name = name + "." + case, cpp_class = "small::Small", **(attributes | private))
+        _refused_test(name = case + "_test", message = message, target_under_test = name + "." + case)
+        tests.append(case + "_test")
+    _several(name = name + ".several", **private)
+    tf_aot_bundle(
+        name = name + ".bundle",
+        goldens = ":small_aot.verify",
+        graph = name + ".several",
+        hlo = ":small_aot.hlo",
+        stablehlo = ":small_aot.stablehlo",
+        **private
+    )
+    _refused_test(
+        name = "bundle_of_several_test",
+        message = ".several is several: init, train. " +
+                  "To do: bundle a target with one of its entry points, without batch_sizes.",
+        target_under_test = name + ".bundle",
+    )
+    tests.append("bundle_of_several_test")
+    native.test_suite(name = name, tests = tests)

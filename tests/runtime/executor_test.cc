@@ -1,0 +1,147 @@
+// Protects what runs compiled functions: where kernels find their arguments,
+// that one allocation holds all, and that failures are told.
+#include "tfaot/executor.h"
+
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+namespace {
+
+using tfaot::KernelCall;
+using tfaot::KernelError;
+
+int failed = 0;
+
+void Expect(bool holds, const char* what) {
+  if (holds) return;
+  std::printf("FAILED: %s\n", what);
+  ++failed;
+}
+
+KernelError* const kError = reinterpret_cast<KernelError*>(&failed);
+
+// out = in + constant.
+KernelError* Add(const KernelCall* call) {
+  const auto at = [call](int i) {
+    return static_cast<std::int32_t*>(call->args[i].data);
+  };
+  if (call->num_args != 3 || call->args[2].size != 4) return kError;
+  if (call->workgroup->x + call->workgroup->y + call->workgroup->z != 0) {
+    return kError;
+  }
+  *at(2) = *at(0) + *at(1);
+  return nullptr;
+}
+
+// Counts workgroups, each once; fails at the one that the argument names.
+KernelError* Count(const KernelCall* call) {
+  auto* const counts = static_cast<std::int32_t*>(call->args[0].data);
+  const tfaot::KernelDims& at = *call->workgroup;
+  const tfaot::KernelDims& end = *call->workgroups;
+  const std::uint64_t index = (at.z * end.y + at.y) * end.x + at.x;
+  if (counts[index] == 100) return kError;
+  ++counts[index];
+  return nullptr;
+}
+
+// Buffers: two arguments, a temporary, a result, a constant.
+bool Run(const tfaot::Instance& instance) {
+  if (Add(instance.calls + 0) != nullptr) return false;
+  if (Add(instance.calls + 1) != nullptr) return false;
+  tfaot::NextRngState(instance.rng[0], instance.buffers[3] + 16);
+  return tfaot::RunWorkgroups(&Count, instance.calls[2]);
+}
+
+alignas(64) const unsigned char kConstant[4] = {100, 0, 0, 0};
+const std::size_t kMemory[] = {0, 64};
+const unsigned char* const kConstants[] = {kConstant};
+const std::uint32_t kResults[] = {3, 1};
+const tfaot::KernelArgPlace kKernelArgs[] = {
+    {4, 4, 0},  {0, 4, 4}, {8, 4, 2},  // temp[2] = a[1] + 100
+    {8, 4, 2},  {0, 4, 0}, {0, 4, 3},  // result[0] = temp[2] + a[0]
+    {0, 96, 1},
+};
+const tfaot::KernelCallPlace kCalls[] = {
+    {{1, 1, 1}, 3}, {{1, 1, 1}, 3}, {{2, 3, 4}, 1}};
+const std::uint32_t kUses[] = {0, 4, 6};
+const std::uint32_t kFirstUse[] = {0, 2, 3};
+const std::int64_t kRngDeltas[] = {-3};
+
+const tfaot::Program kProgram = {
+    &Run,     2,           2,      1,     2,         7,
+    3,        1,           192,    0,     kMemory,   kConstants,
+    kResults, kKernelArgs, kCalls, kUses, kFirstUse, kRngDeltas,
+};
+
+void TestRun() {
+  alignas(64) std::int32_t a[] = {1, 2};
+  alignas(64) std::int32_t other[] = {10, 20};
+  alignas(64) std::int32_t counts[24] = {};
+  tfaot::Executor executor(kProgram);
+  tfaot::Executor second(kProgram);
+  executor.set_arg_data(0, a);
+  executor.set_arg_data(1, counts);
+  const auto* const result =
+      static_cast<const std::int32_t*>(executor.result_data(0));
+  Expect(reinterpret_cast<std::uintptr_t>(result) % 64 == 0, "alignment");
+  Expect(executor.Run() && *result == 103, "values reach kernels");
+  Expect(executor.result_data(1) == counts, "a result in an argument");
+  bool each = true;
+  for (int count : counts) each = each && count == 1;
+  Expect(each, "each workgroup runs once");
+  a[0] = 2;
+  Expect(executor.Run() && *result == 104, "arguments are read by each run");
+  executor.set_arg_data(0, other);
+  Expect(executor.Run() && *result == 130, "an argument may move");
+  executor.set_arg_data(0, other);
+  Expect(executor.Run() && *result == 130, "or stay");
+  counts[23] = 100;
+  Expect(!executor.Run(), "a kernel's error ends the run");
+  Expect(second.result_data(0) != executor.result_data(0),
+         "instances have memory of their own");
+}
+
+void TestRngState() {
+  // As XLA's 128-bit integer: carries, and borrows by a negative delta.
+  struct {
+    tfaot::RngState state;
+    std::uint64_t low, high;
+  } const cases[] = {
+      {{5, 0, 3}, 8, 0},
+      {{~std::uint64_t{0}, 7, 2}, 1, 8},
+      {{1, 1, -2}, ~std::uint64_t{0}, 0},
+      {{5, 4, -5}, 0, 4},
+      {{0, 0, -1}, ~std::uint64_t{0}, ~std::uint64_t{0}},
+  };
+  for (const auto& one : cases) {
+    tfaot::RngState state = one.state;
+    std::uint64_t out[2];
+    tfaot::NextRngState(state, reinterpret_cast<unsigned char*>(out));
+    Expect(out[0] == one.state.low && out[1] == one.state.high,
+           "a state is given as it was");
+    Expect(state.low == one.low && state.high == one.high,
+           "a state moves on by its delta");
+  }
+  alignas(64) std::int32_t a[] = {1, 2};
+  alignas(64) std::int32_t counts[24] = {};
+  tfaot::Executor executor(kProgram);
+  executor.set_arg_data(0, a);
+  executor.set_arg_data(1, counts);
+  std::uint64_t state[2];
+  constexpr std::uint64_t kWant[] = {0x7012395, 0x7012392};
+  for (const std::uint64_t want : kWant) {
+    Expect(executor.Run(), "runs");
+    std::memcpy(state, static_cast<const char*>(executor.result_data(0)) + 16,
+                16);
+    Expect(state[0] == want && state[1] == 0, "the first states are XLA's");
+  }
+}
+
+}  // namespace
+
+int main() {
+  TestRun();
+  TestRngState();
+  return failed == 0 ? 0 : 1;
+}

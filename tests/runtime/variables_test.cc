@@ -1,0 +1,549 @@
+// Protects variables in memory: where their values are, what is copied and what
+// is not, and that files are taken and replaced as a whole.
+#include "tfaot/variables.h"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "tests/runtime/files.h"
+#include "tests/verify/expect.h"
+
+using tfaot::VariableInfo;
+using tfaot::Variables;
+
+static_assert(std::is_nothrow_move_constructible_v<Variables>);
+static_assert(std::is_nothrow_move_assignable_v<Variables>);
+static_assert(!std::is_copy_constructible_v<Variables>);
+static_assert(!std::is_copy_assignable_v<Variables>);
+
+namespace {
+
+// In the order in which the model has them; the offsets are those of a file
+// that places multiples of 64 bytes first.
+enum { kStep, kRead, kNone, kWritten, kOdd, kFlags, kCount };
+constexpr std::int64_t k16[] = {4, 4};
+constexpr std::int64_t k32[] = {32};
+constexpr std::int64_t k0[] = {0, 4};
+constexpr std::int64_t k3[] = {3};
+constexpr VariableInfo kModel[] = {
+    {"step", "I64", nullptr, 0, 8, 192, true},
+    {"dense/read", "F32", k16, 2, 64, 0, false},
+    {"none", "F64", k0, 2, 0, 64, false},
+    {"dense/written", "F32", k32, 1, 128, 64, true},
+    {"odd \"\\/\xc3\xb6\xf0\x9f\x98\x80\x7f", "F32", k3, 1, 12, 200, false},
+    {"flags", "BOOL", k3, 1, 3, 212, false},
+};
+
+std::string Header() {
+  return "{" + Member("dense/read", "F32", "4,4", 0, 64) + "," +
+         Member("none", "F64", "0,4", 64, 64) + "," +
+         Member("dense/written", "F32", "32", 64, 192) + "," +
+         Member("step", "I64", "", 192, 200) + "," +
+         Member("odd \\\"\\\\/\\u00f6\\ud83d\\ude00\\u007f", "F32", "3", 200,
+                212) +
+         "," + Member("flags", "BOOL", "3", 212, 215) + "}";
+}
+
+// The values `first`, `first` + 1, and so on, of each variable.
+std::string Data(int first) {
+  std::string data;
+  const auto floats = [&](int count) {
+    for (int i = 0; i < count; ++i)
+      data += Bytes(static_cast<float>(first + i));
+  };
+  floats(16);
+  floats(32);
+  data += Bytes(std::int64_t{first});
+  floats(3);
+  return data + std::string("\1\0\1", 3);
+}
+
+std::string GoodFile(int first) { return AlignedFile(Header(), Data(first)); }
+
+bool Holds(const Variables& variables, int first) {
+  const auto floats = [&](int index, int count) {
+    const auto* values = static_cast<const float*>(variables.data(index));
+    for (int i = 0; i < count; ++i) {
+      if (values[i] != static_cast<float>(first + i)) return false;
+    }
+    return true;
+  };
+  const auto* flags = static_cast<const bool*>(variables.data(kFlags));
+  return floats(kRead, 16) && floats(kWritten, 32) && floats(kOdd, 3) &&
+         *static_cast<const std::int64_t*>(variables.data(kStep)) == first &&
+         flags[0] && !flags[1] && flags[2];
+}
+
+bool IsZero(const Variables& variables) {
+  for (int i = 0; i < kCount; ++i) {
+    const auto* bytes = static_cast<const unsigned char*>(variables.data(i));
+    if (std::count(bytes, bytes + kModel[i].bytes, 0) !=
+        static_cast<std::ptrdiff_t>(kModel[i].bytes)) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Aligned(const Variables& variables, int count = kCount) {
+  for (int i = 0; i < count; ++i) {
+    const void* data = variables.data(i);
+    if (data == nullptr || reinterpret_cast<std::uintptr_t>(data) % 64 != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// A file as the linker leaves it in a library.
+class Embedded {
+ public:
+  // Starts `shift` bytes behind a multiple of 64.
+  explicit Embedded(const std::string& bytes, std::size_t shift = 0)
+      : memory_(bytes.size() + 128), size_(bytes.size()) {
+    begin_ = memory_.data();
+    while (reinterpret_cast<std::uintptr_t>(begin_) % 64 != shift) ++begin_;
+    std::copy(bytes.begin(), bytes.end(), begin_);
+  }
+  const unsigned char* begin() const { return begin_; }
+  bool Holds(const void* data) const {
+    const auto* at = static_cast<const unsigned char*>(data);
+    return at >= begin_ && at < begin_ + size_;
+  }
+  std::string bytes() const { return {begin_, begin_ + size_}; }
+
+ private:
+  std::vector<unsigned char> memory_;
+  unsigned char* begin_;
+  std::size_t size_;
+};
+
+// The lines of /proc/self/maps that map a file; `data` must lie in one of them
+// if it is given.
+int Mappings(const std::string& path, const void* data = nullptr) {
+  std::ifstream maps("/proc/self/maps");
+  int found = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find(path) == line.npos) continue;
+    std::istringstream fields(line);
+    std::uintptr_t begin = 0, end = 0;
+    char dash = 0;
+    fields >> std::hex >> begin >> dash >> end;
+    const auto at = reinterpret_cast<std::uintptr_t>(data);
+    if (data == nullptr || (at >= begin && at < end)) ++found;
+  }
+  return found;
+}
+
+// Bytes of this process: of all its mappings, or of those in memory.
+std::uint64_t Size(bool resident) {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t all = 0, in_memory = 0;
+  statm >> all >> in_memory;
+  return (resident ? in_memory : all) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::vector<std::string> Names(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+void TestEmbedded() {
+  const Embedded file(GoodFile(5));
+  Variables variables(kModel, kCount, file.begin());
+  EXPECT(variables.loaded() && *variables.error() == '\0');
+  EXPECT(Holds(variables, 5) && Aligned(variables));
+  // Nothing is copied but what the model writes, and what is not aligned.
+  EXPECT(file.Holds(variables.data(kRead)));
+  EXPECT(!file.Holds(variables.data(kWritten)));
+  EXPECT(!file.Holds(variables.data(kStep)));
+  EXPECT(!file.Holds(variables.data(kOdd)));
+
+  // Written values are where they were; others are copied once, if ever.
+  EXPECT(variables.mutable_data(kWritten) == variables.data(kWritten));
+  EXPECT(variables.mutable_data(kNone) == variables.data(kNone));
+  const void* before = variables.data(kRead);
+  void* copy = variables.mutable_data(kRead);
+  EXPECT(copy != before && copy == variables.data(kRead));
+  EXPECT(copy == variables.mutable_data(kRead) && !file.Holds(copy));
+  EXPECT(Holds(variables, 5) && Aligned(variables));
+  static_cast<float*>(copy)[15] = -1;
+  static_cast<float*>(variables.mutable_data(kWritten))[31] = -1;
+  static_cast<float*>(variables.mutable_data(kOdd))[2] = -1;
+  EXPECT(file.bytes() == GoodFile(5));
+  EXPECT(Holds(Variables(kModel, kCount, file.begin()), 5));
+
+  // A file that a linker has put anywhere.
+  for (const std::size_t shift : {1u, 8u, 63u}) {
+    const Embedded moved(GoodFile(6), shift);
+    const Variables copied(kModel, kCount, moved.begin());
+    EXPECT(Holds(copied, 6) && Aligned(copied));
+    EXPECT(!moved.Holds(copied.data(kRead)));
+  }
+
+  // Where there is nothing to point at.
+  const Variables empty(kModel + kNone, 1, nullptr);
+  EXPECT(Aligned(empty, 1));
+  const Variables none(nullptr, 0, file.begin());
+  EXPECT(none.loaded());
+}
+
+void TestZeroes() {
+  Variables variables(kModel, kCount, nullptr);
+  EXPECT(!variables.loaded() && IsZero(variables) && Aligned(variables));
+  static_cast<float*>(variables.mutable_data(kRead))[0] = 1;
+  EXPECT(*static_cast<const float*>(variables.data(kRead)) == 1);
+
+  // More than most machines have; only what is written takes memory.
+  constexpr std::int64_t dims[] = {std::int64_t{1} << 38};
+  const VariableInfo infos[] = {
+      {"large", "U8", dims, 1, std::uint64_t{1} << 38, 0, true},
+      {"small", "U8", nullptr, 0, 1, std::uint64_t{1} << 38, true},
+  };
+  const std::uint64_t before = Size(true);
+  Variables large(infos, 2, nullptr);
+  static_cast<char*>(large.mutable_data(0))[dims[0] - 1] = 1;
+  static_cast<char*>(large.mutable_data(1))[0] = 1;
+  EXPECT(Aligned(large, 2) && Size(true) - before < 8 << 20);
+}
+
+void TestLoad() {
+  const std::string path = Written("load", GoodFile(7));
+  const Embedded file(GoodFile(5));
+  Variables variables(kModel, kCount, file.begin());
+  EXPECT(variables.Load(path.c_str()));
+  EXPECT(variables.loaded() && Holds(variables, 7) && Aligned(variables));
+  // Used where they are in the file, but for what is not aligned there.
+  for (const int index : {kRead, kWritten, kStep}) {
+    EXPECT(Mappings(path, variables.data(index)) == 1);
+    EXPECT(variables.data(index) == variables.mutable_data(index));
+  }
+  EXPECT(Mappings(path, variables.data(kOdd)) == 0);
+  EXPECT(Mappings(path) == 1);
+
+  // Written in place, and yet neither in the file nor in another instance.
+  Variables other(kModel, kCount, nullptr);
+  EXPECT(other.Load(path.c_str()));
+  static_cast<float*>(variables.mutable_data(kWritten))[31] = -1;
+  static_cast<float*>(variables.mutable_data(kOdd))[0] = -1;
+  EXPECT(!Holds(variables, 7) && Holds(other, 7));
+  EXPECT(Read(path) == GoodFile(7));
+
+  // Deleted, or replaced by another, it is still what was loaded.
+  EXPECT(std::rename(Written("new", GoodFile(8)).c_str(), path.c_str()) == 0);
+  EXPECT(Holds(other, 7));
+  EXPECT(std::filesystem::remove(path));
+  EXPECT(Holds(other, 7));
+
+  // A load that fails leaves all as it is, and the next one succeeds.
+  EXPECT(!other.Load(path.c_str()) && *other.error() != '\0');
+  EXPECT(Holds(other, 7) && other.loaded());
+  Written("load", GoodFile(9));
+  EXPECT(other.Load(path.c_str()) && *other.error() == '\0');
+  EXPECT(Holds(other, 9));
+}
+
+void TestMemoryIsReleased() {
+  const std::string path = Written("released", GoodFile(7));
+  const auto open_files = [] { return Names("/proc/self/fd").size(); };
+  const std::size_t before = open_files();
+  {
+    const Embedded file(GoodFile(5));
+    Variables variables(kModel, kCount, file.begin());
+    for (int i = 0; i < 100; ++i) {
+      variables.mutable_data(kRead);
+      EXPECT(variables.Load(path.c_str()));
+      EXPECT(!variables.Load("/nonexistent"));
+      EXPECT(!variables.Load(Written("broken", "x").c_str()));
+    }
+    EXPECT(Mappings(path) == 1 && Mappings("broken") == 0);
+    // A file of which all is copied is not kept.
+    const std::string odd = Written("odd", File(Header() + " ", Data(8)));
+    EXPECT(variables.Load(odd.c_str()));
+    EXPECT(Holds(variables, 8) && Aligned(variables));
+    EXPECT(Mappings(path) == 0 && Mappings(odd) == 0);
+    EXPECT(variables.Load(path.c_str()));
+  }
+  EXPECT(Mappings(path) == 0);
+  EXPECT(open_files() == before);
+}
+
+void TestOptional() {
+  std::vector<VariableInfo> infos(kModel, kModel + kCount);
+  infos[kStep].optional = infos[kOdd].optional = infos[kNone].optional = true;
+  const std::string path = Written(
+      "optional",
+      AlignedFile("{" + Member("dense/read", "F32", "4,4", 0, 64) + "," +
+                      Member("dense/written", "F32", "32", 64, 192) + "," +
+                      Member("flags", "BOOL", "3", 192, 195) + "}",
+                  Data(7).substr(0, 192) + std::string("\0\0\0", 3)));
+  const Embedded file(GoodFile(5));
+  Variables variables(infos.data(), kCount, file.begin());
+  *static_cast<std::int64_t*>(variables.mutable_data(kStep)) = 99;
+  // What the file lacks stays as it is, again and again.
+  for (int i = 0; i < 3; ++i) {
+    EXPECT(variables.Load(path.c_str()));
+    EXPECT(*static_cast<const std::int64_t*>(variables.data(kStep)) == 99);
+    EXPECT(static_cast<const float*>(variables.data(kOdd))[2] == 7);
+    EXPECT(static_cast<const float*>(variables.data(kRead))[0] == 7);
+    EXPECT(Aligned(variables));
+  }
+  // It does not shield from a wrong one.
+  infos[kStep].dtype = "U64";
+  EXPECT(!Variables(infos.data(), kCount, nullptr)
+              .Load(Written("wrong", GoodFile(1)).c_str()));
+}
+
+void TestMove() {
+  const Embedded file(GoodFile(5));
+  Variables first(kModel, kCount, file.begin());
+  const void* data = first.data(kWritten);
+  Variables second(std::move(first));
+  EXPECT(second.data(kWritten) == data && Holds(second, 5));
+  first = Variables(kModel, kCount, nullptr);
+  EXPECT(IsZero(first) && !first.loaded());
+  first = std::move(second);
+  EXPECT(first.data(kWritten) == data && Holds(first, 5) && first.loaded());
+}
+
+void TestSave() {
+  const std::string folder = Path("saved");
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/file";
+  const Embedded file(GoodFile(5));
+  Variables variables(kModel, kCount, file.begin());
+  umask(027);
+  EXPECT(variables.Save(path.c_str()));
+  EXPECT(Read(path) == GoodFile(5));
+  struct stat status;
+  EXPECT(stat(path.c_str(), &status) == 0 && (status.st_mode & 0777) == 0640);
+
+  // What was written since, over the file that is mapped.
+  EXPECT(variables.Load(path.c_str()));
+  static_cast<float*>(variables.mutable_data(kWritten))[31] = -1;
+  static_cast<float*>(variables.mutable_data(kRead))[15] = -2;
+  EXPECT(variables.Save(path.c_str()));
+  std::string wanted = GoodFile(5);
+  const std::size_t data = wanted.size() - Data(5).size();
+  wanted.replace(data + 188, 4, Bytes(-1.0f));
+  wanted.replace(data + 60, 4, Bytes(-2.0f));
+  EXPECT(Read(path) == wanted);
+  EXPECT(static_cast<const float*>(variables.data(kWritten))[31] == -1);
+  EXPECT(variables.Load(path.c_str()) && variables.Save(path.c_str()));
+  EXPECT(Read(path) == wanted);
+  EXPECT(Names(folder) == std::vector<std::string>{"file"});
+
+  // In the folder that the process is in; and of no variables.
+  const std::string here = std::filesystem::current_path();
+  std::filesystem::current_path(folder);
+  EXPECT(Variables(nullptr, 0, nullptr).Save("plain"));
+  std::filesystem::current_path(here);
+  EXPECT(Read(folder + "/plain") == AlignedFile("{}", ""));
+  EXPECT(Variables(nullptr, 0, nullptr).Load((folder + "/plain").c_str()));
+}
+
+void TestSaveSparesOtherFiles() {
+  // Left by a process of the same number, on another machine or before.
+  const std::string folder = Path("spared");
+  std::filesystem::create_directory(folder);
+  const auto other = [&](int number) {
+    return folder + "/.tfaot-save-" + std::to_string(getpid()) + "-" +
+           std::to_string(number);
+  };
+  for (int i = 0; i < 200; ++i) std::ofstream(other(i)) << "theirs";
+  const Embedded file(GoodFile(5));
+  Variables variables(kModel, kCount, file.begin());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT(variables.Save((folder + "/file").c_str()));
+  }
+  for (int i = 0; i < 200; ++i) EXPECT(Read(other(i)) == "theirs");
+  EXPECT(Names(folder).size() == 201 && Read(folder + "/file") == GoodFile(5));
+}
+
+// Exit status of a process that does `work` under a limit.
+template <typename Work>
+int Limited(int resource, std::uint64_t limit, Work work) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    failed = 0;
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limits = {limit, limit};
+    setrlimit(static_cast<__rlimit_resource>(resource), &limits);
+    work();
+    std::fflush(nullptr);
+    std::_Exit(failed == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+void TestSaveFails() {
+  const std::string folder = Path("unsaved");
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/file";
+  std::ofstream(path) << "as it was";
+  const Embedded file(GoodFile(5));
+  Variables variables(kModel, kCount, file.begin());
+  const auto todo =
+      "\n  to do: pass a path in a folder that exists, that this "
+      "process may write to, and that has room for " +
+      std::to_string(GoodFile(5).size()) + " bytes";
+  const std::string nowhere = Path("nowhere/file");
+  EXPECT(!variables.Save(nowhere.c_str()));
+  EXPECT(variables.error() ==
+         nowhere + " cannot be saved\n  found: No such file or directory" +
+             todo);
+  EXPECT(!variables.Save((path + "/file").c_str()));
+  EXPECT(variables.error() ==
+         path + "/file cannot be saved\n  found: Not a directory" + todo);
+  EXPECT(!variables.Save(folder.c_str()));
+  EXPECT(variables.error() ==
+         folder +
+             " cannot be saved\n  found: something there that is no regular "
+             "file\n  to do: pass the path of a regular file, or of none yet");
+  // No room: in the middle of the header, and of a variable.
+  for (const std::uint64_t bytes : {100u, 600u}) {
+    EXPECT(bytes < GoodFile(5).size());
+    EXPECT(Limited(RLIMIT_FSIZE, bytes, [&] {
+             EXPECT(!variables.Save(path.c_str()));
+             EXPECT(variables.error() ==
+                    path + " cannot be saved\n  found: File too large" + todo);
+           }) == 0);
+  }
+  EXPECT(Names(folder) == std::vector<std::string>{"file"});
+  EXPECT(Read(path) == "as it was");
+  EXPECT(Holds(variables, 5));
+  EXPECT(variables.Save(path.c_str()) && *variables.error() == '\0');
+}
+
+void TestManyAtOnce() {
+  // Each reader sees one file or the other, whole.
+  const std::string path = Written("shared", GoodFile(0));
+  const Embedded file(GoodFile(0));
+  std::vector<int> bad(4);
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&, thread] {
+      Variables variables(kModel, kCount, file.begin());
+      for (int round = 0; round < 50; ++round) {
+        const bool ok = variables.Save(path.c_str()) &&
+                        variables.Load(path.c_str()) && Holds(variables, 0);
+        if (!ok) ++bad[thread];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT(bad == std::vector<int>(4));
+}
+
+// 6 GB that take no room on the disk.
+constexpr std::uint64_t kLarge = 6'000'000'000;
+constexpr std::int64_t kLargeDims[] = {kLarge / 4};
+constexpr VariableInfo kLargeModel[] = {
+    {"large", "F32", kLargeDims, 1, kLarge, 0, false},
+    {"behind", "F32", k16, 2, 64, kLarge, true},
+};
+
+std::string LargeFile(const std::string& name, bool aligned) {
+  const std::string members =
+      "{" + Member("large", "F32", std::to_string(kLarge / 4), 0, kLarge) +
+      "," + Member("behind", "F32", "4,4", kLarge, kLarge + 64) + "}";
+  const std::string head =
+      aligned ? AlignedFile(members, "") : File(members + " ", "");
+  const std::string path = Written(name, head);
+  std::filesystem::resize_file(path, head.size() + kLarge);
+  std::ofstream(path, std::ios::binary | std::ios::app)
+      << Data(3).substr(0, 64);
+  EXPECT(aligned == (head.size() % 64 == 0));
+  return path;
+}
+
+void TestLargeFile() {
+  const std::string path = LargeFile("large", true);
+  const std::uint64_t before = Size(true);
+  Variables variables(kLargeModel, 2, nullptr);
+  EXPECT(variables.Load(path.c_str()));
+  EXPECT(Aligned(variables, 2));
+  const auto* large = static_cast<const float*>(variables.data(0));
+  auto* behind = static_cast<float*>(variables.mutable_data(1));
+  EXPECT(behind == large + kLarge / 4 && behind[15] == 18);
+  EXPECT(large[kLarge / 4 - 1] == 0);
+  behind[0] = 1;
+  static_cast<float*>(variables.mutable_data(0))[kLarge / 8] = 1;
+  EXPECT(large[kLarge / 8] == 1);
+  // Neither read nor copied.
+  EXPECT(Size(true) - before < 8 << 20);
+}
+
+void TestNoMemory() {
+  const std::uint64_t room = std::uint64_t{1} << 30;
+  const std::string aligned = LargeFile("large", true);
+  const std::string odd = LargeFile("large_odd", false);
+  Variables variables(kModel, kCount, nullptr);
+  EXPECT(Limited(RLIMIT_AS, Size(false) + room, [&] {
+           EXPECT(!variables.Load(aligned.c_str()));
+           EXPECT(variables.error() ==
+                  aligned +
+                      " cannot be mapped\n  found: Cannot allocate memory\n"
+                      "  to do: pass a file that can be mapped within the "
+                      "limit of address space (ulimit -v); it takes " +
+                      std::to_string(std::filesystem::file_size(aligned)) +
+                      " bytes");
+           // What needs no more still succeeds.
+           EXPECT(variables.Load(Written("small", GoodFile(4)).c_str()));
+         }) == 0);
+  Variables large(kLargeModel, 2, nullptr);
+  static_cast<float*>(large.mutable_data(1))[0] = 5;
+  EXPECT(Limited(RLIMIT_AS, Size(false) + kLarge + room, [&] {
+           EXPECT(!large.Load(odd.c_str()));
+           EXPECT(large.error() ==
+                  odd +
+                      " cannot be loaded\n  found: Cannot allocate memory\n"
+                      "  to do: free 6000000064 bytes of memory, or write the "
+                      "file with tensors that start at multiples of 64 bytes: "
+                      "they are not copied");
+           EXPECT(!large.loaded());
+           EXPECT(*static_cast<const float*>(large.data(1)) == 5);
+           EXPECT(Mappings(odd) == 0);
+         }) == 0);
+}
+
+}  // namespace
+
+int main() {
+  TestEmbedded();
+  TestZeroes();
+  TestLoad();
+  TestMemoryIsReleased();
+  TestOptional();
+  TestMove();
+  TestSave();
+  TestSaveSparesOtherFiles();
+  TestSaveFails();
+  TestManyAtOnce();
+  TestLargeFile();
+  TestNoMemory();
+  return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,4 @@
+#include "tfaot/kernels/products.h"
+
+template void tfaot::kernels::TFAOT_ISA::RunProducts<double>(
+    const tfaot::kernels::Products&, const void*, const void*, void*);

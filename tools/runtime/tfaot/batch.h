@@ -1,0 +1,97 @@
+// Serves any batch with code that is compiled for a few sizes; generated code
+// uses it.
+#ifndef TFAOT_BATCH_H_
+#define TFAOT_BATCH_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "tfaot/arena.h"
+
+namespace tfaot {
+
+// Which of kSizes compiled sizes to run next, for up to kMax rows. The plan of
+// a batch costs least of all ways to split it, padding of the last part
+// included; of ways that cost the same, it has the larger parts.
+template <std::size_t kSizes, std::size_t kMax>
+class BatchPlan {
+ public:
+  // `sizes` rise; `costs` are what a run of each costs, in any unit.
+  constexpr BatchPlan(const std::array<std::int64_t, kSizes>& sizes,
+                      const std::array<double, kSizes>& costs)
+      : next_{} {
+    std::array<double, kMax + 1> best{};
+    for (std::size_t rows = 1; rows <= kMax; ++rows) {
+      best[rows] = std::numeric_limits<double>::infinity();
+      for (std::size_t i = 0; i < kSizes; ++i) {
+        const auto size = static_cast<std::size_t>(sizes[i]);
+        const double cost = costs[i] + best[rows > size ? rows - size : 0];
+        if (cost <= best[rows]) {
+          best[rows] = cost;
+          next_[rows] = static_cast<std::uint8_t>(i);
+        }
+      }
+    }
+  }
+
+  // Index of the size to run when `rows` are left, 1 to kMax.
+  constexpr std::size_t next(std::int64_t rows) const {
+    return next_[static_cast<std::size_t>(rows)];
+  }
+
+ private:
+  static_assert(kSizes >= 1 && kSizes <= 255);
+
+  std::array<std::uint8_t, kMax + 1> next_;
+};
+
+// An input or an output of a compiled function, and where its rows are.
+struct BatchedTensor {
+  int index;              // among the function's arguments or results
+  std::size_t offset;     // of the whole batch, in the arena
+  std::size_t row_bytes;  // of one row
+  std::size_t padded;     // inputs: room for one padded part, in the arena
+};
+
+// Points a compiled function's argument at `rows` rows from row `first` on.
+// They are used where they are, unless the function takes more than there are
+// or they are not aligned: then they are copied, followed by zeros.
+template <typename Function>
+void FeedRows(Function& function, const Arena& arena,
+              const BatchedTensor& tensor, std::int64_t first,
+              std::int64_t rows, std::int64_t size) {
+  const std::size_t begin =
+      tensor.offset + static_cast<std::size_t>(first) * tensor.row_bytes;
+  const std::size_t bytes = static_cast<std::size_t>(rows) * tensor.row_bytes;
+  unsigned char* data = arena.at(begin);
+  if (rows < size || begin % Arena::kAlignment != 0) {
+    data = arena.at(tensor.padded);
+    if (bytes > 0) std::memcpy(data, arena.at(begin), bytes);
+    const std::size_t whole = static_cast<std::size_t>(size) * tensor.row_bytes;
+    if (whole > bytes) std::memset(data + bytes, 0, whole - bytes);
+  }
+  function.set_arg_data(static_cast<std::size_t>(tensor.index), data);
+}
+
+// Copies `rows` rows of a compiled function's result to where they belong; what
+// it computed of padding stays behind.
+template <typename Function>
+void FetchRows(Function& function, const Arena& arena,
+               const BatchedTensor& tensor, std::int64_t first,
+               std::int64_t rows) {
+  const std::size_t begin =
+      tensor.offset + static_cast<std::size_t>(first) * tensor.row_bytes;
+  const std::size_t bytes = static_cast<std::size_t>(rows) * tensor.row_bytes;
+  if (bytes == 0) return;
+  std::memcpy(arena.at(begin),
+              function.result_data(static_cast<std::size_t>(tensor.index)),
+              bytes);
+}
+
+}  // namespace tfaot
+
+#endif  // TFAOT_BATCH_H_

@@ -1,0 +1,112 @@
+#include "tfaot/executor.h"
+
+#include <cstring>
+#include <new>
+
+namespace tfaot {
+namespace {
+
+constexpr KernelDims kFirst = {0, 0, 0};
+
+// XLA's own start of a generator's state: any number but zero.
+constexpr std::uint64_t kInitialRngState = 0x7012395;
+
+constexpr std::size_t Aligned(std::size_t size) {
+  return (size + Executor::kAlignment - 1) / Executor::kAlignment *
+         Executor::kAlignment;
+}
+
+// Takes the next `count` values of a block.
+template <typename T>
+T* Take(unsigned char*& at, std::size_t count) {
+  T* const taken = reinterpret_cast<T*>(at);
+  at += Aligned(count * sizeof(T));
+  return taken;
+}
+
+}  // namespace
+
+Executor::Executor(const Program& program) : program_(&program) {
+  const std::size_t num_buffers =
+      program.num_args + program.num_memory + program.num_constants;
+  const std::size_t bytes =
+      program.memory_bytes + program.scratch_bytes +
+      Aligned(num_buffers * sizeof(unsigned char*)) +
+      Aligned(program.num_kernel_args * sizeof(KernelArg)) +
+      Aligned(program.num_calls * sizeof(KernelCall)) +
+      Aligned(program.num_rng * sizeof(RngState)) + kAlignment;
+  block_ = ::operator new(bytes, std::align_val_t{kAlignment});
+  unsigned char* at = static_cast<unsigned char*>(block_);
+  unsigned char* const memory = Take<unsigned char>(at, program.memory_bytes);
+  unsigned char* const scratch = Take<unsigned char>(at, program.scratch_bytes);
+  buffers_ = Take<unsigned char*>(at, num_buffers);
+  args_ = Take<KernelArg>(at, program.num_kernel_args);
+  KernelCall* const calls = Take<KernelCall>(at, program.num_calls);
+  RngState* const rng = Take<RngState>(at, program.num_rng);
+  instance_ = {buffers_, calls, rng, scratch};
+
+  unsigned char** buffer = buffers_;
+  for (std::uint32_t i = 0; i < program.num_args; ++i) *buffer++ = nullptr;
+  for (std::uint32_t i = 0; i < program.num_memory; ++i) {
+    *buffer++ = memory + program.memory[i];
+  }
+  for (std::uint32_t i = 0; i < program.num_constants; ++i) {
+    // Kernels only read it.
+    *buffer++ = const_cast<unsigned char*>(program.constants[i]);
+  }
+  for (std::uint32_t i = 0; i < program.num_kernel_args; ++i) {
+    const KernelArgPlace& place = program.kernel_args[i];
+    unsigned char* const start = buffers_[place.buffer];
+    args_[i] = {start == nullptr ? nullptr : start + place.offset, place.size};
+  }
+  const KernelArg* next = args_;
+  for (std::uint32_t i = 0; i < program.num_calls; ++i) {
+    const KernelCallPlace& place = program.calls[i];
+    calls[i] = {&place.workgroups, &kFirst, place.num_args, next};
+    next += place.num_args;
+  }
+  for (std::uint32_t i = 0; i < program.num_rng; ++i) {
+    rng[i] = {kInitialRngState, 0, program.rng_deltas[i]};
+  }
+}
+
+Executor::~Executor() {
+  ::operator delete(block_, std::align_val_t{kAlignment});
+}
+
+void Executor::Bind(std::size_t index, const void* data) noexcept {
+  unsigned char* const start =
+      const_cast<unsigned char*>(static_cast<const unsigned char*>(data));
+  buffers_[index] = start;
+  for (std::uint32_t i = program_->first_use[index];
+       i < program_->first_use[index + 1]; ++i) {
+    const std::uint32_t use = program_->uses[i];
+    args_[use].data = start + program_->kernel_args[use].offset;
+  }
+}
+
+bool RunWorkgroups(Kernel* kernel, const KernelCall& call) noexcept {
+  KernelDims workgroup = {0, 0, 0};
+  KernelCall one = call;
+  one.workgroup = &workgroup;
+  const KernelDims end = *call.workgroups;
+  for (workgroup.z = 0; workgroup.z < end.z; ++workgroup.z) {
+    for (workgroup.y = 0; workgroup.y < end.y; ++workgroup.y) {
+      for (workgroup.x = 0; workgroup.x < end.x; ++workgroup.x) {
+        if (kernel(&one) != nullptr) return false;
+      }
+    }
+  }
+  return true;
+}
+
+void NextRngState(RngState& state, unsigned char* out) noexcept {
+  std::memcpy(out, &state.low, sizeof(state.low));
+  std::memcpy(out + sizeof(state.low), &state.high, sizeof(state.high));
+  const std::uint64_t low = state.low + static_cast<std::uint64_t>(state.delta);
+  const std::uint64_t carry = low < state.low ? 1 : 0;
+  state.high += (state.delta < 0 ? ~std::uint64_t{0} : 0) + carry;
+  state.low = low;
+}
+
+}  // namespace tfaot
