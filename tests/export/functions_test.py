@@ -451,21 +451,19 @@ def model(i):
 
     def test_more_than_a_graph_can_hold(self) -> None:
         """Captured values are constants of the graph, which has a limit; what to do instead is said."""
-        text = """\
-from tfaot.export import functions
-
-large = tf.zeros([functions.LIMIT // 4 + 1])
+        self.refused(
+            """\
+large = tf.zeros([1 << 24])
+views = [tf.reshape(large, [1 << n, -1]) for n in range(24)] + [tf.reshape(large, [1, 1 << n, -1]) for n in range(9)]
 
 
 def model(i):
-    return large[i]
-"""
-        self.refused(
-            text,
+    return [view[0] for view in views]
+""",
             """
-            call: the function captures more than 2,147,483,647 bytes of constants, as many as a GraphDef can hold
-              found: one is float32[536870912]
-              to do: keep large values in a tf.Variable, and feed it: frozen = []
+            call: the function captures 2,214,592,512 bytes of constants, more than a GraphDef can hold
+              found: 2,147,483,647 bytes at most
+              to do: keep large values in variables: frozen = [] feeds them
             """,
             {"i": "int32"},
         )

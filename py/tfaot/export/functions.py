@@ -212,7 +212,14 @@ def _bind_captures(
     variables = {id(variable.handle): variable for variable in concrete.graph.variables}
     inside = concrete.inputs[len(concrete.inputs) - len(captured) :]
     strange: list[Any] = []
-    constants = 0
+    constants = [value for value in captured if value.dtype not in (tf.resource, tf.variant)]
+    size = sum(value.shape.num_elements() * value.dtype.size for value in constants)
+    if size > LIMIT:
+        raise TfaotError(
+            f"{name}: the function captures {size:,} bytes of constants, more than a GraphDef can hold",
+            exists=f"{LIMIT:,} bytes at most",
+            do="keep large values in variables: frozen = [] feeds them",
+        )
     for tensor, value in zip(inside, captured, strict=True):
         node = nodes[tensor.op.name]
         if value.dtype == tf.resource:
@@ -229,13 +236,6 @@ def _bind_captures(
         elif value.dtype == tf.variant:
             strange.append(tensor)
         else:
-            constants += value.shape.num_elements() * value.dtype.size
-            if constants > LIMIT:
-                raise TfaotError(
-                    f"{name}: the function captures more than {LIMIT:,} bytes of constants, as many as a GraphDef can hold",
-                    exists=f"one is {value.dtype.name}{value.shape.as_list()}",
-                    do="keep large values in a tf.Variable, and feed it: frozen = []",
-                )
             node.Clear()
             node.name, node.op = tensor.op.name, "Const"
             node.attr["dtype"].type = value.dtype.as_datatype_enum
