@@ -39,7 +39,7 @@ def main() -> None:
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = parser.parse_args()
 
-    from tfaot.export.sources import Model
+    from tfaot.export.sources.model import Model
 
     source = Model(
         model=flags.model,

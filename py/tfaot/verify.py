@@ -40,6 +40,8 @@ v1 = tf.compat.v1
 
 PERTURBATIONS = 16
 """How many times the run is repeated with moved inputs."""
+LARGE, FEW = 1 << 30, 4
+"""Beyond so many bytes of variables, moving them takes longer than all else: the run is repeated fewer times."""
 FACTOR = 16.0
 """A maximum of a few samples underestimates the spread, and inputs moved once stand for rounding in every layer."""
 UNDETERMINED = 1 / 128
@@ -93,7 +95,8 @@ def compute_goldens(request: Request) -> None:
     _check_shapes(manifest, run)
     _check_rows(manifest, run, initial, calls)
     moved = [[[0.0] * len(parts) for parts in results] for results in expected]
-    for seed in range(PERTURBATIONS):
+    large = sum(value.nbytes for value in initial.values()) > LARGE
+    for seed in range(FEW if large else PERTURBATIONS):
         rng = np.random.default_rng(seed)
         # Made when they are fed, or there would be a second copy of all weights.
         near = ((name, one_ulp_away(value, rng)) for name, value in initial.items())

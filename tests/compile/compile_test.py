@@ -375,7 +375,7 @@ class LoopsTest(CompileTest):
             from tensorflow.python.ops import control_flow_util as tensorflows
             from tf_keras.src.utils import control_flow_util as kerass
 
-            from tfaot.export.xla_context import xla_context
+            from tfaot.export.sources.xla_context import xla_context
 
             before = [module.GraphOrParentsInXlaContext for module in (tensorflows, kerass)]
             inside: list[bool] = []

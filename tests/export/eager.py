@@ -82,8 +82,8 @@ def _differences(
     import tensorflow as tf
     from tensorflow.core.framework import graph_pb2
 
-    from tfaot.export.functions import leaves_of
-    from tfaot.export.python_model import PythonSource
+    from tfaot.export.sources.functions import leaves_of
+    from tfaot.export.sources.python_model import PythonSource
     from tfaot.export.traced import Dims
     from tfaot.verify import Runner
 

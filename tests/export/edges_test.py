@@ -23,7 +23,7 @@ HLO = {"bfloat16": "u16[{}]", "float16": "u16[{}]", "complex64": "f32[{}2]", "co
 
 def stored(model: Model) -> Model:
     """The rewrite: as the export stage calls it."""
-    from tfaot.export import edges
+    from tfaot.export.rewrites import edges
 
     graph, inputs, outputs = edges.stored(model.graph, model.inputs, model.outputs)
     graph = edges.stored_variables(graph, model.sources, "model.py")
@@ -175,7 +175,7 @@ class EdgesTest(RewriteTest):
         """Protects families of batch sizes: an open dimension stays open."""
         from tensorflow.core.framework import graph_pb2
 
-        from tfaot.export import edges
+        from tfaot.export.rewrites import edges
         from tfaot.export.traced import Edge
 
         graph = graph_pb2.GraphDef()
@@ -219,7 +219,8 @@ class EdgesTest(RewriteTest):
             import tensorflow as tf
             from tensorflow.compiler.tf2xla import tf2xla_pb2
 
-            from tfaot.export import edges, verdict
+            from tfaot.export import verdict
+            from tfaot.export.rewrites import edges
             from tfaot.export.traced import Edge
 
             v1 = tf.compat.v1
@@ -269,7 +270,7 @@ class EdgesTest(RewriteTest):
         """Protects memory: a graph whose dtypes may all cross is handed back as it is."""
         from tensorflow.core.framework import graph_pb2
 
-        from tfaot.export import edges
+        from tfaot.export.rewrites import edges
         from tfaot.export.traced import Edge
 
         graph = graph_pb2.GraphDef()

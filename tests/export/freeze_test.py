@@ -21,7 +21,7 @@ def frozen(*names: str) -> Callable[[Model], Model]:
     """A rewrite that freezes these variables."""
 
     def rewrite(model: Model) -> Model:
-        from tfaot.export.freeze import freeze
+        from tfaot.export.rewrites.freeze import freeze
 
         values = {name: model.initial[name] for name in names}
         return dataclasses.replace(model, graph=freeze(model.graph, values, model.sources))
@@ -284,7 +284,7 @@ class FreezeTest(StageTest):
 
     def test_every_dtype(self) -> None:
         """Protects values of every dtype, as scalars, as matrices, with nothing in them, and bit by bit."""
-        from tfaot.export.freeze import freeze
+        from tfaot.export.rewrites.freeze import freeze
 
         for dtype in dtypes.ALL:
             with self.subTest(dtype.name):
@@ -321,7 +321,7 @@ class FreezeTest(StageTest):
             import tensorflow as tf
 
             from tfaot.export import graph as graphs
-            from tfaot.export.functions import VariableNames, function_of
+            from tfaot.export.sources.functions import VariableNames, function_of
 
             keras = importlib.import_module(package)
             keras.utils.set_random_seed(1)
@@ -364,7 +364,7 @@ class FreezeTest(StageTest):
         """Protects time and memory: a graph without any of the variables is handed back as it is."""
         from tensorflow.core.framework import graph_pb2
 
-        from tfaot.export.freeze import freeze
+        from tfaot.export.rewrites.freeze import freeze
 
         graph = graph_pb2.GraphDef()
         graph.node.add(name="v", op="VarHandleOp").attr["shared_name"].s = b"v"
@@ -375,7 +375,7 @@ class FreezeTest(StageTest):
         """Protects graphs of hundreds of thousands of nodes: a long chain is neither recursion nor quadratic."""
         from tensorflow.core.framework import graph_pb2
 
-        from tfaot.export.freeze import freeze
+        from tfaot.export.rewrites.freeze import freeze
 
         graph = graph_pb2.GraphDef()
         node = graph.node.add(name="n0", op="VarHandleOp")
@@ -390,7 +390,7 @@ class FreezeTest(StageTest):
         """Protects from protobuf's own error, after minutes: a GraphDef has no room for what is frozen."""
         from tensorflow.core.framework import graph_pb2
 
-        from tfaot.export.freeze import freeze
+        from tfaot.export.rewrites.freeze import freeze
 
         graph = graph_pb2.GraphDef()
         for name in "abcd":
@@ -458,7 +458,7 @@ class ChosenTest(StageTest):
     NAMES = ("dense/kernel", "dense/bias", "head/kernel", "step")
 
     def chosen(self, patterns: list[str] | None, *, written: str = "step", default_frozen: bool = True) -> list[str]:
-        from tfaot.export.freeze import chosen
+        from tfaot.export.rewrites.freeze import chosen
 
         found = chosen(self.NAMES, written.split(), patterns, default_frozen=default_frozen)
         return [name for name in self.NAMES if name in found]
@@ -518,7 +518,7 @@ class FingerprintTest(StageTest):
 
     def test_says_all(self) -> None:
         """Protects from mistaking weights: value, dtype, and shape each count; a name only among all."""
-        from tfaot.export.freeze import fingerprint
+        from tfaot.export.rewrites.freeze import fingerprint
 
         one = fingerprint({"v": np.float32([1, 2])})
         self.assertEqual(
@@ -536,7 +536,7 @@ class FingerprintTest(StageTest):
 
     def test_order_and_layout(self) -> None:
         """Protects rebuilds: neither the order of variables nor how NumPy holds them counts."""
-        from tfaot.export.freeze import fingerprint
+        from tfaot.export.rewrites.freeze import fingerprint
 
         values: dict[str, Any] = {
             "b": np.arange(6.0).reshape(2, 3),

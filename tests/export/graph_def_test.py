@@ -70,7 +70,7 @@ class Base(FinishedTest):
         """Opens a file of the folder; arguments that are files are named without it."""
 
         def work() -> Any:
-            from tfaot.export.graph_def import GraphDefSource
+            from tfaot.export.sources.graph_def import GraphDefSource
 
             files = {
                 key: str(self.folder / value) if isinstance(value, str) else value for key, value in arguments.items()

@@ -27,7 +27,7 @@ from tensorflow.python.framework import function as legacy_functions  # noqa: E4
 from tensorflow.python.framework import graph_to_function_def  # noqa: E402
 
 from tfaot.export import graph as graphs  # noqa: E402
-from tfaot.export import random  # noqa: E402
+from tfaot.export.rewrites import random  # noqa: E402
 
 v1 = tf.compat.v1
 raw = tf.raw_ops

@@ -22,7 +22,7 @@ class Base(FinishedTest):
         """Opens a SavedModel in the folder."""
 
         def work() -> Any:
-            from tfaot.export.saved_model import SavedModelSource
+            from tfaot.export.sources.saved_model import SavedModelSource
 
             return SavedModelSource(str(self.folder / name), tags=tags)
 

@@ -70,7 +70,7 @@ def measure(nodes: int, gigabytes: float) -> Result:
     from tfaot.export import config as configs
     from tfaot.export import graph as graphs
     from tfaot.export.export import Request, export
-    from tfaot.export.sources import Model
+    from tfaot.export.sources.model import Model
     from tfaot.manifest import Manifest
 
     count = int(gigabytes * 2) if gigabytes else 0

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from tfaot import environment, isolate, safetensors
 from tfaot.errors import TfaotError
-from tfaot.export.sources import Model
+from tfaot.export.sources.model import Model
 from tfaot.manifest import Manifest
 
 ROOT = Path(isolate.__file__).parents[2]

@@ -1,1 +1,1 @@
-"""The export stage: from a model's Python source to a graph, its config, and the manifest."""
+"""The export stage: from a model to a graph, its config, and the manifest."""

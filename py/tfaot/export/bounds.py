@@ -15,9 +15,9 @@ from tfaot import compile as compiler
 from tfaot import dtypes, manifest
 from tfaot.errors import TfaotError
 from tfaot.export import config as configs
-from tfaot.export import edges as conversions
 from tfaot.export import verdict
 from tfaot.export.graph import tensor_name
+from tfaot.export.rewrites import edges as conversions
 from tfaot.export.traced import Edge, Shape, shown
 
 

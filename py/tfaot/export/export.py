@@ -12,10 +12,11 @@ from typing import Any
 from tfaot import manifest, names, safetensors
 from tfaot.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import describe, edges, freeze, golden, initial, lists, random, user_config
+from tfaot.export import describe, golden, initial, user_config
 from tfaot.export import graph as graphs
 from tfaot.export.assemble import Entry, Whole, assemble
-from tfaot.export.sources import Model
+from tfaot.export.rewrites import edges, freeze, lists, random
+from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
 
 

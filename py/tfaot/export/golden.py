@@ -9,8 +9,8 @@ import numpy as np
 
 from tfaot import dtypes, manifest
 from tfaot.errors import TfaotError
+from tfaot.export.sources.user_code import SEED
 from tfaot.export.traced import Array, Edge, Function, Source, shown
-from tfaot.export.user_code import SEED
 
 
 def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 from tfaot import dtypes, safetensors
 from tfaot.errors import TfaotError, listed
 from tfaot.export import graph as graphs
-from tfaot.export import random
+from tfaot.export.rewrites import random
 from tfaot.export.traced import Array, Source, shown
 
 

@@ -19,9 +19,9 @@ from tensorflow.python.saved_model import constants, nested_structure_coder, sig
 
 from tfaot.errors import TfaotError, listed
 from tfaot.export import graph as graphs
-from tfaot.export.checkpoint import Checkpoint, Key, Wanted
-from tfaot.export.functions import Leaf, leaves_of, output_label
-from tfaot.export.subgraph import add_done, add_placeholder, imported, operand, unused_name
+from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
+from tfaot.export.sources.functions import Leaf, leaves_of, output_label
+from tfaot.export.sources.subgraph import add_done, add_placeholder, imported, operand, unused_name
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape, shown
 
 _DEFAULT = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY

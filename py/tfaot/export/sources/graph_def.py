@@ -15,12 +15,12 @@ from tensorflow.python.framework import op_def_registry
 
 from tfaot.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import debug_info as debug
 from tfaot.export import user_config
-from tfaot.export.checkpoint import Checkpoint, Key, Wanted, saved_by
 from tfaot.export.graph import tensor_name
-from tfaot.export.ref_variables import REFS, name_variables
-from tfaot.export.subgraph import Feed, Fetch, function_of_graph
+from tfaot.export.sources import debug_info as debug
+from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted, saved_by
+from tfaot.export.sources.ref_variables import REFS, name_variables
+from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
 
 ENTRY_POINT = "graph"

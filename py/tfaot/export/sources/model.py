@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from tfaot.export import python_file
+from tfaot.export.sources import python_file
 
 if TYPE_CHECKING:  # TensorFlow is imported later, when its environment is set
     from tfaot.export.traced import Source
@@ -55,11 +55,11 @@ class Model:
           TfaotError: the user's code raised, or the files are none.
         """
         if self.saved_model is not None:
-            from tfaot.export.saved_model import SavedModelSource
+            from tfaot.export.sources.saved_model import SavedModelSource
 
             return SavedModelSource(self.saved_model, tags=self.saved_model_tags)
         if self.graph is not None:
-            from tfaot.export.graph_def import GraphDefSource
+            from tfaot.export.sources.graph_def import GraphDefSource
 
             return GraphDefSource(
                 self.graph,
@@ -72,9 +72,9 @@ class Model:
             )
         assert self.model is not None
         if self.legacy_keras:
-            from tfaot.export.model_fn import ModelFnSource
+            from tfaot.export.sources.model_fn import ModelFnSource
 
             return ModelFnSource(self.model)
-        from tfaot.export.python_model import PythonSource
+        from tfaot.export.sources.python_model import PythonSource
 
         return PythonSource(self.model, signature=self.signature)

@@ -16,11 +16,11 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.errors import TfaotError, listed
-from tfaot.export.freeze import LIMIT
-from tfaot.export.inline import inlined
-from tfaot.export.subgraph import add_done, unused_name
+from tfaot.export.rewrites.freeze import LIMIT
+from tfaot.export.sources.inline import inlined
+from tfaot.export.sources.subgraph import add_done, unused_name
+from tfaot.export.sources.user_code import MODULE
 from tfaot.export.traced import Array, Edge, Function
-from tfaot.export.user_code import MODULE
 
 Place = Callable[[Iterable[Any]], str]
 """From a traceback's frames to `file:line` in the user's code, or an empty string."""

@@ -15,6 +15,7 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
+import tfaot
 from tfaot.errors import TfaotError, listed
 
 SEED = 1
@@ -39,7 +40,7 @@ class UserCode:
         self.path = path
         self._root = os.getcwd() + os.sep
         self._packages = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__))) + os.sep
-        self._ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+        self._ours = os.path.dirname(os.path.abspath(tfaot.__file__)) + os.sep
         self._main = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
         self._shown: dict[str, str] = {}
         self.module = self._load()

@@ -12,7 +12,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tfaot.errors import TfaotError, listed
 from tfaot.export import graph as graphs
 from tfaot.export.graph import tensor_name
-from tfaot.export.ref_variables import to_resources
+from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})

@@ -17,7 +17,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tfaot import dtypes
 from tfaot.errors import TfaotError
 from tfaot.export.graph import tensor_name
-from tfaot.export.handles import Rewrite, Scope, become
+from tfaot.export.rewrites.handles import Rewrite, Scope, become
 from tfaot.export.traced import Edge
 
 

@@ -12,12 +12,12 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model import constants, loader_impl, signature_constants
 
 from tfaot.errors import TfaotError, listed
-from tfaot.export import debug_info as debug
-from tfaot.export.checkpoint import Checkpoint
-from tfaot.export.graph_def import wanted_of
-from tfaot.export.ref_variables import name_variables
-from tfaot.export.saved_objects import SavedObjects
-from tfaot.export.subgraph import Feed, Fetch, function_of_graph
+from tfaot.export.sources import debug_info as debug
+from tfaot.export.sources.checkpoint import Checkpoint
+from tfaot.export.sources.graph_def import wanted_of
+from tfaot.export.sources.ref_variables import name_variables
+from tfaot.export.sources.saved_objects import SavedObjects
+from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
 
 _DEFAULT = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.errors import TfaotError, listed
-from tfaot.export.handles import Rewrite, Scope, become
+from tfaot.export.rewrites.handles import Rewrite, Scope, become
 
 Array = npt.NDArray[Any]
 

@@ -20,10 +20,10 @@ import tensorflow as tf
 
 from tfaot import dtypes
 from tfaot.errors import TfaotError, listed
-from tfaot.export.functions import Leaf, VariableNames, check_dense, function_of, leaves_of
+from tfaot.export.sources.functions import Leaf, VariableNames, check_dense, function_of, leaves_of
+from tfaot.export.sources.user_code import UserCode, seed_everything
+from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function, shown
-from tfaot.export.user_code import UserCode, seed_everything
-from tfaot.export.xla_context import xla_context
 
 _CALL = "call"
 """The entry point that is the object itself."""

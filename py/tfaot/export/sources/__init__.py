@@ -1,0 +1,1 @@
+"""Ways in: each gives a model as a `Source` (`export/traced.py`)."""
