@@ -1,5 +1,7 @@
 """What only this repository's own tests need. Nobody who uses the rules loads or downloads it."""
 
+load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
+load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
 load(":repositories.bzl", "pip_install")
 
 visibility(["//rules/..."])
@@ -37,11 +39,20 @@ tfaot_jax_repository = repository_rule(
 )
 
 def tfaot_dev_dependencies():
-    """Declares the repository `tfaot_jax`."""
+    """Declares the repository `tfaot_jax`, and abseil, for WORKSPACE."""
     tfaot_jax_repository(name = "tfaot_jax")
 
+    # What XLA's own runtime needs, which the benchmarks compare with: the version that TensorFlow 2.21's headers were made with.
+    maybe(
+        http_archive,
+        name = "abseil-cpp",
+        sha256 = "1692f77d1739bacf3f94337188b78583cf09bab7e420d2dc6c5605a4f86785a1",
+        strip_prefix = "abseil-cpp-20250814.1",
+        url = "https://github.com/abseil/abseil-cpp/releases/download/20250814.1/abseil-cpp-20250814.1.tar.gz",
+    )
+
 def _tfaot_dev_impl(_module_ctx):
-    tfaot_dev_dependencies()
+    tfaot_jax_repository(name = "tfaot_jax")
 
 tfaot_dev = module_extension(
     implementation = _tfaot_dev_impl,

@@ -5,9 +5,8 @@ load(":repositories.bzl", "DEFAULT_LOCK", "declare_tensorflow")
 visibility("//rules/...")
 
 _tensorflow = tag_class(
-    doc = "Which Python, packages, and abseil to use. Only the root module's tag counts.",
+    doc = "Which Python and packages to use. Only the root module's tag counts.",
     attrs = {
-        "abseil": attr.label(doc = "Any label in the abseil repository to build with; default `@abseil-cpp`."),
         "python_interpreter": attr.label(doc = "Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH."),
         "requirements_lock": attr.label(default = DEFAULT_LOCK, doc = "A hash-locked requirements file."),
     },
@@ -24,7 +23,6 @@ def _tfaot_impl(module_ctx):
         return
     tag = tags[0]
     declare_tensorflow(
-        abseil = "@@" + tag.abseil.repo_name if tag.abseil else None,
         python_interpreter = tag.python_interpreter,
         requirements_lock = tag.requirements_lock,
     )

@@ -15,7 +15,7 @@ load(
 visibility(["//rules/..."])
 
 DEFAULT_LOCK = Label("//tools/python:requirements.lock")
-_TARGETS = Label("//tools/runtime:targets.bzl")
+_TARGETS = Label("//rules/private:tensorflow.bzl")
 
 # Prints what a Python is: JSON on one line, from the oldest Python too. `executable` has pip; `base` is what actions run, so it is
 # not a shim, a venv's link, or a link that an upgrade would turn elsewhere.
@@ -34,7 +34,6 @@ _BUILD = """\
 load("{targets}", "tfaot_tensorflow_targets")
 
 tfaot_tensorflow_targets(
-    abseil = "{abseil}",
     interpreter_path = "{interpreter}",
     tensorflow_version = "{version}",
 )
@@ -172,7 +171,6 @@ def _tfaot_tensorflow_repository_impl(rctx):
         title = "TensorFlow " + version,
     )
     rctx.file("BUILD", _BUILD.format(
-        abseil = rctx.attr.abseil,
         interpreter = interpreter,
         targets = _TARGETS,
         version = version,
@@ -180,13 +178,8 @@ def _tfaot_tensorflow_repository_impl(rctx):
 
 tfaot_tensorflow_repository = repository_rule(
     implementation = _tfaot_tensorflow_repository_impl,
-    doc = "Installs TensorFlow with pip, and makes of it a toolchain and the C++ runtime of compiled models.",
+    doc = "Installs TensorFlow with pip, and makes of it a toolchain.",
     attrs = {
-        # A string: as a label it would have the repository fetched before it is needed.
-        "abseil": attr.string(
-            default = "@abseil-cpp",
-            doc = "The abseil repository to build with.",
-        ),
         "python_interpreter": attr.label(
             allow_single_file = True,
             doc = "Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH.",
@@ -200,17 +193,15 @@ tfaot_tensorflow_repository = repository_rule(
     environ = ["TFAOT_PYTHON"],
 )
 
-def declare_tensorflow(*, abseil = None, python_interpreter = None, requirements_lock = None):
+def declare_tensorflow(*, python_interpreter = None, requirements_lock = None):
     """Declares the repository `tfaot_tensorflow`: what WORKSPACE and the module extension have in common.
 
     Args:
-      abseil: (str) the abseil repository to build with, such as "@com_google_absl"
       python_interpreter: (Label) Python 3.10 to 3.13
       requirements_lock: (Label) a hash-locked requirements file
     """
     tfaot_tensorflow_repository(
         name = "tfaot_tensorflow",
-        abseil = abseil or "@abseil-cpp",
         python_interpreter = python_interpreter,
         requirements_lock = requirements_lock or DEFAULT_LOCK,
     )
@@ -253,26 +244,15 @@ def rules_tfaot_dependencies():
         url = "https://github.com/bazel-contrib/bazel_features/releases/download/v1.51.0/bazel_features-v1.51.0.tar.gz",
     )
 
-    # The version that TensorFlow 2.21's headers were made with.
-    maybe(
-        http_archive,
-        name = "abseil-cpp",
-        sha256 = "1692f77d1739bacf3f94337188b78583cf09bab7e420d2dc6c5605a4f86785a1",
-        strip_prefix = "abseil-cpp-20250814.1",
-        url = "https://github.com/abseil/abseil-cpp/releases/download/20250814.1/abseil-cpp-20250814.1.tar.gz",
-    )
-
 # buildifier: disable=unnamed-macro
-def rules_tfaot_setup(*, abseil = None, python_interpreter = None, requirements_lock = None):
+def rules_tfaot_setup(*, python_interpreter = None, requirements_lock = None):
     """Declares TensorFlow's repository and registers its toolchain.
 
     Args:
-      abseil: (str) the abseil repository to build with, such as "@com_google_absl"; default "@abseil-cpp"
       python_interpreter: (Label) Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH
       requirements_lock: (Label) a hash-locked requirements file; default that of rules_tfaot
     """
     declare_tensorflow(
-        abseil = abseil,
         python_interpreter = python_interpreter,
         requirements_lock = requirements_lock,
     )

@@ -1,12 +1,11 @@
-"""The toolchain: a Python with TensorFlow in it to export and compile with, and the C++ runtime of what it compiles."""
+"""The toolchain: a Python with TensorFlow in it, to export and compile with."""
 
-load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("@rules_python//python:defs.bzl", "PyInfo", "PyRuntimeInfo")
 
 visibility("//rules/...")
 
 TfaotToolchainInfo = provider(
-    doc = "What the stages need of the machine that builds: Python, TensorFlow, and the runtime of compiled models.",
+    doc = "What the stages need of the machine that builds: Python and TensorFlow.",
     fields = {
         "imports": "(depset[str]) entries of PYTHONPATH for `packages`, relative to the execution root",
         "interpreter": "(File or None) Python's interpreter, if it is a file that Bazel knows",
@@ -14,7 +13,6 @@ TfaotToolchainInfo = provider(
         "interpreter_path": "(str or None) absolute path of Python's interpreter, if `interpreter` is None",
         "label": "(Label) the toolchain's target, to simplify debugging",
         "packages": "(depset[File]) files or directories that hold the Python packages",
-        "runtime": "(CcInfo) headers and textual sources of XLA's CPU runtime, and the libraries that they call",
         "tensorflow_version": "(str) version of the TensorFlow in `packages`, such as '2.21.0'",
     },
 )
@@ -63,7 +61,6 @@ def _tfaot_toolchain_impl(ctx):
             packages = depset(transitive = packages),
             imports = depset(imports),
             tensorflow_version = ctx.attr.tensorflow_version,
-            runtime = ctx.attr.runtime[CcInfo],
         ),
     )]
 
@@ -83,11 +80,6 @@ tfaot_toolchain = rule(
             mandatory = True,
             providers = [PyRuntimeInfo],
             cfg = "exec",
-        ),
-        "runtime": attr.label(
-            doc = "The runtime's headers and textual sources: `:runtime` of `tfaot_runtime_targets`.",
-            mandatory = True,
-            providers = [CcInfo],
         ),
         "tensorflow_version": attr.string(
             doc = "Version of the TensorFlow in `python_packages`.",

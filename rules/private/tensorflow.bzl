@@ -1,0 +1,148 @@
+"""The targets of a repository that TensorFlow's wheel was unpacked in.
+
+They are made by a macro, not by a generated BUILD file, so that a change here does not install TensorFlow anew.
+"""
+
+load("@rules_cc//cc:defs.bzl", "cc_library")
+load("@rules_python//python:defs.bzl", "py_library", "py_runtime", "py_runtime_pair")
+load("//rules:toolchain.bzl", "tfaot_toolchain")
+
+# Called from @tfaot_tensorflow.
+visibility("public")
+
+# Headers of XLA and of what it includes that these sources, or a header that tfcompile writes, reach: 50 of 9,400, and
+# no folder whole, so that a compile action has few inputs. The wheel's own copy of abseil is left out: it has no sources.
+_XLA_HEADERS = [
+    "ml_dtypes/include/*.h",
+    "tensorflow/compiler/tf2xla/allocator.h",
+    "tensorflow/compiler/tf2xla/encoded_buffer_allocation_info.h",
+    "tensorflow/compiler/tf2xla/xla_compiled_cpu_function.h",
+    "tensorflow/core/platform/bfloat16.h",
+    "tensorflow/core/platform/byte_order.h",
+    "tensorflow/core/platform/cord.h",
+    "tensorflow/core/platform/ctstring*.h",
+    "tensorflow/core/platform/platform.h",
+    "tensorflow/core/platform/stringpiece.h",
+    "tensorflow/core/platform/tstring.h",
+    "tensorflow/core/platform/types.h",
+    "tsl/platform/bfloat16.h",
+    "tsl/platform/context.h",
+    "tsl/platform/cord.h",
+    "tsl/platform/ctstring*.h",
+    "tsl/platform/ml_dtypes.h",
+    "tsl/platform/mutex.h",
+    "tsl/platform/platform.h",
+    "tsl/platform/refcount.h",
+    "tsl/platform/stringpiece.h",
+    "tsl/platform/thread_annotations.h",
+    "tsl/platform/tstring.h",
+    "xla/backends/cpu/alignment.h",
+    "xla/backends/cpu/buffer_allocation_info.h",
+    "xla/backends/cpu/runtime/convolution_lib.h",
+    "xla/backends/cpu/runtime/dot_lib.h",
+    "xla/backends/cpu/runtime/kernel_c_api.h",
+    "xla/backends/cpu/runtime/rng_state_lib.h",
+    "xla/backends/cpu/runtime/sort_lib.h",
+    "xla/backends/cpu/runtime/topk_lib.h",
+    "xla/backends/cpu/runtime/work_queue.h",
+    "xla/executable_run_options.h",
+    "xla/service/custom_call_status*.h",
+    "xla/tsl/concurrency/*.h",
+    "xla/tsl/framework/contraction/*.h",
+    "xla/tsl/framework/convolution/*.h",
+    "xla/tsl/framework/fixedpoint/*.h",
+    "xla/tsl/framework/fixedpoint_types.h",
+    "xla/tsl/platform/byte_order.h",
+    "xla/tsl/platform/default/context.h",
+    "xla/tsl/platform/dynamic_annotations.h",
+    "xla/tsl/platform/logging.h",
+    "xla/tsl/platform/macros.h",
+    "xla/tsl/platform/types.h",
+    "xla/tsl/util/safe_reinterpret_cast.h",
+    "xla/types.h",
+]
+
+# Those of Eigen that its Tensor module reaches.
+_EIGEN_HEADERS = [
+    "Eigen/Core",
+    "Eigen/ThreadPool",
+    "Eigen/Version",
+    "Eigen/src/Core/**",
+    "Eigen/src/ThreadPool/**",
+    "Eigen/src/misc/**",
+    "Eigen/src/plugins/**",
+    "unsupported/Eigen/CXX11/**",
+    "unsupported/Eigen/SpecialFunctions",
+    "unsupported/Eigen/src/SpecialFunctions/**",
+]
+
+# What stock tfcompile output links.
+_XLA_SOURCES = [
+    "tensorflow/compiler/tf2xla/allocator.cc",
+    "tensorflow/compiler/tf2xla/xla_compiled_cpu_function.cc",
+    "xla/backends/cpu/runtime/rng_state_lib.cc",
+    "xla/executable_run_options.cc",
+    "xla/tsl/concurrency/async_value.cc",
+    "xla/tsl/concurrency/async_value_ref.cc",
+]
+
+# buildifier: disable=unnamed-macro
+def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
+    """Declares all targets of the repository `tfaot_tensorflow`.
+
+    Args:
+      interpreter_path: (str) Python's absolute path
+      tensorflow_version: (str) version of the TensorFlow in the folder site-packages
+    """
+    visibility = ["//visibility:public"]
+
+    # One directory, not its 21,000 files: declared one by one, the sandbox links each for each action (docs/toolchain.md).
+    native.filegroup(
+        name = "site_packages",
+        srcs = ["site-packages"],
+        visibility = visibility,
+    )
+
+    py_library(
+        name = "packages",
+        data = ["site-packages"],
+        imports = ["site-packages"],
+        visibility = visibility,
+    )
+
+    py_runtime(
+        name = "py_runtime",
+        interpreter_path = interpreter_path,
+        python_version = "PY3",
+        visibility = visibility,
+    )
+
+    py_runtime_pair(
+        name = "py_runtime_pair",
+        py2_runtime = None,
+        py3_runtime = ":py_runtime",
+        visibility = visibility,
+    )
+
+    tfaot_toolchain(
+        name = "tfaot_toolchain",
+        python_packages = [":site_packages"],
+        python_runtime = ":py_runtime",
+        tensorflow_version = tensorflow_version,
+        visibility = visibility,
+    )
+
+    # XLA's CPU runtime, as the wheel ships it: headers and sources, all of them to be included. No model uses it; the benchmarks build
+    # with it what models are compared with, and add abseil.
+    cc_library(
+        name = "xla_runtime",
+        textual_hdrs = native.glob(
+            ["site-packages/tensorflow/include/" + path for path in _EIGEN_HEADERS + _XLA_HEADERS] +
+            ["site-packages/tensorflow/xla_aot_runtime_src/" + path for path in _XLA_SOURCES],
+        ),
+        includes = [
+            "site-packages/tensorflow/include",
+            "site-packages/tensorflow/xla_aot_runtime_src",
+        ],
+        visibility = visibility,
+    )
