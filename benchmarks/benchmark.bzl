@@ -114,7 +114,6 @@ def benchmark_model(*, name, training = False):
         name = name + "_aot",
         cpp_class = "benchmarks::" + "".join([part.capitalize() for part in name.split("_")]),
         entry_points = ["train"] if training else None,
-        gen_benchmark = False,
         golden_steps = 1,
         model = name + "_model.py",
         tags = ["manual"],

@@ -62,7 +62,6 @@ def main() -> None:
     parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
-    parser.add_argument("--profile", metavar="MODEL", help="instead: where the time of ours goes, by kernel, with perf")
     parser.add_argument("--list", action="store_true", help="instead: names of models and peers")
     flags = parser.parse_args()
     if flags.list:
@@ -70,11 +69,6 @@ def main() -> None:
         return
     cpu = harness.last_cpu() if flags.cpu is None else flags.cpu
     build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
-    if flags.profile:
-        from benchmarks import profile
-
-        profile.show(build, flags.profile, cpu)
-        return
     out = flags.out or catalog.default_out()
     out.mkdir(parents=True, exist_ok=True)
     models = flags.models or [*catalog.MODELS]

@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from xml.etree import ElementTree
 
-from benchmarks import harness, profile, report, summary
+from benchmarks import harness, report, summary
 
 HERE = pathlib.Path(__file__).parent
 GOLDEN = "page.md.golden"
@@ -93,18 +93,6 @@ class ReportTest(unittest.TestCase):
         self.assertEqual(
             [report.number(v) for v in (0.108, 5.634, 573.4, 19287.4, 0.0)], ["0.108", "5.63", "573", "19,287", "0"]
         )
-
-    def test_shares(self) -> None:
-        """Samples of perf are counted by function, whatever the offset."""
-        script = "\n".join(
-            [
-                "    55d0c0de dot_kernel+0x10 (/a/driver)",
-                "    55d0c0ff dot_kernel+0x31 (/a/driver)",
-                "    7f00 [unknown] (/lib/c)",
-                "",
-            ]
-        )
-        self.assertEqual(profile.shares(script), [("dot_kernel", 2 / 3), ("[unknown]", 1 / 3)])
 
 
 if __name__ == "__main__":

@@ -1,0 +1,103 @@
+"""Where a model's time goes, by kernel: `perf` samples the benchmark of a `tf_aot_library` while it runs.
+
+    ./bazelw run //tools:profile -- //examples/fc:fc_aot [--seconds 3] [--cpu 1] [-- --config=…]
+
+From a repository of your own it is `bazel run @rules_tfaot//tools:profile -- //your:target`. What follows `--` are flags of Bazel.
+It needs perf (of Debian's package linux-perf, or your distribution's linux-tools).
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+
+_SAMPLE = re.compile(r"^\s*[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \(")
+_KERNEL = re.compile(r"^tfcompile_xla_generated_.*?tfaot_internal__")
+"""What tfcompile puts before the names of its kernels."""
+_TIMED = re.compile(r"^(\S+): (\d+) steps, min ([0-9.]+) us, median ([0-9.]+) us", re.MULTILINE)
+"""A line of tools/runtime/tfaot/benchmark.h."""
+
+
+def shares(script: str) -> list[tuple[str, float]]:
+    """Functions and their shares of all samples, largest first, of what `perf script -F ip,sym,dso` printed."""
+    counts: collections.Counter[str] = collections.Counter()
+    for line in script.splitlines():
+        if match := _SAMPLE.match(line):
+            counts[_KERNEL.sub("", match[1])] += 1
+    total = sum(counts.values())
+    return [(name, count / total) for name, count in counts.most_common()]
+
+
+def table(script: str, microseconds: float) -> list[str]:
+    """Lines of a table: a function's share, its time in microseconds of a step, and its name; but for the smallest."""
+    return [f"{'share':>7} {'us a step':>10}  function"] + [
+        f"{share:7.1%} {share * microseconds:10.2f}  {function}" for function, share in shares(script) if share >= 0.001
+    ]
+
+
+def medians(printed: str) -> dict[str, float]:
+    """Microseconds of a step, by class or entry point, of what a benchmark printed."""
+    return {match[1]: float(match[4]) for match in _TIMED.finditer(printed)}
+
+
+def bazel() -> list[str]:
+    """The Bazel of the workspace: its `bazelw`, $BAZEL, or what is on PATH."""
+    for found in (shutil.which("./bazelw"), os.environ.get("BAZEL"), shutil.which("bazel"), shutil.which("bazelisk")):
+        if found:
+            return [found]
+    sys.exit("profile: no Bazel: there is no ./bazelw, $BAZEL, or bazel on PATH")
+
+
+def run(target: str, *, under: Sequence[str], steps: int, flags: Sequence[str]) -> str:
+    """Runs a target's benchmark below a command, and returns what it printed."""
+    command = [*bazel(), "run", "--compilation_mode=opt", "--ui_event_filters=-info", "--noshow_progress", *flags]
+    command += [f"--run_under={shlex.join(under)}", target + "_benchmark", "--", f"--steps={steps}"]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        sys.exit(
+            f"profile: {target}_benchmark does not build or run: name a tf_aot_library that has not gen_benchmark = False"
+        )
+    return done.stdout
+
+
+def main() -> None:
+    """Builds, runs once to see how long a step takes, samples, prints."""
+    words = sys.argv[1:]
+    flags = words[words.index("--") + 1 :] if "--" in words else []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", help="label of a tf_aot_library")
+    parser.add_argument("--seconds", type=float, default=3, help="how long it is sampled, about (default: 3)")
+    parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
+    given = parser.parse_args(words[: words.index("--")] if "--" in words else words)
+    if not shutil.which("perf"):
+        sys.exit("profile: perf is not on PATH: install linux-perf (Debian) or linux-tools of your distribution")
+    os.chdir(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
+    target = given.target if ":" in given.target else f"{given.target}:{given.target.rpartition('/')[2]}"
+    pin = ["taskset", "-c", str(max(os.sched_getaffinity(0)) if given.cpu is None else given.cpu)]
+    print(f"profile: building and timing {target}", file=sys.stderr)
+    once = sum(medians(run(target, under=pin, steps=10, flags=flags)).values())
+    steps = max(10, int(given.seconds * 1e6 / max(once, 0.01) / 1.1))
+    print(f"profile: sampling {steps:,} steps of about {once:.2f} us", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        data = os.path.join(folder, "perf.data")
+        perf = ["perf", "record", "--quiet", "--event=cpu-clock", "--freq=5000", f"--output={data}"]
+        times = medians(run(target, under=[*pin, *perf], steps=steps, flags=flags))
+        done = subprocess.run(
+            ["perf", "script", "--input", data, "--fields", "ip,sym,dso"], capture_output=True, check=True, text=True
+        )
+    for what, microseconds in times.items():
+        print(f"{what}: {microseconds:.2f} us, the median of {steps:,} steps")
+    print(*table(done.stdout, sum(times.values())), sep="\n")
+    print("profile: a fusion's ops are in the optimized HLO: the library's output group optimized_hlo", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
