@@ -34,6 +34,8 @@ class Request:
     """How the compile stage's headers are included, in the order of `compile.functions`."""
     embed: bool
     """Whether the library holds the variables' initial values; if not, they are loaded from a file."""
+    keep_denormals: bool
+    """Whether a run leaves it to the caller's floating-point mode what becomes of denormals; if not, they are zeros."""
     out_header: str
     out_source: str
     out_variables: str
@@ -160,7 +162,13 @@ def render(request: Request) -> None:
             exists=f"code reaches data within 2 GB; a library can hold {LARGEST_EMBEDDED:,} bytes of variables",
             do="leave them in a file: embed_variables = False, and call Load(path) in the program",
         )
-    context = context_of(manifest, header=request.header, private_headers=request.private_headers, embed=request.embed)
+    context = context_of(
+        manifest,
+        header=request.header,
+        private_headers=request.private_headers,
+        embed=request.embed,
+        keep_denormals=request.keep_denormals,
+    )
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES),
         undefined=jinja2.StrictUndefined,
@@ -194,7 +202,9 @@ class _Arena:
         return offset
 
 
-def context_of(manifest: Manifest, *, header: str, private_headers: Sequence[str], embed: bool) -> dict[str, Any]:
+def context_of(
+    manifest: Manifest, *, header: str, private_headers: Sequence[str], embed: bool, keep_denormals: bool = False
+) -> dict[str, Any]:
     """Everything that the templates name."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
     symbol = names.symbol(manifest.cpp_class)
@@ -243,6 +253,7 @@ def context_of(manifest: Manifest, *, header: str, private_headers: Sequence[str
         "variables": variables,
         "members": members,
         "embed": embed and bool(variables),
+        "keep_denormals": keep_denormals,
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,
         "arena_bytes": arena.size,

@@ -23,6 +23,8 @@ def _tf_aot_render_impl(ctx):
         flags.add(folder + function.stem + ".executor.h", format = "--private_header=%s")
     if ctx.attr.embed_variables:
         flags.add("--embed")
+    if not ctx.attr.flush_denormals:
+        flags.add("--keep_denormals")
     flags.add(header, format = "--out_header=%s")
     flags.add(source, format = "--out_source=%s")
     flags.add(variables, format = "--out_variables=%s")
@@ -57,6 +59,10 @@ tf_aot_render = rule(
     attrs = {
         "embed_variables": attr.bool(
             doc = "Whether the library holds the variables' initial values; if not, the program loads them from a file.",
+            default = True,
+        ),
+        "flush_denormals": attr.bool(
+            doc = "Whether denormal floats count as zero within a run, as in TensorFlow; if not, the caller's mode decides.",
             default = True,
         ),
     } | graph_attrs() | stage_attrs("//tools:render.py"),

@@ -133,7 +133,7 @@ class RenderTest(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def render(self, manifest: Manifest = SMALL, name: str = "small", *, embed: bool = True) -> dict[str, str]:
+    def render(self, manifest: Manifest = SMALL, name: str = "small", *, embed: bool = True, keep: bool = False) -> dict[str, str]:
         """Renders all sources and returns their texts by kind."""
         (self.folder / "model.json").write_text(manifest.to_json())
         stems = [
@@ -147,6 +147,7 @@ class RenderTest(unittest.TestCase):
                 header=f"p/{name}.h",
                 private_headers=tuple(f"p/{stem}.executor.h" for stem in stems),
                 embed=embed,
+                keep_denormals=keep,
                 **{f"out_{kind}": str(self.folder / file) for kind, file in kinds.items()},
             )
         )
