@@ -138,6 +138,26 @@ class Build:
         result: dict[str, Any] = json.loads(done.stdout)
         return result
 
+    def work(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
+        """By model: bytes of its variables, and floating-point operations of a call if definitions.py has it."""
+        defined = [name for name in names if MODELS[name].defined]
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.adapters.work_ops", *defined],
+            capture_output=True,
+            check=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{self.packages()}"},
+        )
+        flops: dict[str, int] = json.loads(done.stdout)
+        found = {}
+        for name in names:
+            file = self.output(f"{MODELS[name].package}/{MODELS[name].library}.variables.safetensors")
+            found[name] = {
+                "flops": flops.get(name, 0),
+                "variables": file.stat().st_size if file.exists() else 0,
+            }
+        return found
+
     def peers(self, name: str, peers: Sequence[str]) -> tuple[list[Peer], dict[str, str]]:
         """Those that can be started for a model, and why the others cannot."""
         entry = MODELS[name]

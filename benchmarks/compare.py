@@ -55,7 +55,16 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=5, help="batches a round (default: 5)")
     parser.add_argument("--batch_ms", type=float, default=10, help="length of a batch, at least one call (default: 10)")
     parser.add_argument("--cold_starts", type=int, default=3, help="starts of each process (default: 3)")
-    parser.add_argument("--converge", type=int, default=0, metavar="STEPS", help="also that many steps on one batch")
+    parser.add_argument(
+        "--converge",
+        type=int,
+        default=0,
+        metavar="STEPS",
+        help="instead: that many steps on one batch, ours and stock, of the models that train",
+    )
+    parser.add_argument(
+        "--add", action="store_true", help="to the results that are in --out, in place of the same models'"
+    )
     parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results (default: in the cache folder)")
     parser.add_argument("--page", type=pathlib.Path, help="also write this page, with its plots beside it")
@@ -88,42 +97,44 @@ def main() -> None:
         "plan": dataclasses.asdict(plan),
         "results": [],
         "converge": [],
+        "work": {},
     }
+    if flags.converge:
+        models, peers = [name for name in models if catalog.MODELS[name].training], ["stock"]
     broken = build.models(models, peers)
+    file = out / "results.json"
+    if flags.add and file.exists():
+        measured = "converge" if flags.converge else "results"
+        before = json.loads(file.read_text(encoding="utf-8"))
+        before[measured] = [result for result in before[measured] if result["model"] not in models]
+        document |= {key: before[key] for key in ("results", "converge", "work")}
     document["roofline"] = build.roofline(cpu)
+    document["work"] |= build.work(models)
     for name in models:
         found, missing = build.peers(name, peers)
         if name in broken:
             missing["ours"] = broken[name]
-        result = harness.compare(
-            name,
-            found,
-            training=catalog.MODELS[name].training,
-            reference="tensorflow_session",
-            plan=plan,
-            missing=missing,
-        )
-        document["results"].append(harness.as_json(result))
-        if flags.converge and catalog.MODELS[name].training:
-            document["converge"].append(_converge(name, found, plan, flags.converge))
+        if flags.converge:
+            document["converge"].append(harness.converge(name, found, plan, flags.converge))
+        else:
+            result = harness.compare(
+                name,
+                found,
+                training=catalog.MODELS[name].training,
+                reference="tensorflow_session",
+                plan=plan,
+                missing=missing,
+            )
+            document["results"].append(harness.as_json(result))
         # After each model: a run that is cut short has what it measured.
-        (out / "results.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+        file.write_text(json.dumps(document, indent=1), encoding="utf-8")
     document["machine"]["load_after"] = round(os.getloadavg()[0], 2)
-    (out / "results.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+    file.write_text(json.dumps(document, indent=1), encoding="utf-8")
     report.write(document, out / "performance.md")
     if flags.page:
         report.write(document, flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page)
     print((out / "performance.md").read_text(encoding="utf-8"))
     print(f"compare: all of it is in {out}", file=sys.stderr)
-
-
-def _converge(name: str, peers: list[harness.Peer], plan: harness.Plan, steps: int) -> dict[str, Any]:
-    times = {
-        p.name: harness.converging(p, plan, steps)[0]
-        for p in peers
-        if p.name in ("ours", "stock", "tensorflow_session")
-    }
-    return {"model": name, "steps": steps, "times": {peer: values for peer, values in times.items() if values}}
 
 
 def _shown(words: list[str]) -> list[str]:

@@ -173,18 +173,34 @@ def _rounds(
     return {name: found for name, found in rounds.items() if name not in gone and found}
 
 
-def converging(peer: Peer, plan: Plan, steps: int) -> tuple[list[float], str]:
-    """Microseconds of each of `steps` steps in a row on one batch, from the start: what denormals do to a step shows late.
+def converge(model: str, peers: Sequence[Peer], plan: Plan, steps: int) -> dict[str, Any]:
+    """Steps in a row on one batch, from the start: what denormals do to a step shows late.
 
     Returns:
-      The times, or none and why.
+      The model, how many steps, and for each peer that ran them medians in microseconds: of all, of the first tenth, of the last.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            with _start(peer, plan, folder) as process:
-                return [ns / 1000 for ns in process.time(steps, 1)], ""
-        except Failed as error:
-            return [], str(error)
+    times: dict[str, list[float]] = {}
+    with contextlib.ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        running: dict[str, Process] = {}
+        for peer in peers:
+            try:
+                running[peer.name] = stack.enter_context(_start(peer, plan, folder))
+            except Failed as error:
+                say(f"{model}: {peer.name}: {error}")
+        # A hundredth at a time, so that a slow spell of the machine hits all.
+        parts = min(100, steps)
+        for part in range(parts):
+            say(f"{model}: {steps * part // parts:,} of {steps:,} steps")
+            for name, process in running.items():
+                count = steps * (part + 1) // parts - steps * part // parts
+                times.setdefault(name, []).extend(ns / 1000 for ns in process.time(count, 1))
+    tenth = max(1, steps // 10)
+    medians = {
+        name: [sorted(part)[len(part) // 2] for part in (values, values[:tenth], values[-tenth:])]
+        for name, values in times.items()
+    }
+    return {"model": model, "steps": steps, "medians": medians}
 
 
 def stripped_size(path: str, folder: str) -> int:

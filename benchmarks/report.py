@@ -118,15 +118,62 @@ def missing(results: Sequence[Result]) -> list[str]:
 
 
 def converge(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Steps on one batch that converges: the first tenth beside the last."""
+    """Steps on one batch that converges: medians of all, of the first tenth, and of the last, ours and stock."""
     rows = []
     for run in found:
-        for peer, times in run["times"].items():
-            tenth = max(1, len(times) // 10)
-            median, first, last = (sorted(part)[len(part) // 2] for part in (times, times[:tenth], times[-tenth:]))
-            cells = [number(value) for value in (median, first, last)]
-            rows.append([MODELS[run["model"]].title, peer, f"{run['steps']:,}", *cells, f"{last / first:.2f}"])
-    return table(["model", "", "steps", "median, µs", "first tenth", "last tenth", "last / first"], rows)
+        medians: Mapping[str, Sequence[float]] = run["medians"]
+        ours, stock = (medians.get(name) for name in (OURS, "stock"))
+        cells = [text for peer in (ours, stock) for text in (map(number, peer) if peer else ["–"] * 3)]
+        ratio = f"**{stock[0] / ours[0]:.2f}**" if ours and stock else "–"
+        rows.append([MODELS[run["model"]].title, f"{run['steps']:,}", *cells, ratio])
+    head = ["ours, median, µs", "first tenth", "last tenth", "stock, median, µs", "first tenth", "last tenth"]
+    return table(["model", "steps", *head, "stock / ours"], rows)
+
+
+def bound(work: Mapping[str, int], roofline: Mapping[str, Any]) -> float:
+    """Microseconds that a call takes at least: its arithmetic at the core's peak, or its variables read from where they fit."""
+    arithmetic: float = work["flops"] / roofline["gflops"] / 1e3
+    levels = roofline["bandwidth"]
+    level: Mapping[str, float] = next(
+        (level for level in levels if level["kib"] * 1024 >= work["variables"]), levels[-1]
+    )
+    return max(arithmetic, work["variables"] / level["gb_per_s"] / 1e3)
+
+
+def shares(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
+    """How near the core's limits ours and the best peer are, of the models whose work is known."""
+    rows = []
+    for result in results:
+        work, ratio = document["work"].get(result.model, {}), ratio_of(result)
+        if not ratio or not work.get("flops"):
+            continue
+        least = bound(work, document["roofline"])
+        times = [result.measured[name].times.minimum for name in (OURS, ratio.peer)]
+        rows.append(
+            [
+                MODELS[result.model].title,
+                number(work["flops"] / 1e6),
+                number(work["variables"] / 1e6),
+                number(least),
+                *(f"{number(work['flops'] / time / 1e3)} ({least / time:.0%})" for time in times),
+            ]
+        )
+    head = ["model", "MFLOP", "variables, MB", "bound, µs", "ours, GFLOP/s (share)", "best peer, GFLOP/s (share)"]
+    return table(head, rows)
+
+
+def sizes(results: Sequence[Result], work: Mapping[str, Mapping[str, int]]) -> list[str]:
+    """Stripped binaries, whole and beyond the variables they hold."""
+    rows = []
+    for result in results:
+        found = [result.measured[name].size if name in result.measured else 0 for name in (OURS, "stock")]
+        if not any(found):
+            continue
+        variables = work.get(result.model, {}).get("variables", 0)
+        cells = [number(size / 1e6) if size else "–" for size in found]
+        beyond = [number((size - variables) / 1e6) if size and variables else "–" for size in found]
+        rows.append([MODELS[result.model].title, cells[0], beyond[0], cells[1], beyond[1]])
+    return table(["model", OURS, "beyond variables", "stock", "beyond variables"], rows)
 
 
 def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
@@ -158,20 +205,19 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     lines += [f"Geometric mean over {len(found)} models: {summary.geometric_mean(found):.2f}.", ""] if found else []
     lines += ratios(results)
     lines += [f"![{html.escape(title)}]({path})\n" for title, path in plots.items()]
+    lines += ["## Share of the roofline", ""]
+    lines += [
+        "Products and convolutions alone count as work. A call takes at least as long as its arithmetic at the core's peak, or as",
+        "reading its variables from the cache that holds them: the bound. The share is the bound's of the time.",
+        "",
+        *shares(results, document),
+    ]
     lines += ["## Every peer: minimum / median (how far rounds' minima lie apart), µs", "", *every_peer(results)]
     lines += ["## Cold start: process start to first result, ms", ""]
     lines += by_peer(results, lambda m: number(m.cold_start * 1e3))
     lines += ["## Resident memory after the first result, MB", ""]
     lines += by_peer(results, lambda m: number(m.resident / 1e6))
-    sizes = [r for r in results if any(m.size for m in r.measured.values())]
-    rows = [
-        [
-            MODELS[r.model].title,
-            *(number(r.measured[n].size / 1e6) if n in r.measured else "–" for n in (OURS, "stock")),
-        ]
-        for r in sizes
-    ]
-    lines += ["## Stripped binary, weights and driver included, MB", "", *table(["model", OURS, "stock"], rows)]
+    lines += ["## Stripped binary, variables and driver included, MB", "", *sizes(results, document["work"])]
     lines += ["## Largest difference from TensorFlow's outputs, as a share of the largest value", ""]
     lines += by_peer(results, lambda m: f"{m.difference.largest:.1e}")
     lines += [

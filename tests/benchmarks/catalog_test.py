@@ -8,6 +8,7 @@ import unittest
 import numpy as np
 
 from benchmarks import bind, catalog, definitions, environments
+from benchmarks.adapters import work_ops
 
 
 class CatalogTest(unittest.TestCase):
@@ -33,6 +34,16 @@ class CatalogTest(unittest.TestCase):
         many = definitions.draw("x", (100_000,))
         self.assertLess(abs(float(many.mean())), 0.01)
         self.assertTrue(many.min() >= -1 and many.max() < 1)
+
+    def test_work(self) -> None:
+        """The roofline's arithmetic is that of the layers: two a multiply-add, no gradient of the model's own input."""
+        flops = {name: work_ops.flops(model) for name, model in definitions.MODELS.items()}
+        first, second = 2 * 64 * 784 * 256, 2 * 64 * 256 * 10
+        self.assertEqual(flops["fc_b64"], first + second)
+        self.assertEqual(flops["fc_bn_adam_train"], 2 * first + 3 * second)
+        self.assertEqual(flops["lstm"], 2 * (50 * (64 + 128) * 512 + 128 * 10))
+        # MobileNetV2's paper says 300 million multiply-adds, ResNet's 1.8 billion.
+        self.assertEqual([round(flops[name] / 2e6, -2) for name in ("mobilenet_v2", "resnet18")], [300, 1800])
 
     def test_locks(self) -> None:
         """Every peer that has an environment of its own has a lock with a hash for every package."""

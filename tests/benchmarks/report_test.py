@@ -56,7 +56,11 @@ def document() -> dict[str, object]:
         "plan": dataclasses.asdict(harness.Plan(rounds=2, batches=2, cpu=1)),
         "roofline": {"gflops": 103.7, "bandwidth": [{"kib": 16, "gb_per_s": 102.7}, {"kib": 2048, "gb_per_s": 75.94}]},
         "results": [harness.as_json(result) for result in results],
-        "converge": [{"model": "lstm_train", "steps": 20, "times": {"ours": [1.0] * 10 + [2.0] * 10}}],
+        "converge": [
+            {"model": "lstm_train", "steps": 20, "medians": {"ours": [2.0, 1.0, 2.0], "stock": [4.0, 4.0, 5.0]}},
+            {"model": "fc_bn_adam_train", "steps": 20, "medians": {"ours": [1.0, 1.0, 1.0]}},
+        ],
+        "work": {"mlp": {"flops": 9_600, "variables": 20_000}},
     }
 
 

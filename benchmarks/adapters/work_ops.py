@@ -1,0 +1,131 @@
+"""How much arithmetic the models are: an `Ops` of shapes alone.
+
+    python -m benchmarks.adapters.work_ops fc lstm_train …
+
+prints for each model the floating-point operations of a call, a multiply-add counting as two, as JSON. Products and convolutions
+count, and nothing else does. A training step does each twice more, for the gradients of its weights and of its input, but for an
+input that is the model's own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import sys
+
+from benchmarks import definitions
+from benchmarks.definitions import Model
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A tensor's sizes."""
+
+    sizes: tuple[int, ...]
+    given: bool = False
+    """Whether it is the model's input, or a view of it: nothing needs its gradient."""
+
+
+class WorkOps:
+    """Adds up."""
+
+    def __init__(self, *, training: bool) -> None:
+        self._training = training
+        self.flops = 0
+
+    def _product(self, x: Shape, multiply_adds: int) -> None:
+        times = 1 if not self._training else 2 if x.given else 3
+        self.flops += 2 * multiply_adds * times
+
+    def dense(self, x: Shape, units: int, name: str, activation: str = "") -> Shape:
+        del name, activation
+        self._product(x, math.prod(x.sizes) * units)
+        return Shape((*x.sizes[:-1], units))
+
+    def conv(
+        self,
+        x: Shape,
+        filters: int,
+        size: int,
+        name: str,
+        *,
+        stride: int = 1,
+        pad: str | int = "valid",
+        bias: bool = True,
+    ) -> Shape:
+        del name, bias
+        out = _convolved(x, size, stride, pad)
+        self._product(x, math.prod(out) * x.sizes[0] * filters * size * size * x.sizes[-1])
+        return Shape((x.sizes[0], *out, filters))
+
+    def depthwise(self, x: Shape, size: int, name: str, *, stride: int = 1) -> Shape:
+        del name
+        out = _convolved(x, size, stride, "same")
+        self._product(x, math.prod(out) * x.sizes[0] * size * size * x.sizes[-1])
+        return Shape((x.sizes[0], *out, x.sizes[-1]))
+
+    def batch_norm(self, x: Shape, name: str) -> Shape:
+        del name
+        return Shape(x.sizes)
+
+    def activation(self, x: Shape, kind: str) -> Shape:
+        del kind
+        return Shape(x.sizes)
+
+    def add(self, x: Shape, y: Shape) -> Shape:
+        del y
+        return Shape(x.sizes)
+
+    def max_pool(self, x: Shape, size: int, stride: int, pad: int) -> Shape:
+        return Shape((x.sizes[0], *_convolved(x, size, stride, pad), x.sizes[-1]))
+
+    def spatial_mean(self, x: Shape) -> Shape:
+        return Shape((x.sizes[0], x.sizes[-1]))
+
+    def flatten(self, x: Shape) -> Shape:
+        return Shape((x.sizes[0], math.prod(x.sizes[1:])), x.given)
+
+    def lstm(self, x: Shape, units: int, name: str) -> Shape:
+        del name
+        batch, steps, features = x.sizes
+        self._product(x, batch * steps * features * 4 * units)
+        self._product(Shape((batch, units)), batch * steps * units * 4 * units)
+        return Shape((batch, units))
+
+    def embed(self, tokens: Shape, vocabulary: int, width: int, name: str) -> Shape:
+        del vocabulary, name
+        return Shape((*tokens.sizes, width))
+
+    def attention(self, x: Shape, heads: int, name: str) -> Shape:
+        del heads, name
+        batch, tokens, width = x.sizes
+        self._product(x, 4 * batch * tokens * width * width)
+        self._product(Shape(x.sizes), 2 * batch * tokens * tokens * width)
+        return Shape(x.sizes)
+
+    def layer_norm(self, x: Shape, name: str) -> Shape:
+        del name
+        return Shape(x.sizes)
+
+
+def _convolved(x: Shape, size: int, stride: int, pad: str | int) -> tuple[int, int]:
+    """Height and width of a convolution's result."""
+
+    def along(length: int) -> int:
+        if pad == "same":
+            return -(-length // stride)
+        return (length + (2 * pad if isinstance(pad, int) else 0) - size) // stride + 1
+
+    return along(x.sizes[1]), along(x.sizes[2])
+
+
+def flops(model: Model) -> int:
+    """Floating-point operations of a call."""
+    ops = WorkOps(training=bool(model.optimizer))
+    model.body(ops, Shape((model.batch, *model.shape), given=True))
+    return ops.flops
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: flops(definitions.MODELS[name]) for name in sys.argv[1:]}))
