@@ -25,7 +25,7 @@ model = keras_ops.compiled("{name}")
 """
 
 def drivers(*, name, library):
-    """Declares NAME_driver, and NAME_stock, which is built with tfcompile's defaults.
+    """Declares NAME_driver, NAME_threads_driver, which has threads, and NAME_stock, which is built with tfcompile's defaults.
 
     Args:
       name: (str) the benchmark's name of the model
@@ -42,7 +42,7 @@ def drivers(*, name, library):
         name = name + ".driver.cc",
         srcs = [name + ".manifest"],
         outs = [name + "_driver.cc"],
-        cmd = "$(execpath :bind) $(execpath {}.manifest) {}/{}.h $@".format(name, package, target),
+        cmd = "$(execpath :bind) $(execpaths {}.manifest) {}/{}.h $@".format(name, package, target),
         tags = ["manual"],
         tools = [":bind"],
     )
@@ -54,6 +54,18 @@ def drivers(*, name, library):
         deps = [
             library,
             ":driver",
+        ],
+    )
+    cc_binary(
+        name = name + "_threads_driver",
+        srcs = [name + "_driver.cc"],
+        copts = ["-O2"],
+        local_defines = ["TFAOT_BENCHMARKS_THREADS"],
+        tags = ["manual"],
+        deps = [
+            library,
+            ":driver",
+            "//tools/runtime/tfaot:threads",
         ],
     )
     stock_tfcompile(

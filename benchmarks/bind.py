@@ -1,6 +1,6 @@
 """Writes the C++ main of a model's driver from its model.json: which accessors are inputs, and which are outputs.
 
-bind.py MODEL.JSON HEADER OUT.CC
+bind.py MODEL.JSON… HEADER OUT.CC, of a library's output group `manifest`
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def source(manifest: dict[str, Any], name: str, header: str) -> str:
 
 def main() -> None:
     """Reads, and writes."""
-    manifest, header, out = sys.argv[1:]
+    *files, header, out = sys.argv[1:]
+    (manifest,) = (file for file in files if file.endswith(".model.json"))
     with open(manifest, encoding="utf-8") as file:
         parsed = json.load(file)
     with open(out, "w", encoding="utf-8") as file:

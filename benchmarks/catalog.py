@@ -108,6 +108,17 @@ class Build:
         drivers = {name: self.output(f"benchmarks/{name}_driver") for name in names}
         return {name: "it does not build" for name, path in drivers.items() if not path.exists()}
 
+    def threads(self, names: Sequence[str]) -> None:
+        """Builds drivers that take `--threads=N`, and what they are given."""
+        targets = [f"//benchmarks:{name}_threads_driver" for name in names]
+        subprocess.run([*self._bazel, "build", *self._flags, *targets], cwd=ROOT, check=True)
+        self.exported(names)
+
+    def exported(self, names: Sequence[str]) -> None:
+        """Runs the export stage of these models."""
+        targets = [f"//{MODELS[name].package}:{MODELS[name].library}.export" for name in names]
+        subprocess.run([*self._bazel, "build", *self._flags, *targets], cwd=ROOT, check=True)
+
     def _info(self, key: str) -> str:
         if key not in self._paths:
             done = subprocess.run(

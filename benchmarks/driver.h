@@ -1,7 +1,10 @@
 // The process of a compiled model in the benchmark: the same commands and
 // answers as workers/worker.py, over the same pipe.
 //
-//   driver INPUT...       files of raw values, one for each input, in order
+//   driver [--threads=N] INPUT...
+//
+// INPUT: files of raw values, one for each input, in order. N: how many threads
+// work on a call, if the driver is built with TFAOT_BENCHMARKS_THREADS.
 #ifndef TFAOT_BENCHMARKS_DRIVER_H_
 #define TFAOT_BENCHMARKS_DRIVER_H_
 
@@ -10,6 +13,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+
+#ifdef TFAOT_BENCHMARKS_THREADS
+#include "tfaot/threads.h"
+#endif
 
 namespace tfaot::benchmarks {
 
@@ -27,6 +34,13 @@ template <typename Bound>
 int Serve(int argc, char** argv) {
   auto bound = std::make_unique<Bound>();
   int next = 1;
+#ifdef TFAOT_BENCHMARKS_THREADS
+  std::unique_ptr<Threads> threads;
+  if (argc > 1 && std::strncmp(argv[1], "--threads=", 10) == 0) {
+    threads = std::make_unique<Threads>(std::atoi(argv[next++] + 10));
+    bound->model.set_thread_pool(threads.get());
+  }
+#endif
   bool read = true;
   bound->Inputs([&](auto view) {
     std::FILE* file = next < argc ? std::fopen(argv[next], "rb") : nullptr;

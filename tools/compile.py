@@ -15,12 +15,20 @@ def main() -> None:
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
     parser.add_argument("--entry_point", default="", help="its name in the manifest")
     parser.add_argument("--batch", type=int, default=0, help="one of its batch sizes, 0 if it has none")
-    parser.add_argument("--cpu", required=True, help="level of the x86-64 psABI, for instance x86-64-v3")
+    parser.add_argument(
+        "--isa", action="append", required=True, help="level of the x86-64 psABI; may be repeated, lowest first"
+    )
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
-    for output in ("object", "constants", "header", "source", "hlo"):
+    parser.add_argument("--passes", action="append", default=[], help="a pattern of passes; may be repeated")
+    for output in ("constants", "header", "hlo", "passes"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
+    for output in ("objects", "sources"):
+        parser.add_argument(
+            f"--out_{output}", action="append", required=True, help="output file; one for each level, in order"
+        )
     flags = vars(parser.parse_args())
-    compile_graph(Request(**{**flags, "xla_flags": tuple(flags["xla_flags"])}))
+    lists = {name: tuple(value) for name, value in flags.items() if isinstance(value, list)}
+    compile_graph(Request(**{**flags, **lists}))
 
 
 if __name__ == "__main__":

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from tfaot import constants, cost, environment, executor, isolate, names, thunks
+from tfaot import constants, cost, environment, epilogues, executor, isolate, names, thunks
 from tfaot.errors import TfaotError, listed
 from tfaot.manifest import EntryPoint, Manifest
 
@@ -30,22 +31,28 @@ class Request:
     """The entry point's."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
-    cpu: str
-    """One of `CPU_LEVELS`."""
+    isa: tuple[str, ...]
+    """CPU levels to compile for: some of `CPU_LEVELS`, lowest first."""
     xla_flags: tuple[str, ...]
     """Further flags of XLA."""
-    out_object: str
+    out_objects: tuple[str, ...]
+    """Kernels, of each level."""
     out_constants: str
+    """What the kernels of all levels read."""
     out_header: str
     """C++ that declares the class which `Function.internal_class` names."""
-    out_source: str
-    """C++ that runs it, for the link stage to compile."""
+    out_sources: tuple[str, ...]
+    """C++ that runs it, of each level, for the link stage to compile for that level."""
     out_hlo: str
     """An `xla.HloSnapshot`, before optimization."""
     entry_point: str = ""
     """Its name in the manifest; empty for the only one."""
     batch: int = 0
     """One of the entry point's batch sizes; 0 if it has none."""
+    passes: tuple[str, ...] = ()
+    """Patterns of `tfaot.passes` to apply; none leaves the graph as it is."""
+    out_passes: str = ""
+    """JSON: how many places each pass changed, null for one that is off; empty for no such file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,14 +102,54 @@ def compile_graph(request: Request) -> None:
     Raises:
       TfaotError: the CPU or a flag is unknown, or the compiler refuses the graph.
     """
-    if request.cpu not in CPU_LEVELS:
-        raise TfaotError(
-            f"cpu = {request.cpu!r} is no CPU level that can be compiled for",
-            exists=listed(CPU_LEVELS),
-            do="name one of these; a library for several of them is several targets",
-        )
+    check_isa(request.isa)
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
+
+    # The compiler writes one output after another, and may die or refuse the graph in between.
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_header)) as folder:
+        complete: dict[str, Any] = {
+            output: os.path.join(folder, output)
+            for output in ("out_constants", "out_header", "out_hlo", "out_passes")
+            if getattr(request, output)
+        }
+        for output in ("out_objects", "out_sources"):
+            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.isa)
+        inside = dataclasses.replace(request, **complete)
+        isolate.run_isolated(
+            lambda: _compile(inside, manifest),
+            what=f"compiling {manifest.cpp_class}",
+            crashed=_crashed(request, manifest, request.isa),
+        )
+        for output, path in complete.items():
+            wanted = getattr(request, output)
+            for source, target in zip(path, wanted, strict=True) if isinstance(path, tuple) else [(path, wanted)]:
+                os.replace(source, target)
+
+
+def check_isa(isa: Sequence[str]) -> None:
+    """Checks what a request asks for.
+
+    Raises:
+      TfaotError: a level is unknown, is named twice, comes before a lower one, or there is none.
+    """
+    for level in isa:
+        if level not in CPU_LEVELS:
+            raise TfaotError(
+                f"{level!r} is no CPU level that can be compiled for",
+                exists=listed(CPU_LEVELS),
+                do="name one of these, or several",
+            )
+    if not isa or list(isa) != [level for level in CPU_LEVELS if level in isa]:
+        raise TfaotError(
+            f"isa = {list(isa)} is no list of CPU levels to compile for",
+            exists=listed(CPU_LEVELS),
+            do="name at least one, each once, the lowest first",
+        )
+
+
+def _crashed(request: Request, manifest: Manifest, isa: Sequence[str]) -> Callable[[str, str], TfaotError]:
+    """Makes the error for a child that compiles for some levels and dies."""
 
     def crashed(how: str, log: str) -> TfaotError:
         if unknown := re.search(r"Unknown flags? in XLA_FLAGS: (.+)", log):
@@ -112,30 +159,22 @@ def compile_graph(request: Request) -> None:
                 do="mend or remove it in the target's xla_flags; the flags are those of the TensorFlow wheel's XLA",
             )
         return TfaotError(
-            f"compiling {manifest.cpp_class} for {request.cpu}: the compiler {how}",
+            f"compiling {manifest.cpp_class} for {listed(isa)}: the compiler {how}",
             details="\n".join(log.splitlines()[-20:]),
             exists="XLA flags: " + listed(request.xla_flags),
             do="look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own",
         )
 
-    # The compiler writes one output after another, and may die or refuse the graph in between.
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_object)) as folder:
-        outputs = ("out_object", "out_constants", "out_header", "out_source", "out_hlo")
-        complete: dict[str, Any] = {output: os.path.join(folder, output) for output in outputs}
-        inside = dataclasses.replace(request, **complete)
-        isolate.run_isolated(
-            lambda: _compile(inside, manifest), what=f"compiling {manifest.cpp_class}", crashed=crashed
-        )
-        for output, path in complete.items():
-            os.replace(path, getattr(request, output))
+    return crashed
 
 
 def _compile(request: Request, manifest: Manifest) -> None:
     environment.prepare(xla_flags=request.xla_flags)
     from google.protobuf import text_format
     from tensorflow.compiler.tf2xla import tf2xla_pb2
-    from tensorflow.python import _pywrap_tfcompile
+    from tensorflow.python import _pywrap_tfcompile  # for the children
 
+    del _pywrap_tfcompile
     with open(request.config, encoding="utf-8") as file:
         config = text_format.Parse(file.read(), tf2xla_pb2.Config())
     function = _function(request, manifest)
@@ -150,44 +189,123 @@ def _compile(request: Request, manifest: Manifest) -> None:
         for index, entry in enumerate(getattr(config, kind)):
             entry.name = f"{kind}{index}"
     with tempfile.TemporaryDirectory() as folder:
-        positional, metadata = os.path.join(folder, "config.pbtxt"), os.path.join(folder, "metadata.o")
-        header_path = os.path.join(folder, "header.h")
+        positional = os.path.join(folder, "config.pbtxt")
         with open(positional, "w", encoding="utf-8") as file:
             file.write(text_format.MessageToString(config))
+        request = _with_passes(request, config, folder)
+        headers: dict[str, str] = {}
+        finishes: dict[str, tuple[epilogues.Finish, ...]] = {}
+        for isa, out_object in zip(request.isa, request.out_objects, strict=True):
+            # The compiler numbers what it makes in a process: of each level it is then the same, whatever others there are.
+            headers[isa], found = isolate.run_isolated(
+                functools.partial(
+                    _compile_for, isa, request, manifest, function, positional, out_object, os.path.join(folder, isa)
+                ),
+                what=f"compiling {manifest.cpp_class} for {isa}",
+                crashed=_crashed(request, manifest, [isa]),
+            )
+            finishes |= found
+        with open(request.out_constants, "wb") as file_:
+            file_.write(constants.merged(_read(os.path.join(folder, isa)) for isa in request.isa))
+    rendered = executor.render(
+        {isa: epilogues.attach(thunks.parse(header), finishes) for isa, header in headers.items()},
+        cpp_class=function.internal_class,
+        cost=cost.of(_read(request.out_hlo)),
+        tensorflow=manifest.tensorflow,
+    )
+    texts = zip((request.out_header, *request.out_sources), (rendered.header, *rendered.sources), strict=True)
+    for path, text in texts:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _compile_for(
+    isa: str, request: Request, manifest: Manifest, function: Function, config: str, out_object: str, out_constants: str
+) -> tuple[str, dict[str, tuple[epilogues.Finish, ...]]]:
+    """Compiles for a level: writes the kernels, the constants, and the HLO.
+
+    Returns:
+      tfcompile's header, and which of the kernels only finish what comes before them.
+
+    Args:
+      isa: one of `CPU_LEVELS`.
+      request: with the graph that the compiler is given.
+      manifest: the model's.
+      function: what is compiled.
+      config: path of the config that the compiler is given.
+      out_object: where the kernels go.
+      out_constants: where the constants go, as the compiler writes them.
+    """
+    from tensorflow.python import _pywrap_tfcompile
+
+    with tempfile.TemporaryDirectory() as folder:
+        header = os.path.join(folder, "header.h")
+        # XLA reads its flags at its first use, which is in this process. Later ones win: the target's own.
+        os.environ["XLA_FLAGS"] = " ".join([*epilogues.flags(folder), os.environ["XLA_FLAGS"]])
         try:
             _pywrap_tfcompile.Compile(
                 graph=request.graph,
-                config=positional,
+                config=config,
                 target_triple=TARGET_TRIPLE,
-                target_cpu=request.cpu,
+                target_cpu=isa,
                 target_features="",
                 entry_point=function.symbol,
-                cpp_class=function.internal_class,
-                out_function_object=request.out_object,
-                out_metadata_object=metadata,  # differs from run to run, and nothing uses it
-                out_header=header_path,
-                out_session_module=request.out_hlo,
-                out_constant_buffers_object=request.out_constants,
+                cpp_class=executor.for_isa(function.internal_class, isa),
+                out_function_object=out_object,
+                out_metadata_object=os.path.join(folder, "metadata.o"),  # differs from run to run, and nothing uses it
+                out_header=header,
+                out_session_module=request.out_hlo,  # the same for each level, but for the module's name
+                out_constant_buffers_object=out_constants,
                 mlir_components="",
                 gen_name_to_index=False,
                 gen_program_shape=False,
             )
         except Exception as error:
             raise explain(str(error), request, manifest) from None
-        with open(header_path, encoding="utf-8") as file:
-            header = file.read()
-    with open(request.out_constants, "rb") as file_:
-        padded = file_.read()
-    with open(request.out_constants, "wb") as file_:
-        file_.write(constants.compacted(padded))
-    with open(request.out_hlo, "rb") as file_:
-        work = cost.of(file_.read())
-    rendered = executor.render(
-        thunks.parse(header), cpp_class=function.internal_class, cost=work, tensorflow=manifest.tensorflow
-    )
-    for path, text in ((request.out_header, rendered.header), (request.out_source, rendered.source)):
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(header, encoding="utf-8") as file:
+            return file.read(), epilogues.read(folder)
+
+
+def _with_passes(request: Request, config: Any, folder: str) -> Request:
+    """Applies passes to the graph, writes what they did, and returns a request for the graph that they made of it.
+
+    Args:
+      request: with the exported graph.
+      config: `tf2xla.Config` of the function.
+      folder: for the new graph, and for the source lines of its nodes.
+    """
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot.passes import passes
+
+    names_ = passes.chosen(request.passes)
+    places: dict[str, int | None] = dict.fromkeys(each.name for each in passes.PASSES)
+    result = request
+    if names_:
+        with open(request.graph, "rb") as file:
+            graph = graph_pb2.GraphDef.FromString(file.read())
+        applied = passes.apply(graph, config, names_)
+        places = applied.places
+        if any(places.values()):
+            sources = _sources(request)
+            sources |= {node: sources[origin] for node, origin in applied.origins.items() if origin in sources}
+            result = dataclasses.replace(
+                request, graph=os.path.join(folder, "graph.pb"), sources=os.path.join(folder, "sources.json")
+            )
+            with open(result.graph, "wb") as file:
+                file.write(applied.graph.SerializeToString(deterministic=True))
+            with open(result.sources, "w", encoding="utf-8") as file_:
+                json.dump(sources, file_)
+    if request.out_passes:
+        with open(request.out_passes, "w", encoding="utf-8") as file_:
+            json.dump(places, file_, indent=2)
+            file_.write("\n")
+    return result
 
 
 def without_trace(message: str) -> str:

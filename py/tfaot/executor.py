@@ -7,7 +7,7 @@ is straight calls of the kernels: where their arguments lie is put together when
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ import jinja2
 
 from tfaot import thunks
 from tfaot.errors import TfaotError
-from tfaot.thunks import CompiledFunction, Slice, Thunk
+from tfaot.thunks import CompiledFunction, Epilogue, Slice, Thunk
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
@@ -45,15 +45,20 @@ class Rendered:
 
     header: str
     """Declares the class that the public one has a member of."""
-    source: str
-    """Its program; to be compiled for the CPU level of the kernels."""
+    sources: tuple[str, ...]
+    """Its programs, one for each CPU level; to be compiled for that level."""
 
 
-def render(function: CompiledFunction, *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
+def for_isa(name: str, isa: str) -> str:
+    """What belongs to a CPU level, of several things that are called `name`."""
+    return f"{name}_{isa.replace('-', '_')}"
+
+
+def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
     """Renders a compiled function.
 
     Args:
-      function: what tfcompile's header says of it
+      functions: what tfcompile's headers say of it, by CPU level, lowest first; each was told `for_isa(cpp_class, …)`
       cpp_class: the class to declare, `namespace::name`, which no other function in a program has
       cost: what a run costs, in any unit
       tensorflow: the version that compiled it
@@ -62,13 +67,13 @@ def render(function: CompiledFunction, *, cpp_class: str, cost: float, tensorflo
       TfaotError: it sorts more arrays together than the runtime can.
     """
     namespace, _, name = cpp_class.rpartition("::")
-    context = {
-        **_Plan(function).context(),
+    shared = {
         "cost": f"{cost:.6g}",
-        "function": function,
+        "function": next(iter(functions.values())),
         "guard": "TFAOT_GENERATED_" + name + "_EXECUTOR_H_",
         "name": name,
         "namespace": namespace,
+        "programs": {isa: for_isa(name, isa) + "_program" for isa in functions},
         "tensorflow": tensorflow,
     }
     environment = jinja2.Environment(
@@ -79,7 +84,14 @@ def render(function: CompiledFunction, *, cpp_class: str, cost: float, tensorflo
         keep_trailing_newline=True,
         autoescape=False,
     )
-    return Rendered(*(environment.get_template(f"executor.{kind}.jinja").render(context) for kind in ("h", "cc")))
+    source = environment.get_template("executor.cc.jinja")
+    return Rendered(
+        environment.get_template("executor.h.jinja").render(shared),
+        tuple(
+            source.render(shared, **_Plan(function).context(), function=function, isa=isa)
+            for isa, function in functions.items()
+        ),
+    )
 
 
 class _Plan:
@@ -119,7 +131,8 @@ class _Plan:
         """What the templates name."""
         function = self._function
         all_thunks = tuple(thunks.walk(function.thunks))
-        dtypes = {thunk.dtype for thunk in all_thunks if isinstance(thunk, thunks.Dot | thunks.Convolution)}
+        products = [thunk for thunk in all_thunks if isinstance(thunk, thunks.Dot | thunks.Convolution)]
+        dtypes = {thunk.dtype for thunk in products}
         uses: list[int] = []
         first_use = [0]
         for argument in range(len(function.arguments)):
@@ -143,6 +156,7 @@ class _Plan:
             "sources": sorted(self._sources),
             "uses": uses,
             "uses_calls": bool(dtypes),
+            "uses_bounds": any(thunk.epilogue for thunk in products),
             "uses_complex": any("complex" in dtype for dtype in dtypes),
             "uses_half": "Eigen::half" in dtypes,
             "uses_sort": any(isinstance(thunk, thunks.Sort | thunks.TopK) for thunk in all_thunks),
@@ -205,8 +219,7 @@ class _Plan:
         self._products.append(
             f"{{{dot.batch}, {dot.n}, {dot.m}, {dot.k}, {', '.join(transposed)}, {left_step}, {right_step}, {out_step}}}"
         )
-        function = self._function_for("Products", dot.dtype)
-        return f"{function}(kProducts[{index}], {self._at(dot.rhs)}, {self._at(dot.lhs)}, {self._at(dot.out)});"
+        return self._call("Products", dot, f"kProducts[{index}]", dot.rhs, dot.lhs, dot.out)
 
     def _convolution(self, c: thunks.Convolution) -> str:
         axes = [
@@ -230,15 +243,26 @@ class _Plan:
         self._images.append(
             f"{{{c.batch}, {c.input_channels}, {c.kernel_channels}, {c.filters}, {c.groups}, {{{axes[0]}}}, {{{axes[1]}}}}}"
         )
-        function = self._function_for("Convolution", c.dtype)
-        return f"{function}(kImages[{index}], {self._at(c.input)}, {self._at(c.kernel)}, {self._at(c.out)});"
+        return self._call("Convolution", c, f"kImages[{index}]", c.input, c.kernel, c.out)
 
-    def _function_for(self, what: str, dtype: str) -> str:
-        """A function for products or convolutions: fast code of the CPU level, or plain loops."""
+    def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
+        """Products or a convolution: fast code of the CPU level, which knows of threads and epilogues, or plain loops."""
+        dtype = thunk.dtype
+        operands = ", ".join((sizes, *map(self._at, places)))
         if dtype in _SOURCES if what == "Products" else dtype == "float":
             self._sources[f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc"] = None
-            return f"kernels::TFAOT_ISA::Run{what}<{_CPP[dtype]}>"
-        return f"kernels::RunPlain{what}<{_CPP[dtype]}>"
+            return f"kernels::TFAOT_ISA::Run{what}<{_CPP[dtype]}>({operands}, instance.threads{self._epilogue(thunk.epilogue)});"
+        return f"kernels::RunPlain{what}<{_CPP[dtype]}>({operands});"
+
+    def _epilogue(self, epilogue: Epilogue | None) -> str:
+        if epilogue is None:
+            return ""
+        places = [
+            place and self._at(place) for place in (epilogue.bias, epilogue.addend, epilogue.addend_bias, epilogue.out)
+        ]
+        # repr() of a float is its shortest text, which is the same value again; of an infinity it is no C++.
+        bounds = [repr(bound).replace("inf", "INFINITY") for bound in (epilogue.low, epilogue.high)]
+        return ", {" + ", ".join([*(place or "nullptr" for place in places), *bounds]) + "}"
 
     def _sort(self, sort: thunks.Sort) -> list[str]:
         if len(sort.values) > MAX_SORTED:

@@ -128,7 +128,24 @@ MACROS = frozenset(
 """Macros of lower case or of the C library that a program may well have defined before it includes the header."""
 
 MEMBERS = frozenset(
-    {"Impl", "Load", "Run", "RunCompiled", "Save", "Seed", "error", "impl_", "kMaxBatch", "kVariables", "std", "tfaot"}
+    {
+        "Impl",
+        "Load",
+        "Run",
+        "RunCompiled",
+        "Save",
+        "Seed",
+        "error",
+        "impl_",
+        "isa",
+        "isas",
+        "kIsas",
+        "kMaxBatch",
+        "kVariables",
+        "set_thread_pool",
+        "std",
+        "tfaot",
+    }
 )
 """What the generated class declares or spells itself."""
 

@@ -249,6 +249,7 @@ def context_of(
         "variables_symbol": f"tfaot_{symbol}_variables",
         "tensorflow": manifest.tensorflow,
         "entries": entries,
+        "functions": [function for entry in entries for function in entry.functions],
         "single": len(entries) == 1,
         "variables": variables,
         "members": members,

@@ -54,6 +54,23 @@ class Kernel:
 
 
 @dataclass(frozen=True)
+class Epilogue:
+    """What becomes of a product's or a convolution's result: min(max((result + bias) + (addend + addend_bias), low), high).
+
+    tfcompile's header has none: `tfaot.epilogues` makes them of kernels. The result is also left where it is without one.
+    """
+
+    bias: Slice | None
+    """A value for each column or filter, as `addend_bias`."""
+    addend: Slice | None
+    """As many values as the result."""
+    addend_bias: Slice | None
+    out: Slice
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
 class Dot:
     """`batch` products of matrices that lie in columns: out[m][n] = lhs[m][k] * rhs[k][n]."""
 
@@ -70,6 +87,7 @@ class Dot:
     k: int
     transpose_lhs: bool
     transpose_rhs: bool
+    epilogue: Epilogue | None = None
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,7 @@ class Convolution:
     input_dilation: tuple[int, int]
     kernel_dilation: tuple[int, int]
     groups: int
+    epilogue: Epilogue | None = None
 
 
 @dataclass(frozen=True)
@@ -207,12 +226,12 @@ def bodies(thunk: Thunk) -> tuple[tuple[Thunk, ...], ...]:
 
 
 def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
-    """Where a thunk itself reads and writes, and how many bytes."""
+    """Where a thunk itself reads and writes, and how many bytes; of products and convolutions the result first."""
     if isinstance(thunk, Kernel):
         return tuple((arg.slice, arg.size) for arg in thunk.args)
     if isinstance(thunk, Dot):
         size, out_step, lhs_step, rhs_step = SIZES[thunk.dtype], *thunk.strides
-        return tuple(
+        out, lhs, rhs = (
             (at, size * (step * max(thunk.batch - 1, 0) + values) if thunk.batch else 0)
             for at, step, values in (
                 (thunk.out, out_step, thunk.m * thunk.n),
@@ -220,12 +239,15 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
                 (thunk.rhs, rhs_step, thunk.k * thunk.n),
             )
         )
+        return out, lhs, rhs, *_epilogue_slices(thunk.epilogue, out[1], size * thunk.m)
     if isinstance(thunk, Convolution):
         size = SIZES[thunk.dtype]
+        out_size = size * thunk.batch * _area(thunk.output_size) * thunk.filters
         return (
-            (thunk.out, size * thunk.batch * _area(thunk.output_size) * thunk.filters),
+            (thunk.out, out_size),
             (thunk.input, size * thunk.batch * _area(thunk.input_size) * thunk.input_channels),
             (thunk.kernel, size * _area(thunk.kernel_size) * thunk.kernel_channels * thunk.filters),
+            *_epilogue_slices(thunk.epilogue, out_size, size * thunk.filters),
         )
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
@@ -240,6 +262,14 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
     if isinstance(thunk, While):
         return ((thunk.flag, 1),)
     return ((thunk.index, 1 if thunk.boolean else 4),) if isinstance(thunk, Conditional) else ()
+
+
+def _epilogue_slices(epilogue: Epilogue | None, size: int, bias_size: int) -> tuple[tuple[Slice, int], ...]:
+    if epilogue is None:
+        return ()
+    biases = ((place, bias_size) for place in (epilogue.bias, epilogue.addend_bias) if place)
+    addend = ((epilogue.addend, size),) if epilogue.addend else ()
+    return (epilogue.out, size), *biases, *addend
 
 
 def _area(size: tuple[int, int]) -> int:

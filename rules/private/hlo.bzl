@@ -2,6 +2,7 @@
 
 load(":bundle.bzl", "tf_aot_bundle")
 load(":export.bzl", "export_model")
+load(":isa.bzl", "DEFAULT_LEVEL", "isa_attrs", "isa_of")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
@@ -25,7 +26,7 @@ def _tf_aot_lower_impl(ctx):
         flags.add(graph.sources, format = "--sources=%s")
         flags.add(entry.entry_point, format = "--entry_point=%s")
         flags.add(entry.stem, format = "--name=%s")
-        flags.add(ctx.attr.cpu, format = "--cpu=%s")
+        flags.add(isa_of(ctx)[-1], format = "--cpu=%s")
         flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
         flags.add(files.hlo, format = "--out_hlo=%s")
         flags.add(files.text, format = "--out_hlo_text=%s")
@@ -53,16 +54,12 @@ def _tf_aot_lower_impl(ctx):
 
 tf_aot_lower = rule(
     implementation = _tf_aot_lower_impl,
-    doc = "Lowers an exported graph to HLO, before and after optimization, and draws it.",
+    doc = "Lowers an exported graph to HLO, before and after optimization for the highest CPU level that is given, and draws it.",
     attrs = {
-        "cpu": attr.string(
-            doc = "x86-64 psABI level that the optimized HLO is for; as of `tf_aot_compile`.",
-            default = "x86-64-v3",
-        ),
         "xla_flags": attr.string_list(
             doc = "Further flags of XLA, `--xla_…=…`.",
         ),
-    } | graph_attrs() | stage_attrs("//tools:hlo.py"),
+    } | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py"),
     provides = [TfaotHloInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )
@@ -162,7 +159,7 @@ _hlo_product = rule(
 def tf_aot_hlo(
         *,
         name,
-        cpu = "x86-64-v3",
+        cpu = DEFAULT_LEVEL,
         frozen = [],
         tags = [],
         testonly = None,
@@ -203,9 +200,9 @@ def tf_aot_hlo(
     tf_aot_verify(name = goldens, graph = graph, **stages)
     parts = hlo_targets(
         name = name,
-        cpu = cpu,
         goldens = goldens,
         graph = graph,
+        isa = {"cpu": cpu},
         tags = tags,
         testonly = testonly,
         visibility = visibility,
@@ -221,14 +218,14 @@ def tf_aot_hlo(
         **parts
     )
 
-def hlo_targets(*, name, cpu, goldens, graph, tags, testonly, visibility, xla_flags):
+def hlo_targets(*, name, goldens, graph, isa, tags, testonly, visibility, xla_flags):
     """Declares NAME.hlo, NAME.stablehlo, and NAME_bundle; nothing builds them unless asked.
 
     Args:
       name: (str) name of the model's target
-      cpu: (str) x86-64 psABI level that the optimized HLO is for
       goldens: (Label) target of the verify stage
       graph: (Label) target of the export stage
+      isa: (dict) `cpu` or `isa`, as of `tf_aot_library`: the optimized HLO is for the highest of these levels
       tags: (list[str]) tags of the targets, besides manual
       testonly: (bool) as everywhere
       visibility: (list[Label]) of the bundle
@@ -241,10 +238,9 @@ def hlo_targets(*, name, cpu, goldens, graph, tags, testonly, visibility, xla_fl
     parts = {"hlo": name + ".hlo", "stablehlo": name + ".stablehlo"}
     tf_aot_lower(
         name = parts["hlo"],
-        cpu = cpu,
         visibility = ["//visibility:private"],
         xla_flags = xla_flags,
-        **stages
+        **(stages | isa)
     )
     tf_aot_stablehlo(name = parts["stablehlo"], visibility = ["//visibility:private"], **stages)
     tf_aot_bundle(name = name + "_bundle", goldens = goldens, visibility = visibility, **(stages | parts))

@@ -5,6 +5,7 @@ load("@rules_cc//cc:defs.bzl", "cc_test")
 load(":compile.bzl", "tf_aot_compile")
 load(":export.bzl", "export_model")
 load(":hlo.bzl", "hlo_targets")
+load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
 load(":render.bzl", "tf_aot_render")
 load(":verify.bzl", "tf_aot_verify")
@@ -46,12 +47,14 @@ def tf_aot_library(
         name,
         cpp_class,
         config_golden = None,
-        cpu = "x86-64-v3",
+        cpu = None,
         embed_variables = True,
         flush_denormals = True,
         frozen = None,
         gen_benchmark = True,
         gen_test = True,
+        isa = None,
+        passes = ["*"],
         tags = [],
         test_size = "small",
         testonly = None,
@@ -74,7 +77,7 @@ def tf_aot_library(
       name: (str) the library's name
       cpp_class: (str) the generated class with its namespaces, `a::b::Class`
       config_golden: (str) a file of this package: a checked-in copy of the config, so that reviews see it change
-      cpu: (str) x86-64 psABI level to compile for
+      cpu: (str) x86-64 psABI level to compile for; x86-64-v3 by default
       embed_variables: (bool) whether the library holds the variables' initial values; if not, the program calls
         Load(path) before it runs the model, and the file is among the library's runfiles
       flush_denormals: (bool) whether denormal floats count as zero within Run(), as in TensorFlow: up to a hundred times faster where
@@ -83,6 +86,8 @@ def tf_aot_library(
         None for the default: all, if the model writes none and is one function, else none
       gen_benchmark: (bool) whether there is NAME_benchmark
       gen_test: (bool) whether there is NAME_test
+      isa: (list[str]) in place of `cpu`, several such levels: the class chooses the highest that the machine runs
+      passes: (list[str]) patterns of the passes that make the code faster, `!pattern` takes some out again; all by default
       tags: (list[str]) tags of the library and its tests
       test_size: (str) Bazel's test size of the test and the benchmark
       testonly: (bool) as everywhere
@@ -110,12 +115,13 @@ def tf_aot_library(
     """
     model, xla_flags = _from_tf_library(model, xla_flags)
     stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
+    levels = {"cpu": DEFAULT_LEVEL} if cpu == None and isa == None else {"cpu": cpu, "isa": isa}
     graph = name + ".export"
     compiled = name + ".compile"
     sources = name + ".render"
     goldens = name + ".verify"
     export_model(name = graph, cpp_class = cpp_class, frozen = frozen, model = model, **stages)
-    tf_aot_compile(name = compiled, cpu = cpu, graph = graph, xla_flags = xla_flags, **stages)
+    tf_aot_compile(name = compiled, graph = graph, passes = passes, xla_flags = xla_flags, **(stages | levels))
     tf_aot_render(
         name = sources,
         embed_variables = embed_variables,
@@ -126,9 +132,9 @@ def tf_aot_library(
     tf_aot_verify(name = goldens, graph = graph, **stages)
     parts = hlo_targets(
         name = name,
-        cpu = cpu,
         goldens = goldens,
         graph = graph,
+        isa = levels,
         tags = tags,
         testonly = testonly,
         visibility = visibility,

@@ -43,17 +43,20 @@ def _tf_aot_link_impl(ctx):
         user_compile_flags = flags,
     )
 
-    # Only these are for the kernels' own level, where matrix products are four to five times faster: a program may hold models
+    # Only these are for the kernels' own levels, where matrix products are four to five times faster: a program may hold models
     # for other CPUs, and what it includes from elsewhere must run on all of them.
-    _, executors = cc_common.compile(
-        name = ctx.label.name + ".executors",
-        actions = ctx.actions,
-        cc_toolchain = cc_toolchain,
-        feature_configuration = features,
-        srcs = compiled.sources,
-        compilation_contexts = contexts,
-        user_compile_flags = flags + ["-march=" + compiled.cpu, "-fno-math-errno"],
-    )
+    executors = [
+        cc_common.compile(
+            name = "{}.{}".format(ctx.label.name, level),
+            actions = ctx.actions,
+            cc_toolchain = cc_toolchain,
+            feature_configuration = features,
+            srcs = files,
+            compilation_contexts = contexts,
+            user_compile_flags = flags + ["-march=" + level, "-fno-math-errno"],
+        )[1]
+        for level, files in compiled.sources.items()
+    ]
     _, variables = cc_common.compile(
         name = ctx.label.name + ".variables",
         actions = ctx.actions,
@@ -64,9 +67,8 @@ def _tf_aot_link_impl(ctx):
         user_compile_flags = ["-DTFAOT_VARIABLES=\"{}\"".format(graph.variables.path)] if sources.embed else [],
     )
     objects = depset(compiled.objects + compiled.constants)
-    outputs = cc_common.merge_compilation_outputs(compilation_outputs = [
+    outputs = cc_common.merge_compilation_outputs(compilation_outputs = executors + [
         class_,
-        executors,
         variables,
         cc_common.create_compilation_outputs(objects = objects, pic_objects = objects),
     ])
@@ -93,7 +95,7 @@ def _tf_aot_link_impl(ctx):
         "config": graph.configs,
         "graph": [graph.graph],
         "header": [sources.header],
-        "manifest": [graph.manifest],
+        "manifest": [graph.manifest] + compiled.passes,
         "object": compiled.objects + compiled.constants,
         "sources": [sources.header, sources.source, sources.variables, sources.test, sources.benchmark],
         "variables": [graph.variables],
@@ -157,7 +159,9 @@ tf_aot_link = rule(
             "//tools/runtime/tfaot:executor",
             "//tools/runtime/tfaot:flush_denormals",
             "//tools/runtime/tfaot:half",
+            "//tools/runtime/tfaot:isa",
             "//tools/runtime/tfaot:sort",
+            "//tools/runtime/tfaot:thread_pool",
             "//tools/runtime/tfaot:variables",
             "//tools/runtime/tfaot:view",
         ]),

@@ -21,12 +21,13 @@ TfaotObjectInfo = provider(
     doc = "Output of the compile stage: machine code without the C++ around it.",
     fields = {
         "label": "(Label) the target that compiled, to simplify debugging",
-        "cpu": "(str) x86-64 psABI level that the code needs, such as 'x86-64-v3'",
-        "objects": "(list[File]) kernels, with a C ABI; as the others, one for each entry point and size of batch",
-        "constants": "(list[File]) object files with the constants",
+        "isa": "(list[str]) x86-64 psABI levels that there is code for, such as 'x86-64-v3', lowest first",
+        "objects": "(list[File]) kernels, with a C ABI: for each entry point and size of batch, one for each level",
+        "constants": "(list[File]) object files with the constants; as the others, one for each entry point and size of batch",
         "headers": "(list[File]) declare what runs them, included by nothing but the generated source",
-        "sources": "(list[File]) run them; for the link stage to compile, for the same CPU level",
+        "sources": "(dict[str, list[File]]) by level: run them; for the link stage to compile, for this level",
         "hlo": "(list[File]) serialized xla.HloSnapshots, before optimization",
+        "passes": "(list[File]) JSON: how many places each pass changed in the graph, null for one that is off",
     },
 )
 

@@ -16,7 +16,7 @@ from tfaot import compile as compiler
 from tfaot import cost, isolate
 from tfaot.errors import TfaotError
 
-OUTPUTS = ("object", "constants", "header", "source", "hlo")
+OUTPUTS = ("object", "constants", "header", "source", "hlo", "passes")
 
 PLUS_ONE = PREAMBLE + "def model_fn(x, n):\n    return x + 1\n"
 
@@ -116,6 +116,18 @@ model = Model()
 """
 """Two entry points over one variable, with names that are none in C++."""
 
+WEIGHTS = """\
+import tensorflow as tf
+
+weights = tf.random.stateless_normal((256, 128), seed=(1, 2))
+
+
+@tf.function(input_signature=[tf.TensorSpec((8, 256), tf.float32, "x")])
+def model(x):
+    return tf.nn.relu(tf.matmul(x, weights))
+"""
+"""A product with a constant."""
+
 
 class CompileTest(StageTest):
     """Calls the stages on one model after another."""
@@ -143,13 +155,26 @@ class ErrorsTest(CompileTest):
     def test_unknown_cpu(self) -> None:
         """A CPU that would kill the compiler, `native` above all, is refused with the levels that exist."""
         self.assert_error(
-            self.refused(self.export(PLUS_ONE), cpu="native"),
+            self.refused(self.export(PLUS_ONE), isa=("x86-64-v2", "native")),
             """
-            cpu = 'native' is no CPU level that can be compiled for
+            'native' is no CPU level that can be compiled for
               found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4
-              to do: name one of these; a library for several of them is several targets
+              to do: name one of these, or several
             """,
         )
+
+    def test_no_list_of_levels(self) -> None:
+        """A list of levels names each once, and lower ones first, as the class that chooses among them expects."""
+        exported = self.export(PLUS_ONE)
+        for isa in ((), ("x86-64-v2", "x86-64-v2"), ("x86-64-v3", "x86-64")):
+            self.assert_error(
+                self.refused(exported, isa=isa),
+                f"""
+                isa = {list(isa)} is no list of CPU levels to compile for
+                  found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4
+                  to do: name at least one, each once, the lowest first
+                """,
+            )
 
     def test_unknown_flag(self) -> None:
         """A flag that XLA does not know kills its process, and is still one clear error without leftovers."""
@@ -166,8 +191,9 @@ class ErrorsTest(CompileTest):
         """The stage's program ends with status 1 and the message alone: no traceback, no log of TensorFlow's."""
         exported = self.export(PLUS_ONE)
         flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "config", "sources")]
-        flags += [f"--out_{name}={exported.path(name)}" for name in OUTPUTS]
-        result = run_main("compile", *flags, "--cpu=x86-64-v3", "--xla_flags=--xla_typo=1")
+        several = {"object": "objects", "source": "sources"}
+        flags += [f"--out_{several.get(name, name)}={exported.path(name)}" for name in OUTPUTS]
+        result = run_main("compile", *flags, "--isa=x86-64-v3", "--xla_flags=--xla_typo=1")
         self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
         self.assertEqual(
             result.stderr.splitlines()[0], "error: compiling t::Model: XLA does not know --xla_typo=1", result.stderr
@@ -298,7 +324,7 @@ class KilledTest(CompileTest):
 
         def die(request: compiler.Request, manifest: object) -> None:
             del manifest
-            Path(request.out_object).write_text("half")
+            Path(request.out_objects[0]).write_text("half")
             os.write(2, b"last words\n")
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -450,8 +476,30 @@ class OutputsTest(CompileTest):
             self.assertIn(f"inline constexpr double {function.symbol}_cost = ", header)
             columns = 256 if name == "forward" else 128
             source = Path(exported.path(f"source.{name}.b{batch}")).read_text()
-            self.assertIn(f"Program {function.symbol}_program = {{", source)
+            self.assertIn(f"Program {function.symbol}_x86_64_v3_program = {{", source)
             self.assertRegex(source, rf"\{{1, {batch}, \d+, \d+, |, {4 * batch * columns}u, 0u\}}")
+
+    def test_levels(self) -> None:
+        """Each level has kernels and a program of its own; one header and one object of constants serve all."""
+        several = self.export(WEIGHTS)
+        isa = ("x86-64", "x86-64-v3", "x86-64-v4")
+        self.compile(several, isa=isa)
+        alone = self.export(WEIGHTS)
+        for level in isa:
+            name = f"M1t5Model_{level.replace('-', '_')}"
+            self.compile(alone, isa=(level,))
+            for output in ("object", "source"):
+                found = Path(several.path(f"{output}.{level}")).read_bytes()
+                self.assertEqual(found, Path(alone.path(output)).read_bytes(), "what else is compiled does not matter")
+                self.assertIn(name.encode(), found)
+            self.assertIn(f"extern const ::tfaot::Program {name}_program;", Path(several.path("header")).read_text())
+        self.assertIn(
+            'kIsas[] = {"x86-64", "x86-64-v3", "x86-64-v4", nullptr};', Path(several.path("header")).read_text()
+        )
+        weights = 4 * 256 * 128
+        for exported in (several, alone):
+            self.assertGreater(os.path.getsize(exported.path("constants")), weights)
+            self.assertLess(os.path.getsize(exported.path("constants")), weights + 2000)
 
     def test_cost(self) -> None:
         """The header tells what a run costs, so that a batch is split as is cheapest: more rows cost more, and less each."""

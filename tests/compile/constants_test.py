@@ -1,15 +1,16 @@
-"""The object file of constants: as small as its values, and otherwise what the compiler wrote."""
+"""The object file of constants: as small as its values, of all CPU levels together, and otherwise what the compiler wrote."""
 
 from __future__ import annotations
 
 import os
 import random
+import struct
 import subprocess
 import unittest
 from pathlib import Path
 
-from tests.stages.harness import StageTest
-from tfaot.constants import ALIGNMENT, compacted
+from tests.stages.harness import PREAMBLE, StageTest
+from tfaot.constants import ALIGNMENT, merged
 
 _MODEL = """\
 import tensorflow as tf
@@ -66,23 +67,66 @@ class ConstantsTest(StageTest):
     def test_idempotent_and_linkable(self) -> None:
         """The file is a whole object file: a linker takes it, and there is nothing more to take out."""
         path, data = self.objects()
-        self.assertEqual(compacted(data), data)
+        self.assertEqual(merged([data]), data)
         self.tool("ld", "-r", str(path), "-o", str(Path(self.folder) / "linked.o"))
 
-    def test_other_files_stay(self) -> None:
-        """What is no object file of constants is left as it is: code, text, nothing, and files that are cut short."""
+    def test_several(self) -> None:
+        """What two levels have in common is stored once, under both names; what one of them has alone is there as well."""
+        source = Path(self.folder) / "m.S"
+        objects = []
+        for level, values in (("v2", ("1.5", "2.5")), ("v3", ("1.5", "4.5, 5.5"))):
+            text = ".section .rodata\n"
+            for index, value in enumerate(values):
+                text += f".balign 64\n.globl {level}_{index}\n.type {level}_{index}, @object\n{level}_{index}:\n"
+                text += f".quad 8 * {len(value.split())}\n.zero 56\n.double {value}\n.size {level}_{index}, . - {level}_{index}\n"
+            source.write_text(text)
+            self.tool("cc", "-c", str(source), "-o", str(source.with_suffix(".o")))
+            objects.append(source.with_suffix(".o").read_bytes())
+        both = Path(self.folder) / "both.o"
+        both.write_bytes(merged(objects))
+        self.tool("ld", "-r", str(both), "-o", str(Path(self.folder) / "linked.o"))
+        lines = [line.split() for line in self.tool("nm", "-S", str(both)).splitlines()]
+        self.assertEqual(
+            {line[3]: (int(line[0], 16), int(line[1], 16)) for line in lines},
+            {"v2_0": (0, 72), "v2_1": (128, 72), "v3_0": (0, 72), "v3_1": (256, 80)},
+        )
+        raw = Path(self.folder) / "rodata"
+        self.tool("objcopy", "-O", "binary", "-j", ".rodata", str(both), str(raw))
+        contents = raw.read_bytes()
+        self.assertEqual(len(contents), 256 + 80)
+        values = [struct.unpack_from("<d", contents, at)[0] for at in (64, 128 + 64, 256 + 64, 256 + 72)]
+        self.assertEqual(values, [1.5, 2.5, 4.5, 5.5])
+
+    def test_none(self) -> None:
+        """A model without constants has a file without any, which links."""
+        exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + x\n")
+        self.compile(exported, isa=("x86-64-v2", "x86-64-v3"))
+        self.assertEqual(self.tool("nm", exported.path("constants")), "")
+        self.tool("ld", "-r", exported.path("constants"), "-o", str(Path(self.folder) / "linked.o"))
+
+    def test_other_files(self) -> None:
+        """Protects from a compiler that writes something else: what is no object of constants is refused, none is lost."""
         path, data = self.objects()
-        kernels = path.with_name("object").read_bytes()
-        rng = random.Random(1)
         for other in (
-            kernels,
             b"",
             b"\x7fELF",
             b"!<arch>\n",
             os.urandom(200),
-            data[: rng.randrange(64, len(data) // 2)],
+            data[: random.Random(1).randrange(64, len(data) // 2)],
         ):
-            self.assertEqual(compacted(other), other)
+            self.assert_error(
+                self.error_of(merged, [data, other]),
+                """
+                tfcompile's object of constants is not what is known here: it is no object file for x86-64
+                  to do: use the TensorFlow that tools/python/requirements.lock names, or teach py/tfaot/constants.py \
+what the file means
+                """,
+            )
+        kernels = path.with_name("object").read_bytes()
+        self.assertIn("known here: it has something in it besides constants\n", self.error_of(merged, [kernels]))
+        size = data.index(struct.pack("<Q", 4 * 7))
+        wrong = data[:size] + struct.pack("<Q", 1000) + data[size + 8 :]
+        self.assertIn("known here: a constant of 1064 bytes has room for 92\n", self.error_of(merged, [wrong]))
 
 
 if __name__ == "__main__":

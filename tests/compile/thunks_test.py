@@ -176,7 +176,7 @@ int main(int, char** argv) {
   std::FILE* in = std::fopen(argv[1], "rb");
   std::FILE* out = std::fopen(argv[2], "wb");
   const long before = allocations;
-  CLASS model;
+  CLASS model(0);
   if (allocations != before + 1) return std::printf("made with %ld allocations", allocations - before);
   const auto room = [](std::size_t bytes) { return ::operator new(bytes + 64, std::align_val_t{64}); };
   std::vector<void*> args(CLASS::kNumArgs);
@@ -277,7 +277,7 @@ class ThunksTest(StageTest):
             return read(header)
 
         with mock.patch.object(thunks, "parse", keep):  # the compiler's child takes it along
-            self.compile(exported, cpu=cpu)
+            self.compile(exported, isa=(cpu,))
         os.rename(exported.path("header"), exported.path("m.h"))
         os.rename(exported.path("source"), exported.path("m.cc"))
         compile_program(exported.folder, cpu)
@@ -357,9 +357,9 @@ class ThunksTest(StageTest):
         isolate.run_isolated(lambda: compile_random(folder), what="compiling")
         parsed = thunks.parse((folder / "tfcompile.h").read_text())
         self.assertIn(thunks.Rng, {type(thunk) for thunk in thunks.walk(parsed.thunks)})
-        rendered = executor.render(parsed, cpp_class="r::Random", cost=1.0, tensorflow="2.21.0")
+        rendered = executor.render({"x86-64-v3": parsed}, cpp_class="r::Random", cost=1.0, tensorflow="2.21.0")
         (folder / "m.h").write_text(rendered.header)
-        (folder / "m.cc").write_text(rendered.source)
+        (folder / "m.cc").write_text(*rendered.sources)
         (folder / "main.cc").write_text(RANDOM)
         compile_program(folder)
         compiler(folder, "-O1", "main.cc", "m.o", "object", "constants", *RUNTIME, "-lm", "-o", "main")
@@ -482,7 +482,7 @@ class HeaderTest(StageTest):
         sort = thunks.Sort("less", tuple(thunks.Slice(i, 0) for i in range(65)), (4,) * 65, (1, 16, 1), True)
         function = thunks.CompiledFunction(buffers, (), (), (), (), (sort,))
         self.assert_error(
-            self.error_of(executor.render, function, cpp_class="a::B", cost=1.0, tensorflow="2"),
+            self.error_of(executor.render, {"x86-64": function}, cpp_class="a::B", cost=1.0, tensorflow="2"),
             """
             the model sorts 65 arrays together
               found: at most 64 can be
@@ -496,7 +496,7 @@ RANDOM = """\
 #include "m.h"
 int main() {
   for (int instance = 0; instance < 2; ++instance) {
-    r::Random random;
+    r::Random random(0);
     for (int run = 0; run < 2; ++run) {
       if (!random.Run()) return 1;
       for (int i = 0; i < 1000; ++i) std::printf("%.9g ", static_cast<const float*>(random.result_data(0))[i]);

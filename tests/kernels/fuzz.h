@@ -46,6 +46,10 @@ class Array {
     for (int64_t i = 0; i < shift_; ++i) block_[i] = kMargin;
   }
 
+  Array(const Array& other) : Array(other.size_, other.shift_) {
+    for (int64_t i = 0; i < size_; ++i) data()[i] = other.data()[i];
+  }
+
   static Array Filled(Random& random, int64_t size) {
     Array array(size, random.Between(0, 3));
     for (int64_t i = 0; i < size; ++i) {

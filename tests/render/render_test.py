@@ -458,6 +458,10 @@ FAKE = """\
 #define FAKE
 // What compiled functions' classes have in common.
 struct Fake {
+  // Any machine runs the first, and none the second.
+  static constexpr const char* kIsas[] = {"x86-64", "x86-64-v9", nullptr};
+  explicit Fake(std::size_t) {}
+  void set_thread_pool(::tfaot::ThreadPool*) {}
   void set_arg_data(std::size_t index, const void* data) { args_[index] = const_cast<void*>(data); }
   void* result_data(std::size_t index) { return results_[index]; }
   template <typename T>
@@ -479,6 +483,7 @@ class ClassTest(RenderTest):
 namespace tfaot_internal {{
 // Adds one to each variable: `scope_w` in place, `step` not. Fails on demand.
 struct {symbol} : Fake {{
+  using Fake::Fake;
   static constexpr int kNumArgs = {args};
   static constexpr int kNumResults = {results};
   bool Run() {{
@@ -496,13 +501,16 @@ struct {symbol} : Fake {{
     SMALL_PROGRAM = """\
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <utility>
 #include "p/small.h"
 #define CHECK(...) if (!(__VA_ARGS__)) { std::printf("line %d: %s\\n", __LINE__, #__VA_ARGS__); failed = 1; }
 int main() {
   int failed = 0;
   a::b::Small m;
+  CHECK(!std::strcmp(m.isa(), "x86-64") && !std::strcmp(a::b::Small::isas()[1], "x86-64-v9") && !a::b::Small::isas()[2]);
   CHECK(m.x()(1, 2) == 0 && *m.loss() == 0);
   CHECK(m.scope_w()(0, 0) == 0 && m.scope_w()(2, 3) == 11 && m.moving_mean()(3) == 0.5 && *m.step() == 41);
   m.x()(1, 2) = 8;
@@ -522,6 +530,23 @@ int main() {
   // Of what is only read, a caller may change its own copy.
   moved.moving_mean()(1) = 2;
   CHECK(read.moving_mean()(1) == 2 && read.moving_mean()(0) == 0.5 && other.moving_mean()(1) == 0.5);
+  // Without a level that can run: all may be looked at, and nothing runs.
+  a::b::Small none("x86-64-v9");
+  const std::string why = "a::b::Small: its constructor is asked for \\"x86-64-v9\\", which this CPU cannot run\\n"
+      "  found: code for x86-64, x86-64-v9; this CPU and its operating system run x86-64";
+  CHECK(!std::strncmp(none.error(), why.c_str(), why.size()) && !*none.isa());
+  none.x()(1, 2) = 8;
+  CHECK(!none.Run() && *none.loss() == 0 && none.scope_w()(0, 0) == 0 && *none.step() == 41);
+  CHECK(!none.Save("/nonexistent/file") && std::strstr(none.error(), "/nonexistent/file"));
+  CHECK(!none.Run() && !std::strncmp(none.error(), why.c_str(), why.size()));
+  none = a::b::Small("x86-64");
+  CHECK(none.Run() && !std::strcmp(none.isa(), "x86-64"));
+  setenv("TFAOT_ISA", "avx2", 1);
+  const a::b::Small unknown;
+  CHECK(!std::strcmp(unknown.error(), "a::b::Small: the environment variable TFAOT_ISA asks for \\"avx2\\"\\n"
+                                      "  found: code for x86-64, x86-64-v9\\n"
+                                      "  to do: set it to one of these, or unset it"));
+  CHECK(a::b::Small("x86-64").Run());
   return failed;
 }
 """
@@ -532,6 +557,7 @@ int main() {
 namespace tfaot_internal {
 // Finds what is above zero in x, and moves the variables: `state` in place, `scope_w` not.
 struct M1a6Family_0 : Fake {
+  using Fake::Fake;
   static constexpr int kNumArgs = 3;
   static constexpr int kNumResults = 5;
   bool Run() {
@@ -555,6 +581,7 @@ inline int runs[2] = {0, 0};
 inline int padded = 0;
 template <int kRows>
 struct Embed : Fake {
+  using Fake::Fake;
   static constexpr int kNumArgs = 3;
   static constexpr int kNumResults = 1;
   bool Run() {
@@ -648,8 +675,8 @@ int main(int, char** argv) {
 
     def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
         """Makes `program` of sources and the runtime."""
-        runtime = str(ROOT / "tools/runtime/tfaot/variables.cc")
-        result = self.compiler(*flags, *sources, runtime, "-o", "program")
+        runtime = [str(ROOT / f"tools/runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        result = self.compiler(*flags, *sources, *runtime, "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def ran(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -744,6 +771,8 @@ int main(int, char** argv) {
         self.link("small_test.cc", "small.cc", "small.variables.S", flags=(flag,))
         ran = self.ran("goldens")
         self.assertEqual(ran.returncode, 1, ran.stderr)
+        self.assertIn("a::b::Small, x86-64, against TensorFlow\n", ran.stdout)
+        self.assertIn("a::b::Small, x86-64-v9: NOT RUN, this machine cannot\n", ran.stdout)
         for number in range(3):
             failed = "Run() failed: a::b::Small::Run(): a compiled kernel reported an error  FAILED"
             self.assertIn(f"{number}     {failed}", ran.stdout)

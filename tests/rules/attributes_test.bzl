@@ -1,7 +1,7 @@
 """Attributes of a model that do not go together: each combination is one error, before anything runs."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_export")
+load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_compile", "tf_aot_export", "tf_aot_lower")
 
 def _refused_test_impl(ctx):
     """Protects the reader of an error: it says what was asked, what there is, and what to do."""
@@ -52,6 +52,25 @@ _REFUSED = {
     ),
 }
 
+_REFUSED_LEVELS = {
+    "both": (
+        {"cpu": "x86-64-v2", "isa": ["x86-64-v3"]},
+        "cpu = x86-64-v2 and isa = [\"x86-64-v3\"] both say which CPU levels to compile for. To do: leave one out.",
+    ),
+    "no_level": (
+        {},
+        "isa = [] names no CPU level; there are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name at least one.",
+    ),
+    "twice": (
+        {"isa": ["x86-64-v2", "x86-64-v3", "x86-64-v2"]},
+        "isa = [\"x86-64-v2\", \"x86-64-v3\", \"x86-64-v2\"] names x86-64-v2 twice. To do: name each level once.",
+    ),
+    "unknown_level": (
+        {"isa": ["x86-64-v2", "native"]},
+        "native is no CPU level; there are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name one of these, or several.",
+    ),
+}
+
 def attributes_test_suite(*, name):
     """Declares all tests of this file.
 
@@ -65,6 +84,12 @@ def attributes_test_suite(*, name):
         tf_aot_export(name = name + "." + case, cpp_class = "small::Small", **(attributes | private))
         _refused_test(name = case + "_test", message = message, target_under_test = name + "." + case)
         tests.append(case + "_test")
+    for case, (attributes, message) in _REFUSED_LEVELS.items():
+        for rule_name, stage in (("compile", tf_aot_compile), ("lower", tf_aot_lower)):
+            test = "{}_{}_test".format(case, rule_name)
+            stage(name = name + "." + test, graph = ":small_aot.export", **(attributes | private))
+            _refused_test(name = test, message = message, target_under_test = name + "." + test)
+            tests.append(test)
     _several(name = name + ".several", **private)
     tf_aot_bundle(
         name = name + ".bundle",

@@ -77,8 +77,8 @@ def _library_test_impl(ctx):
         "header": ["small_aot.h"],
         "hlo": ["small_aot.hlo.pb", "small_aot.hlo.txt"],
         "hlo_graph": ["small_aot.hlo.svg"],
-        "manifest": ["small_aot.model.json"],
-        "object": ["small_aot.constants.o", "small_aot.kernels.o"],
+        "manifest": ["small_aot.model.json", "small_aot.passes.json"],
+        "object": ["small_aot.constants.o", "small_aot.x86-64-v2.kernels.o"],
         "optimized_hlo": ["small_aot.optimized_hlo.txt"],
         "stablehlo": ["small_aot.stablehlo.mlir", "small_aot.stablehlo.mlirbc"],
         "variables": ["small_aot.variables.safetensors"],
@@ -91,7 +91,7 @@ def _library_test_impl(ctx):
         asserts.false(env, "hlo" in file.basename, "{} is built by default".format(file.basename))
     for provider in (TfaotGraphInfo, TfaotObjectInfo, TfaotSourcesInfo):
         asserts.true(env, provider in target)
-    asserts.equals(env, "x86-64-v2", target[TfaotObjectInfo].cpu)
+    asserts.equals(env, ["x86-64-v2"], target[TfaotObjectInfo].isa)
     return analysistest.end(env)
 
 library_test = analysistest.make(_library_test_impl)
@@ -111,7 +111,12 @@ def _family_test_impl(ctx):
         "config": ["family_aot.%s.config.pbtxt" % entry for entry in entries],
         "graph": ["family_aot.pb"],
         "hlo_graph": ["family_aot.%s.hlo.svg" % entry for entry in entries],
-        "object": ["family_aot.{}.{}.o".format(f, kind) for f in functions for kind in ("constants", "kernels")],
+        "manifest": ["family_aot.%s.passes.json" % f for f in functions] + ["family_aot.model.json"],
+        "object": [
+            "family_aot.{}.{}.o".format(f, kind)
+            for f in functions
+            for kind in ("constants", "x86-64-v2.kernels", "x86-64-v3.kernels")
+        ],
         "optimized_hlo": ["family_aot.%s.optimized_hlo.txt" % entry for entry in entries],
         "variables": ["family_aot.variables.safetensors"],
     }
@@ -121,9 +126,19 @@ def _family_test_impl(ctx):
     asserts.equals(env, (["Forward", "Again"], [1, 4]), (graph.entry_points, graph.batch_sizes))
     compiled = target[TfaotObjectInfo]
     order = ["Forward.b1", "Forward.b4", "Again.b1", "Again.b4"]
-    asserts.equals(env, ["family_aot.%s.kernels.o" % f for f in order], [f.basename for f in compiled.objects])
+    levels = ["x86-64-v2", "x86-64-v3"]  # lowest first
+    asserts.equals(env, levels, compiled.isa)
+    asserts.equals(
+        env,
+        ["family_aot.{}.{}.kernels.o".format(f, level) for f in order for level in levels],
+        [f.basename for f in compiled.objects],
+    )
     asserts.equals(env, ["family_aot.%s.executor.h" % f for f in order], [f.basename for f in compiled.headers])
-    asserts.equals(env, ["family_aot.%s.executor.cc" % f for f in order], [f.basename for f in compiled.sources])
+    asserts.equals(
+        env,
+        {level: ["family_aot.{}.{}.executor.cc".format(f, level) for f in order] for level in levels},
+        {level: [f.basename for f in files] for level, files in compiled.sources.items()},
+    )
 
     # Not in the library, so at hand when it runs.
     asserts.false(env, target[TfaotSourcesInfo].embed)
@@ -152,9 +167,16 @@ one_function_test = analysistest.make(_one_function_test_impl)
 def _compile_flags_test_impl(ctx):
     """Protects speed: generated code is compiled with -O3 in every build mode; what runs kernels, and only that, for their level."""
     env = analysistest.begin(ctx)
+    levels = analysistest.target_under_test(env)[TfaotObjectInfo].isa
     for source, given, never in [
-        ("small_aot.executor.cc", ["-O3", "-march=x86-64-v2"], ["-ffast-math", "-march=native"]),
-        ("small_aot.cc", ["-O3"], ["-ffast-math", "-march=native", "-march=x86-64-v2"]),
+        (
+            ctx.attr.executor % level,
+            ["-O3", "-march=" + level],
+            ["-ffast-math", "-march=native"] + ["-march=" + other for other in levels if other != level],
+        )
+        for level in levels
+    ] + [
+        (ctx.attr.source, ["-O3"], ["-ffast-math", "-march=native"] + ["-march=" + level for level in levels]),
     ]:
         actions = [
             action
@@ -169,7 +191,10 @@ def _compile_flags_test_impl(ctx):
                 asserts.false(env, flag in action.argv, "{} is set".format(flag))
     return analysistest.end(env)
 
-compile_flags_test = analysistest.make(_compile_flags_test_impl)
+compile_flags_test = analysistest.make(_compile_flags_test_impl, attrs = {
+    "executor": attr.string(),
+    "source": attr.string(),
+})
 
 def _wrong_provider_test_impl(ctx):
     """Protects the reader of an error: a stage that is given the wrong target says which provider it wants."""
@@ -185,7 +210,8 @@ def rules_test_suite(*, name, library, family):
     Args:
       name: (str) the suite's name
       library: (str) a target of tf_aot_library, named small_aot, for x86-64-v2
-      family: (str) another, named family_aot, with entry points Forward and Again, batches of 1 and 4, variables in a file
+      family: (str) another, named family_aot, for x86-64-v2 and x86-64-v3, with entry points Forward and Again, batches of 1 and
+        4, variables in a file
     """
     tests = []
     for stage, mnemonic, outputs in [
@@ -199,10 +225,11 @@ def rules_test_suite(*, name, library, family):
         ]),
         ("compile", "TfaotCompile", [
             "small_aot.constants.o",
-            "small_aot.executor.cc",
             "small_aot.executor.h",
             "small_aot.hlo_snapshot.pb",
-            "small_aot.kernels.o",
+            "small_aot.passes.json",
+            "small_aot.x86-64-v2.executor.cc",
+            "small_aot.x86-64-v2.kernels.o",
         ]),
         ("render", "TfaotRender", [
             "small_aot.cc",
@@ -233,9 +260,9 @@ def rules_test_suite(*, name, library, family):
     for stage, mnemonic, reads, reads_not in [
         ("export", "TfaotExport", ["small.py"], []),
         ("compile", "TfaotCompile", ["small_aot.pb"], ["small_aot.variables.safetensors", "small.py"]),
-        ("render", "TfaotRender", ["small_aot.model.json"], ["small_aot.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
-        ("verify", "TfaotVerify", ["small_aot.variables.safetensors"], ["small_aot.kernels.o", "small.py"]),
-        ("hlo", "TfaotHlo", ["small_aot.pb"], ["small_aot.kernels.o", "small_aot.variables.safetensors"]),
+        ("render", "TfaotRender", ["small_aot.model.json"], ["small_aot.x86-64-v2.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
+        ("verify", "TfaotVerify", ["small_aot.variables.safetensors"], ["small_aot.x86-64-v2.kernels.o", "small.py"]),
+        ("hlo", "TfaotHlo", ["small_aot.pb"], ["small_aot.x86-64-v2.kernels.o", "small_aot.variables.safetensors"]),
         ("stablehlo", "TfaotStablehlo", ["small_aot.pb"], ["small_aot.hlo.pb", "small_aot.variables.safetensors"]),
     ]:
         inputs_test(
@@ -247,10 +274,20 @@ def rules_test_suite(*, name, library, family):
         )
         tests.append(stage + "_inputs_test")
     library_test(name = "library_test", target_under_test = library)
-    compile_flags_test(name = "compile_flags_test", target_under_test = library)
+    for kind, executor, source, target in [
+        ("", "small_aot.%s.executor.cc", "small_aot.cc", library),
+        ("family_", "family_aot.Forward.b4.%s.executor.cc", "family_aot.cc", family),
+    ]:
+        compile_flags_test(
+            name = kind + "compile_flags_test",
+            executor = executor,
+            source = source,
+            target_under_test = target,
+        )
+        tests.append(kind + "compile_flags_test")
     tf_aot_compile(name = "wrong_provider", graph = library + ".verify", tags = ["manual"], testonly = True)
     wrong_provider_test(name = "wrong_provider_test", target_under_test = ":wrong_provider")
-    tests += ["library_test", "compile_flags_test", "wrong_provider_test"]
+    tests += ["library_test", "wrong_provider_test"]
     for stage, mnemonic, actions, outputs in [
         ("export", "TfaotExport", 1, [
             "family_aot.Again.config.pbtxt",
@@ -264,7 +301,16 @@ def rules_test_suite(*, name, library, family):
         ("compile", "TfaotCompile", 4, [
             "family_aot.{}.{}".format(function, kind)
             for function in ("Again.b1", "Again.b4", "Forward.b1", "Forward.b4")
-            for kind in ("constants.o", "executor.cc", "executor.h", "hlo_snapshot.pb", "kernels.o")
+            for kind in (
+                "constants.o",
+                "executor.h",
+                "hlo_snapshot.pb",
+                "passes.json",
+                "x86-64-v2.executor.cc",
+                "x86-64-v2.kernels.o",
+                "x86-64-v3.executor.cc",
+                "x86-64-v3.kernels.o",
+            )
         ]),
         ("stablehlo", "TfaotStablehlo", 2, [
             "family_aot.{}.stablehlo.{}".format(entry, kind)

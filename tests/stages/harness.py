@@ -186,32 +186,37 @@ class StageTest(unittest.TestCase):
         exported: Exported,
         *,
         batch: int = 0,
-        cpu: str = "x86-64-v3",
         entry_point: str = "",
+        isa: tuple[str, ...] = ("x86-64-v3",),
+        passes: tuple[str, ...] = ("*",),
         xla_flags: tuple[str, ...] = (),
     ) -> None:
         """Compiles an exported model beside its other outputs; `compile_graph` makes its own child.
 
-        Outputs of an entry point, or of a size of batch, that is named have `.NAME` and `.bBATCH` after their names.
+        Outputs of an entry point, or of a size of batch, that is named have `.NAME` and `.bBATCH` after their names; those
+        of one of several CPU levels have `.LEVEL`.
         """
         from tfaot.compile import Request, compile_graph
 
         suffix = (f".{entry_point}" if entry_point else "") + (f".b{batch}" if batch else "")
+        levels = [f".{level}" for level in isa] if len(isa) > 1 else [""]
         compile_graph(
             Request(
                 manifest=exported.path("manifest"),
                 graph=exported.path("graph"),
                 config=exported.config_path(entry_point),
                 sources=exported.path("sources"),
-                cpu=cpu,
+                isa=isa,
                 xla_flags=xla_flags,
-                out_object=exported.path("object" + suffix),
+                out_objects=tuple(exported.path("object" + suffix + level) for level in levels),
                 out_constants=exported.path("constants" + suffix),
                 out_header=exported.path("header" + suffix),
-                out_source=exported.path("source" + suffix),
+                out_sources=tuple(exported.path("source" + suffix + level) for level in levels),
                 out_hlo=exported.path("hlo" + suffix),
                 entry_point=entry_point,
                 batch=batch,
+                passes=passes,
+                out_passes=exported.path("passes" + suffix),
             )
         )
 

@@ -103,6 +103,7 @@ class GoldensTest(StageTest):
                 "m.h",
                 ("m.executor.h",),
                 embed=True,
+                keep_denormals=False,
                 out_variables=exported.path("S"),
                 **out,
             )

@@ -129,7 +129,7 @@ int Verified(const std::string& data, bool ran = true, bool large = false) {
       << Bytes(std::uint64_t{2}) << "{}" << data;
   char name[] = "test";
   char* argv[] = {name, path.data()};
-  tfaot::Verifier verifier("a::B", 2, argv);
+  tfaot::Verifier verifier("a::B", "x86-64", 2, argv);
   float weight[] = {1, 2};
   const tfaot::View<float, 2> view(weight);
   const std::uint32_t sum = verifier.Initial("w", view);
@@ -184,7 +184,7 @@ int StatusOf(const std::string& data, Work work) {
   if (child == 0) {
     char name[] = "test";
     char* argv[] = {name, path.data()};
-    tfaot::Verifier verifier("a::B", 2, argv);
+    tfaot::Verifier verifier("a::B", "x86-64", 2, argv);
     work(verifier);
     const int status = verifier.Finish();
     std::fflush(nullptr);
@@ -268,6 +268,23 @@ void TestComplex() {
   EXPECT(compared(0.75, 0.125) == 1);
 }
 
+// Every level that the machine runs is verified, others are not, and that
+// nothing was is no success.
+void TestIsas() {
+  const char* const isas[] = {"x86-64", "x86-64-v9", nullptr};
+  int calls = 0;
+  const auto verified = [&](const char* const* of, int status) {
+    return tfaot::VerifyIsas("a::B", of, [&](const char* isa) {
+      ++calls;
+      EXPECT(isa == isas[0]);
+      return status;
+    });
+  };
+  EXPECT(verified(isas, 0) == 0 && calls == 1);
+  EXPECT(verified(isas, 1) == 1 && calls == 2);
+  EXPECT(verified(isas + 1, 0) == 1 && calls == 2);
+}
+
 }  // namespace
 
 int main() {
@@ -284,5 +301,6 @@ int main() {
   TestHalf<tfaot::Float16>();
   TestHalf<tfaot::BFloat16>();
   TestComplex();
+  TestIsas();
   return failed == 0 ? 0 : 1;
 }

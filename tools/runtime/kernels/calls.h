@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "tfaot/kernels/isa.h"
+#include "tfaot/thread_pool.h"
 
 namespace tfaot::kernels {
 
@@ -51,19 +52,38 @@ struct Images {
   ImageAxis y;
 };
 
+// What else becomes of a result, after it is written to the call's `out`:
+//   out = min(max((result + bias) + (addend + addend_bias), low), high)
+// where each column or filter has a bias. The addend, and `out` here, are laid
+// out as the result; `out` may be the call's, or the addend, and is apart from
+// all other operands. NaN stays NaN. Values are the call's T; integers have no
+// epilogue.
+struct Epilogue {
+  const void* bias;         // may be null
+  const void* addend;       // may be null
+  const void* addend_bias;  // may be null
+  void* out;                // null means no epilogue
+  double low;
+  double high;
+};
+
 // In fast code for the level that the caller is compiled for. products_*.cc and
-// convolution_*.cc define these, compiled for the same level.
+// convolution_*.cc define these, compiled for the same level. Those that are
+// worth it are cut into parts for the pool, if there is one; the bits of
+// results do not depend on it.
 namespace TFAOT_ISA {
 
 // T is float, double, or std::uint32_t, whose sums wrap.
 template <typename T>
 void RunProducts(const Products& products, const void* left, const void* right,
-                 void* out);
+                 void* out, ThreadPool* threads = nullptr,
+                 const Epilogue& epilogue = {});
 
 // T is float.
 template <typename T>
 void RunConvolution(const Images& images, const void* input, const void* kernel,
-                    void* out);
+                    void* out, ThreadPool* threads = nullptr,
+                    const Epilogue& epilogue = {});
 
 }  // namespace TFAOT_ISA
 

@@ -18,7 +18,8 @@
 //
 // A call allocates nothing, takes no lock, and has no state: concurrent calls
 // are safe if their outputs are apart. It uses up to 104 KiB of stack. The
-// output must not overlap the operands.
+// output must not overlap the operands. The bits of a result are the same
+// whether it is computed at once or in parts, and finished (tile.h) or not.
 #ifndef TFAOT_KERNELS_CONVOLUTION_H_
 #define TFAOT_KERNELS_CONVOLUTION_H_
 
@@ -28,6 +29,7 @@
 #include <numeric>
 
 #include "tfaot/kernels/matmul.h"
+#include "tfaot/kernels/part.h"
 #include "tfaot/kernels/tile.h"
 #include "tfaot/kernels/vector.h"
 
@@ -161,6 +163,13 @@ struct Outputs {
   int64_t next_x = 0;
   int64_t next_y = 0;
 
+  // Goes to an output.
+  void Start(const DensePart<T>& part, int64_t output) {
+    next_y = output % part.y.outputs;
+    next_x = output / part.y.outputs % part.x.outputs;
+    next_image = output / part.y.outputs / part.x.outputs;
+  }
+
   // Goes on to the next `count` outputs.
   void Fill(const DensePart<T>& part, int64_t count) {
     const Phase& px = part.x;
@@ -240,7 +249,8 @@ void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
 // are found by pointers and are not copied, unless channels are few and the
 // image ends within them.
 template <typename T>
-void ConvolveDense(const DensePart<T>& part) {
+void ConvolveDense(DensePart<T> part, const Part& share,
+                   const Finish<T>* finish) {
   constexpr int64_t kMaxPointers = 2048;
   constexpr int64_t kMaxSegments = 64;
   constexpr int64_t kMaxCopied = 12288;
@@ -269,9 +279,17 @@ void ConvolveDense(const DensePart<T>& part) {
   }
   block = std::max<int64_t>(block / kTileRows, 1) * kTileRows;
 
-  const int64_t rows = part.batch * x.outputs * y.outputs;
-  for (int64_t i = 0; i < rows; i += block) {
-    const int64_t height = std::min(block, rows - i);
+  const Span rows =
+      share.rows.Of(part.batch * x.outputs * y.outputs, kTileRows);
+  const Span filters = share.columns.Of(part.filters, kTileColumns<T>);
+  if (filters.size() == 0) return;
+  part.kernel += filters.begin;
+  part.output += filters.begin;
+  Finish<T> finish_part = {};
+  if (finish != nullptr) finish_part = finish->Shifted(filters.begin);
+  outputs.Start(part, rows.begin);
+  for (int64_t i = rows.begin; i < rows.end; i += block) {
+    const int64_t height = std::min(block, rows.end - i);
     outputs.Fill(part, height);
     bool accumulate = false;
     for (int64_t first = 0; first < runs; first += segments) {
@@ -287,9 +305,12 @@ void ConvolveDense(const DensePart<T>& part) {
                       run, begin, piece, inside, zeros, &copy,
                       pointers + s * height);
         }
+        const bool last = first + segments >= runs && begin + length >= run;
         MultiplyRows<T>({pointers, height, height, count, piece},
-                        {right, part.kernel_row, 1}, part.filters, outputs.out,
-                        accumulate);
+                        {right, part.kernel_row, 1}, filters.size(),
+                        outputs.out, accumulate,
+                        IsNarrow<T>(part.filters, count * piece, piece),
+                        last && finish != nullptr ? &finish_part : nullptr);
         accumulate = true;
       }
     }
@@ -312,6 +333,7 @@ struct DepthwiseRun {
   int64_t taps_y;
   T* out;
   int64_t out_step;
+  const Finish<T>* finish;  // of a bias and bounds, in place; or null
 
   void Advance(int64_t outputs) {
     input += outputs * input_step;
@@ -324,7 +346,8 @@ struct DepthwiseRun {
 // and kStride is the stride in pixels: what several outputs use is then read
 // once.
 template <typename T, int kPixels, int kVectors, int kTaps, int kStride>
-TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel) {
+TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
+                                 Vector<T> low, Vector<T> high) {
   using V = Vector<T>;
   constexpr int kWidth = kLanes<T>;
   V sum[kPixels][kVectors] = {};
@@ -373,6 +396,16 @@ TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel) {
     input += run.input_x_tap;
     kernel += run.kernel_x_tap;
   }
+  if (run.finish != nullptr) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVectors; ++v) {
+      const V bias = Load(run.finish->bias + channel + v * kWidth);
+#pragma GCC unroll 8
+      for (int p = 0; p < kPixels; ++p) {
+        sum[p][v] = Min<T>(high, Max<T>(low, sum[p][v] + bias));
+      }
+    }
+  }
   T* out = run.out + channel;
 #pragma GCC unroll 8
   for (int p = 0; p < kPixels; ++p) {
@@ -389,19 +422,26 @@ TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
                                      int64_t outputs) {
   constexpr int kWidth = kLanes<T>;
   constexpr int kVectors = kPixels == 1 ? 4 : 2;
+  Vector<T> low = {};
+  Vector<T> high = {};
+  if (run.finish != nullptr) {
+    low += run.finish->low;
+    high += run.finish->high;
+  }
   for (int64_t done = 0; done < outputs;) {
     // Where the last outputs or channels are too few, some are done twice.
     const int64_t count = std::min<int64_t>(kPixels, outputs - done);
     run.Advance(count - kPixels);
     int64_t c = 0;
     for (; c + kVectors * kWidth <= channels; c += kVectors * kWidth) {
-      DepthwiseBlock<T, kPixels, kVectors, kTaps, kStride>(run, c);
+      DepthwiseBlock<T, kPixels, kVectors, kTaps, kStride>(run, c, low, high);
     }
     for (; c + kWidth <= channels; c += kWidth) {
-      DepthwiseBlock<T, kPixels, 1, kTaps, kStride>(run, c);
+      DepthwiseBlock<T, kPixels, 1, kTaps, kStride>(run, c, low, high);
     }
     if (c < channels && channels > kWidth) {
-      DepthwiseBlock<T, kPixels, 1, kTaps, kStride>(run, channels - kWidth);
+      DepthwiseBlock<T, kPixels, 1, kTaps, kStride>(run, channels - kWidth, low,
+                                                    high);
     } else if (c < channels) {
       for (int64_t p = 0; p < kPixels; ++p) {
         Vector<T> sum = {};
@@ -414,6 +454,10 @@ TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
                                 ty * run.kernel_y_tap,
                             channels);
           }
+        }
+        if (run.finish != nullptr) {
+          sum += LoadSome(run.finish->bias, channels);
+          sum = Min<T>(high, Max<T>(low, sum));
         }
         StoreSome(run.out + p * run.out_step, sum, channels);
       }
@@ -480,63 +524,83 @@ inline Range OutputsInside(const Phase& phase) {
 
 // A part with one channel and one filter in each of `groups` groups.
 template <typename T>
-TFAOT_NOINLINE void ConvolveDepthwise(const DensePart<T>& part,
-                                      int64_t groups) {
+TFAOT_NOINLINE void ConvolveDepthwise(DensePart<T> part, int64_t groups,
+                                      const Part& share,
+                                      const Finish<T>* finish) {
+  // Rows are here lines of outputs along y.
+  const Span lines = share.rows.Of(part.batch * part.x.outputs, 1);
+  const Span channels = share.columns.Of(groups, kTileColumns<T>);
+  if (channels.size() == 0) return;
+  part.input += channels.begin;
+  part.kernel += channels.begin;
+  part.output += channels.begin;
+  groups = channels.size();
+  Finish<T> finish_part = {};
+  if (finish != nullptr) finish_part = finish->Shifted(channels.begin);
   const Phase& x = part.x;
   const Phase& y = part.y;
   const DepthwiseFunction<T> several = FindDepthwise<T>(y);
   const Range inside = OutputsInside(y);
   DepthwiseRun<T> run = {};
+  // What is more than that is done line by line.
+  const bool at_once = finish != nullptr && finish->to == finish->sums &&
+                       finish->bias != nullptr && finish->addend == nullptr;
+  if (at_once) run.finish = &finish_part;
   run.input_x_tap = x.dilation * y.input * part.input_pixel;
   run.input_y_tap = y.dilation * part.input_pixel;
   run.input_step = y.stride * part.input_pixel;
   run.kernel_x_tap = x.tap_step * part.kernel_y * part.kernel_row;
   run.kernel_y_tap = y.tap_step * part.kernel_row;
   run.out_step = y.output_step * part.output_pixel;
-  for (int64_t image = 0; image < part.batch; ++image) {
-    for (int64_t ox = 0; ox < x.outputs; ++ox) {
-      const int64_t px = x.base + ox * x.stride;
-      const Range taps_x = TapsInside(x, px);
-      run.taps_x = taps_x.end - taps_x.begin;
-      // Sets all that depends on the output along y and its taps.
-      const auto start = [&](int64_t oy, Range taps_y) {
-        run.taps_y = taps_y.end - taps_y.begin;
-        run.out = part.Out(image, ox, oy);
-        if (run.taps_x <= 0 || run.taps_y <= 0) {
-          std::fill(run.out, run.out + groups, T(0));
-          return false;
-        }
-        run.input =
-            part.Pixel(image, px + taps_x.begin * x.dilation,
-                       y.base + oy * y.stride + taps_y.begin * y.dilation);
-        run.kernel = part.Tap(taps_x.begin, taps_y.begin);
-        return true;
-      };
-      for (int64_t oy = 0; oy < y.outputs;) {
-        if (oy != inside.begin || inside.begin == inside.end ||
-            run.taps_x <= 0) {
-          if (start(oy, TapsInside(y, y.base + oy * y.stride))) {
-            DepthwiseOutputs<T, 1, 0, 0>(run, groups, 1);
-          }
-          ++oy;
-          continue;
-        }
-        start(oy, {0, y.taps});
-        const int64_t outputs = inside.end - inside.begin;
-        if (outputs >= kDepthwisePixels) {
-          several(run, groups, outputs);
-        } else {
-          DepthwiseOutputs<T, 1, 0, 0>(run, groups, outputs);
-        }
-        oy = inside.end;
+  for (int64_t line = lines.begin; line < lines.end; ++line) {
+    const int64_t image = line / x.outputs;
+    const int64_t ox = line % x.outputs;
+    const int64_t px = x.base + ox * x.stride;
+    const Range taps_x = TapsInside(x, px);
+    run.taps_x = taps_x.end - taps_x.begin;
+    // Sets all that depends on the output along y and its taps.
+    const auto start = [&](int64_t oy, Range taps_y) {
+      run.taps_y = taps_y.end - taps_y.begin;
+      run.out = part.Out(image, ox, oy);
+      if (run.taps_x <= 0 || run.taps_y <= 0) {
+        std::fill(run.out, run.out + groups, T(0));
+        if (at_once) FinishRows(finish_part, run.out, 0, 1, 0, groups);
+        return false;
       }
+      run.input =
+          part.Pixel(image, px + taps_x.begin * x.dilation,
+                     y.base + oy * y.stride + taps_y.begin * y.dilation);
+      run.kernel = part.Tap(taps_x.begin, taps_y.begin);
+      return true;
+    };
+    for (int64_t oy = 0; oy < y.outputs;) {
+      if (oy != inside.begin || inside.begin == inside.end || run.taps_x <= 0) {
+        if (start(oy, TapsInside(y, y.base + oy * y.stride))) {
+          DepthwiseOutputs<T, 1, 0, 0>(run, groups, 1);
+        }
+        ++oy;
+        continue;
+      }
+      start(oy, {0, y.taps});
+      const int64_t outputs = inside.end - inside.begin;
+      if (outputs >= kDepthwisePixels) {
+        several(run, groups, outputs);
+      } else {
+        DepthwiseOutputs<T, 1, 0, 0>(run, groups, outputs);
+      }
+      oy = inside.end;
+    }
+    if (finish != nullptr && !at_once) {
+      FinishRows(finish_part, part.Out(image, ox, 0), run.out_step, y.outputs,
+                 0, groups);
     }
   }
 }
 
+// Computes a part of the output, and finishes it if `finish` is given.
 template <typename T>
-void Convolve(const Convolution& c, const T* input, const T* kernel,
-              T* output) {
+void Convolve(const Convolution& c, const T* input, const T* kernel, T* output,
+              const Part& share = {}, const Finish<T>* finish = nullptr) {
   const int64_t outputs = c.batch * c.x.output * c.y.output * c.filters;
   if (outputs == 0) return;
   const int64_t filters = c.filters / c.groups;
@@ -559,23 +623,31 @@ void Convolve(const Convolution& c, const T* input, const T* kernel,
       part.y = GetPhase(c.y, phase_y);
       if (part.x.outputs == 0 || part.y.outputs == 0) continue;
       if (part.x.taps == 0 || part.y.taps == 0 || part.channels == 0) {
-        for (int64_t image = 0; image < c.batch; ++image) {
+        const Span images = share.rows.Of(c.batch, 1);
+        if (share.columns.index > 0) continue;
+        for (int64_t image = images.begin; image < images.end; ++image) {
           for (int64_t ox = 0; ox < part.x.outputs; ++ox) {
             for (int64_t oy = 0; oy < part.y.outputs; ++oy) {
               T* out = part.Out(image, ox, oy);
               std::fill(out, out + c.filters, T(0));
+              if (finish != nullptr) {
+                FinishRows(*finish, out, 0, 1, 0, c.filters);
+              }
             }
           }
         }
         continue;
       }
       if (part.channels == 1 && filters == 1 && c.groups > 1) {
-        ConvolveDepthwise(part, c.groups);
+        ConvolveDepthwise(part, c.groups, share, finish);
         continue;
       }
       DensePart<T> group = part;
       for (int64_t g = 0; g < c.groups; ++g) {
-        ConvolveDense(group);
+        Finish<T> finish_group = {};
+        if (finish != nullptr) finish_group = finish->Shifted(g * filters);
+        ConvolveDense(group, share,
+                      finish != nullptr ? &finish_group : nullptr);
         group.input += c.kernel_channels;
         group.kernel += filters;
         group.output += filters;

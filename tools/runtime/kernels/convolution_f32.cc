@@ -1,5 +1,7 @@
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/convolution.h"
+#include "tfaot/kernels/epilogue.h"
+#include "tfaot/kernels/parallel.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
 namespace {
@@ -13,20 +15,39 @@ Axis AxisOf(const ImageAxis& axis) {
 
 template <typename T>
 void RunConvolution(const Images& images, const void* input, const void* kernel,
-                    void* out) {
-  Convolution convolution;
-  convolution.batch = images.batch;
-  convolution.input_channels = images.input_channels;
-  convolution.kernel_channels = images.kernel_channels;
-  convolution.filters = images.filters;
-  convolution.groups = images.groups;
-  convolution.x = AxisOf(images.x);
-  convolution.y = AxisOf(images.y);
-  Convolve(convolution, static_cast<const T*>(input),
-           static_cast<const T*>(kernel), static_cast<T*>(out));
+                    void* out, ThreadPool* threads, const Epilogue& epilogue) {
+  const Finish<T> finish = FinishOf(epilogue, static_cast<const T*>(out));
+  const auto run = [&](const Part& part) {
+    Convolution convolution;
+    convolution.batch = images.batch;
+    convolution.input_channels = images.input_channels;
+    convolution.kernel_channels = images.kernel_channels;
+    convolution.filters = images.filters;
+    convolution.groups = images.groups;
+    convolution.x = AxisOf(images.x);
+    convolution.y = AxisOf(images.y);
+    Convolve(convolution, static_cast<const T*>(input),
+             static_cast<const T*>(kernel), static_cast<T*>(out), part,
+             finish.to != nullptr ? &finish : nullptr);
+  };
+  if (threads == nullptr) return run(Part{});
+  const std::int64_t outputs = images.batch * images.x.output * images.y.output;
+  // Depthwise, the operands' way to the core takes longer than the additions.
+  const bool depthwise = images.groups > 1 && images.groups == images.filters &&
+                         images.kernel_channels == 1;
+  const Work work = {
+      1,
+      outputs,
+      depthwise ? images.filters : images.filters / images.groups,
+      depthwise ? images.y.output : kTileRows,
+      kTileColumns<T>,
+      (depthwise ? 4.0 : 1.0) * static_cast<double>(outputs * images.filters) *
+          static_cast<double>(images.x.kernel * images.y.kernel *
+                              images.kernel_channels)};
+  InParts(*threads, work, run);
 }
 
 template void RunConvolution<float>(const Images&, const void*, const void*,
-                                    void*);
+                                    void*, ThreadPool*, const Epilogue&);
 
 }  // namespace tfaot::kernels::TFAOT_ISA

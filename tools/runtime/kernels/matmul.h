@@ -9,7 +9,8 @@
 // product is formed and added, so that infinities and NaN propagate.
 //
 // A call allocates nothing, takes no lock, and has no state: concurrent calls
-// are safe if their outputs are apart. It uses up to 80 KiB of stack.
+// are safe if their outputs are apart. It uses up to 80 KiB of stack. The bits
+// of a result are the same whether it is computed at once or in parts.
 #ifndef TFAOT_KERNELS_MATMUL_H_
 #define TFAOT_KERNELS_MATMUL_H_
 
@@ -17,6 +18,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "tfaot/kernels/part.h"
 #include "tfaot/kernels/tile.h"
 #include "tfaot/kernels/vector.h"
 
@@ -34,18 +36,19 @@ struct MatrixProduct {
   bool transposed_right = false;
 };
 
-// out[j] = sum over k of left[k] * right[k][j]: reads `right` in the order in
-// which it lies, eight rows at a time.
+// out[j] = sum over k of left[k] * right[k][j] for the columns of `span`: reads
+// `right` in the order in which it lies, eight rows at a time.
 template <typename T>
 TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
-                                   int64_t columns, int64_t depth, T* out) {
+                                   int64_t columns, Span span, int64_t depth,
+                                   T* out) {
   using V = Vector<T>;
   constexpr int64_t kWidth = kLanes<T>;
   constexpr int kStep = 8;
   // As many columns as stay in the first-level cache.
   constexpr int64_t kColumns = 8192 / sizeof(T);
-  for (int64_t begin = 0; begin < columns; begin += kColumns) {
-    const int64_t end = std::min(begin + kColumns, columns);
+  for (int64_t begin = span.begin; begin < span.end; begin += kColumns) {
+    const int64_t end = std::min(begin + kColumns, span.end);
     for (int64_t k = 0; k < depth; k += kStep) {
       const int64_t steps = std::min<int64_t>(kStep, depth - k);
       const T* row = right + k * columns;
@@ -81,17 +84,16 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
   }
 }
 
+// Writes a part of `out`, and finishes it if `finish` is given.
 template <typename T>
-void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
+void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
+              Part part = {}, const Finish<T>* finish = nullptr) {
   if (product.rows == 0 || product.columns == 0) return;
-  if (product.depth == 0) {
-    std::fill(out, out + product.rows * product.columns, T(0));
-    return;
-  }
-  if (product.columns == 1 && product.rows > 1) {
+  if (product.columns == 1 && product.rows > 1 && finish == nullptr) {
     // A column is a row of the transposed product.
     std::swap(left, right);
     std::swap(product.rows, product.columns);
+    std::swap(part.rows, part.columns);
     product.transposed_right = !product.transposed_left;
     product.transposed_left = false;
   }
@@ -99,9 +101,27 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
   const int64_t rows = product.rows;
   const int64_t columns = product.columns;
   const int64_t depth = product.depth;
-  if (rows == 1 && !product.transposed_right) {
-    return RowTimesMatrix(left, right, columns, depth, out);
+  const Span in_rows = part.rows.Of(rows, kTileRows);
+  const Span in_columns = part.columns.Of(columns, kTileColumns<T>);
+  if (in_rows.size() == 0 || in_columns.size() == 0) return;
+  const auto finish_rows = [&] {
+    if (finish == nullptr) return;
+    FinishRows(*finish, out + in_rows.begin * columns + in_columns.begin,
+               columns, in_rows.size(), in_columns.begin, in_columns.size());
+  };
+  if (depth == 0) {
+    for (int64_t i = in_rows.begin; i < in_rows.end; ++i) {
+      std::fill(out + i * columns + in_columns.begin,
+                out + i * columns + in_columns.end, T(0));
+    }
+    return finish_rows();
   }
+  if (rows == 1 && !product.transposed_right) {
+    RowTimesMatrix(left, right, columns, in_columns, depth, out);
+    return finish_rows();
+  }
+  Finish<T> finish_part = {};
+  if (finish != nullptr) finish_part = finish->Shifted(in_columns.begin);
   constexpr int64_t kBlock = 24 * kTileRows;
   // Of a transposed left side, a block is copied into rows.
   constexpr int64_t kCopiedRows = 192 / sizeof(T);
@@ -122,12 +142,13 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
     step = std::clamp<int64_t>(fit / 16 * 16, 16, kDepth<T>);
   }
   const int64_t block = product.transposed_left ? kCopiedRows : kBlock;
-  for (int64_t i = 0; i < rows; i += block) {
-    const int64_t height = std::min(block, rows - i);
+  for (int64_t i = in_rows.begin; i < in_rows.end; i += block) {
+    const int64_t height = std::min(block, in_rows.end - i);
     for (int64_t k = 0; k < depth; k += step) {
       const int64_t length = std::min(step, depth - k);
       const T* right_rows =
-          right + (product.transposed_right ? k : k * columns);
+          right + (product.transposed_right ? in_columns.begin * depth + k
+                                            : k * columns + in_columns.begin);
       const Right<T> right_side = {&right_rows,
                                    product.transposed_right ? 1 : columns,
                                    product.transposed_right ? depth : 1};
@@ -138,10 +159,14 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out) {
       for (int64_t r = 0; r < height; ++r) {
         pointers[r] = product.transposed_left ? copy + r * kCopiedStride
                                               : left + (i + r) * depth + k;
-        out_pointers[r] = out + (i + r) * columns;
+        out_pointers[r] = out + (i + r) * columns + in_columns.begin;
       }
-      MultiplyRows<T>({pointers, 0, height, 1, length}, right_side, columns,
-                      out_pointers, k > 0);
+      const bool narrow = IsNarrow<T>(columns, length, length) ||
+                          (product.transposed_right && IsFlat<T>(rows, length));
+      const bool last = k + step >= depth;
+      MultiplyRows<T>({pointers, 0, height, 1, length}, right_side,
+                      in_columns.size(), out_pointers, k > 0, narrow,
+                      last && finish != nullptr ? &finish_part : nullptr);
     }
   }
 }

@@ -5,24 +5,41 @@
 #include <cstdint>
 
 #include "tfaot/kernels/calls.h"
+#include "tfaot/kernels/epilogue.h"
 #include "tfaot/kernels/matmul.h"
+#include "tfaot/kernels/parallel.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
 
 template <typename T>
 void RunProducts(const Products& products, const void* left, const void* right,
-                 void* out) {
-  MatrixProduct product;
-  product.rows = products.rows;
-  product.columns = products.columns;
-  product.depth = products.depth;
-  product.transposed_left = products.transposed_left;
-  product.transposed_right = products.transposed_right;
-  for (std::int64_t i = 0; i < products.batch; ++i) {
-    Multiply(product, static_cast<const T*>(left) + i * products.left_step,
-             static_cast<const T*>(right) + i * products.right_step,
-             static_cast<T*>(out) + i * products.out_step);
-  }
+                 void* out, ThreadPool* threads, const Epilogue& epilogue) {
+  const Finish<T> finish = FinishOf(epilogue, static_cast<const T*>(out));
+  const auto run = [&](const Part& part) {
+    MatrixProduct product;
+    product.rows = products.rows;
+    product.columns = products.columns;
+    product.depth = products.depth;
+    product.transposed_left = products.transposed_left;
+    product.transposed_right = products.transposed_right;
+    const Span batch = part.batch.Of(products.batch, 1);
+    for (std::int64_t i = batch.begin; i < batch.end; ++i) {
+      Multiply(product, static_cast<const T*>(left) + i * products.left_step,
+               static_cast<const T*>(right) + i * products.right_step,
+               static_cast<T*>(out) + i * products.out_step, part,
+               finish.to != nullptr ? &finish : nullptr);
+    }
+  };
+  if (threads == nullptr) return run(Part{});
+  const Work work = {products.batch,
+                     products.rows,
+                     products.columns,
+                     kTileRows,
+                     kTileColumns<T>,
+                     static_cast<double>(products.batch * products.rows) *
+                         static_cast<double>(products.columns) *
+                         static_cast<double>(products.depth)};
+  InParts(*threads, work, run);
 }
 
 }  // namespace tfaot::kernels::TFAOT_ISA

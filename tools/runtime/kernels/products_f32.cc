@@ -1,4 +1,5 @@
 #include "tfaot/kernels/products.h"
 
 template void tfaot::kernels::TFAOT_ISA::RunProducts<float>(
-    const tfaot::kernels::Products&, const void*, const void*, void*);
+    const tfaot::kernels::Products&, const void*, const void*, void*,
+    tfaot::ThreadPool*, const tfaot::kernels::Epilogue&);

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "tfaot/kernels/vector.h"
 
@@ -64,6 +65,115 @@ struct Rows {
   int64_t depth() const { return segments * length; }
 };
 
+// What becomes of each complete sum, after it is written to where it belongs,
+// `sums`: to = clamp((sum + bias) + (addend + addend_bias)), with the biases of
+// its column. NaN stays NaN.
+template <typename T>
+struct Finish {
+  const T* sums;
+  T* to;            // laid out as `sums`, which it may be
+  const T* bias;    // of the columns, or null
+  const T* addend;  // laid out as `sums`, or null; may be `to`
+  const T* addend_bias;
+  T low;
+  T high;
+
+  // For columns from `column` on.
+  Finish Shifted(int64_t column) const {
+    Finish shifted = *this;
+    if (bias != nullptr) shifted.bias += column;
+    if (addend_bias != nullptr) shifted.addend_bias += column;
+    return shifted;
+  }
+};
+
+// A Finish in registers: the stores in a loop might change the one in memory.
+template <typename T>
+struct Finisher {
+  explicit Finisher(const Finish<T>& finish)
+      : offset(finish.to - finish.sums),
+        bias(finish.bias),
+        addend(finish.addend - finish.sums),
+        has_addend(finish.addend != nullptr),
+        addend_bias(finish.addend_bias),
+        low(finish.low - Vector<T>{}),
+        high(finish.high - Vector<T>{}) {}
+
+  TFAOT_INLINE Vector<T> Clamp(Vector<T> value) const {
+    return Min<T>(high, Max<T>(low, value));
+  }
+
+  // Finishes `count` sums, of a vector or less, that are at `at`.
+  TFAOT_INLINE void Run(T* at, int64_t column, int64_t count) const {
+    const bool whole = count == kLanes<T>;
+    const auto load = [&](const T* from) {
+      return whole ? Load(from) : LoadSome(from, count);
+    };
+    Vector<T> value = load(at);
+    if (bias != nullptr) value += load(bias + column);
+    if (has_addend) {
+      Vector<T> other = load(at + addend);
+      if (addend_bias != nullptr) other += load(addend_bias + column);
+      value += other;
+    }
+    value = Clamp(value);
+    if (whole) {
+      Store(at + offset, value);
+    } else {
+      StoreSome(at + offset, value, count);
+    }
+  }
+
+  int64_t offset;  // from a sum to what it becomes
+  const T* bias;
+  int64_t addend;  // from a sum to its addend
+  bool has_addend;
+  const T* addend_bias;
+  Vector<T> low;
+  Vector<T> high;
+};
+
+// Finishes sums that have been written to `at`, whose columns are those from
+// `column` on.
+template <typename T>
+TFAOT_INLINE void FinishRow(const Finisher<T>& finisher, T* at, int64_t column,
+                            int64_t count) {
+  constexpr int64_t kWidth = kLanes<T>;
+  int64_t j = 0;
+  if (finisher.bias != nullptr && !finisher.has_addend) {
+    const T* const bias = finisher.bias + column;
+    for (; j + kWidth <= count; j += kWidth) {
+      Store(at + finisher.offset + j,
+            finisher.Clamp(Load(at + j) + Load(bias + j)));
+    }
+  } else {
+    for (; j + kWidth <= count; j += kWidth) {
+      finisher.Run(at + j, column + j, kWidth);
+    }
+  }
+  if (j < count) finisher.Run(at + j, column + j, count - j);
+}
+
+// Finishes `rows` rows of sums that are where `out` says.
+template <typename T>
+TFAOT_NOINLINE void FinishTile(const Finish<T>& finish, T* const* out,
+                               int64_t rows, int64_t column, int64_t count) {
+  const Finisher<T> finisher(finish);
+  for (int64_t r = 0; r < rows; ++r) {
+    FinishRow(finisher, out[r] + column, column, count);
+  }
+}
+
+// Finishes rows of sums at a distance of `step`.
+template <typename T>
+TFAOT_NOINLINE void FinishRows(const Finish<T>& finish, T* at, int64_t step,
+                               int64_t rows, int64_t column, int64_t count) {
+  const Finisher<T> finisher(finish);
+  for (int64_t r = 0; r < rows; ++r) {
+    FinishRow(finisher, at + r * step, column, count);
+  }
+}
+
 // Adds (or, unless `accumulate`, writes) the product of kRows rows and of
 // kVectors vectors of columns, of which `columns` exist.
 //
@@ -71,12 +181,16 @@ struct Rows {
 // right[s] + column + k * right_stride, and is copied to `strip` as it is used:
 // the copy costs nothing then, for what it needs is idle. Otherwise all is in
 // `strip`, in rows at a distance of `right_stride`.
-template <typename T, int kRows, int kVectors, bool kCopy>
+//
+// If kFinish, the sums are complete, all columns exist, and `finish` says what
+// becomes of them, in place and with no more than a bias; otherwise it is
+// ignored.
+template <typename T, int kRows, int kVectors, bool kCopy, bool kFinish>
 TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
                          int64_t segments, int64_t length,
                          const T* const* right, int64_t right_stride, T* strip,
                          T* const* out, int64_t column, int64_t columns,
-                         bool accumulate) {
+                         bool accumulate, const Finish<T>* finish) {
   using V = Vector<T>;
   constexpr int kWidth = kLanes<T>;
   V sum[kRows][kVectors] = {};
@@ -106,6 +220,32 @@ TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
     }
     if constexpr (!kCopy) strip += length * right_stride;
   }
+  if constexpr (kFinish) {
+    const Finisher<T> finisher(*finish);
+    if (accumulate) {
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          sum[r][v] += Load(out[r] + column + v * kWidth);
+        }
+      }
+    }
+    V bias[kVectors];
+#pragma GCC unroll 16
+    for (int v = 0; v < kVectors; ++v) {
+      bias[v] = Load(finisher.bias + column + v * kWidth);
+    }
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      T* const to = out[r] + column;
+#pragma GCC unroll 16
+      for (int v = 0; v < kVectors; ++v) {
+        Store(to + v * kWidth, finisher.Clamp(sum[r][v] + bias[v]));
+      }
+    }
+    return;
+  }
   const int64_t last = columns - (kVectors - 1) * kWidth;
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
@@ -126,26 +266,31 @@ TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
 template <typename T>
 using TileFunction = void (*)(const T* const*, int64_t, int64_t, int64_t,
                               const T* const*, int64_t, T*, T* const*, int64_t,
-                              int64_t, bool);
+                              int64_t, bool, const Finish<T>*);
 
 template <typename T, int kVectors, int... kRows>
 constexpr TileFunction<T> TileOfRows(int rows,
                                      std::integer_sequence<int, kRows...>) {
   constexpr TileFunction<T> kTiles[] = {
-      &Tile<T, kRows + 1, kVectors, false>...};
+      &Tile<T, kRows + 1, kVectors, false, false>...};
   return kTiles[rows - 1];
 }
 
 // The function for a tile of so many rows and vectors of columns; one that
-// copies the right side has all rows that a tile can have.
+// copies the right side or finishes has all rows that a tile can have.
 template <typename T, int kVectors = kTileVectors>
-TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy) {
+TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy,
+                                      bool finish) {
   if constexpr (kVectors > 1) {
     if (vectors < kVectors) {
-      return FindTile<T, kVectors - 1>(rows, vectors, copy);
+      return FindTile<T, kVectors - 1>(rows, vectors, copy, finish);
     }
   }
-  if (copy) return &Tile<T, TileRows(kVectors), kVectors, true>;
+  constexpr int kRows = TileRows(kVectors);
+  if (copy) return &Tile<T, kRows, kVectors, true, false>;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (finish) return &Tile<T, kRows, kVectors, false, true>;
+  }
   return TileOfRows<T, kVectors>(
       rows, std::make_integer_sequence<int, TileRows(kVectors)>());
 }
@@ -190,6 +335,25 @@ TFAOT_INLINE void CopyStrip(const T* from, const Right<T>& right,
   }
   Transpose(from + column * right.column_stride, right.column_stride, columns,
             length, to, width);
+}
+
+// Asks for column `column` of rows [begin, end), counted over all segments, of a
+// right side that lies in rows.
+template <typename T>
+TFAOT_INLINE void FetchRows(const Right<T>& right, int64_t length,
+                            int64_t column, int64_t begin, int64_t end) {
+  while (begin < end) {
+    const int64_t segment = begin / length;
+    const int64_t first = begin - segment * length;
+    const int64_t count = std::min(end - begin, length - first);
+    const T* from =
+        right.segments[segment] + column + first * right.row_stride;
+    for (int64_t k = 0; k < count; ++k) {
+      __builtin_prefetch(from);
+      from += right.row_stride;
+    }
+    begin += count;
+  }
 }
 
 // Adds (or, unless `accumulate`, writes) the scalar products of kRows rows, of
@@ -320,17 +484,27 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
 }
 
 // out[r][0 .. columns) (+)= rows * right, with all of the inner dimension that
-// `rows` has: at most kDepth<T>, unless MultiplyNarrow does it.
+// `rows` has: at most kDepth<T>, unless MultiplyNarrow does it. `narrow` says
+// that it does. Callers find out by the sizes of the whole result, of which
+// this may be a part (part.h): the two ways add up in different orders. With
+// `finish`, the sums are then complete.
 template <typename T>
 TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
                                  int64_t columns, T* const* out,
-                                 bool accumulate) {
+                                 bool accumulate, bool narrow,
+                                 const Finish<T>* finish) {
   constexpr int kWidth = kLanes<T>;
-  if (IsNarrow<T>(columns, rows.depth(), rows.length) ||
-      (right.column_stride != 1 && IsFlat<T>(rows.rows, rows.depth()))) {
-    return MultiplyNarrow(rows, right, columns, out, accumulate);
+  if (narrow) {
+    MultiplyNarrow(rows, right, columns, out, accumulate);
+    if (finish == nullptr) return;
+    return FinishTile(*finish, out, rows.rows, 0, columns);
   }
   alignas(64) T buffer[kDepth<T> * kTileColumns<T>];
+  // A strip's rows are far apart, so that no CPU foresees them: worth asking for
+  // if the right side is too large to be near.
+  const bool fetch =
+      right.column_stride == 1 &&
+      rows.depth() * columns >= 131072 / static_cast<int64_t>(sizeof(T));
   const int64_t vectors = (columns + kWidth - 1) / kWidth;
   int64_t strips = (vectors + kTileVectors - 1) / kTileVectors;
   int64_t left_vectors = vectors;
@@ -358,8 +532,17 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     }
     // Where the last tile would be low, its rows and those of the tile before
     // are shared out: a low tile has too few sums to keep the units busy.
+    // While tiles of this strip run, the next one is on its way.
+    const int64_t next = std::min(column + 2 * width, columns) - 1;
+    int64_t fetched = fetch && column + width < columns ? 0 : rows.depth();
     int64_t r = 0;
     while (r < rows.rows) {
+      if (r > 0 && fetched < rows.depth()) {
+        const int64_t end = std::min(
+            fetched + rows.depth() * tile_rows / rows.rows + 1, rows.depth());
+        FetchRows(right, rows.length, next, fetched, end);
+        fetched = end;
+      }
       const int64_t rest = rows.rows - r;
       int64_t height = std::min(tile_rows, rest);
       if (!copied && height < tile_rows) {
@@ -372,10 +555,18 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
       if (copied && rest > tile_rows && rest < 2 * tile_rows) {
         height = (rest + 1) / 2;
       }
-      FindTile<T>(static_cast<int>(height), count, !copied)(
+      const bool finishing = std::is_floating_point_v<T> &&
+                             finish != nullptr && finish->to == finish->sums &&
+                             finish->bias != nullptr &&
+                             finish->addend == nullptr && copied &&
+                             height == tile_rows && exist == width;
+      FindTile<T>(static_cast<int>(height), count, !copied, finishing)(
           rows.pointers + r, rows.stride, rows.segments, rows.length,
           right.segments, copied ? stride : right.row_stride, strip, out + r,
-          column, exist, accumulate);
+          column, exist, accumulate, finish);
+      if (finish != nullptr && !finishing) {
+        FinishTile(*finish, out + r, height, column, exist);
+      }
       copied = true;
       r += height;
     }

@@ -155,6 +155,18 @@ TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
 #endif
 }
 
+// The larger of each two values; `b` if one of them is NaN.
+template <typename T>
+TFAOT_INLINE Vector<T> Max(Vector<T> a, Vector<T> b) {
+  return b < a ? a : b;
+}
+
+// The smaller of each two values; `b` if one of them is NaN.
+template <typename T>
+TFAOT_INLINE Vector<T> Min(Vector<T> a, Vector<T> b) {
+  return a < b ? a : b;
+}
+
 // The sum of all values, in an order that depends on the target alone.
 template <typename T>
 TFAOT_INLINE T Sum(Vector<T> vector) {

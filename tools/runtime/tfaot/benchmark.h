@@ -12,8 +12,8 @@
 namespace tfaot {
 
 // Calls `run` for `--steps=N` timed steps (1000 by default), after a tenth of
-// it untimed, and prints the quickest, the middle, and the slowest in
-// microseconds. Returns the process's exit status.
+// it untimed, and prints the CPU level and the quickest, the middle, and the
+// slowest in microseconds. Returns the process's exit status.
 template <typename Model, typename Run>
 int Benchmark(const char* name, const Model& model, Run run, int argc,
               char** argv) {
@@ -40,8 +40,9 @@ int Benchmark(const char* name, const Model& model, Run run, int argc,
     if (step >= 0) times.push_back(time.count());
   }
   std::sort(times.begin(), times.end());
-  std::printf("%s: %d steps, min %.2f us, median %.2f us, max %.2f us\n", name,
-              steps, times.front(), times[times.size() / 2], times.back());
+  std::printf("%s, %s: %d steps, min %.2f us, median %.2f us, max %.2f us\n",
+              name, model.isa(), steps, times.front(), times[times.size() / 2],
+              times.back());
   return 0;
 }
 

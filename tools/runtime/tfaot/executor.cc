@@ -43,7 +43,7 @@ Executor::Executor(const Program& program) : program_(&program) {
   args_ = Take<KernelArg>(at, program.num_kernel_args);
   KernelCall* const calls = Take<KernelCall>(at, program.num_calls);
   RngState* const rng = Take<RngState>(at, program.num_rng);
-  instance_ = {buffers_, calls, rng, scratch};
+  instance_ = {buffers_, calls, rng, scratch, nullptr};
 
   unsigned char** buffer = buffers_;
   for (std::uint32_t i = 0; i < program.num_args; ++i) *buffer++ = nullptr;

@@ -9,6 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tfaot/thread_pool.h"
+
 namespace tfaot {
 
 // How XLA's kernels are called. It is the ABI that the header
@@ -66,6 +68,7 @@ struct Instance {
   const KernelCall* calls;
   RngState* rng;
   unsigned char* scratch;
+  ThreadPool* threads;  // null for none
 };
 
 // A compiled function. Buffers are its arguments, then those that lie in an
@@ -121,6 +124,11 @@ class Executor {
   // until the next run.
   void* result_data(std::size_t index) const noexcept {
     return instance_.buffers[program_->results[index]];
+  }
+
+  // From the next run on; null for none, as at first. It is not owned.
+  void set_thread_pool(ThreadPool* threads) noexcept {
+    instance_.threads = threads;
   }
 
   // Returns whether every kernel succeeded.

@@ -15,36 +15,52 @@
 #endif
 
 namespace tfaot {
+// Nothing here is shared between translation units: they may be compiled for
+// different CPU levels.
+namespace {
 
-class ScopedFlushDenormals {
- public:
+// How a thread rounds, and whether it flushes denormals: x86's MXCSR, or ARM's
+// FPCR.
 #if defined(__x86_64__)
-  ScopedFlushDenormals() noexcept : saved_(_mm_getcsr()) {
-    constexpr unsigned kFlushToZero = 1u << 15;
-    constexpr unsigned kDenormalsAreZero = 1u << 6;
-    _mm_setcsr(saved_ | kFlushToZero | kDenormalsAreZero);
-  }
-  ~ScopedFlushDenormals() { _mm_setcsr(saved_); }
+using FloatMode = unsigned;
+inline FloatMode GetFloatMode() noexcept { return _mm_getcsr(); }
+inline void SetFloatMode(FloatMode mode) noexcept { _mm_setcsr(mode); }
+// To zero, and inputs that are denormal.
+constexpr FloatMode kFlush = 1u << 15 | 1u << 6;
 #else
-  ScopedFlushDenormals() noexcept {
-    constexpr std::uint64_t kFlushToZero = std::uint64_t{1} << 24;
-    asm volatile("mrs %0, fpcr" : "=r"(saved_));
-    asm volatile("msr fpcr, %0" : : "r"(saved_ | kFlushToZero));
-  }
-  ~ScopedFlushDenormals() { asm volatile("msr fpcr, %0" : : "r"(saved_)); }
+using FloatMode = std::uint64_t;
+inline FloatMode GetFloatMode() noexcept {
+  FloatMode mode;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  return mode;
+}
+inline void SetFloatMode(FloatMode mode) noexcept {
+  asm volatile("msr fpcr, %0" : : "r"(mode));
+}
+constexpr FloatMode kFlush = FloatMode{1} << 24;
 #endif
 
-  ScopedFlushDenormals(const ScopedFlushDenormals&) = delete;
-  ScopedFlushDenormals& operator=(const ScopedFlushDenormals&) = delete;
+// Sets the calling thread's mode for a scope.
+class ScopedFloatMode {
+ public:
+  explicit ScopedFloatMode(FloatMode mode) noexcept : saved_(GetFloatMode()) {
+    SetFloatMode(mode);
+  }
+  ~ScopedFloatMode() { SetFloatMode(saved_); }
+
+  ScopedFloatMode(const ScopedFloatMode&) = delete;
+  ScopedFloatMode& operator=(const ScopedFloatMode&) = delete;
 
  private:
-#if defined(__x86_64__)
-  unsigned saved_;
-#else
-  std::uint64_t saved_;
-#endif
+  FloatMode saved_;
 };
 
+class ScopedFlushDenormals : public ScopedFloatMode {
+ public:
+  ScopedFlushDenormals() noexcept : ScopedFloatMode(GetFloatMode() | kFlush) {}
+};
+
+}  // namespace
 }  // namespace tfaot
 
 #endif  // TFAOT_FLUSH_DENORMALS_H_

@@ -18,6 +18,7 @@
 #include "tfaot/bounded_view.h"
 #include "tfaot/goldens.h"
 #include "tfaot/half.h"
+#include "tfaot/isa.h"
 #include "tfaot/view.h"
 
 namespace tfaot {
@@ -123,11 +124,13 @@ std::vector<double> BlockSums(const T* values, std::size_t size) {
 // Collects the results of a test and prints one line a tensor.
 class Verifier {
  public:
-  // `argv[1]` is the goldens file.
-  Verifier(const char* model, int argc, char** argv)
-      : model_(model), goldens_(argc > 1 ? argv[1] : "(no goldens file)") {
-    std::printf("%s against TensorFlow\n%-5s %-44s %10s %10s %10s %10s\n",
-                model, "step", "tensor", "max abs", "max rel", "max ulp",
+  // `isa` is the CPU level of the model's code, `argv[1]` the goldens file.
+  Verifier(const char* model, const char* isa, int argc, char** argv)
+      : model_(model),
+        isa_(isa),
+        goldens_(argc > 1 ? argv[1] : "(no goldens file)") {
+    std::printf("%s, %s, against TensorFlow\n%-5s %-44s %10s %10s %10s %10s\n",
+                model, isa, "step", "tensor", "max abs", "max rel", "max ulp",
                 "tolerance");
   }
 
@@ -195,8 +198,7 @@ class Verifier {
       ++failed_;
       std::printf("%-5d %-44s has the size [%s], expected [%s]  FAILED\n", step,
                   name, found.c_str(), want.c_str());
-      std::printf("%s: %d of %d comparisons failed\n", model_, failed_,
-                  compared_);
+      Summarize();
       std::exit(1);  // what follows in the file is of another size
     }
     Values(step, name, got.data(), got.size());
@@ -205,13 +207,17 @@ class Verifier {
   // Returns the process's exit status.
   int Finish() {
     goldens_.End();
-    std::printf("%s: %d of %d comparisons failed\n", model_, failed_,
-                compared_);
+    Summarize();
     return failed_ == 0 ? 0 : 1;
   }
 
  private:
   static constexpr const char* kSums = " (block sums)";
+
+  void Summarize() const {
+    std::printf("%s, %s: %d of %d comparisons failed\n", model_, isa_, failed_,
+                compared_);
+  }
 
   // How many values `rows` rows of a batch are.
   template <typename T, std::int64_t... kDims>
@@ -275,10 +281,30 @@ class Verifier {
   }
 
   const char* model_;
+  const char* isa_;
   Goldens goldens_;
   int compared_ = 0;
   int failed_ = 0;
 };
+
+// Calls `verify` for each of a model's CPU levels that this machine runs, and
+// prints which ones it does not. Returns 0 if there is one, and all calls
+// returned 0; else 1.
+template <typename Verify>
+int VerifyIsas(const char* model, const char* const* isas, Verify verify) {
+  int ran = 0;
+  int failed = 0;
+  for (; *isas != nullptr; ++isas) {
+    if (CpuRuns(*isas)) {
+      ++ran;
+      if (verify(*isas) != 0) ++failed;
+    } else {
+      std::printf("%s, %s: NOT RUN, this machine cannot\n", model, *isas);
+    }
+  }
+  if (ran == 0) std::printf("%s: nothing was compared  FAILED\n", model);
+  return ran > 0 && failed == 0 ? 0 : 1;
+}
 
 }  // namespace tfaot
 

@@ -1,0 +1,243 @@
+"""Compiles models with one flag of XLA after another, and says what each does to the time and to the results.
+
+    python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/xla_flags.md]
+    python3 benchmarks/flags.py --models mobilenet_v2 --without fold_batch_norm
+
+or `./bazelw run //benchmarks:flags -- …`. The second form leaves out passes of ours in place of setting flags. All variants of a
+model run in interleaved rounds beside the default, each a process of its own, pinned to one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import datetime
+import pathlib
+import shlex
+import sys
+import tempfile
+from collections.abc import Sequence
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks import catalog, compare, harness, summary
+from benchmarks.report import number, table
+from benchmarks.variants import Builder, NotBuilt, Variant
+
+DEFAULT = Variant("default")
+
+SETS: dict[str, tuple[str, bool, str]] = {
+    "width_128": ("--xla_cpu_prefer_vector_width=128", True, "vectors of 16 bytes"),
+    "width_512": ("--xla_cpu_prefer_vector_width=512", True, "vectors of 64 bytes, where the CPU level has them"),
+    "fast_math": (
+        "--xla_cpu_enable_fast_math=true",
+        False,
+        "sums in any order; NaN, infinity, division, and functions as they are",
+    ),
+    "fast_math_all": (
+        "--xla_cpu_enable_fast_math=true --xla_cpu_fast_math_honor_nans=false --xla_cpu_fast_math_honor_infs=false "
+        "--xla_cpu_fast_math_honor_functions=false --xla_cpu_fast_math_honor_division=false",
+        False,
+        "fast math without exception",
+    ),
+    "fast_min_max": ("--xla_cpu_enable_fast_min_max=true", False, "minimum and maximum may lose a NaN"),
+    "strict_min_max": ("--xla_cpu_enable_fast_min_max=false", True, "minimum and maximum keep every NaN"),
+    "old_emitters": ("--xla_cpu_use_fusion_emitters=false", True, "the older code generator for fusions"),
+    "least_memory": (
+        "--xla_cpu_enable_concurrency_optimized_scheduler=false",
+        True,
+        "kernels in the order that needs the least memory",
+    ),
+    "region_copies": (
+        "--xla_cpu_copy_insertion_use_region_analysis=true",
+        True,
+        "what must be copied is decided by live ranges",
+    ),
+    "level_1": ("--xla_backend_optimization_level=1", True, "LLVM's -O1"),
+    "level_2": ("--xla_backend_optimization_level=2", True, "LLVM's -O2"),
+    "cheap_passes": ("--xla_llvm_disable_expensive_passes=true", True, "without LLVM's expensive passes"),
+    "no_slp": ("--xla_backend_extra_options=xla_cpu_disable_slp_vectorizer", True, "no vectors of straight code"),
+    "no_unrolling": ("--xla_backend_extra_options=xla_cpu_disable_loop_unrolling", True, "loops as they are"),
+    "small_code": ("--xla_backend_extra_options=xla_cpu_optimize_for_size", True, "code for size"),
+    "small_loops": (
+        "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1024",
+        True,
+        "small loops as one kernel, which makes objects irreproducible",
+    ),
+    "ynn": ("--xla_cpu_experimental_ynn_fusion_type=dot", True, "products and what is around them to YNNPACK"),
+    "xnn": ("--xla_cpu_use_xnnpack=true", True, "products to XNNPACK"),
+    "onednn": ("--xla_cpu_use_onednn=true", True, "products to oneDNN"),
+}
+"""Flags, whether results stay those of IEEE arithmetic by what the flags mean, and that meaning."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A variant of a model beside the default."""
+
+    ratio: summary.Ratio
+    """The default's time over this one's: above 1 means that the variant is quicker."""
+    difference: float
+    """Of results, as a share of the largest."""
+    size: int
+    """Bytes of the stripped program."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """What variants do to a model."""
+
+    name: str
+    microseconds: float
+    """Of the default."""
+    found: dict[str, Found]
+    missing: dict[str, str]
+    """Variants that cannot be had, and why."""
+
+
+def variants(sets: Sequence[str], without: Sequence[str]) -> list[Variant]:
+    """What is measured beside the default: sets of flags, or passes left out, each alone and all together."""
+    found = [Variant(name, tuple(SETS[name][0].split())) for name in sets]
+    found += [Variant(f"without_{name}", passes=("*", f"!{name}")) for name in without]
+    return found + ([Variant("without_any_pass", passes=("!*",))] if len(without) > 1 else [])
+
+
+def measure(
+    name: str, library: str, builder: Builder, wanted: Sequence[Variant], plan: harness.Plan, folder: pathlib.Path
+) -> Model:
+    """Builds all variants of a model, and times them.
+
+    Args:
+      name: of the catalog.
+      library: the path of the export stage's outputs without their endings.
+      builder: builds drivers.
+      wanted: beside the default.
+      plan: rounds and core.
+      folder: for inputs.
+
+    Raises:
+      NotBuilt: the default cannot be built.
+    """
+    inputs = catalog.write_inputs(
+        f"{library}.golden_inputs.safetensors", f"{library}.model.json", str(folder / name)
+    )
+    paths = [str(tensor["path"]) for tensor in inputs]
+    builder.compile(library, DEFAULT)
+    peers, missing = [builder.driver(library, DEFAULT, paths)], {}
+    for variant in wanted:
+        try:
+            builder.compile(library, variant)
+            if builder.same_code(library, variant, DEFAULT):
+                missing[variant.name] = "it compiles to the same code"
+                continue
+            peers.append(builder.driver(library, variant, paths))
+        except NotBuilt as error:
+            missing[variant.name] = str(error)
+    result = harness.compare(
+        name, peers, training=catalog.MODELS[name].training, reference=DEFAULT.name, plan=plan, missing=missing
+    )
+    default = result.measured[DEFAULT.name]
+    found = {}
+    for variant_name, measured in result.measured.items():
+        ratio = summary.best_ratio(measured.rounds, {DEFAULT.name: default.rounds})
+        if variant_name != DEFAULT.name and ratio is not None:
+            found[variant_name] = Found(ratio, measured.difference.largest, measured.size)
+    return Model(name, default.times.minimum, found, dict(result.missing))
+
+
+def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machine: str) -> str:
+    """What was measured, as Markdown.
+
+    Args:
+      models: in the order of the tables' columns.
+      wanted: in the order of their rows.
+      command: that renews it.
+      machine: a sentence about it.
+    """
+    titles = [catalog.MODELS[model.name].title for model in models]
+    gains, differences = [], []
+    for variant in wanted:
+        found = [model.found.get(variant.name) for model in models]
+        words = " ".join(f"`{flag}`" for flag in variant.xla_flags)
+        if not any(found):
+            continue
+        cells = [f"{f.ratio.value:.2f} ({f.ratio.low:.2f} to {f.ratio.high:.2f})" if f else "–" for f in found]
+        gains.append([variant.name, *cells])
+        ieee = "" if variant.name not in SETS else ("yes" if SETS[variant.name][1] else "no")
+        meaning = SETS[variant.name][2] if variant.name in SETS else ""
+        differences.append([variant.name, words, meaning, ieee, *(f"{f.difference:.1e}" if f else "–" for f in found)])
+    lines = [
+        "## Time: the default's over the variant's",
+        "",
+        "Ratio of the smallest batches, and the smallest and largest ratio of one round: above 1 means that the variant is "
+        "quicker.",
+        "",
+        *table(["variant", *titles], [["default, µs", *(number(model.microseconds) for model in models)], *gains]),
+        "## Results: largest difference to the default's, as a share of the largest value",
+        "",
+        *table(["variant", "flags", "what it does", "IEEE results", *titles], differences),
+    ]
+    rows = [[variant, why, model.name] for model in models for variant, why in model.missing.items()]
+    if rows:
+        lines += ["## Not measured", "", *table(["variant", "why", "model"], rows)]
+    return "\n".join([f"    {command}", "", machine, "", *lines])
+
+
+def main() -> None:
+    """Builds, measures, writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="*", choices=[*catalog.MODELS], metavar="MODEL", default=["mobilenet_v2"])
+    parser.add_argument("--sets", nargs="*", choices=[*SETS], metavar="SET", help="sets of flags (default: all)")
+    parser.add_argument("--without", nargs="*", default=[], metavar="PASS", help="passes of ours to leave out, instead")
+    parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default: 10)")
+    parser.add_argument("--batch_ms", type=float, default=10, help="length of a batch, at least one call (default: 10)")
+    parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
+    parser.add_argument("--exported", metavar="FOLDER", help="MODEL_aot.pb and so on are here; else Bazel makes them")
+    parser.add_argument("--packages", help="PYTHONPATH of TensorFlow (default: what the rules installed)")
+    parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
+    parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
+    parser.add_argument("--page", type=pathlib.Path, help="put the tables into this page, below its first heading's text")
+    flags = parser.parse_args()
+    cpu = harness.last_cpu() if flags.cpu is None else flags.cpu
+    wanted = variants([] if flags.without else flags.sets or [*SETS], flags.without)
+    build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
+    if not flags.exported:
+        build.exported(flags.models)
+    plan = harness.Plan(rounds=flags.rounds, batch_nanoseconds=flags.batch_ms * 1e6, cold_starts=1, cpu=cpu)
+    results = []
+    with tempfile.TemporaryDirectory() as made:
+        folder = pathlib.Path(made)
+        try:
+            builder = Builder(folder, flags.packages or build.packages())
+            for name in flags.models:
+                entry = catalog.MODELS[name]
+                library = f"{flags.exported}/{entry.library}"
+                if not flags.exported:
+                    library = str(build.output(f"{entry.package}/{entry.library}"))
+                results.append(measure(name, library, builder, wanted, plan, folder))
+        except NotBuilt as error:
+            sys.exit(f"flags: {error}")
+    asked = ["--models", *flags.models, *(["--sets", *flags.sets] if flags.sets else [])]
+    asked += [*(["--without", *flags.without] if flags.without else []), "--rounds", str(flags.rounds)]
+    command = "python3 benchmarks/flags.py " + shlex.join(asked)
+    on = compare.machine(cpu)
+    machine = (
+        f"{on['cpu']}, {on['cores']} cores, pinned to core {cpu}; {datetime.date.today().isoformat()}; {flags.rounds} rounds."
+    )
+    text = page(results, wanted, command, machine)
+    if flags.page:
+        write(flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page, text)
+    print(text)
+
+
+_BEGIN = "<!-- Below: written by benchmarks/flags.py. -->\n"
+
+
+def write(path: pathlib.Path, text: str) -> None:
+    """Replaces what follows the mark in a page, or the page's end if there is none."""
+    old = path.read_text(encoding="utf-8") if path.exists() else "# XLA's flags, measured\n\n"
+    path.write_text(old.partition(_BEGIN)[0].rstrip("\n") + "\n\n" + _BEGIN + text.rstrip("\n") + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

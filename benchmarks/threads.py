@@ -1,0 +1,191 @@
+"""Measures how much quicker compiled models become on several threads, and writes a table and a plot.
+
+    python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/threads.md]
+
+or `./bazelw run //benchmarks:threads -- …`. Each number of threads is a process of its own, free to use any core; they run in
+interleaved rounds. Their outputs must be the same, bit by bit.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import html
+import os
+import pathlib
+import shlex
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from benchmarks import catalog, compare, harness, summary
+from benchmarks.report import number, table
+
+BEGIN = "<!-- Below: written by benchmarks/threads.py. -->\n"
+
+_COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf")
+
+
+def counts_up_to(cores: int) -> list[int]:
+    """1, 2, 4, and so on, and all cores."""
+    counts = [1]
+    while counts[-1] * 2 <= cores:
+        counts.append(counts[-1] * 2)
+    return counts + ([cores] if counts[-1] != cores else [])
+
+
+def peers(driver: str, inputs: Sequence[str], counts: Sequence[int]) -> list[harness.Peer]:
+    """The driver on one thread, which has no pool, and on more."""
+    return [
+        harness.Peer(str(count), (driver, *([f"--threads={count}"] if count > 1 else []), *inputs)) for count in counts
+    ]
+
+
+def speedups(result: harness.Result) -> dict[int, summary.Ratio]:
+    """By number of threads: time on one over time on so many.
+
+    Raises:
+      ValueError: outputs differ, or some did not run.
+    """
+    if result.missing:
+        raise ValueError(f"{result.model}: " + "; ".join(f"{n} threads: {why}" for n, why in result.missing.items()))
+    differing = [count for count, measured in result.measured.items() if measured.difference.largest != 0]
+    if differing:
+        raise ValueError(f"{result.model}: outputs on {', '.join(differing)} threads are not those on one, bit by bit")
+    one = result.measured["1"].rounds
+    ratios = {
+        int(count): summary.best_ratio(measured.rounds, {"1": one}) for count, measured in result.measured.items()
+    }
+    return {count: ratio for count, ratio in ratios.items() if ratio is not None}
+
+
+def page(results: Sequence[harness.Result], plot: str, words: str) -> str:
+    """What was measured, as Markdown.
+
+    Args:
+      results: one of each model, with peers named by their numbers of threads.
+      plot: path of the plot, as the page links to it; empty for none.
+      words: a paragraph of how, where, and when.
+    """
+    counts = [*results[0].measured]
+    rows = []
+    for result in results:
+        ratios = speedups(result)
+        cells = [number(result.measured["1"].times.minimum)]
+        for count in counts[1:]:
+            ratio = ratios[int(count)]
+            minimum = number(result.measured[count].times.minimum)
+            cells.append(f"{minimum}: **{ratio.value:.2f}** ({ratio.low:.2f} to {ratio.high:.2f})")
+        rows.append([catalog.MODELS[result.model].title, *cells])
+    heads = ["model", "1 thread, µs", *(f"{count} threads, µs: speed-up (by round)" for count in counts[1:])]
+    lines = [words, "", *table(heads, rows)]
+    if plot:
+        lines += [f"![Speed-up by number of threads]({plot})", ""]
+    return "\n".join(lines)
+
+
+def curves(found: Mapping[str, Mapping[int, float]]) -> str:
+    """An SVG of speed-ups by number of threads: a line for each model, and where it would be at best."""
+    most = max(count for points in found.values() for count in points)
+    left, top, side = 50, 40, 360
+    unit = side / max(most - 1, 1)
+
+    def at(count: float, value: float) -> str:
+        return f"{left + unit * (count - 1):.1f} {top + side - side * (value - 1) / max(most - 1, 1):.1f}"
+
+    height = top + side + 50 + 16 * len(found)
+    out = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + side + 60}" height="{height}" font-family="sans-serif" '
+        'font-size="11">',
+        '<rect width="100%" height="100%" fill="white"/>'
+        '<text x="10" y="20" font-size="14">Speed-up by number of threads</text>',
+        f'<path d="M{at(1, 1)}L{at(most, most)}" stroke="#999" stroke-dasharray="4"/>',
+    ]
+    for count in range(1, most + 1):
+        x, y = at(count, 1).split()
+        out.append(f'<text x="{x}" y="{top + side + 16}" text-anchor="middle" fill="#777">{count}</text>')
+        x, y = at(1, count).split()
+        out.append(f'<path d="M{x} {y}h{side}" stroke="#ddd"/>')
+        out.append(f'<text x="{left - 8}" y="{float(y) + 4:.1f}" text-anchor="end" fill="#777">{count}</text>')
+    for index, (name, points) in enumerate(found.items()):
+        colour = _COLOURS[index % len(_COLOURS)]
+        path = "L".join(at(count, value) for count, value in points.items())
+        out.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
+        y = top + side + 40 + 16 * index
+        out.append(f'<path d="M{left} {y}h20" stroke="{colour}" stroke-width="2"/>')
+        last = max(points)
+        text = f"{name}: {points[last]:.2f} on {last}"
+        out.append(f'<text x="{left + 28}" y="{y + 4}">{html.escape(text)}</text>')
+    return "\n".join([*out, "</svg>", ""])
+
+
+def write(path: pathlib.Path, results: Sequence[harness.Result], words: str) -> None:
+    """Replaces what follows the mark in a page, or the page's end if there is none, and the plot beside it."""
+    plot = path.with_suffix("") / "speedup.svg"
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    found = {
+        catalog.MODELS[result.model].title: {count: ratio.value for count, ratio in speedups(result).items()}
+        for result in results
+    }
+    plot.write_text(curves(found), encoding="utf-8")
+    old = path.read_text(encoding="utf-8") if path.exists() else "# Threads, measured\n\n"
+    text = page(results, f"{plot.parent.name}/{plot.name}", words)
+    path.write_text(old.partition(BEGIN)[0].rstrip("\n") + "\n\n" + BEGIN + text.rstrip("\n") + "\n", encoding="utf-8")
+
+
+def main() -> None:
+    """Builds, measures, writes."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--models",
+        nargs="*",
+        choices=[*catalog.MODELS],
+        metavar="MODEL",
+        default=["fc_b64", "conv_train", "mobilenet_v2", "resnet18"],
+    )
+    parser.add_argument("--threads", nargs="*", type=int, help="counts (default: 1, 2, 4, … to this machine's cores)")
+    parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default: 10)")
+    parser.add_argument("--batches", type=int, default=5, help="batches a round (default: 5)")
+    parser.add_argument("--batch_ms", type=float, default=20, help="length of a batch, at least one call (default: 20)")
+    parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
+    parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
+    parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
+    parser.add_argument("--page", type=pathlib.Path, help="put the table into this page, below its text")
+    flags = parser.parse_args()
+    counts = sorted({1, *(flags.threads or counts_up_to(len(os.sched_getaffinity(0))))})
+    build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
+    build.threads(flags.models)
+    plan = harness.Plan(
+        rounds=flags.rounds, batches=flags.batches, batch_nanoseconds=flags.batch_ms * 1e6, cold_starts=1, cpu=None
+    )
+    on = compare.machine(None)
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in flags.models:
+            entry = catalog.MODELS[name]
+            library = str(build.output(f"{entry.package}/{entry.library}"))
+            inputs = catalog.write_inputs(
+                f"{library}.golden_inputs.safetensors", f"{library}.model.json", f"{folder}/{name}"
+            )
+            driver = str(build.output(f"benchmarks/{name}_threads_driver"))
+            found = peers(driver, [str(tensor["path"]) for tensor in inputs], counts)
+            results.append(harness.compare(name, found, training=entry.training, reference="1", plan=plan, missing={}))
+    asked = ["--models", *flags.models, "--threads", *map(str, counts), "--rounds", str(flags.rounds)]
+    words = (
+        f"    python3 benchmarks/threads.py {shlex.join(asked)}\n\n"
+        f"{on['cpu']}, {on['cores']} cores; {on['compiler']}; {datetime.date.today().isoformat()}. {flags.rounds} interleaved "
+        f"rounds; the smallest batch of each, the ratio of these, and the smallest and largest ratio of one round. Outputs are "
+        f"the same, bit by bit. Load average before and after: {on['load_before']}, {os.getloadavg()[0]:.2f}. {flags.note}"
+    ).rstrip()
+    try:
+        if flags.page:
+            write(flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page, results, words)
+        print(page(results, "", words))
+    except ValueError as error:
+        sys.exit(f"threads: {error}")
+
+
+if __name__ == "__main__":
+    main()

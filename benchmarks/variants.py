@@ -1,0 +1,175 @@
+"""A model compiled in several ways, each a driver of its own: the stages' mains and a C++ compiler, without Bazel."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from benchmarks import bind, catalog
+from benchmarks.harness import Peer, say
+
+_CPU = "x86-64-v3"
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """One way to compile."""
+
+    name: str
+    xla_flags: tuple[str, ...] = ()
+    """Beside those that the rules set, over which they win."""
+    passes: tuple[str, ...] = ("*",)
+    """Patterns, as of `tf_aot_library`."""
+
+
+class NotBuilt(Exception):
+    """Why a variant cannot be built: the last words of what failed."""
+
+
+class Builder:
+    """Builds drivers in a folder of its own."""
+
+    def __init__(self, folder: pathlib.Path, packages: str, root: pathlib.Path = catalog.ROOT) -> None:
+        """Finds the C++ compiler.
+
+        Args:
+          folder: for what is built; exists.
+          packages: PYTHONPATH of TensorFlow's wheel and what it needs.
+          root: the repository.
+
+        Raises:
+          NotBuilt: there is no compiler.
+        """
+        self._folder = folder
+        self._root = root
+        self._python_path = os.pathsep.join([str(root / "py"), packages])
+        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        if not found:
+            raise NotBuilt("no C++ compiler on PATH: set CXX")
+        self._compiler = [found, "-std=c++17", "-DNDEBUG", "-w", f"-I{folder}/include", f"-I{root}"]
+        headers = folder / "include" / "tfaot"
+        headers.mkdir(parents=True)
+        for path in (root / "tools/runtime/tfaot").iterdir():
+            (headers / path.name).symlink_to(path)
+        (headers / "kernels").symlink_to(root / "tools/runtime/kernels")
+        self._runtime: list[str] = []
+
+    def _out(self, library: str, variant: Variant) -> pathlib.Path:
+        return self._folder / os.path.basename(library) / variant.name
+
+    def compile(self, library: str, variant: Variant) -> None:
+        """Runs the compile stage.
+
+        Args:
+          library: the path of the export stage's outputs without their endings, `…/mlp_aot`.
+          variant: how.
+
+        Raises:
+          NotBuilt: the compiler refuses.
+        """
+        out = self._out(library, variant)
+        out.mkdir(parents=True)
+        say(f"{os.path.basename(library)}: building {variant.name}")
+        self._stage(
+            "compile",
+            *(
+                f"--{kind}={library}.{end}"
+                for kind, end in (
+                    ("manifest", "model.json"),
+                    ("graph", "pb"),
+                    ("config", "config.pbtxt"),
+                    ("sources", "sources.json"),
+                )
+            ),
+            f"--isa={_CPU}",
+            *(f"--xla_flags={flag}" for flag in variant.xla_flags),
+            *(f"--passes={pattern}" for pattern in variant.passes),
+            *(
+                f"--out_{kind}={out}/{file}"
+                for kind, file in (
+                    ("objects", "kernels.o"),
+                    ("constants", "constants.o"),
+                    ("header", "executor.h"),
+                    ("sources", "executor.cc"),
+                    ("hlo", "hlo_snapshot.pb"),
+                    ("passes", "passes.json"),
+                )
+            ),
+        )
+
+    def same_code(self, library: str, variant: Variant, other: Variant) -> bool:
+        """Whether two variants, both compiled, have the same kernels and the same program of them."""
+        return all(
+            (self._out(library, variant) / file).read_bytes() == (self._out(library, other) / file).read_bytes()
+            for file in ("kernels.o", "executor.cc")
+        )
+
+    def driver(self, library: str, variant: Variant, inputs: Sequence[str]) -> Peer:
+        """Links what `compile` made.
+
+        Args:
+          library: as there.
+          variant: as there.
+          inputs: files of the first step's inputs.
+
+        Raises:
+          NotBuilt: some step failed.
+        """
+        out = self._out(library, variant)
+        self._stage(
+            "render",
+            f"--manifest={library}.model.json",
+            "--header=model.h",
+            "--private_header=executor.h",
+            "--embed",
+            *(
+                f"--out_{kind}={out}/{file}"
+                for kind, file in (
+                    ("header", "model.h"),
+                    ("source", "model.cc"),
+                    ("variables", "variables.S"),
+                    ("test", "test.cc"),
+                    ("benchmark", "benchmark.cc"),
+                )
+            ),
+        )
+        with open(f"{library}.model.json", encoding="utf-8") as file:
+            (out / "driver.cc").write_text(bind.source(json.load(file), "model.json", "model.h"), encoding="utf-8")
+        self._compile("-O3", f"-march={_CPU}", "-fno-math-errno", "-c", f"{out}/executor.cc", f"-I{out}", at=out)
+        self._compile("-O3", "-c", f"{out}/model.cc", f"{out}/driver.cc", f"-I{out}", at=out)
+        self._compile("-c", f'-DTFAOT_VARIABLES="{library}.variables.safetensors"', f"{out}/variables.S", at=out)
+        objects = [str(path) for path in sorted(out.glob("*.o"))]
+        self._compile(*objects, *self._shared(), "-Wl,--gc-sections", "-lm", "-pthread", "-o", f"{out}/driver", at=out)
+        binary = str(out / "driver")
+        return Peer(variant.name, (binary, *inputs), binary=binary)
+
+    def _shared(self) -> list[str]:
+        """Objects of the runtime, compiled once."""
+        if not self._runtime:
+            at = self._folder / "runtime"
+            at.mkdir()
+            sources = [*sorted((self._root / "tools/runtime/tfaot").glob("*.cc"))]
+            sources.append(self._root / "tools/runtime/kernels/plain.cc")
+            self._compile("-O3", "-ffunction-sections", "-c", *map(str, sources), at=at)
+            self._runtime = [str(path) for path in sorted(at.glob("*.o"))]
+        return self._runtime
+
+    def _stage(self, name: str, *flags: str) -> None:
+        environment = {**os.environ, "PYTHONPATH": self._python_path, "PYTHONDONTWRITEBYTECODE": "1"}
+        _run([sys.executable, str(self._root / "tools" / f"{name}.py"), *flags], environment)
+
+    def _compile(self, *arguments: str, at: pathlib.Path) -> None:
+        _run([*self._compiler, *arguments], dict(os.environ), at)
+
+
+def _run(command: list[str], environment: dict[str, str], folder: pathlib.Path | None = None) -> None:
+    done = subprocess.run(command, capture_output=True, check=False, cwd=folder, env=environment, text=True)
+    if done.returncode:
+        lines = [line for line in done.stderr.splitlines() if line.strip()] or [f"ended with status {done.returncode}"]
+        raise NotBuilt(lines[0][:300])

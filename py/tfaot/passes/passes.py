@@ -1,0 +1,92 @@
+"""Which passes there are, and applying them to a graph."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2
+
+from tfaot.errors import TfaotError, listed
+from tfaot.passes.batch_norm import fold_batch_norm
+from tfaot.passes.program import Program
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+    """One rewrite of a graph."""
+
+    name: str
+    """As attributes and `NAME.passes.json` call it."""
+    gain: str
+    """What it does, and why that is faster; one sentence."""
+    run: Callable[[Program], int]
+    """Rewrites the program, and returns how many places it changed."""
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass(
+        "fold_batch_norm",
+        "Batch norm of inference goes into the kernel of the convolution or matrix product before it: "
+        "a sum is left of its five operations on every value.",
+        fold_batch_norm,
+    ),
+)
+"""All of them, in the order in which they run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    """What passes made of a graph."""
+
+    graph: graph_pb2.GraphDef
+    """Of one entry point."""
+    places: dict[str, int | None]
+    """How many places each pass changed, by its name; None for one that is off."""
+    origins: dict[str, str]
+    """The exported graph's node that a new one stands for."""
+
+
+def chosen(patterns: Sequence[str]) -> frozenset[str]:
+    """Returns the names of the passes that a target wants.
+
+    Args:
+      patterns: globs for names, later ones win; one after a `!` takes out again what those before it chose.
+
+    Raises:
+      TfaotError: a pattern matches no pass.
+    """
+    names = [each.name for each in PASSES]
+    taken: set[str] = set()
+    for pattern in patterns:
+        glob = pattern.removeprefix("!")
+        matching = {name for name in names if fnmatch.fnmatchcase(name, glob)}
+        if not matching:
+            raise TfaotError(
+                "passes = [" + ", ".join(f'"{each}"' for each in patterns) + f']: "{pattern}" is no pass',
+                exists=listed(names),
+                do='name one of these, or a pattern: ["*", "!NAME"] is all but NAME',
+            )
+        taken = taken | matching if glob == pattern else taken - matching
+    return frozenset(taken)
+
+
+def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> Applied:
+    """Applies passes to the part of a graph that an entry point needs.
+
+    Args:
+      graph: of all entry points; stays as it is.
+      config: `tf2xla.Config` of one of them, with the size of batch put in.
+      names: of the passes to apply.
+    """
+    program = Program.of(graph, config)
+    places: dict[str, int | None] = {}
+    for each in PASSES:
+        places[each.name] = None
+        if each.name in names:
+            places[each.name] = each.run(program)
+            if places[each.name]:
+                program.prune()
+    return Applied(program.graph, places, program.origins)

@@ -1,0 +1,48 @@
+"""Which CPU levels a model is compiled for."""
+
+visibility(["//rules/..."])
+
+_LEVELS = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"]
+
+DEFAULT_LEVEL = "x86-64-v3"
+
+def isa_attrs():
+    """Attributes of a rule that calls `isa_of`.
+
+    Returns:
+      (dict[str, Attribute]) `cpu` and `isa`, of which a target has exactly one
+    """
+    return {
+        "cpu": attr.string(
+            doc = "x86-64 psABI level to compile for: x86-64, x86-64-v2, x86-64-v3, or x86-64-v4. Never the building " +
+                  "machine's own CPU: caches are shared.",
+        ),
+        "isa": attr.string_list(
+            doc = "Several such levels; the program chooses among them as it runs.",
+        ),
+    }
+
+def isa_of(ctx):
+    """The CPU levels that a target asks for.
+
+    Args:
+      ctx: the context of a rule with `isa_attrs`
+
+    Returns:
+      (list[str]) levels, lowest first, at least one
+    """
+    cpu, isa = ctx.attr.cpu, ctx.attr.isa
+    if cpu and isa:
+        fail("cpu = {} and isa = {} both say which CPU levels to compile for. To do: leave one out.".format(cpu, isa))
+    levels = [cpu] if cpu else isa
+    for level in levels:
+        if level not in _LEVELS:
+            fail("{} is no CPU level; there are {}. To do: name one of these, or several.".format(
+                level,
+                ", ".join(_LEVELS),
+            ))
+        if len([other for other in levels if other == level]) > 1:
+            fail("isa = {} names {} twice. To do: name each level once.".format(isa, level))
+    if not levels:
+        fail("isa = [] names no CPU level; there are {}. To do: name at least one.".format(", ".join(_LEVELS)))
+    return [level for level in _LEVELS if level in levels]

@@ -1,0 +1,47 @@
+"""What is in a program with a model for several CPU levels: weights once, and of each level only its own instructions."""
+
+from __future__ import annotations
+
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4")
+
+
+class ProgramTest(unittest.TestCase):
+    """The linked program, and the library's object files."""
+
+    def test_weights_are_there_once(self) -> None:
+        """Protects the size of programs: three levels of code read one copy of the constants."""
+        weights = struct.pack("<8192f", *(i % 7 - 3 for i in range(128 * 64)))
+        self.assertEqual(Path(PROGRAM).read_bytes().count(weights), 1)
+
+    def test_no_other_levels_instructions(self) -> None:
+        """Protects old CPUs: code for a level, and the class around it, use none of a higher level's registers."""
+        seen = {level: set[str]() for level in ("", *LEVELS)}
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["ar", "x", Path(LIBRARY).resolve()], check=True, cwd=folder)
+            members = sorted(Path(folder).iterdir())
+            for member in members:
+                level = next((level for level in LEVELS if level in member.name), "")
+                listed = subprocess.run(["objdump", "-d", member], check=True, stdout=subprocess.PIPE, text=True).stdout
+                used = set(re.findall(r"%([xyz]mm)\d", listed))
+                seen[level] |= used
+                if re.search(r"\s(vmov|vadd|vmul|vfmadd)", listed):
+                    self.assertIn(level, LEVELS[1:], member.name)
+        self.assertEqual(max(seen["x86-64-v2"]), "xmm")
+        self.assertEqual(max(seen["x86-64-v3"]), "ymm")
+        self.assertEqual(max(seen["x86-64-v4"]), "zmm")
+        self.assertLessEqual(seen[""], {"xmm"})
+        # Kernels and the executor of each level, constants, the class, and the variables, of which there are none.
+        self.assertEqual(len(members), 2 * len(LEVELS) + 3, members)
+
+
+if __name__ == "__main__":
+    PROGRAM, LIBRARY = sys.argv[1], next(path for path in sys.argv[2:] if path.endswith(".a"))
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,27 @@
+"""Prints how large stripped programs are, by the CPU levels that their model is compiled for: the table of docs/isa.md."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+
+
+def main() -> None:
+    """Strips copies of the programs, which are given as `MODEL:LEVELS:PATH`, fewer levels of a model first."""
+    print("| model | levels | program, bytes | more |\n|---|---|---|---|")
+    before: dict[str, int] = {}
+    for argument in sys.argv[1:]:
+        model, levels, program = argument.split(":")
+        with tempfile.TemporaryDirectory() as folder:
+            stripped = os.path.join(folder, "program")
+            subprocess.run(["strip", "-o", stripped, program], check=True)
+            size = os.path.getsize(stripped)
+        more = f"{size - before[model]:,}" if model in before else ""
+        print(f"| {model} | {levels.replace(',', ', ')} | {size:,} | {more} |")
+        before[model] = size
+
+
+if __name__ == "__main__":
+    main()

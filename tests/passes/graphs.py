@@ -1,0 +1,114 @@
+"""Graphs that tests write, rewritten by a pass and run by TensorFlow before and after."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfaot import environment
+
+Array = npt.NDArray[Any]
+Build = Callable[..., Any]
+"""Of placeholders; returns the fetches."""
+
+
+class PassTest(unittest.TestCase):
+    """Builds graphs, applies one pass, and compares."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        environment.prepare()
+        import tensorflow as tf
+
+        assert tf.__version__
+
+    def rewritten(self, name: str, build: Build, *feeds: Array, jit: bool = False, rtol: float = 1e-5) -> int:
+        """Applies a pass to a graph, compares what it gives before and after, and returns how many places changed.
+
+        Args:
+          name: the pass's.
+          build: makes the graph, given a placeholder for each feed.
+          *feeds: values to compare with.
+          jit: whether XLA runs it, for what TensorFlow's own kernels cannot; else they do.
+          rtol: tolerated difference, as a share of each output's largest magnitude.
+        """
+        import tensorflow as tf
+
+        from tfaot.passes import passes
+
+        with tf.Graph().as_default() as graph:
+            inputs = [tf.compat.v1.placeholder(feed.dtype, feed.shape, f"x{i}") for i, feed in enumerate(feeds)]
+            built = build(*inputs)
+            fetches = [fetch.name for fetch in (built if isinstance(built, (list, tuple)) else [built])]
+        config = config_of([f"x{i}:0" for i in range(len(feeds))], feeds, fetches)
+        before = graph.as_graph_def()
+        untouched = before.SerializeToString(deterministic=True)
+        applied = passes.apply(before, config, [name])
+        self.assertEqual(before.SerializeToString(deterministic=True), untouched, "the exported graph changed")
+        for want, got in zip(run(before, fetches, feeds, jit), run(applied.graph, fetches, feeds, jit), strict=True):
+            self.assertEqual((want.dtype, want.shape), (got.dtype, got.shape))
+            scale = np.abs(want[np.isfinite(want)]).max(initial=1e-30)
+            np.testing.assert_allclose(got, want, rtol=0, atol=rtol * scale)
+        places = applied.places[name]
+        assert places is not None
+        if not places:
+            self.assertEqual(
+                {node.name for node in applied.graph.node if node.op != "NoOp"} - {n.name for n in before.node}, set()
+            )
+        return places
+
+
+def config_of(names: Sequence[str], feeds: Sequence[Array], fetches: Sequence[str]) -> Any:
+    """A `tf2xla.Config`; names are of tensors, with their ports."""
+    import tensorflow as tf
+    from tensorflow.compiler.tf2xla import tf2xla_pb2
+
+    config = tf2xla_pb2.Config()
+    for name, value in zip(names, feeds, strict=True):
+        node, _, port = name.partition(":")
+        feed = config.feed.add(type=tf.as_dtype(value.dtype).as_datatype_enum)
+        feed.id.node_name, feed.id.output_index = node, int(port)
+        feed.shape.CopyFrom(tf.TensorShape(value.shape).as_proto())
+    for name in fetches:
+        node, _, port = name.partition(":")
+        fetch = config.fetch.add()
+        fetch.id.node_name, fetch.id.output_index = node, int(port)
+    return config
+
+
+def run(graph: Any, fetches: Sequence[str], feeds: Sequence[Array], jit: bool = False) -> list[Array]:
+    """Runs a GraphDef whose placeholders are x0, x1, ….
+
+    Args:
+      graph: the GraphDef.
+      fetches: names of tensors.
+      feeds: the placeholders' values.
+      jit: whether XLA runs it.
+    """
+    import tensorflow as tf
+    from tensorflow.core.framework import graph_pb2
+    from tensorflow.core.protobuf import config_pb2
+
+    inner = graph_pb2.GraphDef(library=graph.library, versions=graph.versions)
+    inner.node.extend(node for node in graph.node if node.op != "Placeholder")
+
+    def imported(*values: Any) -> list[Any]:
+        names = {f"x{index}:0": value for index, value in enumerate(values)}
+        results: list[Any] = tf.import_graph_def(inner, input_map=names, return_elements=list(fetches), name="")
+        return results
+
+    if jit:
+        compiled = tf.function(imported, jit_compile=True, autograph=False)
+        return [value.numpy() for value in compiled(*(tf.constant(feed) for feed in feeds))]
+    with tf.Graph().as_default():
+        placeholders = [tf.compat.v1.placeholder(feed.dtype, feed.shape) for feed in feeds]
+        results = imported(*placeholders)
+        config = config_pb2.ConfigProto()
+        config.graph_options.rewrite_options.disable_meta_optimizer = True  # it folds factors into kernels too
+        with tf.compat.v1.Session(config=config) as session:
+            values: list[Array] = session.run(results, dict(zip(placeholders, feeds, strict=True)))
+            return values

@@ -1,0 +1,141 @@
+#include "tfaot/isa.h"
+
+#if !defined(__x86_64__)
+#error "models are compiled for x86-64 only"
+#endif
+
+#include <cpuid.h>
+
+#include <cstdlib>
+#include <cstring>
+
+namespace tfaot {
+namespace {
+
+struct Level {
+  const char* name;
+  CpuFeatures needs;
+};
+
+constexpr std::uint32_t Bits() { return 0; }
+template <typename... Rest>
+constexpr std::uint32_t Bits(int first, Rest... rest) {
+  return std::uint32_t{1} << first | Bits(rest...);
+}
+
+// Source: x86-64 psABI 1.0, table 3.1. Bits are those of CPUID, in Intel's
+// Software Developer's Manual, volume 2A.
+//
+// Leaf 1: SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT. Leaf 80000001:
+// LAHF.
+constexpr std::uint32_t kV2Leaf1 = Bits(0, 9, 13, 19, 20, 23);
+constexpr std::uint32_t kV2Leaf80000001 = Bits(0);
+// Leaf 1: FMA, MOVBE, OSXSAVE, AVX, F16C. Leaf 7: BMI1, AVX2, BMI2. Leaf
+// 80000001: LZCNT. XCR0: XMM and YMM registers.
+constexpr std::uint32_t kV3Leaf1 = kV2Leaf1 | Bits(12, 22, 27, 28, 29);
+constexpr std::uint32_t kV3Leaf7 = Bits(3, 5, 8);
+constexpr std::uint32_t kV3Leaf80000001 = kV2Leaf80000001 | Bits(5);
+constexpr std::uint32_t kV3Xcr0 = Bits(1, 2);
+// Leaf 7: AVX512F, DQ, CD, BW, VL. XCR0: masks and ZMM registers, two parts.
+constexpr std::uint32_t kV4Leaf7 = kV3Leaf7 | Bits(16, 17, 28, 30, 31);
+constexpr std::uint32_t kV4Xcr0 = kV3Xcr0 | Bits(5, 6, 7);
+
+// Lowest first; each needs all that those before it need.
+constexpr Level kLevels[] = {
+    {"x86-64", {}},
+    {"x86-64-v2", {kV2Leaf1, 0, kV2Leaf80000001, 0}},
+    {"x86-64-v3", {kV3Leaf1, kV3Leaf7, kV3Leaf80000001, kV3Xcr0}},
+    {"x86-64-v4", {kV3Leaf1, kV4Leaf7, kV3Leaf80000001, kV4Xcr0}},
+};
+
+// CPUID takes microseconds in a virtual machine, so each leaf is asked for
+// once. Any x86-64 CPU has those but leaf 7; the last of them is leaf 0's EAX.
+CpuFeatures Ask() {
+  CpuFeatures cpu = {};
+  unsigned a, b, c, d, last;
+  __cpuid(0, last, b, c, d);
+  __cpuid(1, a, b, cpu.leaf1_ecx, d);
+  if (last >= 7) __cpuid_count(7, 0, a, cpu.leaf7_ebx, c, d);
+  __cpuid(0x80000001, a, b, cpu.leaf80000001_ecx, d);
+  if (cpu.leaf1_ecx & Bits(27)) {  // OSXSAVE, without which XGETBV is illegal
+    asm("xgetbv" : "=a"(a), "=d"(d) : "c"(0));
+    cpu.xcr0 = a;
+  }
+  return cpu;
+}
+
+bool Has(const CpuFeatures& cpu, const CpuFeatures& needs) {
+  return (needs.leaf1_ecx & ~cpu.leaf1_ecx) == 0 &&
+         (needs.leaf7_ebx & ~cpu.leaf7_ebx) == 0 &&
+         (needs.leaf80000001_ecx & ~cpu.leaf80000001_ecx) == 0 &&
+         (needs.xcr0 & ~cpu.xcr0) == 0;
+}
+
+const char* Highest(const CpuFeatures& cpu) {
+  const char* found = nullptr;
+  for (const Level& level : kLevels) {
+    if (Has(cpu, level.needs)) found = level.name;
+  }
+  return found;
+}
+
+std::string Listed(const char* const* isas) {
+  std::string list = *isas;
+  while (*++isas != nullptr) list += std::string(", ") + *isas;
+  return list;
+}
+
+}  // namespace
+
+const CpuFeatures& ThisCpu() noexcept {
+  static const CpuFeatures cpu = Ask();
+  return cpu;
+}
+
+bool CpuRuns(const char* isa, const CpuFeatures& cpu) noexcept {
+  for (const Level& level : kLevels) {
+    if (std::strcmp(level.name, isa) == 0) return Has(cpu, level.needs);
+  }
+  return false;
+}
+
+IsaChoice ChooseIsa(const char* model, const char* const* isas,
+                    const char* asked, const CpuFeatures& cpu) {
+  const bool by_caller = asked != nullptr;
+  if (!by_caller) asked = std::getenv("TFAOT_ISA");
+  const bool any = asked == nullptr || *asked == '\0';
+  bool found = false;
+  std::size_t index = 0;
+  for (std::size_t i = 0; isas[i] != nullptr; ++i) {
+    if (any ? !CpuRuns(isas[i], cpu) : std::strcmp(isas[i], asked) != 0) {
+      continue;
+    }
+    found = true;
+    index = i;
+  }
+  if (found && CpuRuns(isas[index], cpu)) return {index, ""};
+
+  std::string error = model;
+  std::string advice;
+  if (any) {
+    error +=
+        ": this CPU runs none of the levels that the model is compiled for";
+    advice = "add a lower one to the target's isa, or run it on a newer CPU";
+  } else {
+    error += by_caller ? ": its constructor is asked for \""
+                       : ": the environment variable TFAOT_ISA asks for \"";
+    error += asked;
+    error += found ? "\", which this CPU cannot run" : "\"";
+    advice = by_caller ? "pass " : "set it to ";
+    advice += found ? "one that runs" : "one of these";
+    advice += by_caller ? ", or nothing" : ", or unset it";
+  }
+  error += "\n  found: code for " + Listed(isas);
+  if (any || found) {
+    error += "; this CPU and its operating system run ";
+    error += Highest(cpu);
+  }
+  return {0, error + "\n  to do: " + advice};
+}
+
+}  // namespace tfaot

@@ -1,0 +1,178 @@
+#include "tfaot/threads.h"
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace tfaot {
+namespace {
+
+// How long a thread without work looks for some before it sleeps. Between two
+// pieces of one run lie microseconds; waking a sleeper takes about fifty.
+constexpr std::chrono::microseconds kLooking(200);
+
+// Looks between two that read the clock, or yield the core.
+constexpr int kLooks = 64;
+
+void Pause() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// What there is to do, in one word, so that it is taken by one instruction: the
+// number of the call in the upper half, the parts that nobody took in the
+// lower.
+using Work = std::uint64_t;
+
+constexpr std::uint32_t PartsOf(Work work) {
+  return static_cast<std::uint32_t>(work);
+}
+
+constexpr Work NextCall(Work work, std::uint32_t parts) {
+  return ((work >> 32) + 1) << 32 | parts;
+}
+
+}  // namespace
+
+struct Threads::Impl {
+  // Written by a call before it publishes its work. Who took a part may read
+  // them: the call does not return before that part has.
+  void (*run)(void*, int) = nullptr;
+  void* context = nullptr;
+
+  // Apart, so that those who look for work do not disturb those who finish it.
+  alignas(64) std::atomic<Work> work{0};
+  alignas(64) std::atomic<std::uint32_t> running{0};
+  alignas(64) std::atomic<bool> busy{false};
+  std::atomic<int> sleepers{0};
+  std::atomic<bool> ends{false};
+  std::mutex mutex;
+  std::condition_variable wake;
+  std::vector<std::thread> workers;
+
+  // Runs parts until all are taken.
+  void TakeAll() noexcept {
+    Work seen = work.load(std::memory_order_acquire);
+    while (PartsOf(seen) > 0) {
+      if (work.compare_exchange_weak(seen, seen - 1, std::memory_order_acq_rel,
+                                     std::memory_order_acquire)) {
+        run(context, static_cast<int>(PartsOf(seen) - 1));
+        running.fetch_sub(1, std::memory_order_release);
+        seen = work.load(std::memory_order_acquire);
+      }
+    }
+  }
+
+  // Returns whether there is work, or the end, within kLooking.
+  bool Look() const noexcept {
+    const auto until = std::chrono::steady_clock::now() + kLooking;
+    do {
+      for (int i = 0; i < kLooks; ++i) {
+        if (PartsOf(work.load(std::memory_order_acquire)) > 0) return true;
+        Pause();
+      }
+    } while (std::chrono::steady_clock::now() < until);
+    return false;
+  }
+
+  void Sleep() {
+    std::unique_lock<std::mutex> lock(mutex);
+    // Either this sees the work that a call published, or the call sees this
+    // sleeper.
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    const Work last = work.load(std::memory_order_seq_cst);
+    // A call that is over when this wakes ends the sleep too: more will come.
+    wake.wait(lock, [this, last] {
+      return PartsOf(last) > 0 || work.load() >> 32 != last >> 32 ||
+             ends.load();
+    });
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  void Serve() {
+    while (!ends.load(std::memory_order_relaxed)) {
+      if (Look()) {
+        TakeAll();
+      } else {
+        Sleep();
+      }
+    }
+  }
+
+  void WakeAll() {
+    const std::lock_guard<std::mutex> lock(mutex);
+    wake.notify_all();
+  }
+
+  void End() {
+    ends.store(true);
+    WakeAll();
+    for (std::thread& worker : workers) worker.join();
+  }
+};
+
+Threads::Threads(int threads) : impl_(new Impl) {
+  try {
+    for (int i = 1; i < threads; ++i) {
+      impl_->workers.emplace_back([impl = impl_.get()] { impl->Serve(); });
+    }
+  } catch (...) {
+    impl_->End();
+    throw;
+  }
+}
+
+Threads::~Threads() { impl_->End(); }
+
+int Threads::Cores() noexcept {
+#if defined(__linux__)
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) {
+    return CPU_COUNT(&cores);
+  }
+#endif
+  const unsigned cores_of_all = std::thread::hardware_concurrency();
+  return cores_of_all == 0 ? 1 : static_cast<int>(cores_of_all);
+}
+
+int Threads::threads() const noexcept {
+  return static_cast<int>(impl_->workers.size()) + 1;
+}
+
+void Threads::ParallelFor(int parts, void (*run)(void* context, int part),
+                          void* context) noexcept {
+  Impl& impl = *impl_;
+  if (parts <= 1 || impl.workers.empty() ||
+      impl.busy.exchange(true, std::memory_order_acquire)) {
+    for (int part = 0; part < parts; ++part) run(context, part);
+    return;
+  }
+  impl.run = run;
+  impl.context = context;
+  const std::uint32_t count = static_cast<std::uint32_t>(parts);
+  impl.running.store(count, std::memory_order_relaxed);
+  impl.work.store(NextCall(impl.work.load(std::memory_order_relaxed), count),
+                  std::memory_order_seq_cst);
+  if (impl.sleepers.load(std::memory_order_seq_cst) > 0) impl.WakeAll();
+  impl.TakeAll();
+  for (int looks = 0; impl.running.load(std::memory_order_acquire) > 0;) {
+    Pause();
+    // A part may be in a thread that has no core.
+    if (++looks % kLooks == 0) std::this_thread::yield();
+  }
+  impl.busy.store(false, std::memory_order_release);
+}
+
+}  // namespace tfaot
