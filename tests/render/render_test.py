@@ -133,7 +133,9 @@ class RenderTest(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
         self.addCleanup(shutil.rmtree, self.folder)
 
-    def render(self, manifest: Manifest = SMALL, name: str = "small", *, embed: bool = True, keep: bool = False) -> dict[str, str]:
+    def render(
+        self, manifest: Manifest = SMALL, name: str = "small", *, embed: bool = True, keep: bool = False
+    ) -> dict[str, str]:
         """Renders all sources and returns their texts by kind."""
         (self.folder / "model.json").write_text(manifest.to_json())
         stems = [
