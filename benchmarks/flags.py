@@ -40,18 +40,21 @@ SETS: dict[str, tuple[str, bool, str]] = {
         False,
         "fast math without exception",
     ),
-    "fast_min_max": ("--xla_cpu_enable_fast_min_max=true", False, "minimum and maximum may lose a NaN"),
-    "strict_min_max": ("--xla_cpu_enable_fast_min_max=false", True, "minimum and maximum keep every NaN"),
+    "fast_min_max": (
+        "--xla_cpu_enable_fast_min_max=true",
+        False,
+        "XLA's default: minimum and maximum of several values may lose a NaN",
+    ),
     "old_emitters": ("--xla_cpu_use_fusion_emitters=false", True, "the older code generator for fusions"),
     "least_memory": (
         "--xla_cpu_enable_concurrency_optimized_scheduler=false",
         True,
         "kernels in the order that needs the least memory",
     ),
-    "region_copies": (
-        "--xla_cpu_copy_insertion_use_region_analysis=true",
+    "more_copies": (
+        "--xla_cpu_copy_insertion_use_region_analysis=false",
         True,
-        "what must be copied is decided by live ranges",
+        "XLA's default: what must be copied is decided without looking at regions",
     ),
     "level_1": ("--xla_backend_optimization_level=1", True, "LLVM's -O1"),
     "level_2": ("--xla_backend_optimization_level=2", True, "LLVM's -O2"),
@@ -103,7 +106,13 @@ def variants(sets: Sequence[str], without: Sequence[str]) -> list[Variant]:
 
 
 def measure(
-    name: str, library: str, builder: Builder, wanted: Sequence[Variant], plan: harness.Plan, folder: pathlib.Path
+    name: str,
+    library: str,
+    builder: Builder,
+    wanted: Sequence[Variant],
+    plan: harness.Plan,
+    folder: pathlib.Path,
+    starts: int = 3,
 ) -> Model:
     """Builds all variants of a model, and times them.
 
@@ -112,8 +121,9 @@ def measure(
       library: the path of the export stage's outputs without their endings.
       builder: builds drivers.
       wanted: beside the default.
-      plan: rounds and core.
+      plan: rounds of each start, and core.
       folder: for inputs.
+      starts: how often all processes are started anew: where a process's memory lies moves its times by some percent.
 
     Raises:
       NotBuilt: the default cannot be built.
@@ -133,16 +143,27 @@ def measure(
             peers.append(builder.driver(library, variant, paths))
         except NotBuilt as error:
             missing[variant.name] = str(error)
-    result = harness.compare(
-        name, peers, training=catalog.MODELS[name].training, reference=DEFAULT.name, plan=plan, missing=missing
-    )
-    default = result.measured[DEFAULT.name]
+    training = catalog.MODELS[name].training
+    results = [
+        harness.compare(name, peers, training=training, reference=DEFAULT.name, plan=plan, missing=missing)
+        for _ in range(starts)
+    ]
+    for result in results:
+        missing |= result.missing
+    rounds = {
+        peer.name: tuple(times for result in results for times in result.measured[peer.name].rounds)
+        for peer in peers
+        if peer.name not in missing
+    }
+    if DEFAULT.name not in rounds:
+        raise NotBuilt(missing[DEFAULT.name])
     found = {}
-    for variant_name, measured in result.measured.items():
-        ratio = summary.best_ratio(measured.rounds, {DEFAULT.name: default.rounds})
-        if variant_name != DEFAULT.name and ratio is not None:
+    for variant_name in (each for each in rounds if each != DEFAULT.name):
+        ratio = summary.best_ratio(rounds[variant_name], {DEFAULT.name: rounds[DEFAULT.name]})
+        measured = results[0].measured[variant_name]
+        if ratio is not None:
             found[variant_name] = Found(ratio, measured.difference.largest, measured.size)
-    return Model(name, default.times.minimum, found, dict(result.missing))
+    return Model(name, summary.times(rounds[DEFAULT.name]).minimum, found, missing)
 
 
 def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machine: str) -> str:
@@ -189,7 +210,8 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", choices=[*catalog.MODELS], metavar="MODEL", default=["mobilenet_v2"])
     parser.add_argument("--sets", nargs="*", choices=[*SETS], metavar="SET", help="sets of flags (default: all)")
     parser.add_argument("--without", nargs="*", default=[], metavar="PASS", help="passes of ours to leave out, instead")
-    parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default: 10)")
+    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds of each start (default: 5)")
+    parser.add_argument("--starts", type=int, default=3, help="starts of all processes (default: 3)")
     parser.add_argument("--batch_ms", type=float, default=10, help="length of a batch, at least one call (default: 10)")
     parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
     parser.add_argument("--exported", metavar="FOLDER", help="MODEL_aot.pb and so on are here; else Bazel makes them")
@@ -214,15 +236,16 @@ def main() -> None:
                 library = f"{flags.exported}/{entry.library}"
                 if not flags.exported:
                     library = str(build.output(f"{entry.package}/{entry.library}"))
-                results.append(measure(name, library, builder, wanted, plan, folder))
+                results.append(measure(name, library, builder, wanted, plan, folder, flags.starts))
         except NotBuilt as error:
             sys.exit(f"flags: {error}")
     asked = ["--models", *flags.models, *(["--sets", *flags.sets] if flags.sets else [])]
     asked += [*(["--without", *flags.without] if flags.without else []), "--rounds", str(flags.rounds)]
+    asked += ["--starts", str(flags.starts)]
     command = "python3 benchmarks/flags.py " + shlex.join(asked)
     on = compare.machine(cpu)
     machine = (
-        f"{on['cpu']}, {on['cores']} cores, pinned to core {cpu}; {datetime.date.today().isoformat()}; {flags.rounds} rounds."
+        f"{on['cpu']}, {on['cores']} cores, pinned to core {cpu}; {datetime.date.today().isoformat()}; {flags.starts} starts of {flags.rounds} rounds."
     )
     text = page(results, wanted, command, machine)
     if flags.page:

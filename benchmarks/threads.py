@@ -113,11 +113,11 @@ def curves(found: Mapping[str, Mapping[int, float]]) -> str:
         colour = _COLOURS[index % len(_COLOURS)]
         path = "L".join(at(count, value) for count, value in points.items())
         out.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        y = top + side + 40 + 16 * index
-        out.append(f'<path d="M{left} {y}h20" stroke="{colour}" stroke-width="2"/>')
+        line = top + side + 40 + 16 * index
+        out.append(f'<path d="M{left} {line}h20" stroke="{colour}" stroke-width="2"/>')
         last = max(points)
         text = f"{name}: {points[last]:.2f} on {last}"
-        out.append(f'<text x="{left + 28}" y="{y + 4}">{html.escape(text)}</text>')
+        out.append(f'<text x="{left + 28}" y="{line + 4}">{html.escape(text)}</text>')
     return "\n".join([*out, "</svg>", ""])
 
 
@@ -147,8 +147,8 @@ def main() -> None:
     )
     parser.add_argument("--threads", nargs="*", type=int, help="counts (default: 1, 2, 4, … to this machine's cores)")
     parser.add_argument("--rounds", type=int, default=10, help="interleaved rounds (default: 10)")
-    parser.add_argument("--batches", type=int, default=5, help="batches a round (default: 5)")
-    parser.add_argument("--batch_ms", type=float, default=20, help="length of a batch, at least one call (default: 20)")
+    parser.add_argument("--batches", type=int, default=10, help="batches a round (default: 10)")
+    parser.add_argument("--batch_ms", type=float, default=5, help="length of a batch, at least one call (default: 5)")
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
     parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
@@ -173,6 +173,7 @@ def main() -> None:
             found = peers(driver, [str(tensor["path"]) for tensor in inputs], counts)
             results.append(harness.compare(name, found, training=entry.training, reference="1", plan=plan, missing={}))
     asked = ["--models", *flags.models, "--threads", *map(str, counts), "--rounds", str(flags.rounds)]
+    asked += ["--batches", str(flags.batches), "--batch_ms", f"{flags.batch_ms:g}"]
     words = (
         f"    python3 benchmarks/threads.py {shlex.join(asked)}\n\n"
         f"{on['cpu']}, {on['cores']} cores; {on['compiler']}; {datetime.date.today().isoformat()}. {flags.rounds} interleaved "

@@ -173,11 +173,11 @@ def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) 
     sequence = attacher.sequence(function.thunks)
     staging = (Buffer(attacher.bytes, "temp", None, None),) if attacher.bytes else ()
     temporary = {
-        index for index, buffer in enumerate(function.buffers) if buffer.kind == "temp" and index not in function.results
+        index
+        for index, buffer in enumerate(function.buffers)
+        if buffer.kind == "temp" and index not in function.results
     }
-    in_place = tuple(
-        _in_place(thunk, sequence[index + 1 :], known, temporary) for index, thunk in enumerate(sequence)
-    )
+    in_place = tuple(_in_place(thunk, sequence[index + 1 :], known, temporary) for index, thunk in enumerate(sequence))
     return dataclasses.replace(function, buffers=function.buffers + staging, thunks=in_place)
 
 
@@ -197,20 +197,39 @@ def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[
     """Whether what is written at a place may be read before it is all overwritten."""
     rest = [place]
     for thunk in after:
-        writes: list[tuple[Slice, int]] = []
-        reads = [each for inner in walk((thunk,)) for each in slices(inner)]
-        if isinstance(thunk, Dot | Convolution):
-            writes = [reads.pop(0)]
-            if thunk.epilogue:
-                writes.append(reads.pop(2))  # after the operands
-        elif isinstance(thunk, Kernel) and thunk.symbol in known:
-            writes = [reads.pop()]
+        reads, writes = _accesses(thunk, known)
         if any(_overlap(each, read) for each in rest for read in reads):
             return True
         rest = [part for each in rest for part in _without(each, writes)]
         if not rest:
             return False
     return False
+
+
+def _accesses(
+    thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]
+) -> tuple[list[tuple[Slice, int]], list[tuple[Slice, int]]]:
+    """What a thunk may read, and all that it writes if that is known; else the latter is empty, and the former has all."""
+    reads = [each for inner in walk((thunk,)) for each in slices(inner)]
+    if isinstance(thunk, Dot | Convolution):
+        writes = [reads.pop(0)]
+        if thunk.epilogue:
+            writes.append(reads.pop(2))  # after the operands
+        return reads, writes
+    if isinstance(thunk, Kernel) and thunk.symbol in known:
+        return reads[:-1], reads[-1:]
+    return reads, []
+
+
+def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]) -> bool:
+    """Whether a kernel with one result may run before a thunk that it follows."""
+    *reads, result = ((arg.slice, arg.size) for arg in kernel.args)
+    others, writes = _accesses(thunk, known)
+    # Of a thunk whose results are not known, all that it uses may be one.
+    written = writes or others
+    return not any(_overlap(result, each) for each in (*others, *writes)) and not any(
+        _overlap(read, each) for read in reads for each in written
+    )
 
 
 def _without(place: tuple[Slice, int], writes: list[tuple[Slice, int]]) -> list[tuple[Slice, int]]:
@@ -243,25 +262,32 @@ class _Attacher:
     def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
         result: list[Thunk] = []
         for thunk in sequence:
-            product = result[-1] if result else None
-            if isinstance(product, Dot | Convolution) and not product.epilogue and isinstance(thunk, Kernel):
-                if epilogue := self._epilogue(product, thunk):
-                    result[-1] = dataclasses.replace(product, epilogue=epilogue)
-                    continue
-                before = result[-2] if len(result) > 1 else None
-                if isinstance(before, Dot | Convolution) and (both := self._staged(before, product, thunk)):
-                    result[-2:] = both
-                    continue
-            result.append(self._within(thunk))
+            if not (isinstance(thunk, Kernel) and self._known.get(thunk.symbol) and self._attach(thunk, result)):
+                result.append(self._within(thunk))
         return tuple(result)
+
+    def _attach(self, kernel: Kernel, result: list[Thunk]) -> bool:
+        """Makes a kernel a part of a product among those that come before it, if it can be."""
+        for index in reversed(range(len(result))):
+            product = result[index]
+            if isinstance(product, Dot | Convolution) and not product.epilogue:
+                if epilogue := self._epilogue(product, kernel):
+                    result[index] = dataclasses.replace(product, epilogue=epilogue)
+                    return True
+                # Others in between may read the input.
+                before = result[index - 1] if index and product is result[-1] else None
+                if isinstance(before, Dot | Convolution) and (both := self._staged(before, product, kernel)):
+                    result[index - 1 : index + 1] = both
+                    return True
+            if not _may_move(kernel, product, self._known):
+                return False
+        return False
 
     def _within(self, thunk: Thunk) -> Thunk:
         if isinstance(thunk, Call | For):
             return dataclasses.replace(thunk, body=self.sequence(thunk.body))
         if isinstance(thunk, While):
-            return dataclasses.replace(
-                thunk, condition=self.sequence(thunk.condition), body=self.sequence(thunk.body)
-            )
+            return dataclasses.replace(thunk, condition=self.sequence(thunk.condition), body=self.sequence(thunk.body))
         if isinstance(thunk, Conditional):
             return dataclasses.replace(thunk, branches=tuple(map(self.sequence, thunk.branches)))
         return thunk
@@ -272,10 +298,11 @@ class _Attacher:
         _, *reads = slices(product)
         # A product of columns has the rows on its right side.
         place = product.rhs if isinstance(product, Dot) else product.input
-        (moved,) = (each for each in reads[: 2] if each[0] == place) if reads[0][0] != reads[1][0] else (None,)
-        if moved is None or before.epilogue is None or (before.epilogue.out, slices(before)[0][1]) != moved:
+        inputs = [each for each in reads if each[0] == place]
+        if before.epilogue is None or inputs != [(before.epilogue.out, slices(before)[0][1])]:
             return None
-        others = [each for each in reads if each != moved]
+        (moved,) = inputs
+        others = [each for each in reads if each[0] != place]
         others += [(arg.slice, arg.size) for arg in kernel.args[:-1]]
         if any(_overlap(moved, other) for other in others):
             return None
@@ -329,9 +356,7 @@ class _Attacher:
 
 def _overlap(a: tuple[Slice, int], b: tuple[Slice, int]) -> bool:
     (one, size), (other, other_size) = a, b
-    return (
-        one.buffer == other.buffer and one.offset < other.offset + other_size and other.offset < one.offset + size
-    )
+    return one.buffer == other.buffer and one.offset < other.offset + other_size and other.offset < one.offset + size
 
 
 def _computations(hlo: str) -> dict[str, _Computation]:
@@ -388,38 +413,35 @@ def _value(instruction: _Instruction, operands: list[_Value | None], columns: in
     """What an instruction is, for a result of so many columns and values; None for what is not known here."""
     shape = instruction.shape
     whole = bool(shape) and shape[-1] == columns and instruction.count == count
+    first = operands[0]
     if instruction.opcode == "parameter":
         number = int(instruction.operands[0])
         if whole:
             return _Full(((number, None, None, None),))
         return _Row(number) if instruction.count == columns else None
     if instruction.opcode == "constant" and not shape:
-        value = float(instruction.operands[0])
-        return None if math.isnan(value) else _Scalar(value)
+        constant = float(instruction.operands[0])
+        return None if math.isnan(constant) else _Scalar(constant)
     if instruction.opcode == "bitcast":
-        (value,) = operands
-        fits = (isinstance(value, _Full) and whole) or (isinstance(value, _Row) and instruction.count == columns)
-        return value if fits else None
+        fits = (isinstance(first, _Full) and whole) or (isinstance(first, _Row) and instruction.count == columns)
+        return first if fits else None
     if instruction.opcode == "broadcast":
-        (value,) = operands
         dimensions = _DIMENSIONS.match(instruction.rest)
-        if isinstance(value, _Scalar):
-            return value
+        if isinstance(first, _Scalar):
+            return first
         along_columns = dimensions and _numbers(dimensions[1]) == (len(shape) - 1,)
-        return value if isinstance(value, _Row) and whole and along_columns else None
+        return first if isinstance(first, _Row) and whole and along_columns else None
     if not whole:
         return None
     if instruction.opcode == "add":
-        return _sum(*operands)
+        return _sum(first, operands[1])
     if instruction.opcode == "clamp":
-        low, value, high = operands
-        return _bounded(value, low, high)
+        return _bounded(operands[1], first, operands[2])
     if instruction.opcode in ("maximum", "minimum"):
-        first, second = operands
-        value, bound = (second, first) if isinstance(first, _Scalar) else (first, second)
-        is_low = instruction.opcode == "maximum"
-        none = _Scalar(-math.inf if not is_low else math.inf)
-        return _bounded(value, bound if is_low else none, none if is_low else bound)
+        value, bound = (operands[1], first) if isinstance(first, _Scalar) else (first, operands[1])
+        if instruction.opcode == "maximum":
+            return _bounded(value, bound, _Scalar(math.inf))
+        return _bounded(value, _Scalar(-math.inf), bound)
     return None
 
 
@@ -428,6 +450,7 @@ def _sum(a: _Value | None, b: _Value | None) -> _Value | None:
         a, b = b, a
     if not isinstance(a, _Full) or a.bounded:
         return None
+    ways: list[tuple[int, int | None, int | None, int | None]]
     # Two terms may change places; of more, the order is kept, since rounding depends on it.
     if isinstance(b, _Row):
         ways = [(value, b.parameter, None, None) for value, bias, addend, _ in a.ways if bias is addend is None]
@@ -447,8 +470,4 @@ def _sum(a: _Value | None, b: _Value | None) -> _Value | None:
 def _bounded(value: _Value | None, low: _Value | None, high: _Value | None) -> _Value | None:
     if not isinstance(value, _Full) or not isinstance(low, _Scalar) or not isinstance(high, _Scalar):
         return None
-    if value.bounded and (low.value != -math.inf and value.low != -math.inf):
-        return None
-    if value.bounded and (high.value != math.inf and value.high != math.inf):
-        return None
-    return _Full(value.ways, max(value.low, low.value), min(value.high, high.value))
+    return _Full(value.ways, low.value, high.value) if not value.bounded else None

@@ -139,6 +139,25 @@ def model_fn(xs, _):
     y = tf.cond(n > 0, lambda: tf.matmul(x, x), lambda: tf.matmul(tf.sort(x), x) + 1.0)
     return y, tf.switch_case(n, [lambda: tf.matmul(x, x), lambda: tf.sort(x), lambda: tf.matmul(tf.sort(x), x) + 1.0])
 """,
+    # A NaN stays one in minima and maxima, also of several values.
+    "nans": """
+def input_fn():
+    return inputs(x=(f32, 8, 4, 6))
+
+def golden_fn(step, rng):
+    x = rng.standard_normal([8, 4, 6]).astype("float32")
+    x[step, 1, 2] = np.nan
+    return [x], ()
+
+def model_fn(xs, _):
+    x, = xs
+    found = (
+        tf.reduce_max(x, 2), tf.reduce_min(x, [1, 2]), tf.reduce_max(x, 0), tf.nn.relu(x),
+        tf.clip_by_value(x, -1.0, 1.0), tf.maximum(x, tf.roll(x, 1, 2)), tf.minimum(tf.roll(x, 1, 2), x),
+        tf.nn.relu6(tf.matmul(tf.reshape(x, [32, 6]), tf.ones([6, 40])) + tf.range(40, dtype=f32)),
+    )
+    return tuple(tf.cast(tf.math.is_nan(y), tf.int32) for y in found)
+""",
     "loops": """
 def input_fn():
     return inputs(x=(f32, 64, 64), n=(i32,))

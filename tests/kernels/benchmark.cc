@@ -299,6 +299,18 @@ void MatMuls(const Options& options) {
   MatMul(options, lstm, 36, 5000, 1000, false, true);
   MatMul(options, lstm, 1000, 36, 5000, true);
   MatMul(options, "LSTM", 3, 2000, 4000);
+  const std::string lstm_train = "LSTM(128), training";
+  MatMul(options, lstm_train, 16, 128, 512);
+  MatMul(options, lstm_train, 16, 512, 128, false, true);
+  MatMul(options, lstm_train, 800, 64, 512);
+  MatMul(options, lstm_train, 128, 800, 512, true);
+  MatMul(options, "LSTM(128)", 50, 64, 512);
+  const std::string transformer = "transformer";
+  MatMul(options, transformer, 32, 64, 64);
+  MatMul(options, transformer, 32, 64, 256);
+  MatMul(options, transformer, 32, 256, 64);
+  MatMul(options, transformer, 32, 16, 32);
+  MatMul(options, transformer, 32, 32, 16);
   const std::string rnn = "keras_rnn";
   MatMul(options, rnn, 16, 32, 32);
   MatMul(options, rnn, 16, 32, 32, false, true);

@@ -29,9 +29,9 @@ class Finishing {
     finish_.sums = sums;
     finish_.bias = random.OneIn(3) ? nullptr : bias_.data();
     finish_.addend = random.OneIn(2) ? nullptr : addend_.data();
-    finish_.addend_bias =
-        finish_.addend == nullptr || random.OneIn(2) ? nullptr
-                                                     : addend_bias_.data();
+    finish_.addend_bias = finish_.addend == nullptr || random.OneIn(2)
+                              ? nullptr
+                              : addend_bias_.data();
     finish_.low = random.OneIn(3) ? -kInfinity : T(random.Between(-4, 2));
     finish_.high = random.OneIn(2) ? kInfinity : T(random.Between(3, 9));
     finish_.to = random.OneIn(2)   ? const_cast<T*>(sums)

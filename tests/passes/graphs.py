@@ -102,6 +102,11 @@ def run(graph: Any, fetches: Sequence[str], feeds: Sequence[Array], jit: bool = 
         return results
 
     if jit:
+        from tensorflow.python.eager import context
+
+        for function in graph.library.function:  # functions that a pass wrote are known to nobody yet
+            if not context.context().has_function(function.signature.name):
+                context.context().add_function_def(function)
         compiled = tf.function(imported, jit_compile=True, autograph=False)
         return [value.numpy() for value in compiled(*(tf.constant(feed) for feed in feeds))]
     with tf.Graph().as_default():

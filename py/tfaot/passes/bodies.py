@@ -29,9 +29,7 @@ class Body:
     An argument is a tensor `name:0` without a node. Changes are made here, and `function` writes them down.
     """
 
-    def __init__(
-        self, function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef]
-    ) -> None:
+    def __init__(self, function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef]) -> None:
         """Reads a function.
 
         Args:
@@ -77,7 +75,9 @@ class Body:
         for output in definition.output_arg:
             count = 1
             if output.number_attr:
-                count = (node.attr[output.number_attr] if output.number_attr in node.attr else defaults[output.number_attr]).i
+                count = (
+                    node.attr[output.number_attr] if output.number_attr in node.attr else defaults[output.number_attr]
+                ).i
             elif output.type_list_attr:
                 key = output.type_list_attr
                 count = len((node.attr[key] if key in node.attr else defaults[key]).list.type)
@@ -192,7 +192,9 @@ class Body:
     def effects(self) -> list[node_def_pb2.NodeDef]:
         """Nodes that must run even if nobody takes their results, or in an order that control inputs say."""
         resources = {
-            argument for argument, dtype in zip(self.arguments, self.types, strict=True) if dtype == types_pb2.DT_RESOURCE
+            argument
+            for argument, dtype in zip(self.arguments, self.types, strict=True)
+            if dtype == types_pb2.DT_RESOURCE
         }
         return [
             node

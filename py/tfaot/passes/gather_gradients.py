@@ -10,6 +10,8 @@ from tensorflow.core.framework import node_def_pb2, types_pb2
 from tfaot.passes.loops import Loop, Loops, complete, list_attributes
 from tfaot.passes.program import Program, Tensor, type_attribute
 
+_LARGEST = 1 << 26
+"""Bytes of what is gathered for one product, at most."""
 _SUMS = frozenset({"Add", "AddN", "AddV2"})
 _FLOATS = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE})
 
@@ -32,6 +34,18 @@ class _Sum:
     """Its position."""
     terms: list[str]
     """What a step adds: tensors of the body."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Product:
+    """A step's xᵀ·dz."""
+
+    node: node_def_pb2.NodeDef
+    """The MatMul."""
+    x: tuple[int, int]
+    """The shape of x."""
+    dz: tuple[int, int]
+    """The shape of dz."""
 
 
 def gather_gradients(program: Program) -> int:
@@ -68,11 +82,16 @@ def _sums(loop: Loop) -> list[_Sum]:
             tensor = loop.body.resolve(pending.pop())
             node = loop.body.producer(tensor)
             # A sum that others use as well must stay.
-            if node is not None and node.op in _SUMS and len(loop.body.users(tensor)) + len(loop.body.returned(tensor)) == 1:
+            if (
+                node is not None
+                and node.op in _SUMS
+                and len(loop.body.users(tensor)) + len(loop.body.returned(tensor)) == 1
+            ):
                 pending += [operand for operand in node.input if not operand.startswith("^")]
             else:
                 terms.append(tensor)
-        if terms.count(argument) == 1 and len(terms) > 1 and len(loop.body.users(argument)) == 1:
+        used = len(loop.body.users(argument)) + len(loop.body.returned(argument))
+        if terms.count(argument) == 1 and len(terms) > 1 and used == 1:
             terms.remove(argument)
             found.append(_Sum(index, terms))
     return found
@@ -96,7 +115,11 @@ def _add_items(loops: Loops, loop: Loop) -> int:
         fresh = places is not None and len(np.unique(places)) == len(places) and loops.zero(loop.operands[total.index])
         if not fresh:
             shape = loop.body.add(
-                "Shape", f"{node.name}/shape", [item], T=type_attribute(dtype), out_type=type_attribute(types_pb2.DT_INT32)
+                "Shape",
+                f"{node.name}/shape",
+                [item],
+                T=type_attribute(dtype),
+                out_type=type_attribute(types_pb2.DT_INT32),
             )
             old = loop.body.add(
                 "TensorListGetItem",
@@ -134,36 +157,37 @@ class _Gathering:
         totals = [total for total in _sums(self._loop) if self._loop.body.types[total.index] in _FLOATS]
         if not totals or self._loops.fetched(self._loop.name):
             return 0
+        steps = np.arange(self._trips)
+        if any(self._loop.scalar(order, "step") is None for order in (steps, steps[::-1])):
+            return 0
         self._shapes = self._loop.shapes()
-        products = [(total, term) for total in totals for term in total.terms if self._product(term) is not None]
-        gathered = [(total, term) for total, term in products if self._gather_product(total, term)]
-        return len(gathered)
+        products = [(total, term, self._product(term)) for total in totals for term in total.terms]
+        return sum(self._gather(total, term, found) for total, term, found in products if found is not None)
 
-    def _product(self, term: str) -> tuple[node_def_pb2.NodeDef, tuple[int, int], tuple[int, int]] | None:
-        """The node of a product xᵀ·dz that pays outside the loop, and the shapes of x and dz."""
+    def _product(self, term: str) -> _Product | None:
+        """A term as a product xᵀ·dz that pays outside the loop; None if it is none."""
         node = self._loop.body.producer(term)
         if node is None or node.op != "MatMul" or not node.attr["transpose_a"].b or node.attr["transpose_b"].b:
             return None
         if len(self._loop.body.users(term)) != 1 or self._loop.body.returned(term):
             return None
-        shapes = [self._shape(operand) for operand in node.input[:2]]
-        if any(shape is None or len(shape) != 2 for shape in shapes):
+        x, dz = (self._shape(operand) for operand in node.input[:2])
+        if x is None or dz is None or len(x) != 2 or len(dz) != 2:
             return None
-        (batch, rows), (_, columns) = shapes  # type: ignore[misc]
-        # A step reads and writes the sum, or writes what is gathered, which is then read once.
-        if batch * (rows + columns) > 2 * rows * columns:
+        # A step reads and writes the sum, or else writes what is gathered, which is then read once.
+        if x[0] * (x[1] + dz[1]) > 2 * x[1] * dz[1]:
             return None
-        return node, (batch, rows), (batch, columns)
+        if 4 * self._trips * x[0] * (x[1] + dz[1]) > _LARGEST:
+            return None
+        return _Product(node, (x[0], x[1]), (dz[0], dz[1]))
 
     def _shape(self, tensor: str) -> tuple[int, ...] | None:
         known = self._shapes.get(self._loop.body.resolve(tensor)) or self._shapes.get(tensor)
         return complete(known.shape) if known else None
 
-    def _gather_product(self, total: _Sum, term: str) -> bool:
-        found = self._product(term)
-        if found is None:
-            return False
-        node, x_shape, dz_shape = found
+    def _gather(self, total: _Sum, term: str, found: _Product) -> int:
+        """Takes a product out of the loop, and returns 1."""
+        node, x_shape, dz_shape = found.node, found.x, found.dz
         dtype = node.attr["T"].type
         x = self._at_hand(node.input[0], x_shape)
         dz = self._at_hand(node.input[1], dz_shape)
@@ -173,12 +197,15 @@ class _Gathering:
         x = x or self._collect(node.input[0], x_shape, dtype, backwards)
         dz = dz or self._collect(node.input[1], dz_shape, dtype, backwards)
         name = f"{self._loop.name}/{node.name}"
-        operands = [self._rows(f"{name}/x", x.tensor, x_shape, dtype), self._rows(f"{name}/dz", dz.tensor, dz_shape, dtype)]
+        operands = [
+            self._rows(f"{name}/x", x.tensor, x_shape, dtype),
+            self._rows(f"{name}/dz", dz.tensor, dz_shape, dtype),
+        ]
         shape = (x_shape[1], dz_shape[1])
         kinds = {"T": type_attribute(dtype), "transpose_a": True, "transpose_b": False}
         product = self._loops.add("MatMul", name, operands, shape, dtype, origin=self._loop.name, **kinds)
         self._take_out(total, term, product, shape, dtype)
-        return True
+        return 1
 
     def _at_hand(self, tensor: str, shape: tuple[int, ...]) -> _AllSteps | None:
         """A value of every step, if the graph has it already: as a list that the loop reads, or as a stack that it pops."""
@@ -218,7 +245,13 @@ class _Gathering:
             loops.constant_scalar(f"{name}/count", self._trips, origin=loop.name),
         ]
         made = loops.add(
-            "TensorListReserve", f"{name}/list", operands, (), types_pb2.DT_VARIANT, origin=loop.name, **list_attributes(dtype)
+            "TensorListReserve",
+            f"{name}/list",
+            operands,
+            (),
+            types_pb2.DT_VARIANT,
+            origin=loop.name,
+            **list_attributes(dtype),
         )
         argument = loop.give(made, types_pb2.DT_VARIANT, f"{resolved.partition(':')[0]}/list")
         index = len(loop.operands) - 1
@@ -267,7 +300,9 @@ class _Gathering:
         after = f"{loop.name}:{total.index}"
         kinds = {"T": type_attribute(dtype)}
         if total.terms:
-            rest = loop.body.add("AddN", f"{term.partition(':')[0]}/rest", [argument, *total.terms], N=len(total.terms) + 1, **kinds)
+            rest = loop.body.add(
+                "AddN", f"{term.partition(':')[0]}/rest", [argument, *total.terms], N=len(total.terms) + 1, **kinds
+            )
             loop.body.results[total.index] = f"{rest.name}:0"
             before = after
         else:

@@ -139,7 +139,7 @@ def _keep_lists(loops: Loops, loop: Loop) -> int:
         if written is None or len(np.unique(written)) != len(written):
             continue
         places = [loop.values(reader.input[1]) for reader in readers if reader.op == "TensorListGetItem"]
-        if len(places) != len(readers) or not all(np.array_equal(place, written) for place in places):
+        if len(places) != len(readers) or any(place is None or not np.array_equal(place, written) for place in places):
             continue
         if loop.body.users(f"{node.name}:0") or len(loop.body.returned(f"{node.name}:0")) != 1:
             continue

@@ -114,9 +114,10 @@ class Loop:
         self._loops = loops
         self._counters: dict[int, tuple[int, int]] = {}
         self._values: dict[str, Indices | None] = {}
+        self._copies: dict[str, str] = {}
         self._find_counters()
         self.trips: int | None = self._trips()
-        """How often the body runs; None if that is not known, or more than a few ten thousand times."""
+        """How often the body runs; None if that is not known, never, or more than a few ten thousand times."""
 
     def invariant(self, index: int) -> bool:
         """Whether an operand is the same in every step."""
@@ -126,6 +127,21 @@ class Loop:
         """The position of the operand that a tensor of the body is, if it is the same in every step; else None."""
         index = self.body.argument(tensor)
         return index if index is not None and self.invariant(index) else None
+
+    def outside(self, tensor: str) -> str | None:
+        """The graph's tensor that a tensor of the body is in every step; None if it is none. A constant is copied there."""
+        index = self.constant_argument(tensor)
+        if index is not None:
+            return self.operands[index]
+        node = self.body.producer(self.body.resolve(tensor))
+        if node is None or node.op != "Const":
+            return None
+        if node.name not in self._copies:
+            value = literal(node)
+            copy = self._loops.program.constant(f"{self.name}/{node.name}", value, origin=self.name)
+            self._loops.added(copy, Tensor(value.shape, node.attr["dtype"].type))
+            self._copies[node.name] = f"{copy.name}:0"
+        return self._copies[node.name]
 
     def _find_counters(self) -> None:
         """Fills `_counters` with start and step of each operand that grows by a constant."""
@@ -179,7 +195,7 @@ class Loop:
 
     def _trips(self) -> int | None:
         going = self._evaluate(self.cond, self.cond.results[0], np.arange(_LONGEST + 1), {})
-        if going is None or going.all():
+        if going is None or going.all() or not going[0]:
             return None
         return int(np.argmin(going))
 
@@ -223,7 +239,9 @@ class Loop:
 
     def number(self, value: int, name: str) -> str:
         """Adds a scalar int32 to the body."""
-        constant = self.body.add("Const", f"{name}/{value}", (), dtype=np.dtype(np.int32), value=np.array(value, np.int32))
+        constant = self.body.add(
+            "Const", f"{name}/{value}", (), dtype=np.dtype(np.int32), value=np.array(value, np.int32)
+        )
         return f"{constant.name}:0"
 
     def vector(self, values: tuple[int, ...], name: str) -> str:
@@ -323,6 +341,8 @@ class Loop:
         The read follows whatever the loop follows, and what follows the loop follows the read.
         """
         written = set()
+        if any(node.op == "VarHandleOp" for node in self.body.nodes.values()):
+            return 0
         for node in self.body.effects():
             if node.op not in _READS:
                 for operand in node.input:
@@ -342,7 +362,7 @@ class Loop:
                 read = self._loops.program.add(
                     "ReadVariableOp",
                     f"{self.name}/{node.name}",
-                    [self.operands[index], *self._before()],
+                    [self.operands[index], *self.after()],
                     origin=self.name,
                     dtype=type_attribute(dtype),
                 )
@@ -352,7 +372,7 @@ class Loop:
             count += 1
         return count
 
-    def _before(self) -> list[str]:
+    def after(self) -> list[str]:
         """Control inputs that order a node after all that the loop follows."""
         names = [tensor_name(operand)[0] for operand in self.operands]
         nodes = self._loops.nodes
@@ -408,7 +428,10 @@ class Loop:
         if self.name in self._loops.program.kept():
             return list(range(count))
         live = {
-            port for node in self._loops.program.graph.node for name, port in map(tensor_name, node.input) if name == self.name
+            port
+            for node in self._loops.program.graph.node
+            for name, port in map(tensor_name, node.input)
+            if name == self.name
         } - {-1}
         needed = self.cond.needed(self.cond.results)
         live |= {index for index in range(count) if tensor_name(self.cond.arguments[index])[0] in needed}
@@ -595,7 +618,9 @@ class Loops:
                 last = self.loops[name].last(port)
                 if last is None:
                     return None
-                value = np.array(last, np.int32 if self.loops[name].body.types[port] == types_pb2.DT_INT32 else np.int64)
+                value = np.array(
+                    last, np.int32 if self.loops[name].body.types[port] == types_pb2.DT_INT32 else np.int64
+                )
             if value is not None:
                 if value.size > _LARGEST or value.dtype == object:
                     return None

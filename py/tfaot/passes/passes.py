@@ -11,7 +11,11 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.errors import TfaotError, listed
 from tfaot.passes.batch_norm import fold_batch_norm
+from tfaot.passes.gather_gradients import gather_gradients
+from tfaot.passes.hoist_projections import hoist_projections
+from tfaot.passes.loop_invariants import loop_invariants
 from tfaot.passes.program import Program
+from tfaot.passes.unroll_loops import unroll_loops
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +36,27 @@ PASSES: tuple[Pass, ...] = (
         "Batch norm of inference goes into the kernel of the convolution or matrix product before it: "
         "a sum is left of its five operations on every value.",
         fold_batch_norm,
+    ),
+    Pass(
+        "loop_invariants",
+        "Loops read variables before their first step, and give their gradients weights, indices, and items of lists as they "
+        "are instead of a stack with a copy a step.",
+        loop_invariants,
+    ),
+    Pass(
+        "hoist_projections",
+        "A loop's inputs are multiplied by their weight for all steps before it, which reads the weight once.",
+        hoist_projections,
+    ),
+    Pass(
+        "gather_gradients",
+        "A gradient loop's steps write down what they would multiply and add to a weight's gradient; one product after it does.",
+        gather_gradients,
+    ),
+    Pass(
+        "unroll_loops",
+        "Loops of at most eight steps become straight code, without conditions, counters, and copies.",
+        unroll_loops,
     ),
 )
 """All of them, in the order in which they run."""

@@ -287,6 +287,8 @@ void ConvolveDense(DensePart<T> part, const Part& share,
   part.output += filters.begin;
   Finish<T> finish_part = {};
   if (finish != nullptr) finish_part = finish->Shifted(filters.begin);
+  const bool far = x.taps * y.taps * part.channels * part.filters >=
+                   524288 / static_cast<int64_t>(sizeof(T));
   outputs.Start(part, rows.begin);
   for (int64_t i = rows.begin; i < rows.end; i += block) {
     const int64_t height = std::min(block, rows.end - i);
@@ -307,7 +309,7 @@ void ConvolveDense(DensePart<T> part, const Part& share,
         }
         const bool last = first + segments >= runs && begin + length >= run;
         MultiplyRows<T>({pointers, height, height, count, piece},
-                        {right, part.kernel_row, 1}, filters.size(),
+                        {right, part.kernel_row, 1, far}, filters.size(),
                         outputs.out, accumulate,
                         IsNarrow<T>(part.filters, count * piece, piece),
                         last && finish != nullptr ? &finish_part : nullptr);

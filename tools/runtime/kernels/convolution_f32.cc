@@ -16,8 +16,8 @@ Axis AxisOf(const ImageAxis& axis) {
 template <typename T>
 void RunConvolution(const Images& images, const void* input, const void* kernel,
                     void* out, ThreadPool* threads, const Epilogue& epilogue) {
-  const Finish<T> finish = FinishOf(epilogue, static_cast<const T*>(out));
   const auto run = [&](const Part& part) {
+    const Finish<T> finish = FinishOf(epilogue, static_cast<const T*>(out));
     Convolution convolution;
     convolution.batch = images.batch;
     convolution.input_channels = images.input_channels;

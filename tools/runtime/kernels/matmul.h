@@ -141,6 +141,9 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
     const int64_t fit = 262144 / static_cast<int64_t>(sizeof(T)) / columns;
     step = std::clamp<int64_t>(fit / 16 * 16, 16, kDepth<T>);
   }
+  const bool far =
+      !product.transposed_right && std::min(step, depth) * columns >=
+                                       393216 / static_cast<int64_t>(sizeof(T));
   const int64_t block = product.transposed_left ? kCopiedRows : kBlock;
   for (int64_t i = in_rows.begin; i < in_rows.end; i += block) {
     const int64_t height = std::min(block, in_rows.end - i);
@@ -151,7 +154,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
                                             : k * columns + in_columns.begin);
       const Right<T> right_side = {&right_rows,
                                    product.transposed_right ? 1 : columns,
-                                   product.transposed_right ? depth : 1};
+                                   product.transposed_right ? depth : 1, far};
       if (product.transposed_left) {
         Transpose(left + k * rows + i, rows, length, height, copy,
                   kCopiedStride);

@@ -14,8 +14,8 @@ namespace tfaot::kernels::TFAOT_ISA {
 template <typename T>
 void RunProducts(const Products& products, const void* left, const void* right,
                  void* out, ThreadPool* threads, const Epilogue& epilogue) {
-  const Finish<T> finish = FinishOf(epilogue, static_cast<const T*>(out));
   const auto run = [&](const Part& part) {
+    const Finish<T> finish = FinishOf(epilogue, static_cast<const T*>(out));
     MatrixProduct product;
     product.rows = products.rows;
     product.columns = products.columns;

@@ -303,6 +303,9 @@ struct Right {
   const T* const* segments;
   int64_t row_stride;
   int64_t column_stride;
+  // Whether it is better asked for before it is used: it is large, and so far
+  // from the core, and a strip's rows are at distances that no CPU foresees.
+  bool far;
 };
 
 // Copies `columns` columns, from `column` on, of one segment into rows of
@@ -337,8 +340,8 @@ TFAOT_INLINE void CopyStrip(const T* from, const Right<T>& right,
             length, to, width);
 }
 
-// Asks for column `column` of rows [begin, end), counted over all segments, of a
-// right side that lies in rows.
+// Asks for column `column` of rows [begin, end), counted over all segments, of
+// a right side that lies in rows.
 template <typename T>
 TFAOT_INLINE void FetchRows(const Right<T>& right, int64_t length,
                             int64_t column, int64_t begin, int64_t end) {
@@ -346,10 +349,9 @@ TFAOT_INLINE void FetchRows(const Right<T>& right, int64_t length,
     const int64_t segment = begin / length;
     const int64_t first = begin - segment * length;
     const int64_t count = std::min(end - begin, length - first);
-    const T* from =
-        right.segments[segment] + column + first * right.row_stride;
+    const T* from = right.segments[segment] + column + first * right.row_stride;
     for (int64_t k = 0; k < count; ++k) {
-      __builtin_prefetch(from);
+      __builtin_prefetch(from, 0, 2);
       from += right.row_stride;
     }
     begin += count;
@@ -500,11 +502,6 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     return FinishTile(*finish, out, rows.rows, 0, columns);
   }
   alignas(64) T buffer[kDepth<T> * kTileColumns<T>];
-  // A strip's rows are far apart, so that no CPU foresees them: worth asking for
-  // if the right side is too large to be near.
-  const bool fetch =
-      right.column_stride == 1 &&
-      rows.depth() * columns >= 131072 / static_cast<int64_t>(sizeof(T));
   const int64_t vectors = (columns + kWidth - 1) / kWidth;
   int64_t strips = (vectors + kTileVectors - 1) / kTileVectors;
   int64_t left_vectors = vectors;
@@ -534,7 +531,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     // are shared out: a low tile has too few sums to keep the units busy.
     // While tiles of this strip run, the next one is on its way.
     const int64_t next = std::min(column + 2 * width, columns) - 1;
-    int64_t fetched = fetch && column + width < columns ? 0 : rows.depth();
+    int64_t fetched = right.far && column + width < columns ? 0 : rows.depth();
     int64_t r = 0;
     while (r < rows.rows) {
       if (r > 0 && fetched < rows.depth()) {
@@ -555,8 +552,8 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
       if (copied && rest > tile_rows && rest < 2 * tile_rows) {
         height = (rest + 1) / 2;
       }
-      const bool finishing = std::is_floating_point_v<T> &&
-                             finish != nullptr && finish->to == finish->sums &&
+      const bool finishing = std::is_floating_point_v<T> && finish != nullptr &&
+                             finish->to == finish->sums &&
                              finish->bias != nullptr &&
                              finish->addend == nullptr && copied &&
                              height == tile_rows && exist == width;

@@ -30,7 +30,8 @@ class ThreadPool {
   // once, in any order, in any threads, and returns when all have returned.
   // What the caller wrote before is seen by the parts, and what they wrote by
   // the caller after. A part sets the floating-point mode that it needs, and
-  // restores what it found; it does not throw, block, or allocate.
+  // restores what it found; it does not throw, block, or allocate, and uses up
+  // to 128 KiB of stack.
   virtual void ParallelFor(int parts, void (*run)(void* context, int part),
                            void* context) noexcept = 0;
 };

@@ -1,0 +1,299 @@
+"""Which kernels become a part of the product before them, and which must not."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import unittest
+
+from tfaot import epilogues
+from tfaot.epilogues import Finish
+from tfaot.thunks import (
+    Buffer,
+    CompiledFunction,
+    Convolution,
+    Dot,
+    Epilogue,
+    For,
+    Kernel,
+    SizedSlice,
+    Slice,
+    Thunk,
+    slices,
+)
+
+SHAPE = "f32[2,3,4]{2,1,0}"
+
+
+def module(*lines: str, parameters: str = "x", root: str = SHAPE) -> str:
+    """The text of a module with a kernel `m_k`, whose computation has these lines after its parameters.
+
+    Args:
+      lines: instructions; the last is the root
+      parameters: a letter each: `x` of the result's shape, `b` a vector of the last dimension
+      root: the result's shape
+    """
+    shapes = {"x": SHAPE, "b": "f32[4]{0}", "s": "f32[]", "t": "f32[3]{0}"}
+    declared = [f"  %p{index} = {shapes[kind]} parameter({index})" for index, kind in enumerate(parameters)]
+    body = [f"  %{line}" for line in lines[:-1]] + [f'  ROOT %{lines[-1]}, metadata={{op_type="Add"}}']
+    names = ", ".join(f"%a.{index}" for index in range(len(parameters)))
+    return "\n".join(
+        [
+            "HloModule m, is_scheduled=true",
+            "",
+            "%f (p0: f32[2,3,4]) -> f32[2,3,4] {",
+            *declared,
+            *body,
+            "}",
+            "",
+            "ENTRY %main (a.0: f32[2,3,4]) -> f32[2,3,4] {",
+            f"  ROOT %k = {root} fusion({names}), kind=kLoop, calls=%f, metadata={{}}",
+            "}",
+        ]
+    )
+
+
+BIAS = f"bias = {SHAPE} broadcast(%p1), dimensions={{2}}"
+SUM = f"sum = {SHAPE} add(%p0, %bias)"
+ZERO = "zero = f32[] constant(0)"
+ZEROS = f"zeros = {SHAPE} broadcast(%zero), dimensions={{}}"
+
+
+class FinishesTest(unittest.TestCase):
+    """Reading the optimized HLO."""
+
+    def ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float]]:
+        """How the kernel can be seen: value, bias, addend, and its bias, as indices of arguments; bounds."""
+        return [dataclasses.astuple(way)[:6] for way in epilogues.finishes(text)["m_k"]]
+
+    def test_bias_and_bounds(self) -> None:
+        """Protects what follows most layers: a bias, and ReLU as XLA writes it, or bounds on both sides."""
+        self.assertEqual(self.ways(module(BIAS, SUM, parameters="xb")), [(0, 1, None, None, -math.inf, math.inf)])
+        relu = module(BIAS, SUM, ZERO, ZEROS, f"r = {SHAPE} maximum(%sum, %zeros)", parameters="xb")
+        self.assertEqual(self.ways(relu), [(0, 1, None, None, 0, math.inf)])
+        clamp = f"r = {SHAPE} clamp(%zeros, %sum, %sixes)"
+        six = ("six = f32[] constant(6.5)", f"sixes = {SHAPE} broadcast(%six), dimensions={{}}")
+        self.assertEqual(
+            self.ways(module(BIAS, SUM, ZERO, ZEROS, *six, clamp, parameters="xb")), [(0, 1, None, None, 0, 6.5)]
+        )
+        least = f"r = {SHAPE} minimum(%six, %p0)"
+        self.assertEqual(self.ways(module(six[0], least)), [(0, None, None, None, -math.inf, 6.5)])
+
+    def test_addends(self) -> None:
+        """Protects residual connections: of two values either may be the product's, and each keeps its own bias."""
+        either = [(0, None, 1, None, -math.inf, math.inf), (1, None, 0, None, -math.inf, math.inf)]
+        self.assertEqual(self.ways(module(f"r = {SHAPE} add(%p0, %p1)", parameters="xx")), either)
+        both = module(
+            BIAS,
+            SUM,
+            f"other = {SHAPE} broadcast(%p3), dimensions={{2}}",
+            f"second = {SHAPE} add(%other, %p2)",
+            f"r = {SHAPE} add(%second, %sum)",
+            parameters="xbxb",
+        )
+        self.assertEqual(self.ways(both), [(2, 3, 0, 1, -math.inf, math.inf), (0, 1, 2, 3, -math.inf, math.inf)])
+
+    def test_other_kernels(self) -> None:
+        """Protects numbers: what computes anything else, in another order, or along another axis is no epilogue."""
+        for name, text in {
+            "factor": module(BIAS, f"r = {SHAPE} multiply(%p0, %bias)", parameters="xb"),
+            "another axis": module(f"bias = {SHAPE} broadcast(%p1), dimensions={{1}}", SUM, parameters="xt"),
+            "a bias after the sum": module(
+                BIAS, f"two = {SHAPE} add(%p0, %p2)", f"r = {SHAPE} add(%two, %bias)", parameters="xbx"
+            ),
+            "three values": module(f"two = {SHAPE} add(%p0, %p1)", f"r = {SHAPE} add(%two, %p2)", parameters="xxx"),
+            "the value twice": module(f"r = {SHAPE} add(%p0, %p0)"),
+            "a sum after bounds": module(
+                ZERO, f"r0 = {SHAPE} maximum(%p0, %zero)", f"r = {SHAPE} add(%r0, %p1)", parameters="xx"
+            ),
+            "no bound": module("n = f32[] constant(nan)", f"r = {SHAPE} maximum(%p0, %n)"),
+            "bounds that cross": module(
+                "l = f32[] constant(2)", "h = f32[] constant(1)", f"r = {SHAPE} clamp(%l, %p0, %h)"
+            ),
+            "a bound that is not known": module(f"r = {SHAPE} maximum(%p0, %p1)", parameters="xs"),
+            "another layout": module(f"r = {SHAPE.replace('2,1,0', '0,1,2')} add(%p0, %p1)", parameters="xx"),
+            "another dtype": module("c = s32[] constant(1)", f"r = {SHAPE} add(%p0, %p1)", parameters="xx"),
+            "a transposition": module(f"r = {SHAPE} transpose(%p0), dimensions={{0,1,2}}"),
+            "another last dimension": module("r = f32[2,12]{1,0} bitcast(%p0)"),
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(self.ways(text), [])
+
+    def test_names_that_meet(self) -> None:
+        """Protects against a symbol that stands for two kernels: then neither is known."""
+        text = module(BIAS, SUM, parameters="xb")
+        (line,) = (line for line in text.splitlines() if "fusion(" in line)
+        both = "\n".join(line.replace("ROOT %k", name) for name in ("%k.1", "%k_1"))
+        self.assertEqual(epilogues.finishes(text.replace(line, both)), {})
+
+
+def dot(*, left: int, out: int, rows: int = 4, depth: int = 2, columns: int = 8) -> Dot:
+    """A product whose operands and result are at these bytes of buffer 0; weights are buffer 1."""
+    return Dot(
+        dtype="float",
+        batch=1,
+        out=Slice(0, out),
+        lhs=Slice(1, 0),
+        rhs=Slice(0, left),
+        strides=(rows * columns, depth * columns, rows * depth),
+        m=columns,
+        n=rows,
+        k=depth,
+        transpose_lhs=False,
+        transpose_rhs=False,
+    )
+
+
+def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
+    """A call with arguments (buffer, offset, size)."""
+    return Kernel(symbol, tuple(SizedSlice(Slice(buffer, at), size) for buffer, at, size in args), (1, 1, 1))
+
+
+BIASED = Finish(0, 1, None, None, 0.0, math.inf, 8, 3)
+RESIDUAL = Finish(0, None, 1, None, -math.inf, math.inf, 8, 3)
+KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "other": ()}
+B = (2, 0, 32)
+"""The argument that is a bias of 8 columns."""
+
+
+def attached(*thunks: Thunk, kind: str = "temp") -> CompiledFunction:
+    """What becomes of thunks that work on 4096 bytes of a buffer of this kind, a constant, and an argument."""
+    buffers = (
+        Buffer(4096, kind, 1 if kind == "parameter" else None, None),
+        Buffer(64, "constant", None, None),
+        Buffer(32, "parameter", 0, None),
+    )
+    function = CompiledFunction(buffers, (2,), (), ("c",), (), thunks)
+    return epilogues.attach(function, KNOWN)
+
+
+class AttachTest(unittest.TestCase):
+    """Making a kernel a part of the product before it."""
+
+    def unchanged(self, *thunks: Thunk) -> None:
+        """Nothing is attached."""
+        self.assertEqual(attached(*thunks).thunks, thunks)
+
+    def test_in_place(self) -> None:
+        """Protects the common case: the kernel's result takes the product's place, and the kernel is gone."""
+        product = dot(left=0, out=512)
+        got = attached(product, kernel("biased", (0, 512, 128), B, (0, 512, 128)))
+        epilogue = Epilogue(Slice(2, 0), None, None, Slice(0, 512), 0.0, math.inf)
+        self.assertEqual(got.thunks, (dataclasses.replace(product, epilogue=epilogue),))
+        self.assertEqual(len(got.buffers), 3)
+
+    def test_elsewhere(self) -> None:
+        """Protects memory traffic and readers: the product goes where the result does, unless someone reads it later."""
+        product = dot(left=0, out=512)
+        finish = kernel("biased", (0, 512, 128), B, (0, 1024, 128))
+        (alone,) = attached(product, finish).thunks
+        assert isinstance(alone, Dot)
+        self.assertEqual((alone.out, alone.epilogue and alone.epilogue.out), (Slice(0, 1024), Slice(0, 1024)))
+        reads = kernel("unknown", (0, 600, 4), (0, 2048, 4))
+        for name, after, place in (
+            ("read", (reads,), 512),
+            ("overwritten, then read", (kernel("other", B, (0, 512, 128)), reads), 1024),
+            ("overwritten in part", (kernel("other", B, (0, 512, 64)), reads), 512),
+            ("overwritten in two parts", (kernel("other", B, (0, 512, 64)), dot(left=0, out=576), reads), 1024),
+            ("read in a loop", (For(2, (reads,)),), 512),
+        ):
+            with self.subTest(name):
+                first = attached(product, finish, *after).thunks[0]
+                self.assertEqual(slices(first)[0], (Slice(0, place), 128))
+        argument = attached(product, finish, kind="parameter").thunks[0]
+        self.assertEqual(slices(argument)[0], (Slice(0, 512), 128))
+
+    def test_addend(self) -> None:
+        """Protects sums in place of the other value: the product may not be written over it."""
+        product = dot(left=0, out=512)
+        (got,) = attached(product, kernel("residual", (0, 512, 128), (0, 1024, 128), (0, 1024, 128))).thunks
+        assert isinstance(got, Dot)
+        self.assertEqual(got.out, Slice(0, 512))
+        self.assertEqual(got.epilogue, Epilogue(None, Slice(0, 1024), None, Slice(0, 1024), -math.inf, math.inf))
+
+    def test_overlaps(self) -> None:
+        """Protects operands: a result that lies over what is still read is left to its kernel."""
+        product = dot(left=0, out=512)
+        for name, finish in {
+            "the left side": kernel("biased", (0, 512, 128), B, (0, 16, 128)),
+            "a part of the product": kernel("biased", (0, 512, 128), B, (0, 576, 128)),
+            "the bias": kernel("biased", (0, 512, 128), (0, 1024, 32), (0, 1024, 128)),
+            "a part of the addend": kernel("residual", (0, 512, 128), (0, 1024, 128), (0, 1088, 128)),
+            "another value": kernel("biased", (0, 1024, 128), B, (0, 1024, 128)),
+            "another size": kernel("biased", (0, 512, 64), B, (0, 512, 64)),
+            "a smaller bias": kernel("biased", (0, 512, 128), (2, 0, 16), (0, 512, 128)),
+            "no epilogue": kernel("other", (0, 512, 128), B, (0, 512, 128)),
+            "unknown": kernel("unknown", (0, 512, 128), B, (0, 512, 128)),
+        }.items():
+            with self.subTest(name):
+                self.unchanged(product, finish)
+
+    def test_thunks_between(self) -> None:
+        """Protects schedules that mix independent layers: a kernel is attached across what has nothing to do with it, only."""
+        product = dot(left=0, out=512)
+        for name, between, finish, moves in (
+            ("independent", dot(left=1024, out=2048), kernel("biased", (0, 512, 128), B, (0, 512, 128)), True),
+            (
+                "reads beside",
+                kernel("other", (0, 512, 4), (0, 2048, 4)),
+                kernel("biased", (0, 512, 128), B, (0, 1024, 128)),
+                True,
+            ),
+            (
+                "reads",
+                kernel("other", (0, 512, 4), (0, 2048, 4)),
+                kernel("biased", (0, 512, 128), B, (0, 512, 128)),
+                False,
+            ),
+            ("reads its place", dot(left=1024, out=2048), kernel("biased", (0, 512, 128), B, (0, 1024, 128)), False),
+            ("may write", kernel("unknown", (0, 512, 4)), kernel("biased", (0, 512, 128), B, (0, 1024, 128)), False),
+            ("makes the bias", kernel("other", (2, 0, 4)), kernel("biased", (0, 512, 128), B, (0, 512, 128)), False),
+        ):
+            with self.subTest(name):
+                self.assertEqual(len(attached(product, between, finish).thunks), 2 if moves else 3)
+
+    def test_staging(self) -> None:
+        """Protects wide layers after narrow ones: the input, over which the result goes, gets a buffer of its own."""
+        first = dot(left=0, out=512, columns=8)
+        finish = kernel("biased", (0, 512, 128), B, (0, 1024, 128))
+        second = dataclasses.replace(dot(left=1024, out=2048, depth=8), lhs=Slice(1, 0))
+        over = kernel("biased", (0, 2048, 128), B, (0, 1088, 128))
+        got = attached(first, finish, second, over)
+        one, two = got.thunks
+        assert isinstance(one, Dot) and isinstance(two, Dot) and one.epilogue
+        self.assertEqual(got.buffers[3], Buffer(128, "temp", None, None))
+        self.assertEqual((one.epilogue.out, two.rhs, two.out), (Slice(3, 0), Slice(3, 0), Slice(0, 1088)))
+        # The kernel reads the input, too: it must stay.
+        residual = kernel("residual", (0, 2048, 128), (0, 1024, 128), (0, 1024, 128))
+        self.assertEqual(attached(first, finish, second, residual).thunks[2], residual)
+
+    def test_convolutions_and_loops(self) -> None:
+        """Protects images, which have filters for columns, and the bodies of loops."""
+        convolution = Convolution(
+            dtype="float",
+            out=Slice(0, 512),
+            input=Slice(0, 0),
+            kernel=Slice(1, 0),
+            batch=1,
+            input_size=(2, 2),
+            input_channels=2,
+            kernel_size=(1, 1),
+            kernel_channels=2,
+            filters=8,
+            output_size=(2, 2),
+            stride=(1, 1),
+            padding_before=(0, 0),
+            padding_after=(0, 0),
+            input_dilation=(1, 1),
+            kernel_dilation=(1, 1),
+            groups=1,
+        )
+        (loop,) = attached(For(3, (convolution, kernel("biased", (0, 512, 128), B, (0, 512, 128))))).thunks
+        assert isinstance(loop, For)
+        (got,) = loop.body
+        assert isinstance(got, Convolution) and got.epilogue
+        self.assertEqual(got.epilogue.bias, Slice(2, 0))
+
+
+if __name__ == "__main__":
+    unittest.main()
