@@ -128,9 +128,7 @@ def measure(
     Raises:
       NotBuilt: the default cannot be built.
     """
-    inputs = catalog.write_inputs(
-        f"{library}.golden_inputs.safetensors", f"{library}.model.json", str(folder / name)
-    )
+    inputs = catalog.write_inputs(f"{library}.golden_inputs.safetensors", f"{library}.model.json", str(folder / name))
     paths = [str(tensor["path"]) for tensor in inputs]
     builder.compile(library, DEFAULT)
     peers, missing = [builder.driver(library, DEFAULT, paths)], {}
@@ -198,9 +196,14 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
         "",
         *table(["variant", "flags", "what it does", "IEEE results", *titles], differences),
     ]
-    rows = [[variant, why, model.name] for model in models for variant, why in model.missing.items()]
-    if rows:
-        lines += ["## Not measured", "", *table(["variant", "why", "model"], rows)]
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for model in models:
+        for name, why in model.missing.items():
+            # The compiler's own words begin with the model's class.
+            reasons.setdefault((name, why.removeprefix("error: ").partition(": ")[2] or why), []).append(model.name)
+    if reasons:
+        rows = [[name, why, ", ".join(found)] for (name, why), found in sorted(reasons.items())]
+        lines += ["## Not measured", "", *table(["variant", "why", "models"], rows)]
     return "\n".join([f"    {command}", "", machine, "", *lines])
 
 
@@ -218,7 +221,9 @@ def main() -> None:
     parser.add_argument("--packages", help="PYTHONPATH of TensorFlow (default: what the rules installed)")
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
-    parser.add_argument("--page", type=pathlib.Path, help="put the tables into this page, below its first heading's text")
+    parser.add_argument(
+        "--page", type=pathlib.Path, help="put the tables into this page, below its first heading's text"
+    )
     flags = parser.parse_args()
     cpu = harness.last_cpu() if flags.cpu is None else flags.cpu
     wanted = variants([] if flags.without else flags.sets or [*SETS], flags.without)
@@ -244,9 +249,9 @@ def main() -> None:
     asked += ["--starts", str(flags.starts)]
     command = "python3 benchmarks/flags.py " + shlex.join(asked)
     on = compare.machine(cpu)
-    machine = (
-        f"{on['cpu']}, {on['cores']} cores, pinned to core {cpu}; {datetime.date.today().isoformat()}; {flags.starts} starts of {flags.rounds} rounds."
-    )
+    where = f"{on['cpu']}, {on['cores']} cores, pinned to core {cpu}"
+    how = f"{flags.starts} starts of {flags.rounds} rounds"
+    machine = f"{where}; {datetime.date.today().isoformat()}; {how}."
     text = page(results, wanted, command, machine)
     if flags.page:
         write(flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page, text)
@@ -259,7 +264,9 @@ _BEGIN = "<!-- Below: written by benchmarks/flags.py. -->\n"
 def write(path: pathlib.Path, text: str) -> None:
     """Replaces what follows the mark in a page, or the page's end if there is none."""
     old = path.read_text(encoding="utf-8") if path.exists() else "# XLA's flags, measured\n\n"
-    path.write_text(old.partition(_BEGIN)[0].rstrip("\n") + "\n\n" + _BEGIN + text.rstrip("\n") + "\n", encoding="utf-8")
+    path.write_text(
+        old.partition(_BEGIN)[0].rstrip("\n") + "\n\n" + _BEGIN + text.rstrip("\n") + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -35,19 +35,18 @@ class NotBuilt(Exception):
 class Builder:
     """Builds drivers in a folder of its own."""
 
-    def __init__(self, folder: pathlib.Path, packages: str, root: pathlib.Path = catalog.ROOT) -> None:
+    def __init__(self, folder: pathlib.Path, packages: str) -> None:
         """Finds the C++ compiler.
 
         Args:
           folder: for what is built; exists.
           packages: PYTHONPATH of TensorFlow's wheel and what it needs.
-          root: the repository.
 
         Raises:
           NotBuilt: there is no compiler.
         """
         self._folder = folder
-        self._root = root
+        root = self._root = catalog.ROOT
         self._python_path = os.pathsep.join([str(root / "py"), packages])
         found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
         if not found:

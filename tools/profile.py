@@ -22,7 +22,7 @@ from collections.abc import Sequence
 _SAMPLE = re.compile(r"^\s*[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \(")
 _KERNEL = re.compile(r"^tfcompile_xla_generated_.*?tfaot_internal__")
 """What tfcompile puts before the names of its kernels."""
-_TIMED = re.compile(r"^(\S+): (\d+) steps, min ([0-9.]+) us, median ([0-9.]+) us", re.MULTILINE)
+_TIMED = re.compile(r"^(\S+), \S+: \d+ steps, min [0-9.]+ us, median ([0-9.]+) us", re.MULTILINE)
 """A line of tools/runtime/tfaot/benchmark.h."""
 
 
@@ -45,7 +45,7 @@ def table(script: str, microseconds: float) -> list[str]:
 
 def medians(printed: str) -> dict[str, float]:
     """Microseconds of a step, by class or entry point, of what a benchmark printed."""
-    return {match[1]: float(match[4]) for match in _TIMED.finditer(printed)}
+    return {match[1]: float(match[2]) for match in _TIMED.finditer(printed)}
 
 
 def bazel() -> list[str]:
@@ -65,6 +65,8 @@ def run(target: str, *, under: Sequence[str], steps: int, flags: Sequence[str]) 
         sys.exit(
             f"profile: {target}_benchmark does not build or run: name a tf_aot_library that has not gen_benchmark = False"
         )
+    if not medians(done.stdout):
+        sys.exit(f"profile: {target}_benchmark printed no times:\n{done.stdout}")
     return done.stdout
 
 

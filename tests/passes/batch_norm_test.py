@@ -85,9 +85,7 @@ class FoldsTest(PassTest):
         import tensorflow as tf
 
         x, kernel = normal(1, 7, 7, 4), normal(3, 3, 4, 3)
-        self.assert_folds(
-            lambda x: fused(tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "SAME"), 12).y, x
-        )
+        self.assert_folds(lambda x: fused(tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "SAME"), 12).y, x)
 
     def test_grouped(self) -> None:
         """A kernel of groups has as many factors as the convolution has outputs."""
@@ -148,7 +146,10 @@ class FoldsTest(PassTest):
         folded = 0
         for _ in range(25):
             channels = int(rng.integers(1, 7))
-            steps = [str(step) for step in rng.choice(["norm", "keras", "bias", "mul", "div", "sub", "rsub", "id", "relu"], 5)]
+            steps = [
+                str(step)
+                for step in rng.choice(["norm", "keras", "bias", "mul", "div", "sub", "rsub", "id", "relu"], 5)
+            ]
 
             def build(x: Any, channels: int = channels, steps: list[str] = steps) -> Any:
                 y = tf.nn.conv2d(x, normal(3, 3, 4, channels), 1, "SAME")
@@ -263,7 +264,9 @@ class StaysTest(PassTest):
         """Integers have no float kernel, and halves would round a kernel that is folded once more."""
         import tensorflow as tf
 
-        self.assert_stays(lambda x: tf.matmul(x, np.arange(12, dtype="int32").reshape(3, 4)) * 3, np.ones([2, 3], "int32"))
+        self.assert_stays(
+            lambda x: tf.matmul(x, np.arange(12, dtype="int32").reshape(3, 4)) * 3, np.ones([2, 3], "int32")
+        )
         self.assert_stays(lambda x: tf.matmul(x, normal(3, 4, dtype="float16")) * 3.0, normal(2, 3, dtype="float16"))
 
     def test_not_finite(self) -> None:
@@ -276,9 +279,13 @@ class StaysTest(PassTest):
         kernel = normal(1, 1, 3, 4)
         infinite = np.array([1, np.inf, 2, 3], "float32")
         with np.errstate(invalid="ignore"):
-            self.assert_stays(lambda x: tf.nn.relu(-tf.abs(conv(x, kernel) * infinite)), np.ones([1, 2, 2, 3], "float32"))
+            self.assert_stays(
+                lambda x: tf.nn.relu(-tf.abs(conv(x, kernel) * infinite)), np.ones([1, 2, 2, 3], "float32")
+            )
         self.assert_stays(lambda x: conv(x, kernel * 1e30) * 1e30, np.zeros([1, 2, 2, 3], "float32"))
-        self.assert_stays(lambda x: conv(x, kernel) / np.array([1, 0, 2, 3], "float32"), np.ones([1, 2, 2, 3], "float32") * 0)
+        self.assert_stays(
+            lambda x: conv(x, kernel) / np.array([1, 0, 2, 3], "float32"), np.ones([1, 2, 2, 3], "float32") * 0
+        )
 
 
 if __name__ == "__main__":

@@ -74,7 +74,9 @@ class PassesTest(StageTest):
             self.assertEqual(written["fold_batch_norm"], want)
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
         self.compile(exported)
-        self.assertEqual(json.loads(Path(exported.path("passes")).read_text()), {each.name: 0 for each in passes.PASSES})
+        self.assertEqual(
+            json.loads(Path(exported.path("passes")).read_text()), {each.name: 0 for each in passes.PASSES}
+        )
 
     def test_nothing_to_do(self) -> None:
         """A graph in which no pass finds anything compiles to the same bytes as without passes."""
@@ -167,7 +169,9 @@ class ProgramTest(unittest.TestCase):
 
         with tf.Graph().as_default() as graph:
             x = tf.compat.v1.placeholder(tf.float32, [2], "x0")
-            with tf.control_dependencies([tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="v", name="v")]):
+            with tf.control_dependencies(
+                [tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="v", name="v")]
+            ):
                 y = tf.tanh(x, "y")
             tf.exp(y, "z")
         ones = np.ones(2, "float32")

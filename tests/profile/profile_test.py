@@ -1,5 +1,7 @@
 """The profile's table, from what perf and a benchmark print. What perf measures is the machine's affair."""
 
+import os
+import subprocess
 import sys
 import unittest
 
@@ -30,11 +32,19 @@ class ProfileTest(unittest.TestCase):
         """Every entry point of a class has a line of its own in what a benchmark prints."""
         printed = (
             "INFO: noise\n"
-            "a::B::Train: 10 steps, min 1.50 us, median 2.25 us, max 9.00 us\n"
-            "a::B::Read: 10 steps, min 0.10 us, median 0.20 us, max 0.30 us\n"
+            "a::B::Train, x86-64-v3: 10 steps, min 1.50 us, median 2.25 us, max 9.00 us\n"
+            "a::B::Read, x86-64-v3: 10 steps, min 0.10 us, median 0.20 us, max 0.30 us\n"
         )
         self.assertEqual(profile.medians(printed), {"a::B::Train": 2.25, "a::B::Read": 0.20})
 
+    def test_real_benchmark(self) -> None:
+        """What a generated benchmark prints is what the profile reads."""
+        benchmark, goldens = (os.path.join(os.path.dirname(__file__), "half_aot" + end) for end in ENDS)
+        done = subprocess.run([benchmark, goldens, "--steps=10"], capture_output=True, check=True, text=True)
+        self.assertEqual(list(profile.medians(done.stdout)), ["tests::Half"])
+
+
+ENDS = ("_benchmark", ".goldens.safetensors")
 
 if __name__ == "__main__":
     sys.exit(unittest.main())

@@ -139,11 +139,9 @@ class _Folder:
         if step.op not in _RESHAPES or axis != -1 or user.operand != 0:
             return False
         shape = self._shape(step.name)
-        return bool(shape) and shape[-1] == channels
+        return shape is not None and shape[-1:] == (channels,)
 
-    def _affine(
-        self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int
-    ) -> tuple[Array, Array] | None:
+    def _affine(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> tuple[Array, Array] | None:
         """What a node multiplies its operand with, and what it then adds, a float64[channels] each; or None."""
         if step.op in _NORMS:
             return self._norm(step, user, channels, axis)
@@ -229,7 +227,8 @@ class _Folder:
 
 
 def _format(node: node_def_pb2.NodeDef) -> str:
-    return node.attr["data_format"].s.decode()
+    result: str = node.attr["data_format"].s.decode()
+    return result
 
 
 def _layout(product: node_def_pb2.NodeDef, kernel: Sequence[int]) -> tuple[int, int, tuple[int, ...]]:

@@ -1,0 +1,132 @@
+"""The main that measures flags: it builds a model in several ways, says what cannot be had, and writes its tables into a page."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pathlib
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from benchmarks import catalog, flags, harness, summary
+from benchmarks.variants import Builder, NotBuilt, Variant
+from tests.stages.harness import ROOT
+
+EXPORTED = "benchmarks"
+PACKAGES = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+
+
+class FlagsTest(unittest.TestCase):
+    """The real compilers on a small net; no time is compared with anything."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        patch = mock.patch.object(catalog, "ROOT", ROOT)  # the files that the test declares
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_variants(self) -> None:
+        """One that differs is timed and compared; one of the same code, and one that XLA refuses, are named with the reason."""
+        wanted = [
+            Variant("width_128", ("--xla_cpu_prefer_vector_width=128",)),
+            Variant("without_fold_batch_norm", passes=("*", "!fold_batch_norm")),
+            Variant("typo", ("--xla_typo=1",)),
+        ]
+        plan = harness.Plan(rounds=2, batches=2, batch_nanoseconds=1e5, cold_starts=1, cpu=harness.last_cpu())
+        model = flags.measure(
+            "mlp", f"{EXPORTED}/mlp_aot", Builder(self.folder, PACKAGES), wanted, plan, self.folder, starts=2
+        )
+        self.assertGreater(model.microseconds, 0)
+        self.assertEqual([*model.found], ["width_128"])
+        self.assertLess(model.found["width_128"].difference, 1e-5)
+        self.assertGreater(model.found["width_128"].size, 10_000)
+        self.assertEqual(
+            model.missing,
+            {
+                "without_fold_batch_norm": "it compiles to the same code",
+                "typo": "error: compiling benchmarks::Mlp: XLA does not know --xla_typo=1",
+            },
+        )
+
+    def test_main(self) -> None:
+        """The main measures a set, and replaces what it wrote into a page before, and nothing else of it."""
+        page = self.folder / "page.md"
+        page.write_text("# Flags\n\nBy hand.\n", encoding="utf-8")
+        words = ["flags.py", "--models", "mlp", "--sets", "width_128", "ynn", "--rounds", "1", "--starts", "1"]
+        words += ["--batch_ms", "0.1", "--exported", EXPORTED, "--packages", PACKAGES, "--page", str(page)]
+        for _ in range(2):
+            with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(io.StringIO()):
+                flags.main()
+        lines = page.read_text(encoding="utf-8").splitlines()
+        self.assertEqual(
+            lines[:6],
+            [
+                "# Flags",
+                "",
+                "By hand.",
+                "",
+                "<!-- Below: written by benchmarks/flags.py. -->",
+                "    python3 benchmarks/flags.py --models mlp --sets width_128 ynn --rounds 1 --starts 1",
+            ],
+        )
+        self.assertEqual(sum(line.startswith("| width_128") for line in lines), 2)
+
+    def test_page(self) -> None:
+        """Times, what a flag does, differences, and what could not be measured are each in a table."""
+        found = flags.Found(summary.Ratio("default", 0.5, 0.4, 0.625), 1.5e-7, 1000)
+        models = [flags.Model("mlp", 0.25, {"fast_math": found}, {"ynn": "it is off"}), flags.Model("fc", 12.0, {}, {})]
+        text = flags.page(models, flags.variants(["fast_math", "ynn"], []), "flags.py", "A machine.")
+        self.assertEqual(
+            text.splitlines(),
+            [
+                "    flags.py",
+                "",
+                "A machine.",
+                "",
+                "## Time: the default's over the variant's",
+                "",
+                "Ratio of the smallest batches, and the smallest and largest ratio of one round: above 1 means that the variant "
+                "is quicker.",
+                "",
+                "| variant | 10-64-64-1 net, batch 1 | fc 784-256-10, batch 1 |",
+                "|---|---|---|",
+                "| default, µs | 0.250 | 12.0 |",
+                "| fast_math | 0.50 (0.40 to 0.62) | – |",
+                "",
+                "## Results: largest difference to the default's, as a share of the largest value",
+                "",
+                "| variant | flags | what it does | IEEE results | 10-64-64-1 net, batch 1 | fc 784-256-10, batch 1 |",
+                "|---|---|---|---|---|---|",
+                "| fast_math | `--xla_cpu_enable_fast_math=true` | sums in any order; NaN, infinity, division, and functions as "
+                "they are | no | 1.5e-07 | – |",
+                "",
+                "## Not measured",
+                "",
+                "| variant | why | models |",
+                "|---|---|---|",
+                "| ynn | it is off | mlp |",
+            ],
+        )
+
+    def test_passes_left_out(self) -> None:
+        """Each pass is left out alone, and several also together."""
+        self.assertEqual([variant.passes for variant in flags.variants([], ["a"])], [("*", "!a")])
+        self.assertEqual(
+            [variant.passes for variant in flags.variants([], ["a", "b"])], [("*", "!a"), ("*", "!b"), ("!*",)]
+        )
+
+    def test_no_compiler(self) -> None:
+        """Without a C++ compiler the main says what to set."""
+        with mock.patch.dict(os.environ, {"PATH": str(self.folder)}):
+            os.environ.pop("CXX", None)
+            with self.assertRaisesRegex(NotBuilt, "^no C\\+\\+ compiler on PATH: set CXX$"):
+                Builder(self.folder, PACKAGES)
+
+
+if __name__ == "__main__":
+    unittest.main()
