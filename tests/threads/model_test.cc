@@ -11,6 +11,7 @@
 #include "tests/threads/pools.h"
 #include "tests/threads/rows_aot.h"
 #include "tests/threads/wide_aot.h"
+#include "tests/verify/allocations.h"
 #include "tfaot/threads.h"
 
 namespace {
@@ -18,7 +19,6 @@ namespace {
 using threads::Rows;
 using threads::Wide;
 
-std::atomic<long> allocations{0};
 std::atomic<int> failed{0};
 
 void Expect(bool holds, const char* what) {
@@ -26,41 +26,6 @@ void Expect(bool holds, const char* what) {
   std::printf("FAILED: %s\n", what);
   ++failed;
 }
-
-}  // namespace
-
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-constexpr bool kCounts = true;
-
-// Every way to the C library's memory, which operator new takes as well.
-extern "C" {
-void* __libc_malloc(std::size_t size);
-void* __libc_calloc(std::size_t count, std::size_t size);
-void* __libc_realloc(void* old, std::size_t size);
-void* __libc_memalign(std::size_t alignment, std::size_t size);
-
-void* malloc(std::size_t size) {
-  ++allocations;
-  return __libc_malloc(size);
-}
-void* calloc(std::size_t count, std::size_t size) {
-  ++allocations;
-  return __libc_calloc(count, size);
-}
-void* realloc(void* old, std::size_t size) {
-  ++allocations;
-  return __libc_realloc(old, size);
-}
-void* aligned_alloc(std::size_t alignment, std::size_t size) {
-  ++allocations;
-  return __libc_memalign(alignment, size);
-}
-}
-#else
-constexpr bool kCounts = false;  // The sanitizers have allocators of their own.
-#endif
-
-namespace {
 
 // Rows of a batch that is run by code for 8, and for 1 several times.
 constexpr std::int64_t kBatch = 13;
@@ -98,9 +63,9 @@ Results Run(tfaot::ThreadPool* pool) {
   }
   Results results = {};
   for (int step = 0; step < 2; ++step) {
-    const long before = allocations;
+    const long before = tests::allocations;
     Expect(model.train() && model.predict() && rows.Run(kBatch), "models run");
-    results.allocations = allocations - before;
+    results.allocations = tests::allocations - before;
     Append(model.train_loss(), results.values);
     Append(model.predict_scores(), results.values);
     Append(rows.scores(), results.values);
@@ -124,7 +89,8 @@ bool Same(const Results& a, const Results& b) {
 
 int main() {
   const Results alone = Run(nullptr);
-  Expect(!kCounts || allocations > 0, "allocations are counted");
+  Expect(!tests::kCountsAllocations || tests::allocations > 0,
+         "allocations are counted");
   Expect(alone.allocations == 0, "a run allocates nothing");
   for (const int count : {1, 2, 3, 8}) {
     tfaot::Threads pool(count);
