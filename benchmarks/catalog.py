@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import re
@@ -150,7 +151,7 @@ class Build:
         return result
 
     def work(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
-        """By model: bytes of its variables, and floating-point operations of a call if definitions.py has it."""
+        """By model: bytes of its variables, frozen ones too, and floating-point operations of a call if definitions.py has it."""
         defined = [name for name in names if MODELS[name].defined]
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.adapters.work_ops", *defined],
@@ -162,11 +163,9 @@ class Build:
         flops: dict[str, int] = json.loads(done.stdout)
         found = {}
         for name in names:
-            file = self.output(f"{MODELS[name].package}/{MODELS[name].library}.variables.safetensors")
-            found[name] = {
-                "flops": flops.get(name, 0),
-                "variables": file.stat().st_size if file.exists() else 0,
-            }
+            file = self.output(f"{MODELS[name].package}/{MODELS[name].library}.model.json")
+            size = variable_bytes(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else 0
+            found[name] = {"flops": flops.get(name, 0), "variables": size}
         return found
 
     def peers(self, name: str, peers: Sequence[str]) -> tuple[list[Peer], dict[str, str]]:
@@ -243,6 +242,15 @@ class Build:
             lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
             errors = [line for line in lines if re.match(r"\S*[Ee]rror\b", line)]
             raise _Impossible("it cannot be converted: " + ("; ".join(errors) or lines[-1])[:300])
+
+
+def variable_bytes(manifest: dict[str, Any]) -> int:
+    """Bytes of a model's variables, frozen ones too, by its model.json."""
+    bits = {"bool": 8, "bfloat16": 16}
+    return sum(
+        math.prod(variable["shape"]) * (bits.get(variable["dtype"]) or int(re.sub(r"\D", "", variable["dtype"]))) // 8
+        for variable in (*manifest["variables"], *manifest["frozen"])
+    )
 
 
 class _Impossible(Exception):

@@ -45,6 +45,12 @@ class CatalogTest(unittest.TestCase):
         # MobileNetV2's paper says 300 million multiply-adds, ResNet's 1.8 billion.
         self.assertEqual([round(flops[name] / 2e6, -2) for name in ("mobilenet_v2", "resnet18")], [300, 1800])
 
+    def test_variable_bytes(self) -> None:
+        """A model's weights count whether they are a file's or the code's: sizes and bounds are beyond them."""
+        tensors = [("float32", [3, 4]), ("bool", [5]), ("bfloat16", []), ("int64", [2])]
+        of = [{"dtype": dtype, "shape": shape} for dtype, shape in tensors]
+        self.assertEqual(catalog.variable_bytes({"variables": of[:2], "frozen": of[2:]}), 48 + 5 + 2 + 16)
+
     def test_locks(self) -> None:
         """Every peer that has an environment of its own has a lock with a hash for every package."""
         kinds = {peer.partition("_")[0] for peer in catalog.PEERS} - {"stock", "tensorflow"}
