@@ -107,7 +107,10 @@ def main() -> None:
         measured = "converge" if flags.converge else "results"
         before = json.loads(file.read_text(encoding="utf-8"))
         before[measured] = [result for result in before[measured] if result["model"] not in models]
-        document |= {key: before[key] for key in ("results", "converge", "work")}
+        # What was compared keeps its plan, machine, and command.
+        document |= (
+            before if flags.converge and before["results"] else {k: before[k] for k in ("results", "converge", "work")}
+        )
     document["roofline"] = build.roofline(cpu)
     document["work"] |= build.work(models)
     for name in models:
