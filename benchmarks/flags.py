@@ -57,10 +57,16 @@ SETS: dict[str, tuple[str, bool, str]] = {
         "XLA's default: what must be copied is decided without looking at regions",
     ),
     "level_1": ("--xla_backend_optimization_level=1", True, "LLVM's -O1"),
-    "level_2": ("--xla_backend_optimization_level=2", True, "LLVM's -O2"),
+    "level_3": ("--xla_backend_optimization_level=3", True, "XLA's default: LLVM's -O3"),
     "cheap_passes": ("--xla_llvm_disable_expensive_passes=true", True, "without LLVM's expensive passes"),
     "no_slp": ("--xla_backend_extra_options=xla_cpu_disable_slp_vectorizer", True, "no vectors of straight code"),
     "no_unrolling": ("--xla_backend_extra_options=xla_cpu_disable_loop_unrolling", True, "loops as they are"),
+    "gemv_rows_4": (
+        "--xla_backend_extra_options=xla_llvm_dot_tiling_factor=4",
+        True,
+        "products of one row take 4 rows of the matrix at a time, not 8",
+    ),
+    "gemv_rows_16": ("--xla_backend_extra_options=xla_llvm_dot_tiling_factor=16", True, "the same, 16"),
     "small_code": ("--xla_backend_extra_options=xla_cpu_optimize_for_size", True, "code for size"),
     "small_loops": (
         "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=1024",

@@ -162,6 +162,42 @@ def shares(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
     return table(head, rows)
 
 
+ROOFLINE_AIM = 0.7
+"""The share of the roofline to reach where arithmetic is the bound."""
+
+COLD_START_AIM = 20.0
+"""How many times sooner than each framework a first result is to be there."""
+
+
+def aims(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
+    """What falls short of its aim, by how much, and how far the core's limits would let it go."""
+    rows = []
+
+    def row(result: Result, what: str, aim: float, reached: float, most: float | None) -> None:
+        if reached < aim:
+            possible = "–" if most is None else f"{most:.2f}"
+            short = f"{1 - reached / aim:.0%}"
+            rows.append([MODELS[result.model].title, what, f"{aim:g}", f"{reached:.2f}", short, possible])
+
+    for result in results:
+        work, ratio = document["work"].get(result.model, {}), ratio_of(result)
+        if not ratio:
+            continue
+        ours, peer = result.measured[OURS], result.measured[ratio.peer]
+        least = bound(work, document["roofline"]) if work.get("flops") else None
+        most = least and peer.times.minimum / least
+        row(result, "best peer / ours", MODELS[result.model].aim, ratio.value, most)
+        if least and least == work["flops"] / document["roofline"]["gflops"] / 1e3:
+            row(result, "share of the roofline", ROOFLINE_AIM, least / ours.times.minimum, 1.0)
+        starts = [result.measured[name].cold_start for name in PEERS if name != "stock" and name in result.measured]
+        if starts:
+            # A first result takes at least a call.
+            most = min(starts) / (ours.times.minimum / 1e6)
+            row(result, "quickest framework's cold start / ours", COLD_START_AIM, min(starts) / ours.cold_start, most)
+    head = ["model", "what", "aim", "reached", "short by", "at most"]
+    return table(head, rows) if rows else ["None.", ""]
+
+
 def sizes(results: Sequence[Result], work: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Stripped binaries, whole and beyond the variables they hold."""
     rows = []
@@ -211,6 +247,18 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
         "reading its variables from the cache that holds them: the bound. The share is the bound's of the time.",
         "",
         *shares(results, document),
+    ]
+    lines += [
+        "## Aims that are not reached",
+        "",
+        f"The aims: the best peer / ours is at least 1, and {max(entry.aim for entry in MODELS.values()):g} on small models and on "
+        "training;",
+        f"{ROOFLINE_AIM:.0%} of the roofline where arithmetic is the bound; the first result {COLD_START_AIM:g} times sooner than "
+        "any framework's.",
+        "At most is what a program at the roofline would reach beside the same peer; of cold starts, one that takes no",
+        "longer than a call. What was tried, and what the profiles show is left, is in [gaps.md](gaps.md).",
+        "",
+        *aims(results, document),
     ]
     lines += ["## Every peer: minimum / median (how far rounds' minima lie apart), µs", "", *every_peer(results)]
     lines += ["## Cold start: process start to first result, ms", ""]

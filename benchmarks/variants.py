@@ -60,7 +60,9 @@ class Builder:
         self._runtime: list[str] = []
 
     def _out(self, library: str, variant: Variant) -> pathlib.Path:
-        return self._folder / os.path.basename(library) / variant.name
+        # Models of two packages may have one name.
+        package, name = pathlib.Path(library).parts[-2:]
+        return self._folder / package / name / variant.name
 
     def compile(self, library: str, variant: Variant) -> None:
         """Runs the compile stage.
