@@ -244,7 +244,8 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     lines += ["## Share of the roofline", ""]
     lines += [
         "Products and convolutions alone count as work. A call takes at least as long as its arithmetic at the core's peak, or as",
-        "reading its variables from the cache that holds them: the bound. The share is the bound's of the time.",
+        "reading its variables from the cache that holds them: the bound. The share is the bound's of the time. 3 × 3 convolutions",
+        "are counted as they are defined; by Winograd's filtering they take fewer products, so that a share may be above 100%.",
         "",
         *shares(results, document),
     ]

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from tfaot import constants, cost, environment, epilogues, executor, isolate, names, thunks
+from tfaot import constants, cost, environment, epilogues, executor, isolate, names, prepack, thunks
 from tfaot.errors import TfaotError, listed
 from tfaot.manifest import EntryPoint, Manifest
 
@@ -52,7 +52,8 @@ class Request:
     passes: tuple[str, ...] = ()
     """Patterns of `tfaot.passes` to apply; none leaves the graph as it is."""
     out_passes: str = ""
-    """JSON: how many places each pass changed, null for one that is off; empty for no such file."""
+    """JSON: how many places each pass changed, null for one that is off, and which constants were packed; empty for no
+    such file."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,7 +193,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
         positional = os.path.join(folder, "config.pbtxt")
         with open(positional, "w", encoding="utf-8") as file:
             file.write(text_format.MessageToString(config))
-        request = _with_passes(request, config, folder)
+        request, places = _with_passes(request, config, folder)
         headers: dict[str, str] = {}
         finishes: dict[str, tuple[epilogues.Finish, ...]] = {}
         for isa, out_object in zip(request.isa, request.out_objects, strict=True):
@@ -205,10 +206,26 @@ def _compile(request: Request, manifest: Manifest) -> None:
                 crashed=_crashed(request, manifest, [isa]),
             )
             finishes |= found
-        with open(request.out_constants, "wb") as file_:
-            file_.write(constants.merged(_read(os.path.join(folder, isa)) for isa in request.isa))
+        objects = [_read(os.path.join(folder, isa)) for isa in request.isa]
+    programs = {isa: thunks.parse(header) for isa, header in headers.items()}
+    if places["epilogues"] is not None:
+        programs = {isa: epilogues.attach(program, finishes) for isa, program in programs.items()}
+        places["epilogues"] = max(map(epilogues.count, programs.values()))
+    packed = prepack.Prepacked(programs, {}, ())
+    kinds = [each for each in prepack.PACKINGS if places[each.switch] is not None]
+    if kinds:
+        values = {symbol: value for data in objects for symbol, value in constants.values(data).items()}
+        packed = prepack.prepack(programs, values, kinds)
+        for each in kinds:
+            places[each.switch] = sum(constant.packing == each.name for constant in packed.constants)
+    with open(request.out_constants, "wb") as file_:
+        file_.write(constants.merged(objects, packed.values))
+    if request.out_passes:
+        with open(request.out_passes, "w", encoding="utf-8") as file:
+            json.dump(places | {"packed": [dataclasses.asdict(each) for each in packed.constants]}, file, indent=2)
+            file.write("\n")
     rendered = executor.render(
-        {isa: epilogues.attach(thunks.parse(header), finishes) for isa, header in headers.items()},
+        packed.functions,
         cpp_class=function.internal_class,
         cost=cost.of(_read(request.out_hlo)),
         tensorflow=manifest.tensorflow,
@@ -271,8 +288,11 @@ def _compile_for(
             return file.read(), epilogues.read(folder)
 
 
-def _with_passes(request: Request, config: Any, folder: str) -> Request:
-    """Applies passes to the graph, writes what they did, and returns a request for the graph that they made of it.
+def _with_passes(request: Request, config: Any, folder: str) -> tuple[Request, dict[str, int | None]]:
+    """Applies passes to the graph.
+
+    Returns:
+      A request for the graph that they made of it, and how many places each changed, None for one that is off.
 
     Args:
       request: with the exported graph.
@@ -301,11 +321,7 @@ def _with_passes(request: Request, config: Any, folder: str) -> Request:
                 file.write(applied.graph.SerializeToString(deterministic=True))
             with open(result.sources, "w", encoding="utf-8") as file_:
                 json.dump(sources, file_)
-    if request.out_passes:
-        with open(request.out_passes, "w", encoding="utf-8") as file_:
-            json.dump(places, file_, indent=2)
-            file_.write("\n")
-    return result
+    return result, places
 
 
 def without_trace(message: str) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tfaot.errors import TfaotError
 
@@ -41,11 +41,21 @@ class _Section:
     entry: int
 
 
-def merged(objects: Iterable[bytes]) -> bytes:
+def values(data: bytes) -> dict[str, memoryview]:
+    """Returns the values of the constants in an object file, by symbol, without the sizes before them.
+
+    Raises:
+      TfaotError: the file is something else, or holds anything besides constants.
+    """
+    return {name.decode(): value[ALIGNMENT:] for name, value in _constants(data)}
+
+
+def merged(objects: Iterable[bytes], replaced: Mapping[str, bytes] | None = None) -> bytes:
     """Returns one object file with the constants of several, each as long as its own size says, and stored once.
 
     Args:
       objects: what tfcompile wrote, or this function, at least one; their symbols are different.
+      replaced: values, by symbol, that are stored in place of the objects' own.
 
     Raises:
       TfaotError: a file is something else, or holds anything besides constants.
@@ -57,6 +67,8 @@ def merged(objects: Iterable[bytes]) -> bytes:
     names = bytearray(b"\0")
     for data in objects:
         for name, value in _constants(data):
+            if replaced and (other := replaced.get(name.decode())) is not None:
+                value = memoryview(struct.pack(f"<Q{ALIGNMENT - 8}x", len(other)) + other)
             content = hashlib.sha256(value).digest()
             if content not in places:
                 contents += b"\0" * (-len(contents) % ALIGNMENT)
@@ -68,7 +80,7 @@ def merged(objects: Iterable[bytes]) -> bytes:
     return _written(header, contents, b"".join(symbols), names)
 
 
-def _constants(data: bytes) -> Iterator[tuple[bytes, bytes]]:
+def _constants(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     """Names and values, sizes before them, of the constants in an object file."""
     sections = _sections(data)
     symtab = next((section for section in sections if section.kind == _SYMTAB), None)
@@ -88,7 +100,7 @@ def _constants(data: bytes) -> Iterator[tuple[bytes, bytes]]:
         if size > space:
             raise _unknown(f"a constant of {size} bytes has room for {space}")
         start = strings + name
-        yield data[start : data.index(b"\0", start)], data[begin : begin + size]
+        yield data[start : data.index(b"\0", start)], memoryview(data)[begin : begin + size]
 
 
 def _unknown(what: str) -> TfaotError:

@@ -33,6 +33,8 @@ from tfaot.thunks import (
     walk,
 )
 
+_NARROW, _ROWS = 8, 64
+"""Of fewer columns than a vector has values, and more rows than these, each row's finish costs more than a kernel over all."""
 _SUFFIX = ".cpu_after_optimizations.txt"
 """How the name of the file ends to which XLA writes the optimized HLO."""
 
@@ -181,6 +183,11 @@ def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) 
     return dataclasses.replace(function, buffers=function.buffers + staging, thunks=in_place)
 
 
+def count(function: CompiledFunction) -> int:
+    """How many products and convolutions have an epilogue."""
+    return sum(isinstance(each, Dot | Convolution) and each.epilogue is not None for each in walk(function.thunks))
+
+
 def _in_place(
     thunk: Thunk, after: tuple[Thunk, ...], known: Mapping[str, tuple[Finish, ...]], temporary: set[int]
 ) -> Thunk:
@@ -326,6 +333,8 @@ class _Attacher:
             return None
         (out, size), *operands = slices(product)
         columns = product.m if isinstance(product, Dot) else product.filters
+        if columns < _NARROW and size > SIZES[product.dtype] * columns * _ROWS:
+            return None
         args = kernel.args
         for way in self._known.get(kernel.symbol, ()):
             to = args[-1].slice
@@ -395,6 +404,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _finishes(computation: _Computation) -> tuple[Finish, ...]:
     """The ways to see a kernel's computation as a `Finish`; none if it is something else."""
     root = computation.instructions.get(computation.root)
+    # Another shape of what is in rows already, as a flattening is: columns are those before it.
+    while root is not None and root.opcode == "bitcast":
+        root = computation.instructions.get(root.operands[0])
     if not computation.complete or root is None or not root.shape:
         return ()
     columns, count = root.shape[-1], root.count

@@ -107,7 +107,7 @@ class _Plan:
         self._products: list[str] = []
         self._images: list[str] = []
         self._sources: dict[str, None] = {}
-        self._scratch = 0
+        self._scratch: list[str] = []
         used = {at.buffer for thunk in thunks.walk(function.thunks) for at, _ in thunks.slices(thunk)}
         used |= set(function.results)
         self._new = {buffer: index for index, buffer in enumerate(function.arguments)}
@@ -152,7 +152,7 @@ class _Plan:
             "products": self._products,
             "results": [f"{self._new[buffer]}u" for buffer in function.results],
             "run": self._run,
-            "scratch_bytes": _aligned(self._scratch),
+            "scratch": list(dict.fromkeys(self._scratch)),
             "sources": sorted(self._sources),
             "uses": uses,
             "uses_calls": bool(dtypes),
@@ -216,9 +216,8 @@ class _Plan:
         out_step, right_step, left_step = dot.strides
         transposed = [str(flag).lower() for flag in (dot.transpose_rhs, dot.transpose_lhs)]
         index = len(self._products)
-        self._products.append(
-            f"{{{dot.batch}, {dot.n}, {dot.m}, {dot.k}, {', '.join(transposed)}, {left_step}, {right_step}, {out_step}}}"
-        )
+        sizes = ", ".join(map(str, (dot.batch, dot.n, dot.m, dot.k, *transposed, left_step, right_step, out_step)))
+        self._products.append(f"{{{sizes}, {_packing(dot)}}}")
         return self._call("Products", dot, f"kProducts[{index}]", dot.rhs, dot.lhs, dot.out)
 
     def _convolution(self, c: thunks.Convolution) -> str:
@@ -240,10 +239,13 @@ class _Plan:
             for axis in (0, 1)
         ]
         index = len(self._images)
-        self._images.append(
-            f"{{{c.batch}, {c.input_channels}, {c.kernel_channels}, {c.filters}, {c.groups}, {{{axes[0]}}}, {{{axes[1]}}}}}"
-        )
-        return self._call("Convolution", c, f"kImages[{index}]", c.input, c.kernel, c.out)
+        sizes = ", ".join(map(str, (c.batch, c.input_channels, c.kernel_channels, c.filters, c.groups)))
+        self._images.append(f"{{{sizes}, {{{axes[0]}}}, {{{axes[1]}}}, {_packing(c)}}}")
+        sizes = f"kImages[{index}]"
+        if c.packing == "winograd":
+            self._scratch.append(f"kernels::WinogradScratchBytes({sizes})")
+            return self._call("Winograd", c, sizes, c.input, c.kernel, c.out)
+        return self._call("Convolution", c, sizes, c.input, c.kernel, c.out)
 
     def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
         """Products or a convolution: fast code of the CPU level, which knows of threads and epilogues, or plain loops."""
@@ -251,6 +253,8 @@ class _Plan:
         operands = ", ".join((sizes, *map(self._at, places)))
         if dtype in _SOURCES if what == "Products" else dtype == "float":
             self._sources[f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc"] = None
+            if what == "Winograd":
+                operands += ", instance.scratch"
             return f"kernels::TFAOT_ISA::Run{what}<{_CPP[dtype]}>({operands}, instance.threads{self._epilogue(thunk.epilogue)});"
         return f"kernels::RunPlain{what}<{_CPP[dtype]}>({operands});"
 
@@ -273,7 +277,7 @@ class _Plan:
             )
         outer, length, inner = sort.shape
         # What SortScratchBytes says.
-        self._scratch = max(self._scratch, length * (16 + max(sort.value_sizes)))
+        self._scratch.append(f"std::size_t{{{_aligned(length * (16 + max(sort.value_sizes)))}}}")
         return [
             "{",
             f"  unsigned char* const values[] = {{{', '.join(map(self._at, sort.values))}}};",
@@ -304,6 +308,10 @@ class _Plan:
                 indent + "  }",
             ]
         return [*lines, indent + "}"]
+
+
+def _packing(thunk: thunks.Dot | thunks.Convolution) -> str:
+    return f"kernels::Packing::k{thunk.packing.capitalize()}"
 
 
 def _aligned(size: int) -> int:

@@ -88,6 +88,8 @@ class Dot:
     transpose_lhs: bool
     transpose_rhs: bool
     epilogue: Epilogue | None = None
+    packing: str = "none"
+    """How `lhs`, which is the right side of the product of rows, lies in memory: as above, or a name of `tfaot.prepack`."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,8 @@ class Convolution:
     kernel_dilation: tuple[int, int]
     groups: int
     epilogue: Epilogue | None = None
+    packing: str = "none"
+    """How `kernel` lies in memory, as `Dot.packing`."""
 
 
 @dataclass(frozen=True)

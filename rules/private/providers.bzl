@@ -27,7 +27,7 @@ TfaotObjectInfo = provider(
         "headers": "(list[File]) declare what runs them, included by nothing but the generated source",
         "sources": "(dict[str, list[File]]) by level: run them; for the link stage to compile, for this level",
         "hlo": "(list[File]) serialized xla.HloSnapshots, before optimization",
-        "passes": "(list[File]) JSON: how many places each pass changed in the graph, null for one that is off",
+        "passes": "(list[File]) JSON: how many places each pass changed in the graph, null for one that is off; and packed constants",
     },
 )
 

@@ -3,7 +3,7 @@
 They are made by a macro, not by a generated BUILD file, so that a change here does not install TensorFlow anew.
 """
 
-load("@rules_cc//cc:defs.bzl", "cc_library")
+load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
 load("@rules_python//python:defs.bzl", "py_library", "py_runtime", "py_runtime_pair")
 load("//rules:toolchain.bzl", "tfaot_toolchain")
 
@@ -145,4 +145,17 @@ def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
             "site-packages/tensorflow/xla_aot_runtime_src",
         ],
         visibility = visibility,
+    )
+
+    # The OpenBLAS that numpy's wheel brings, with its own names for CBLAS's functions, and what it needs. No model uses it; tests link it.
+    parts = native.glob(["site-packages/numpy.libs/*.so*"], allow_empty = True)
+    for part in parts:
+        cc_import(
+            name = part.rpartition("/")[2],
+            shared_library = part,
+        )
+    cc_library(
+        name = "numpy_openblas",
+        visibility = visibility,
+        deps = [":" + part.rpartition("/")[2] for part in parts],
     )

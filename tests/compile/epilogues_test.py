@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import unittest
+from pathlib import Path
 
+from tests.stages.harness import StageTest
 from tfaot import epilogues
 from tfaot.epilogues import Finish
 from tfaot.thunks import (
@@ -93,6 +96,20 @@ class FinishesTest(unittest.TestCase):
         )
         self.assertEqual(self.ways(both), [(2, 3, 0, 1, -math.inf, math.inf), (0, 1, 2, 3, -math.inf, math.inf)])
 
+    def test_flattened(self) -> None:
+        """Protects a layer before Flatten: the shape that its result goes on with does not change where its columns are."""
+        relu = module(
+            BIAS,
+            SUM,
+            ZERO,
+            ZEROS,
+            f"relu = {SHAPE} maximum(%sum, %zeros)",
+            "r = f32[2,12]{1,0} bitcast(%relu)",
+            parameters="xb",
+            root="f32[2,12]{1,0}",
+        )
+        self.assertEqual(epilogues.finishes(relu)["m_k"], (Finish(0, 1, None, None, 0, math.inf, 4, 3),))
+
     def test_other_kernels(self) -> None:
         """Protects numbers: what computes anything else, in another order, or along another axis is no epilogue."""
         for name, text in {
@@ -114,7 +131,9 @@ class FinishesTest(unittest.TestCase):
             "another layout": module(f"r = {SHAPE.replace('2,1,0', '0,1,2')} add(%p0, %p1)", parameters="xx"),
             "another dtype": module("c = s32[] constant(1)", f"r = {SHAPE} add(%p0, %p1)", parameters="xx"),
             "a transposition": module(f"r = {SHAPE} transpose(%p0), dimensions={{0,1,2}}"),
-            "another last dimension": module("r = f32[2,12]{1,0} bitcast(%p0)"),
+            "another last dimension": module(
+                "flat = f32[2,12]{1,0} bitcast(%p0)", ZERO, "r = f32[2,12]{1,0} maximum(%flat, %zero)"
+            ),
         }.items():
             with self.subTest(name):
                 self.assertEqual(self.ways(text), [])
@@ -151,7 +170,8 @@ def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
 
 BIASED = Finish(0, 1, None, None, 0.0, math.inf, 8, 3)
 RESIDUAL = Finish(0, None, 1, None, -math.inf, math.inf, 8, 3)
-KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "other": ()}
+NARROW = Finish(0, 1, None, None, 0.0, math.inf, 4, 3)
+KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "other": ()}
 B = (2, 0, 32)
 """The argument that is a bias of 8 columns."""
 
@@ -181,6 +201,13 @@ class AttachTest(unittest.TestCase):
         epilogue = Epilogue(Slice(2, 0), None, None, Slice(0, 512), 0.0, math.inf)
         self.assertEqual(got.thunks, (dataclasses.replace(product, epilogue=epilogue),))
         self.assertEqual(len(got.buffers), 3)
+
+    def test_narrow(self) -> None:
+        """Protects speed: many rows of less than a vector are finished by a kernel over all, few are not."""
+        for rows, kernels in ((64, 0), (65, 1)):
+            product, size = dot(left=0, out=1024, rows=rows, columns=4), rows * 16
+            got = attached(product, kernel("narrow", (0, 1024, size), (2, 0, 16), (0, 1024, size))).thunks
+            self.assertEqual(len(got), 1 + kernels)
 
     def test_elsewhere(self) -> None:
         """Protects memory traffic and readers: the product goes where the result does, unless someone reads it later."""
@@ -293,6 +320,44 @@ class AttachTest(unittest.TestCase):
         (got,) = loop.body
         assert isinstance(got, Convolution) and got.epilogue
         self.assertEqual(got.epilogue.bias, Slice(2, 0))
+
+
+NET = """\
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+rng = np.random.default_rng(1)
+
+
+def kernel(*shape):
+    return rng.standard_normal(shape).astype("float32")
+
+
+def input_fn():
+    return v1.placeholder(tf.float32, [2, 8, 8, 3], "x"), ()
+
+
+def model_fn(x, _):
+    x = tf.nn.relu6(tf.nn.conv2d(x, kernel(3, 3, 3, 16), 1, "SAME") + kernel(16))
+    x = tf.reshape(x, [128, 16])
+    return tf.nn.relu(tf.matmul(x, kernel(16, 64)) + kernel(64))
+"""
+"""A convolution and a product, each with bias and bounds."""
+
+
+class SwitchTest(StageTest):
+    """The compile stage with epilogues and without."""
+
+    def test_switch(self) -> None:
+        """Protects the switch: without epilogues the kernels stay, and what is written says which it was."""
+        exported = self.export(NET)
+        for patterns, places in ((("*",), 2), (("epilogues",), 2), (("*", "!epilogues"), None), ((), None)):
+            self.compile(exported, passes=patterns)
+            self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], places)
+            source = Path(exported.path("source")).read_text()
+            self.assertEqual(source.count("instance.threads, {"), places or 0)
+            self.assertEqual(source.count(") != nullptr) return false;"), 0 if places else 2)
 
 
 if __name__ == "__main__":

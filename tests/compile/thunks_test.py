@@ -112,6 +112,34 @@ def model_fn(xs, _):
     f = tf.nn.bias_add(tf.matmul(d, d, transpose_a=True), tf.constant(rng.standard_normal(65)))
     return again, tf.nn.relu(tf.nn.conv2d(again, weights(3, 3, 9, 9), 1, "SAME") + again), u, tf.minimum(f, 1.0)
 """,
+    # Constant right sides: of several rows or one, shared, read by others as well, transposed, and of other dtypes.
+    "constants": """
+def input_fn():
+    return inputs(image=(f32, 2, 9, 9, 6), x=(f32, 7, 300), d=(f64, 33, 65), i=(i32, 40, 41))
+
+def golden_fn(step, rng):
+    return [*(rng.standard_normal(s).astype(t) for s, t in (((2, 9, 9, 6), "f4"), ((7, 300), "f4"), ((33, 65), "f8"))),
+            rng.integers(-9, 9, [40, 41], "int32")], ()
+
+def model_fn(xs, _):
+    image, x, d, i = xs
+    rng = np.random.default_rng(5)
+
+    def weights(*shape, dtype="float32"):
+        return tf.constant(rng.standard_normal(shape).astype(dtype))
+
+    shared, seen = weights(300, 300), weights(300, 40)
+    y = tf.tanh(tf.matmul(tf.tanh(tf.matmul(x, shared)), shared))
+    z = tf.nn.relu(tf.matmul(y, weights(90, 300), transpose_b=True) + weights(90))
+    c = tf.nn.conv2d(image, weights(3, 3, 6, 40), [1, 2, 1, 1], "SAME")
+    c = tf.nn.relu(tf.nn.conv2d(c, weights(2, 3, 40, 100), 1, "VALID", dilations=2))
+    t = tf.nn.conv2d_transpose(c, weights(3, 3, 24, 100), [2, 6, 10, 24], 2)
+    return (
+        z, t, tf.matmul(x, seen) * tf.gather(seen, tf.abs(i[0, 0])), tf.matmul(x[:1], weights(300, 64)),
+        tf.matmul(x, weights(300, 10)), tf.matmul(d, weights(65, 44, dtype="float64")),
+        tf.matmul(i, tf.constant(rng.integers(-9, 9, [41, 36], "int32"))),
+    )
+""",
     "sorts": """
 def input_fn():
     return inputs(x=(f32, 3, 50, 4), m=(i32, 300))
@@ -394,6 +422,13 @@ class ThunksTest(StageTest):
             {kind.__name__ for kind in kinds},
             {"Call", "Conditional", "Convolution", "Copy", "Dot", "For", "Kernel", "Sort", "TopK", "While"},
         )
+
+    def test_constants(self) -> None:
+        """Protects packed weights at the lowest level, too, whose strips are half a panel; and what is read in other ways."""
+        exported = self.program(MODELS["constants"], cpu="x86-64")
+        source = Path(exported.path("m.cc")).read_text()
+        self.assertEqual([source.count(f"Packing::{name}") for name in ("kPanels", "kNone")], [7, 3])
+        self.assert_like_tensorflow(exported)
 
     def test_epilogues(self) -> None:
         """Protects what makes layers quick: what only finishes a product is a part of it, and no kernel is called for it."""

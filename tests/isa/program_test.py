@@ -18,8 +18,13 @@ class ProgramTest(unittest.TestCase):
 
     def test_weights_are_there_once(self) -> None:
         """Protects the size of programs: three levels of code read one copy of the constants."""
-        weights = struct.pack("<8192f", *(i % 7 - 3 for i in range(128 * 64)))
-        self.assertEqual(Path(PROGRAM).read_bytes().count(weights), 1)
+        program = Path(PROGRAM).read_bytes()
+        rows = [[(64 * row + column) % 7 - 3 for column in range(64)] for row in range(128)]
+        # In panels of 16 columns: py/tfaot/prepack.py.
+        panels = [row[at : at + 16] for at in range(0, 64, 16) for row in rows]
+        for matrix, times in ((panels, 1), (rows, 0)):
+            values = [value for row in matrix for value in row]
+            self.assertEqual(program.count(struct.pack("<8192f", *values)), times)
 
     def test_no_other_levels_instructions(self) -> None:
         """Protects old CPUs: code for a level, and the class around it, use none of a higher level's registers."""

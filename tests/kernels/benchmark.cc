@@ -1,13 +1,15 @@
-// Times the kernels beside Eigen's on one core, in interleaved rounds:
+// Times the kernels beside a peer's (peer.h) on one thread, in interleaved
+// rounds:
 //
 //   benchmark [--rounds=N] [--only=TEXT] [--no_peer]
 //
 // Prints a table: for each shape GFLOP/s of both (from the quickest round), and
-// how many times as fast as Eigen's the kernel is. --only picks the shapes
+// how many times as fast as the peer's the kernel is. --only picks the shapes
 // whose names have TEXT in them. It fails if the results differ by more than
 // rounding.
+#include <time.h>
+
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -20,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/kernels/eigen_peer.h"
+#include "tests/kernels/peer.h"
 #include "tfaot/kernels/convolution.h"
 #include "tfaot/kernels/matmul.h"
 
@@ -59,12 +61,18 @@ class Buffer {
   std::unique_ptr<float[], AlignedDelete> data_;
 };
 
+// This thread's, on a core: what others do on it in between does not count.
+double Now() {
+  timespec time;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) +
+         1e-9 * static_cast<double>(time.tv_nsec);
+}
+
 double Seconds(const std::function<void()>& run, int64_t repeat) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = Now();
   for (int64_t i = 0; i < repeat; ++i) run();
-  const std::chrono::duration<double> time =
-      std::chrono::steady_clock::now() - begin;
-  return time.count() / static_cast<double>(repeat);
+  return (Now() - begin) / static_cast<double>(repeat);
 }
 
 double Difference(Buffer& a, Buffer& b) {
@@ -161,8 +169,8 @@ void MatMul(const Options& options, const std::string& model, int64_t rows,
       ours_out, peer_out,
       [&] { k::Multiply(product, left.get(), right.get(), ours_out.get()); },
       [&] {
-        eigen_peer::MatMul(peer_out.get(), right.get(), left.get(), columns,
-                           rows, depth, transposed_right, transposed_left);
+        peer::MatMul(peer_out.get(), right.get(), left.get(), columns, rows,
+                     depth, transposed_right, transposed_left);
       });
 }
 
@@ -184,13 +192,13 @@ void Convolve(const Options& options, const std::string& name,
       peer_out,
       [&] { k::Convolve(c, input.get(), kernel.get(), ours_out.get()); },
       [&] {
-        eigen_peer::Convolve(
-            peer_out.get(), input.get(), kernel.get(), c.batch, c.x.input,
-            c.y.input, c.input_channels, c.x.kernel, c.y.kernel,
-            c.kernel_channels, c.filters, c.x.output, c.y.output, c.x.stride,
-            c.y.stride, c.x.padding, x_after, c.y.padding, y_after,
-            c.x.input_dilation, c.y.input_dilation, c.x.kernel_dilation,
-            c.y.kernel_dilation, c.groups);
+        peer::Convolve(peer_out.get(), input.get(), kernel.get(), c.batch,
+                       c.x.input, c.y.input, c.input_channels, c.x.kernel,
+                       c.y.kernel, c.kernel_channels, c.filters, c.x.output,
+                       c.y.output, c.x.stride, c.y.stride, c.x.padding, x_after,
+                       c.y.padding, y_after, c.x.input_dilation,
+                       c.y.input_dilation, c.x.kernel_dilation,
+                       c.y.kernel_dilation, c.groups);
       });
 }
 
@@ -329,6 +337,16 @@ void MatMuls(const Options& options) {
   MatMul(options, one, 256, 256, 1);
   MatMul(options, "square", 256, 256, 256);
   MatMul(options, "square", 1000, 1000, 1000);
+  const std::string large = "large";
+  for (const bool left : {false, true}) {
+    for (const bool right : {false, true}) {
+      MatMul(options, large, 128, 128, 128, left, right);
+      MatMul(options, large, 384, 384, 384, left, right);
+      MatMul(options, large, 128, 768, 3072, left, right);
+      MatMul(options, large, 512, 768, 768, left, right);
+      MatMul(options, large, 1536, 1536, 1536, left, right);
+    }
+  }
 }
 
 void Convolutions(const Options& options) {
@@ -395,13 +413,14 @@ int Main(int argc, char** argv) {
   }
   if (options.peer) {
     std::printf(
-        "| shape | us | Eigen us | GFLOP/s | Eigen GFLOP/s | ratio |\n"
-        "|---|---|---|---|---|---|\n");
+        "| shape | us | %s us | GFLOP/s | %s GFLOP/s | ratio |\n"
+        "|---|---|---|---|---|---|\n",
+        peer::kName, peer::kName);
   } else {
     std::printf("| shape | us | GFLOP/s |\n|---|---|---|\n");
   }
   MatMuls(options);
-  Convolutions(options);
+  if (!options.peer || peer::kConvolves) Convolutions(options);
   if (options.peer) {
     std::printf("\ngeometric mean of the ratios: %.2f\n", all_ratios.Get());
   }

@@ -10,12 +10,14 @@
 
 #include "tests/kernels/finishing.h"
 #include "tests/kernels/fuzz.h"
+#include "tests/kernels/panels.h"
 
 namespace tfaot::kernels {
 namespace {
 
 using fuzz::Array;
 using fuzz::Finishing;
+using fuzz::InPanels;
 using fuzz::Random;
 using fuzz::Require;
 
@@ -78,20 +80,36 @@ std::string ToString(const Convolution& c) {
          ", y " + ToString(c.y);
 }
 
-void Check(Random& random, const Convolution& c) {
+// Whether the kernel may be packed.
+bool HasPanels(const Convolution& c) {
+  return c.groups == 1 && c.x.input_dilation == 1 && c.y.input_dilation == 1;
+}
+
+void Check(Random& random, Convolution c) {
   const Array<float> input = Array<float>::Filled(
       random, c.batch * c.x.input * c.y.input * c.input_channels);
   const Array<float> kernel = Array<float>::Filled(
       random, c.x.kernel * c.y.kernel * c.kernel_channels * c.filters);
-  Array<float> out = Array<float>::Poisoned(
-      random, c.batch * c.x.output * c.y.output * c.filters);
-  const Finishing<float> finishing(random, out.data(), out.size(), c.filters);
-  const int64_t parts = random.OneIn(3) ? 3 : 1;
-  for (int64_t i = 0; i < parts; ++i) {
-    Convolve(c, input.data(), kernel.data(), out.data(), {{}, {}, {i, parts}},
-             finishing.get());
+  const Array<float> expected = Reference(c, input, kernel);
+  for (const bool packed : {false, true}) {
+    if (packed && !HasPanels(c)) continue;
+    c.packed_kernel = packed;
+    const Array<float> given =
+        packed
+            ? InPanels(random, kernel,
+                       c.x.kernel * c.y.kernel * c.kernel_channels, c.filters)
+            : kernel;
+    Array<float> out = Array<float>::Poisoned(
+        random, c.batch * c.x.output * c.y.output * c.filters);
+    const Finishing<float> finishing(random, out.data(), out.size(), c.filters);
+    const int64_t parts = random.OneIn(3) ? 3 : 1;
+    for (int64_t i = 0; i < parts; ++i) {
+      Convolve(c, input.data(), given.data(), out.data(), {{}, {}, {i, parts}},
+               finishing.get());
+    }
+    Require(finishing.IsRight(expected, out,
+                              ToString(c) + (packed ? ", packed" : "")));
   }
-  Require(finishing.IsRight(Reference(c, input, kernel), out, ToString(c)));
 }
 
 // Sets the output's size to what fits, with padding on both sides.
@@ -105,7 +123,7 @@ void SetOutput(Random& random, Axis& axis) {
 
 Axis AnyAxis(Random& random, bool dilated) {
   Axis axis;
-  axis.input = random.Between(1, 14);
+  axis.input = random.Between(1, random.OneIn(6) ? 30 : 14);
   axis.kernel = random.Between(1, random.OneIn(4) ? 9 : 4);
   axis.stride = random.OneIn(2) ? 1 : random.Between(1, 4);
   axis.padding = random.OneIn(3) ? 0 : random.Between(-1, axis.kernel);

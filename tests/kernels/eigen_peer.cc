@@ -4,7 +4,7 @@
 #include <immintrin.h>
 #endif
 
-#include "tests/kernels/eigen_peer.h"
+#include "tests/kernels/peer.h"
 // gcc 12 fails on Eigen's own AVX-512 kernels.
 #define EIGEN_USE_AVX512_GEMM_KERNELS 0
 #include "xla/backends/cpu/runtime/convolution_lib.h"
@@ -18,7 +18,10 @@ template void xla::cpu::internal::TypedMatMul<float, float, float>(
     int64_t, bool, bool, DoneCallback);
 XLA_CPU_DEFINE_CONV2D(float);
 
-namespace tfaot::eigen_peer {
+namespace tfaot::peer {
+
+const char kName[] = "Eigen";
+const bool kConvolves = true;
 
 void MatMul(float* out, float* lhs, float* rhs, int64_t m, int64_t n, int64_t k,
             bool transpose_lhs, bool transpose_rhs) {
@@ -43,4 +46,4 @@ void Convolve(float* out, const float* lhs, const float* rhs, int64_t batch,
       rhs_y_dilation, groups, [] {});
 }
 
-}  // namespace tfaot::eigen_peer
+}  // namespace tfaot::peer

@@ -12,12 +12,14 @@
 
 #include "tests/kernels/finishing.h"
 #include "tests/kernels/fuzz.h"
+#include "tests/kernels/panels.h"
 
 namespace tfaot::kernels {
 namespace {
 
 using fuzz::Array;
 using fuzz::Finishing;
+using fuzz::InPanels;
 using fuzz::Random;
 using fuzz::Require;
 using fuzz::Same;
@@ -47,24 +49,30 @@ void Check(Random& random, const MatrixProduct& product) {
   const Array<T> right =
       Array<T>::Filled(random, product.depth * product.columns);
   Array<T> out = Array<T>::Poisoned(random, product.rows * product.columns);
+  const Array<T> panels =
+      product.packed_right ? InPanels(random, right, product.depth,
+                                      product.columns, product.transposed_right)
+                           : Array<T>(0, 0);
+  const T* const given = product.packed_right ? panels.data() : right.data();
   const std::string what =
       std::to_string(sizeof(T)) + " bytes, " + std::to_string(product.rows) +
       " x " + std::to_string(product.depth) + " x " +
       std::to_string(product.columns) +
       (product.transposed_left ? ", left transposed" : "") +
-      (product.transposed_right ? ", right transposed" : "");
+      (product.transposed_right ? ", right transposed" : "") +
+      (product.packed_right ? ", right packed" : "");
   const Array<T> expected = Reference(product, left, right);
   if constexpr (std::is_floating_point_v<T>) {
     const Finishing<T> finishing(random, out.data(), out.size(),
                                  product.columns);
     const int64_t parts = random.OneIn(3) ? 3 : 1;
     for (int64_t i = 0; i < parts; ++i) {
-      Multiply(product, left.data(), right.data(), out.data(),
-               {{}, {}, {i, parts}}, finishing.get());
+      Multiply(product, left.data(), given, out.data(), {{}, {}, {i, parts}},
+               finishing.get());
     }
     Require(finishing.IsRight(expected, out, what));
   } else {
-    Multiply(product, left.data(), right.data(), out.data());
+    Multiply(product, left.data(), given, out.data());
     Require(Same(expected, out, what));
   }
 }
@@ -89,6 +97,7 @@ void RandomSizes(Random& random, int cases) {
     if (product.rows * product.columns * product.depth > 3000000) continue;
     product.transposed_left = random.OneIn(2);
     product.transposed_right = random.OneIn(2);
+    product.packed_right = random.OneIn(3);
     Check<T>(random, product);
   }
 }
@@ -96,8 +105,9 @@ void RandomSizes(Random& random, int cases) {
 // Protects the sizes around which the kernels change their ways: tiles, blocks
 // of rows, and blocks of the inner dimension end there.
 void SizesAtBounds(Random& random) {
-  for (const int64_t rows : {1, 2, 3, 4, 7, 12, 13, 48, 49, 193, 257}) {
-    for (const int64_t columns : {1, 2, 8, 15, 16, 17, 49}) {
+  for (const int64_t rows :
+       {1, 2, 3, 4, 7, 11, 12, 13, 48, 49, 193, 257, 289, 577}) {
+    for (const int64_t columns : {1, 2, 8, 15, 16, 17, 23, 24, 40, 49}) {
       for (const int64_t depth : {1, 7, 8, 9, 128, 129, 256, 257, 513}) {
         for (int transposes = 0; transposes < 4; ++transposes) {
           if (rows * columns * depth > 1500000) continue;
@@ -107,6 +117,8 @@ void SizesAtBounds(Random& random) {
           product.depth = depth;
           product.transposed_left = (transposes & 1) != 0;
           product.transposed_right = (transposes & 2) != 0;
+          Check<float>(random, product);
+          product.packed_right = true;
           Check<float>(random, product);
         }
       }
@@ -127,6 +139,8 @@ void FewRowsAndManyColumns(Random& random) {
       product.transposed_left = true;
       Check<float>(random, product);
       product.transposed_right = true;
+      Check<float>(random, product);
+      product.packed_right = true;
       Check<float>(random, product);
     }
   }

@@ -1,6 +1,7 @@
 // Compares results that are computed in parts with the same ones computed at
 // once, bit by bit: a model must give the same numbers on any number of
-// threads.
+// threads. And those of packed right sides with those of others.
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -8,6 +9,7 @@
 #include <type_traits>
 
 #include "tests/kernels/fuzz.h"
+#include "tests/kernels/panels.h"
 #include "tfaot/kernels/convolution.h"
 #include "tfaot/kernels/matmul.h"
 
@@ -15,6 +17,7 @@ namespace tfaot::kernels {
 namespace {
 
 using fuzz::Array;
+using fuzz::InPanels;
 using fuzz::Random;
 using fuzz::Require;
 
@@ -103,7 +106,13 @@ void Products(Random& random, int cases) {
     product.transposed_left = random.OneIn(2);
     product.transposed_right = random.OneIn(2);
     const Array<T> left = Rough<T>(random, product.rows * product.depth);
-    const Array<T> right = Rough<T>(random, product.depth * product.columns);
+    const Array<T> unpacked = Rough<T>(random, product.depth * product.columns);
+    product.packed_right = random.OneIn(3);
+    const Array<T> right =
+        product.packed_right
+            ? InPanels(random, unpacked, product.depth, product.columns,
+                       product.transposed_right)
+            : unpacked;
     Finishing<T> finishing(random, product.rows * product.columns,
                            product.columns);
     Array<T> whole(product.rows * product.columns, 1);
@@ -120,7 +129,36 @@ void Products(Random& random, int cases) {
             " x " + std::to_string(product.depth) + " x " +
             std::to_string(product.columns) +
             (product.transposed_left ? ", left transposed" : "") +
-            (product.transposed_right ? ", right transposed" : "")));
+            (product.transposed_right ? ", right transposed" : "") +
+            (product.packed_right ? ", right packed" : "")));
+  }
+}
+
+// Protects numbers: where an inner dimension is done at once, packing its right
+// side changes no bit.
+template <typename T>
+void PackedProducts(Random& random, int cases) {
+  for (int i = 0; i < cases; ++i) {
+    MatrixProduct product;
+    product.rows = random.Between(2 * kTileRows, 60);
+    product.columns = random.Between(2, 100);
+    product.depth = random.Between(1, std::min(kDepth<T>, kPanelDepth<T>));
+    product.transposed_left = random.OneIn(2);
+    product.transposed_right = random.OneIn(2);
+    if (IsNarrow<T>(product.columns, product.depth, product.depth) ||
+        (product.transposed_right && IsFlat<T>(product.rows, product.depth))) {
+      continue;
+    }
+    const Array<T> left = Rough<T>(random, product.rows * product.depth);
+    const Array<T> right = Rough<T>(random, product.depth * product.columns);
+    const Array<T> panels = InPanels(random, right, product.depth,
+                                     product.columns, product.transposed_right);
+    Array<T> expected(product.rows * product.columns, 1);
+    Multiply(product, left.data(), right.data(), expected.data());
+    Array<T> out(product.rows * product.columns, 2);
+    product.packed_right = true;
+    Multiply(product, left.data(), panels.data(), out.data());
+    Require(SameBits(expected, out, "packed product"));
   }
 }
 
@@ -157,8 +195,13 @@ void Convolutions(Random& random, int cases) {
     }
     const Array<float> input = Rough<float>(
         random, c.batch * c.x.input * c.y.input * c.input_channels);
-    const Array<float> kernel = Rough<float>(
-        random, c.x.kernel * c.y.kernel * c.kernel_channels * c.filters);
+    const int64_t depth = c.x.kernel * c.y.kernel * c.kernel_channels;
+    const Array<float> unpacked = Rough<float>(random, depth * c.filters);
+    c.packed_kernel = c.groups == 1 && c.x.input_dilation == 1 &&
+                      c.y.input_dilation == 1 && random.OneIn(2);
+    const Array<float> kernel =
+        c.packed_kernel ? InPanels(random, unpacked, depth, c.filters)
+                        : unpacked;
     Finishing<float> finishing(random, outputs, c.filters);
     Array<float> whole(outputs, 1);
     Convolve(c, input.data(), kernel.data(), whole.data(), {},
@@ -175,7 +218,18 @@ void Convolutions(Random& random, int cases) {
             std::to_string(c.x.kernel) + " x " + std::to_string(c.y.kernel) +
             " taps, " + std::to_string(c.kernel_channels) + " channels and " +
             std::to_string(c.filters) + " filters in " +
-            std::to_string(c.groups) + " groups"));
+            std::to_string(c.groups) + " groups" +
+            (c.packed_kernel ? ", packed" : "")));
+    if (!c.packed_kernel ||
+        depth > std::min(kDepth<float>, kPanelDepth<float>) ||
+        IsNarrow<float>(c.filters, depth, depth)) {
+      continue;
+    }
+    c.packed_kernel = false;
+    Array<float> expected(outputs, 2);
+    Convolve(c, input.data(), unpacked.data(), expected.data(), {},
+             finishing.For(expected));
+    Require(SameBits(expected, whole, "packed convolution"));
   }
 }
 
@@ -187,6 +241,8 @@ int main() {
   tfaot::kernels::Products<float>(random, 3000);
   tfaot::kernels::Products<double>(random, 1000);
   tfaot::kernels::Products<std::uint32_t>(random, 300);
+  tfaot::kernels::PackedProducts<float>(random, 1000);
+  tfaot::kernels::PackedProducts<double>(random, 300);
   tfaot::kernels::Convolutions(random, 3000);
   return 0;
 }

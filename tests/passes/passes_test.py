@@ -70,12 +70,13 @@ class PassesTest(StageTest):
         for patterns, want in ((("*",), 1), ((), None), (("*", "!fold_batch_norm"), None)):
             self.compile(exported, passes=patterns)
             written = json.loads(Path(exported.path("passes")).read_text())
-            self.assertEqual([*written], [each.name for each in passes.PASSES])
+            self.assertEqual([*written], [*(each.name for each in passes.PASSES), "packed"])
             self.assertEqual(written["fold_batch_norm"], want)
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
         self.compile(exported)
         self.assertEqual(
-            json.loads(Path(exported.path("passes")).read_text()), {each.name: 0 for each in passes.PASSES}
+            json.loads(Path(exported.path("passes")).read_text()),
+            {each.name: 0 for each in passes.PASSES} | {"packed": []},
         )
 
     def test_nothing_to_do(self) -> None:

@@ -7,11 +7,13 @@
 #include <cstring>
 #include <vector>
 
+#include "tests/kernels/winograd_kernel.h"
 #include "tests/threads/pools.h"
 #include "tfaot/flush_denormals.h"
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/convolution_f32.cc"
 #include "tfaot/kernels/products_f32.cc"
+#include "tfaot/kernels/winograd_f32.cc"
 #include "tfaot/threads.h"
 
 namespace tfaot::kernels {
@@ -142,6 +144,34 @@ void TestConvolutions() {
   }
 }
 
+// Parts have scratch memory of their own, and there is enough for all.
+void TestWinograd() {
+  struct {
+    Images sizes;
+    const char* what;
+  } const cases[] = {
+      {{1, 64, 64, 64, 1, {56, 3, 56, 1, 1, 1, 1}, {56, 3, 56, 1, 1, 1, 1}},
+       "Winograd, many tiles"},
+      {{1, 128, 128, 1100, 1, {7, 3, 7, 1, 1, 1, 1}, {7, 3, 7, 1, 1, 1, 1}},
+       "Winograd, many filters"},
+  };
+  for (const auto& one : cases) {
+    const Images& c = one.sizes;
+    const std::vector<float> input =
+        Values(c.batch * c.x.input * c.y.input * c.input_channels);
+    const std::vector<float> kernel =
+        fuzz::WinogradKernel(Values(9 * c.kernel_channels * c.filters).data(),
+                             c.kernel_channels, c.filters);
+    ExpectSameBits(
+        c.batch * c.x.output * c.y.output * c.filters, one.what,
+        [&](float* out, ThreadPool* threads) {
+          std::vector<unsigned char> scratch(WinogradScratchBytes(c));
+          TFAOT_ISA::RunWinograd<float>(c, input.data(), kernel.data(), out,
+                                        scratch.data(), threads);
+        });
+  }
+}
+
 // A pool's threads do not have the mode of who calls it.
 void TestFloatMode() {
   const Products p = {1, 64, 256, 256, false, false, 0, 0, 0};
@@ -175,6 +205,7 @@ int main() {
   tfaot::kernels::TestCuts();
   tfaot::kernels::TestProducts();
   tfaot::kernels::TestConvolutions();
+  tfaot::kernels::TestWinograd();
   tfaot::kernels::TestFloatMode();
   return tfaot::kernels::failed == 0 ? 0 : 1;
 }

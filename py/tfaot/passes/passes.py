@@ -11,10 +11,14 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.errors import TfaotError, listed
 from tfaot.passes.batch_norm import fold_batch_norm
+from tfaot.passes.calls import inline_calls
+from tfaot.passes.erfc import erfc
 from tfaot.passes.gather_gradients import gather_gradients
 from tfaot.passes.hoist_projections import hoist_projections
 from tfaot.passes.loop_invariants import loop_invariants
 from tfaot.passes.program import Program
+from tfaot.passes.row_sums import row_sums
+from tfaot.passes.short_products import short_products
 from tfaot.passes.unroll_loops import unroll_loops
 
 
@@ -26,8 +30,8 @@ class Pass:
     """As attributes and `NAME.passes.json` call it."""
     gain: str
     """What it does, and why that is faster; one sentence."""
-    run: Callable[[Program], int]
-    """Rewrites the program, and returns how many places it changed."""
+    run: Callable[[Program], int] | None
+    """Rewrites the program, and returns how many places it changed; None for what is done to the compiled program."""
 
 
 PASSES: tuple[Pass, ...] = (
@@ -58,8 +62,40 @@ PASSES: tuple[Pass, ...] = (
         "Loops of at most eight steps become straight code, without conditions, counters, and copies.",
         unroll_loops,
     ),
+    Pass(
+        "erfc",
+        "The complement of the error function, which GELU has, is one quotient and one polynomial instead of two of each.",
+        erfc,
+    ),
+    Pass(
+        "epilogues",
+        "Bias, bounds, and the sum with another value are formed by the product or convolution before them, on sums that are "
+        "still in a register or the nearest cache.",
+        None,
+    ),
+    Pass(
+        "row_sums",
+        "Sums and means along rows, which layer norms have, add up vectors, in the kernels around them.",
+        row_sums,
+    ),
+    Pass(
+        "short_products",
+        "A row times a constant matrix of few rows adds up these rows, which are vectors, and not along each column.",
+        short_products,
+    ),
+    Pass(
+        "winograd",
+        "3x3 convolutions with constant kernels form 16 products where 36 are otherwise, by Winograd's minimal filtering; "
+        "they round a little more.",
+        None,
+    ),
+    Pass(
+        "prepack",
+        "Constant weights lie in the order in which products and convolutions read them, which then read one stream.",
+        None,
+    ),
 )
-"""All of them, in the order in which they run."""
+"""All of them, in the order in which they run. Those without `run` are a part of the compile stage, after the compiler."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,11 +143,12 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
       names: of the passes to apply.
     """
     program = Program.of(graph, config)
+    inline_calls(program)
     places: dict[str, int | None] = {}
     for each in PASSES:
         places[each.name] = None
         if each.name in names:
-            places[each.name] = each.run(program)
+            places[each.name] = each.run(program) if each.run else 0
             if places[each.name]:
                 program.prune()
     return Applied(program.graph, places, program.origins)

@@ -84,8 +84,8 @@ class Program:
         fetches = [f"{fetch.id.node_name}:{fetch.id.output_index}" for fetch in config.fetch]
         program = Program(graph_pb2.GraphDef(), feeds, fetches)
         program.graph.CopyFrom(graph)
-        program._forget_order()
         program.prune()
+        _fill_in_defaults(program.graph)
         return program
 
     def _forget_order(self) -> None:
@@ -110,6 +110,7 @@ class Program:
 
     def prune(self) -> None:
         """Drops what the fetches do not need. Nodes that a pass holds are invalid afterwards."""
+        self._forget_order()
         handles = {variable.name for variable in self.graph.node if variable.op == "VarHandleOp"}
         fetches = [tensor_name(fetch)[0] for fetch in self.fetches]
         pruned = prune(self.graph, fetches, {tensor_name(feed)[0] for feed in self.feeds})
@@ -266,6 +267,16 @@ def constant_of(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str, fed: Col
         if node.op not in ("Identity", "StopGradient", "PreventGradient", "Snapshot"):
             return None
         tensor = node.input[0]
+
+
+def _fill_in_defaults(graph: graph_pb2.GraphDef) -> None:
+    """Writes down the attributes that nodes, also those of functions, leave at their defaults: functions of a SavedModel do."""
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        for node in nodes:
+            definition = op_def_registry.get(node.op)
+            for each in definition.attr if definition is not None else ():
+                if each.HasField("default_value") and node.attr[each.name].WhichOneof("value") is None:
+                    node.attr[each.name].CopyFrom(each.default_value)
 
 
 def _has_effects(op: str) -> bool:

@@ -14,6 +14,14 @@
 
 namespace tfaot::kernels {
 
+// How a constant right side, or a convolution's kernel, lies in memory. The
+// compile stage packs it (py/tfaot/prepack.py).
+enum class Packing {
+  kNone,      // as the structs below say
+  kPanels,    // a matrix of `columns` or `filters` columns, in panels (tile.h)
+  kWinograd,  // of a 3x3 kernel: for RunWinograd (winograd.h)
+};
+
 // `batch` times out[rows][columns] = left[rows][depth] * right[depth][columns];
 // a transposed operand lies as left[depth][rows] or right[columns][depth].
 struct Products {
@@ -27,6 +35,7 @@ struct Products {
   std::int64_t left_step;
   std::int64_t right_step;
   std::int64_t out_step;
+  Packing packing = Packing::kNone;  // of the right side
 };
 
 // A spatial axis of a convolution, as in convolution.h.
@@ -50,6 +59,7 @@ struct Images {
   std::int64_t groups;
   ImageAxis x;
   ImageAxis y;
+  Packing packing = Packing::kNone;  // of the kernel
 };
 
 // What else becomes of a result, after it is written to the call's `out`:
@@ -84,6 +94,13 @@ template <typename T>
 void RunConvolution(const Images& images, const void* input, const void* kernel,
                     void* out, ThreadPool* threads = nullptr,
                     const Epilogue& epilogue = {});
+
+// As RunConvolution, of a kernel that is packed as kWinograd. `scratch` has
+// WinogradScratchBytes(images), aligned to 64.
+template <typename T>
+void RunWinograd(const Images& images, const void* input, const void* kernel,
+                 void* out, void* scratch, ThreadPool* threads = nullptr,
+                 const Epilogue& epilogue = {});
 
 }  // namespace TFAOT_ISA
 

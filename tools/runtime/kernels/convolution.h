@@ -57,6 +57,9 @@ struct Convolution {
   int64_t groups = 1;
   Axis x;
   Axis y;
+  // Whether the kernel, as a matrix of x * y * kernel_channels rows, is in
+  // panels (tile.h). There is then one group, and the input is not dilated.
+  bool packed_kernel = false;
 };
 
 // Those outputs of an axis that meet the same taps of the kernel, and these
@@ -131,6 +134,7 @@ struct DensePart {
   const T* input;
   const T* kernel;
   T* output;
+  bool packed_kernel;
 
   const T* Pixel(int64_t image, int64_t px, int64_t py) const {
     return input + ((image * x.input + px) * y.input + py) * input_pixel;
@@ -221,9 +225,21 @@ void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
   // Outputs whose run is in the image: y in [0, last_y].
   const int64_t pixels = run / part.channels;
   const int64_t last_y = input_y - pixels;
+  // Most are, and along y: the first and the last then speak for those between.
+  constexpr int64_t kTogether = 8;
+  const int64_t apart = (kTogether - 1) * part.y.stride;
   for (int64_t r = 0; r < rows; ++r) {
     const int64_t x = outputs.x[r] + tap_x;
     const int64_t y = outputs.y[r] + tap_y;
+    if (r + kTogether <= rows && x >= 0 && x < input_x && y >= 0 &&
+        y + apart <= last_y &&
+        outputs.y[r + kTogether - 1] - outputs.y[r] == apart) {
+      for (int64_t i = 0; i < kTogether; ++i) {
+        pointers[r + i] = part.input + (outputs.offset[r + i] + offset);
+      }
+      r += kTogether - 1;
+      continue;
+    }
     if (x < 0 || x >= input_x || y >= input_y || y + pixels <= 0) {
       pointers[r] = zeros;
     } else if (y >= 0 && y <= last_y) {
@@ -254,7 +270,7 @@ void ConvolveDense(DensePart<T> part, const Part& share,
   constexpr int64_t kMaxPointers = 2048;
   constexpr int64_t kMaxSegments = 64;
   constexpr int64_t kMaxCopied = 12288;
-  static const T zeros[kDepth<T>] = {};
+  static const T zeros[std::max(kDepth<T>, kPanelDepth<T>)] = {};
   const T* pointers[kMaxPointers];
   const T* right[kMaxSegments];
   alignas(64) T copied[kMaxCopied];
@@ -270,9 +286,13 @@ void ConvolveDense(DensePart<T> part, const Part& share,
   const int64_t run = merged ? y.taps * part.channels : part.channels;
   const int64_t runs = merged ? x.taps : x.taps * y.taps;
   // A step of the inner dimension: a few runs, or a piece of one.
-  const int64_t length = std::min(run, kDepth<T>);
-  const int64_t segments =
-      run > length ? 1 : std::min({runs, kDepth<T> / length, kMaxSegments});
+  const int64_t most = part.packed_kernel ? kPanelDepth<T> : kDepth<T>;
+  const int64_t length = part.packed_kernel && run > most
+                             ? PieceOf(run, most, 8)
+                             : std::min(run, most);
+  int64_t segments =
+      run > length ? 1 : std::min({runs, most / length, kMaxSegments});
+  if (part.packed_kernel) segments = PieceOf(runs, segments, 1);
   int64_t block = std::min(Outputs<T>::kMax, kMaxPointers / segments);
   if (merged && !inside) {
     block = std::min(block, kMaxCopied / (segments * length));
@@ -283,12 +303,15 @@ void ConvolveDense(DensePart<T> part, const Part& share,
       share.rows.Of(part.batch * x.outputs * y.outputs, kTileRows);
   const Span filters = share.columns.Of(part.filters, kTileColumns<T>);
   if (filters.size() == 0) return;
-  part.kernel += filters.begin;
+  if (!part.packed_kernel) part.kernel += filters.begin;
   part.output += filters.begin;
   Finish<T> finish_part = {};
   if (finish != nullptr) finish_part = finish->Shifted(filters.begin);
-  const bool far = x.taps * y.taps * part.channels * part.filters >=
-                   524288 / static_cast<int64_t>(sizeof(T));
+  const bool far =
+      !part.packed_kernel && x.taps * y.taps * part.channels * part.filters >=
+                                 524288 / static_cast<int64_t>(sizeof(T));
+  const int64_t panel_step =
+      part.packed_kernel ? runs * run * kPanelColumns<T> : 0;
   outputs.Start(part, rows.begin);
   for (int64_t i = rows.begin; i < rows.end; i += block) {
     const int64_t height = std::min(block, rows.end - i);
@@ -302,17 +325,22 @@ void ConvolveDense(DensePart<T> part, const Part& share,
         for (int64_t s = 0; s < count; ++s) {
           const int64_t tx = merged ? first + s : (first + s) / y.taps;
           const int64_t ty = merged ? 0 : (first + s) % y.taps;
-          right[s] = part.Tap(tx, ty) + begin * part.kernel_row;
+          right[s] =
+              part.packed_kernel
+                  ? part.kernel + ((first + s) * run + begin) * kPanelColumns<T>
+                  : part.Tap(tx, ty) + begin * part.kernel_row;
           PointAtRuns(part, outputs, height, tx * x.dilation, ty * y.dilation,
                       run, begin, piece, inside, zeros, &copy,
                       pointers + s * height);
         }
         const bool last = first + segments >= runs && begin + length >= run;
-        MultiplyRows<T>({pointers, height, height, count, piece},
-                        {right, part.kernel_row, 1, far}, filters.size(),
-                        outputs.out, accumulate,
-                        IsNarrow<T>(part.filters, count * piece, piece),
-                        last && finish != nullptr ? &finish_part : nullptr);
+        MultiplyRows<T>(
+            {pointers, height, height, count, piece},
+            {right, part.kernel_row, 1, far, panel_step, filters.begin},
+            filters.size(), outputs.out, accumulate,
+            !part.packed_kernel &&
+                IsNarrow<T>(part.filters, count * piece, piece),
+            last && finish != nullptr ? &finish_part : nullptr);
         accumulate = true;
       }
     }
@@ -619,6 +647,7 @@ void Convolve(const Convolution& c, const T* input, const T* kernel, T* output,
   part.input = input;
   part.kernel = kernel;
   part.output = output;
+  part.packed_kernel = c.packed_kernel;
   for (int64_t phase_x = 0; phase_x < PhaseCount(c.x); ++phase_x) {
     part.x = GetPhase(c.x, phase_x);
     for (int64_t phase_y = 0; phase_y < PhaseCount(c.y); ++phase_y) {

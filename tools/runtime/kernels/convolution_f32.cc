@@ -26,6 +26,7 @@ void RunConvolution(const Images& images, const void* input, const void* kernel,
     convolution.groups = images.groups;
     convolution.x = AxisOf(images.x);
     convolution.y = AxisOf(images.y);
+    convolution.packed_kernel = images.packing == Packing::kPanels;
     Convolve(convolution, static_cast<const T*>(input),
              static_cast<const T*>(kernel), static_cast<T*>(out), part,
              finish.to != nullptr ? &finish : nullptr);

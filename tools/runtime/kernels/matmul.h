@@ -34,6 +34,7 @@ struct MatrixProduct {
   int64_t depth = 0;
   bool transposed_left = false;
   bool transposed_right = false;
+  bool packed_right = false;  // in panels (tile.h), transposed or not
 };
 
 // out[j] = sum over k of left[k] * right[k][j] for the columns of `span`: reads
@@ -89,7 +90,8 @@ template <typename T>
 void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
               Part part = {}, const Finish<T>* finish = nullptr) {
   if (product.rows == 0 || product.columns == 0) return;
-  if (product.columns == 1 && product.rows > 1 && finish == nullptr) {
+  if (product.columns == 1 && product.rows > 1 && finish == nullptr &&
+      !product.packed_right) {
     // A column is a row of the transposed product.
     std::swap(left, right);
     std::swap(product.rows, product.columns);
@@ -98,6 +100,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
     product.transposed_left = false;
   }
   if (product.rows == 1) product.transposed_left = false;  // It is the same.
+  if (product.packed_right) product.transposed_right = false;
   const int64_t rows = product.rows;
   const int64_t columns = product.columns;
   const int64_t depth = product.depth;
@@ -116,7 +119,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
     }
     return finish_rows();
   }
-  if (rows == 1 && !product.transposed_right) {
+  if (rows == 1 && !product.transposed_right && !product.packed_right) {
     RowTimesMatrix(left, right, columns, in_columns, depth, out);
     return finish_rows();
   }
@@ -132,7 +135,12 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   alignas(64) T copy[kCopiedRows * kCopiedStride];
 
   int64_t step = kDepth<T>;
-  if (product.transposed_right) {
+  if (product.packed_right) {
+    // A strip that one tile uses may have any length.
+    if (!product.transposed_left) {
+      step = rows <= kTileRows ? depth : PieceOf(depth, kPanelDepth<T>, 8);
+    }
+  } else if (product.transposed_right) {
     if (!product.transposed_left && IsFlat<T>(rows, depth)) step = depth;
   } else if (rows < 2 * kTileRows) {
     // The right side is used as it lies, and rows of it may be far apart: few
@@ -141,20 +149,25 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
     const int64_t fit = 262144 / static_cast<int64_t>(sizeof(T)) / columns;
     step = std::clamp<int64_t>(fit / 16 * 16, 16, kDepth<T>);
   }
-  const bool far =
-      !product.transposed_right && std::min(step, depth) * columns >=
-                                       393216 / static_cast<int64_t>(sizeof(T));
+  const bool far = !product.packed_right && !product.transposed_right &&
+                   std::min(step, depth) * columns >=
+                       393216 / static_cast<int64_t>(sizeof(T));
   const int64_t block = product.transposed_left ? kCopiedRows : kBlock;
   for (int64_t i = in_rows.begin; i < in_rows.end; i += block) {
     const int64_t height = std::min(block, in_rows.end - i);
     for (int64_t k = 0; k < depth; k += step) {
       const int64_t length = std::min(step, depth - k);
       const T* right_rows =
-          right + (product.transposed_right ? in_columns.begin * depth + k
-                                            : k * columns + in_columns.begin);
-      const Right<T> right_side = {&right_rows,
-                                   product.transposed_right ? 1 : columns,
-                                   product.transposed_right ? depth : 1, far};
+          right + (product.packed_right       ? k * kPanelColumns<T>
+                   : product.transposed_right ? in_columns.begin * depth + k
+                                              : k * columns + in_columns.begin);
+      Right<T> right_side = {&right_rows,
+                             product.transposed_right ? 1 : columns,
+                             product.transposed_right ? depth : 1, far};
+      if (product.packed_right) {
+        right_side.panel_step = depth * kPanelColumns<T>;
+        right_side.first_column = in_columns.begin;
+      }
       if (product.transposed_left) {
         Transpose(left + k * rows + i, rows, length, height, copy,
                   kCopiedStride);
@@ -164,8 +177,10 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
                                               : left + (i + r) * depth + k;
         out_pointers[r] = out + (i + r) * columns + in_columns.begin;
       }
-      const bool narrow = IsNarrow<T>(columns, length, length) ||
-                          (product.transposed_right && IsFlat<T>(rows, length));
+      const bool narrow =
+          !product.packed_right &&
+          (IsNarrow<T>(columns, length, length) ||
+           (product.transposed_right && IsFlat<T>(rows, length)));
       const bool last = k + step >= depth;
       MultiplyRows<T>({pointers, 0, height, 1, length}, right_side,
                       in_columns.size(), out_pointers, k > 0, narrow,

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tfaot/kernels/calls.h"
+#include "tfaot/kernels/cblas.h"
 #include "tfaot/kernels/epilogue.h"
 #include "tfaot/kernels/matmul.h"
 #include "tfaot/kernels/parallel.h"
@@ -21,13 +22,16 @@ void RunProducts(const Products& products, const void* left, const void* right,
     product.columns = products.columns;
     product.depth = products.depth;
     product.transposed_left = products.transposed_left;
+    product.packed_right = products.packing == Packing::kPanels;
     product.transposed_right = products.transposed_right;
     const Span batch = part.batch.Of(products.batch, 1);
     for (std::int64_t i = batch.begin; i < batch.end; ++i) {
-      Multiply(product, static_cast<const T*>(left) + i * products.left_step,
-               static_cast<const T*>(right) + i * products.right_step,
-               static_cast<T*>(out) + i * products.out_step, part,
-               finish.to != nullptr ? &finish : nullptr);
+      const T* const a = static_cast<const T*>(left) + i * products.left_step;
+      const T* const b = static_cast<const T*>(right) + i * products.right_step;
+      T* const to = static_cast<T*>(out) + i * products.out_step;
+      const Finish<T>* const end = finish.to != nullptr ? &finish : nullptr;
+      if (MultiplyInLibrary(product, a, b, to, part, end)) continue;
+      Multiply(product, a, b, to, part, end);
     }
   };
   if (threads == nullptr) return run(Part{});

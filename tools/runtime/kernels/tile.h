@@ -38,8 +38,15 @@ constexpr int kTileVectors = 3;
 // Rows of a tile of fewer vectors: one vector needs more rows to keep both of
 // a CPU's multipliers busy.
 constexpr int TileRows(int vectors) {
+  if (vectors > kTileVectors) return kTileRows * kTileVectors / vectors;
   return vectors == 1 && kTileRows < 8 ? 8 : kTileRows;
 }
+
+// Vectors of the widest tile. Where an odd vector is left over, the last strip
+// is one wider, and its tiles lower: they have as many accumulators, while
+// those of one vector would read a broadcast value for each multiplication.
+constexpr int kMostVectors =
+    kTileVectors == 2 && kTileRows == 6 ? 3 : kTileVectors;
 
 // Columns of a tile.
 template <typename T>
@@ -50,6 +57,33 @@ constexpr int kTileColumns = kTileVectors * kLanes<T>;
 template <typename T>
 constexpr int64_t kDepth =
     (kVectorBytes == 64 ? 24576 : 16384) / (kTileVectors * kVectorBytes);
+
+// Columns of a panel. A packed right side is cut into panels, each with the
+// rows of its columns one after another: value (k, j) is value j %
+// kPanelColumns of row k of panel j / kPanelColumns. Columns that the last
+// panel lacks are zero. A row is as wide as a cache line, and so a strip is a
+// panel with AVX2, half of one with SSE2, and three with AVX-512.
+template <typename T>
+constexpr int64_t kPanelColumns = 64 / static_cast<int64_t>(sizeof(T));
+
+// Rows of a packed right side that are done at a time: as kDepth, but there is
+// no copy whose room would be the limit, and fewer pieces leave fewer sums that
+// are read and written again.
+template <typename T>
+constexpr int64_t kPanelDepth =
+    (kVectorBytes == 64 ? 8192 : 20480) / (kPanelColumns<T> * sizeof(T));
+
+// How far ahead of its use a panel is asked for by the only tile that reads it.
+template <typename T>
+constexpr int64_t kFetchAhead = 4096 / static_cast<int64_t>(sizeof(T));
+
+// Cuts a length into as few pieces as hold at most `most`, which is a multiple
+// of `grain`, as the result is: the length of all pieces but maybe the last.
+inline int64_t PieceOf(int64_t length, int64_t most, int64_t grain) {
+  const int64_t pieces = std::max<int64_t>((length + most - 1) / most, 1);
+  const int64_t grains = (length + grain - 1) / grain;
+  return (grains + pieces - 1) / pieces * grain;
+}
 
 // A block of rows of the left side, cut into segments of one length: the values
 // [segment * length, (segment + 1) * length) of row r are at
@@ -103,24 +137,28 @@ struct Finisher {
     return Min<T>(high, Max<T>(low, value));
   }
 
-  // Finishes `count` sums, of a vector or less, that are at `at`.
-  TFAOT_INLINE void Run(T* at, int64_t column, int64_t count) const {
+  // What becomes of `count` sums, of a vector or less, that belong at `at`.
+  TFAOT_INLINE Vector<T> Of(Vector<T> value, const T* at, int64_t column,
+                            int64_t count) const {
     const bool whole = count == kLanes<T>;
     const auto load = [&](const T* from) {
       return whole ? Load(from) : LoadSome(from, count);
     };
-    Vector<T> value = load(at);
     if (bias != nullptr) value += load(bias + column);
     if (has_addend) {
       Vector<T> other = load(at + addend);
       if (addend_bias != nullptr) other += load(addend_bias + column);
       value += other;
     }
-    value = Clamp(value);
-    if (whole) {
-      Store(at + offset, value);
+    return Clamp(value);
+  }
+
+  // Finishes `count` sums, of a vector or less, that are at `at`.
+  TFAOT_INLINE void Run(T* at, int64_t column, int64_t count) const {
+    if (count == kLanes<T>) {
+      Store(at + offset, Of(Load(at), at, column, count));
     } else {
-      StoreSome(at + offset, value, count);
+      StoreSome(at + offset, Of(LoadSome(at, count), at, column, count), count);
     }
   }
 
@@ -174,99 +212,139 @@ TFAOT_NOINLINE void FinishRows(const Finish<T>& finish, T* at, int64_t step,
   }
 }
 
-// Adds (or, unless `accumulate`, writes) the product of kRows rows and of
-// kVectors vectors of columns, of which `columns` exist.
+// What the tiles of a strip share.
+template <typename T>
+struct Strip {
+  // Of the left side, as in Rows.
+  int64_t left_stride;
+  int64_t segments;
+  int64_t length;
+  // Of the right side: row k of segment s is at
+  // right[s] + column + k * right_stride, or, where the strip is not copied,
+  // all is in `values`, in rows at a distance of `right_stride`, whose vectors,
+  // where one fills a row of a panel, are at a distance of `panel_step`.
+  const T* const* right;
+  int64_t right_stride;
+  int64_t panel_step;
+  T* values;
+  // Of the result.
+  int64_t column;
+  int64_t columns;  // that exist
+  bool accumulate;
+  const Finish<T>* finish;
+  // What to ask for meanwhile, and how many bytes further for each row.
+  const char* fetch;
+  int64_t fetch_step;
+};
+
+// Adds (or, unless `accumulate`, writes) the products of `tiles` times kRows
+// rows and of kVectors vectors of columns.
 //
-// If kCopy, row k of the right side's segment s is at
-// right[s] + column + k * right_stride, and is copied to `strip` as it is used:
-// the copy costs nothing then, for what it needs is idle. Otherwise all is in
-// `strip`, in rows at a distance of `right_stride`.
+// If kCopy, the right side is copied to `values` as it is used: the copy costs
+// nothing then, for what it needs is idle. There is then one tile.
 //
 // If kFinish, the sums are complete, all columns exist, and `finish` says what
 // becomes of them, in place and with no more than a bias; otherwise it is
 // ignored.
 template <typename T, int kRows, int kVectors, bool kCopy, bool kFinish>
-TFAOT_NOINLINE void Tile(const T* const* left, int64_t left_stride,
-                         int64_t segments, int64_t length,
-                         const T* const* right, int64_t right_stride, T* strip,
-                         T* const* out, int64_t column, int64_t columns,
-                         bool accumulate, const Finish<T>* finish) {
+TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
+                         T* const* out, int64_t tiles) {
   using V = Vector<T>;
   constexpr int kWidth = kLanes<T>;
-  V sum[kRows][kVectors] = {};
-  for (int64_t segment = 0; segment < segments; ++segment) {
-    const T* row[kRows];
+  constexpr int kInPanel = static_cast<int>(kPanelColumns<T>) / kWidth;
+  const int64_t panel_step = kCopy ? kPanelColumns<T> : strip.panel_step;
+  const int64_t length = strip.length;
+  const int64_t right_stride = strip.right_stride;
+  const int64_t fetch_step = strip.fetch_step;
+  const int64_t column = strip.column;
+  const char* fetch = strip.fetch;
+  for (; tiles > 0; --tiles) {
+    V sum[kRows][kVectors] = {};
+    T* values = strip.values;
+    const T* const* at = left;
+    for (int64_t segment = 0; segment < strip.segments; ++segment) {
+      const T* row[kRows];
 #pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) row[r] = left[r];
-    left += left_stride;
-    const T* from = kCopy ? right[segment] + column : strip;
+      for (int r = 0; r < kRows; ++r) row[r] = at[r];
+      at += strip.left_stride;
+      const T* from = kCopy ? strip.right[segment] + column : values;
 #pragma GCC unroll 4
-    for (int64_t k = 0; k < length; ++k) {
-      V b[kVectors];
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) b[v] = Load(from + v * kWidth);
-      from += right_stride;
-      if constexpr (kCopy) {
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) Store(strip + v * kWidth, b[v]);
-        strip += kVectors * kWidth;
-      }
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        const V a = row[r][k] - V{};
-#pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) sum[r][v] += a * b[v];
-      }
-    }
-    if constexpr (!kCopy) strip += length * right_stride;
-  }
-  if constexpr (kFinish) {
-    const Finisher<T> finisher(*finish);
-    if (accumulate) {
-#pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
+      for (int64_t k = 0; k < length; ++k) {
+        V b[kVectors];
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) {
-          sum[r][v] += Load(out[r] + column + v * kWidth);
+          b[v] = Load(from + v / kInPanel * panel_step + v % kInPanel * kWidth);
+        }
+        from += right_stride;
+        if constexpr (kCopy) {
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) Store(values + v * kWidth, b[v]);
+          values += kVectors * kWidth;
+        } else {
+          __builtin_prefetch(fetch, 0, 2);
+          fetch += fetch_step;
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const V a = row[r][k] - V{};
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) sum[r][v] += a * b[v];
+        }
+      }
+      if constexpr (!kCopy) values += length * right_stride;
+    }
+    if constexpr (kFinish) {
+      const Finisher<T> finisher(*strip.finish);
+      if (strip.accumulate) {
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 16
+          for (int v = 0; v < kVectors; ++v) {
+            sum[r][v] += Load(out[r] + column + v * kWidth);
+          }
+        }
+      }
+      const T* const bias = finisher.bias + column;
+      const V low = finisher.low;
+      const V high = finisher.high;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        T* const to = out[r] + column;
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          // Nothing moves across this: otherwise compilers finish all sums
+          // before they store the first, for which registers are too few.
+          __asm__ volatile("" ::: "memory");
+          Store(to + v * kWidth,
+                Min<T>(high, Max<T>(low, sum[r][v] + Load(bias + v * kWidth))));
+        }
+      }
+    } else {
+      const bool accumulate = strip.accumulate;
+      const int64_t last = strip.columns - (kVectors - 1) * kWidth;
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) {
+        T* to = out[r] + column;
+#pragma GCC unroll 16
+        for (int v = 0; v < kVectors; ++v) {
+          if (v + 1 < kVectors || last == kWidth) {
+            if (accumulate) sum[r][v] += Load(to + v * kWidth);
+            Store(to + v * kWidth, sum[r][v]);
+          } else {
+            if (accumulate) sum[r][v] += LoadSome(to + v * kWidth, last);
+            StoreSome(to + v * kWidth, sum[r][v], last);
+          }
         }
       }
     }
-    V bias[kVectors];
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      bias[v] = Load(finisher.bias + column + v * kWidth);
-    }
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-      T* const to = out[r] + column;
-#pragma GCC unroll 16
-      for (int v = 0; v < kVectors; ++v) {
-        Store(to + v * kWidth, finisher.Clamp(sum[r][v] + bias[v]));
-      }
-    }
-    return;
-  }
-  const int64_t last = columns - (kVectors - 1) * kWidth;
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-    T* to = out[r] + column;
-#pragma GCC unroll 16
-    for (int v = 0; v < kVectors; ++v) {
-      if (v + 1 < kVectors || last == kWidth) {
-        if (accumulate) sum[r][v] += Load(to + v * kWidth);
-        Store(to + v * kWidth, sum[r][v]);
-      } else {
-        if (accumulate) sum[r][v] += LoadSome(to + v * kWidth, last);
-        StoreSome(to + v * kWidth, sum[r][v], last);
-      }
-    }
+    left += kRows;
+    out += kRows;
   }
 }
 
 template <typename T>
-using TileFunction = void (*)(const T* const*, int64_t, int64_t, int64_t,
-                              const T* const*, int64_t, T*, T* const*, int64_t,
-                              int64_t, bool, const Finish<T>*);
+using TileFunction = void (*)(const Strip<T>&, const T* const*, T* const*,
+                              int64_t);
 
 template <typename T, int kVectors, int... kRows>
 constexpr TileFunction<T> TileOfRows(int rows,
@@ -278,7 +356,7 @@ constexpr TileFunction<T> TileOfRows(int rows,
 
 // The function for a tile of so many rows and vectors of columns; one that
 // copies the right side or finishes has all rows that a tile can have.
-template <typename T, int kVectors = kTileVectors>
+template <typename T, int kVectors = kMostVectors>
 TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy,
                                       bool finish) {
   if constexpr (kVectors > 1) {
@@ -297,7 +375,8 @@ TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy,
 
 // The right side: value (k, j), of which k is in segment s, is at
 // segments[s][(k - s * length) * row_stride + j * column_stride], and one of
-// the two strides is 1.
+// the two strides is 1. If it is packed, segments[0] is where row 0 of panel 0
+// is, and `first_column` the column that is here number 0.
 template <typename T>
 struct Right {
   const T* const* segments;
@@ -306,6 +385,15 @@ struct Right {
   // Whether it is better asked for before it is used: it is large, and so far
   // from the core, and a strip's rows are at distances that no CPU foresees.
   bool far;
+  int64_t panel_step = 0;  // from a panel to the next; 0 if it is not packed
+  int64_t first_column = 0;
+
+  // Where a packed column begins.
+  const T* Panel(int64_t column) const {
+    const int64_t at = first_column + column;
+    return segments[0] + at / kPanelColumns<T> * panel_step +
+           at % kPanelColumns<T>;
+  }
 };
 
 // Copies `columns` columns, from `column` on, of one segment into rows of
@@ -501,34 +589,70 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     if (finish == nullptr) return;
     return FinishTile(*finish, out, rows.rows, 0, columns);
   }
-  alignas(64) T buffer[kDepth<T> * kTileColumns<T>];
+  alignas(64) T buffer[kDepth<T> * kMostVectors * kWidth];
   const int64_t vectors = (columns + kWidth - 1) / kWidth;
   int64_t strips = (vectors + kTileVectors - 1) / kTileVectors;
+  const bool wide_last =
+      kMostVectors > kTileVectors && vectors > 1 && vectors % kTileVectors == 1;
+  if (wide_last) --strips;
   int64_t left_vectors = vectors;
+  // The tiles of a panel together ask for the next one; a tile that is alone,
+  // for what it will soon read itself.
+  const int64_t tiles = (rows.rows + kTileRows - 1) / kTileRows;
+  const int64_t panel_fetch_step = (64 + tiles - 1) / tiles;
   for (int64_t column = 0; strips > 0; --strips) {
-    const int count = static_cast<int>((left_vectors + strips - 1) / strips);
+    const int count =
+        static_cast<int>(wide_last ? (strips == 1 ? kMostVectors : kTileVectors)
+                                   : (left_vectors + strips - 1) / strips);
     left_vectors -= count;
     const int64_t width = count * kWidth;
     const int64_t exist = std::min(width, columns - column);
     const int64_t tile_rows = TileRows(count);
     // The strip is used as it lies by few rows, and otherwise copied, at the
     // latest by the first tile.
-    T* strip = buffer;
-    int64_t stride = width;
-    bool copied = false;
-    if (right.column_stride != 1 || exist < width) {
+    Strip<T> strip = {rows.stride,
+                      rows.segments,
+                      rows.length,
+                      right.segments,
+                      width,
+                      kPanelColumns<T>,
+                      buffer,
+                      column,
+                      exist,
+                      accumulate,
+                      finish,
+                      reinterpret_cast<const char*>(buffer),
+                      0};
+    bool copied = true;
+    const auto copy = [&] {
       for (int64_t s = 0; s < rows.segments; ++s) {
         CopyStrip(right.segments[s], right, rows.length, column, exist, width,
-                  strip + s * rows.length * width);
+                  buffer + s * rows.length * width);
       }
-      copied = true;
+    };
+    if (right.panel_step != 0) {
+      const T* const panel = right.Panel(column);
+      strip.values = const_cast<T*>(panel);  // It is only read.
+      strip.right_stride = kPanelColumns<T>;
+      strip.panel_step = right.panel_step;
+      strip.fetch = reinterpret_cast<const char*>(
+          rows.rows <= tile_rows ? panel + kFetchAhead<T>
+          : column + width < columns
+              ? right.Panel(column + width)
+              : right.Panel(0) + rows.depth() * kPanelColumns<T>);
+      strip.fetch_step = panel_fetch_step;
+    } else if (right.column_stride != 1 || exist < width) {
+      copy();
     } else if (rows.segments == 1 && rows.rows < 2 * tile_rows) {
-      strip = const_cast<T*>(right.segments[0] + column);  // It is only read.
-      stride = right.row_stride;
-      copied = true;
+      strip.values = const_cast<T*>(right.segments[0] + column);
+      strip.right_stride = right.row_stride;
+    } else {
+      copied = false;
     }
-    // Where the last tile would be low, its rows and those of the tile before
-    // are shared out: a low tile has too few sums to keep the units busy.
+    const bool finish_at_once =
+        std::is_floating_point_v<T> && finish != nullptr &&
+        finish->to == finish->sums && finish->bias != nullptr &&
+        finish->addend == nullptr && exist == width;
     // While tiles of this strip run, the next one is on its way.
     const int64_t next = std::min(column + 2 * width, columns) - 1;
     int64_t fetched = right.far && column + width < columns ? 0 : rows.depth();
@@ -543,29 +667,32 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
       const int64_t rest = rows.rows - r;
       int64_t height = std::min(tile_rows, rest);
       if (!copied && height < tile_rows) {
-        for (int64_t s = 0; s < rows.segments; ++s) {
-          CopyStrip(right.segments[s], right, rows.length, column, exist, width,
-                    strip + s * rows.length * width);
-        }
+        copy();
         copied = true;
       }
+      // Where the last tile would be low, its rows and those of the tile before
+      // are shared out: a low tile has too few sums to keep the units busy.
       if (copied && rest > tile_rows && rest < 2 * tile_rows) {
         height = (rest + 1) / 2;
       }
-      const bool finishing = std::is_floating_point_v<T> && finish != nullptr &&
-                             finish->to == finish->sums &&
-                             finish->bias != nullptr &&
-                             finish->addend == nullptr && copied &&
-                             height == tile_rows && exist == width;
+      const bool finishing = finish_at_once && copied && height == tile_rows;
+      // Tiles run one after another if nothing is to be done in between.
+      int64_t tiles = 1;
+      if (copied && height == tile_rows && fetched == rows.depth() &&
+          (finish == nullptr || finishing)) {
+        tiles =
+            std::max<int64_t>(rest / tile_rows - (rest % tile_rows != 0), 1);
+      }
+      if (!copied) strip.right_stride = right.row_stride;
       FindTile<T>(static_cast<int>(height), count, !copied, finishing)(
-          rows.pointers + r, rows.stride, rows.segments, rows.length,
-          right.segments, copied ? stride : right.row_stride, strip, out + r,
-          column, exist, accumulate, finish);
+          strip, rows.pointers + r, out + r, tiles);
+      strip.fetch += tiles * strip.fetch_step * rows.depth();
       if (finish != nullptr && !finishing) {
         FinishTile(*finish, out + r, height, column, exist);
       }
+      if (!copied) strip.right_stride = width;
       copied = true;
-      r += height;
+      r += tiles * height;
     }
     column += width;
   }

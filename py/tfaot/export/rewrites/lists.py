@@ -24,11 +24,13 @@ def check(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what: str) -> N
       TfaotError: there are such writes; it lists them.
     """
     bodies = [("", graph.node), *((f"{f.signature.name}/", f.node_def) for f in graph.library.function)]
+    key = "resize_if_index_out_of_bounds"
+    # Not read where it is left at its default: that would make an attribute without a value, which the compiler refuses.
     growing = [
         prefix + node.name
         for prefix, nodes in bodies
         for node in nodes
-        if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b
+        if node.op == "TensorListSetItem" and key in node.attr and node.attr[key].b
     ]
     if not growing:
         return

@@ -1,19 +1,21 @@
-// Eigen's matrix product and convolution, as XLA calls them in one thread.
-//
-// They stand behind functions of their own names: the kernels here define the
-// same symbols as XLA's, so that the two cannot meet in one program otherwise.
-#ifndef TFAOT_TESTS_KERNELS_EIGEN_PEER_H_
-#define TFAOT_TESTS_KERNELS_EIGEN_PEER_H_
+// What kernels are timed beside: Eigen's, as XLA calls them in one thread, or a
+// library of matrix products alone. A program links one of both.
+#ifndef TFAOT_TESTS_KERNELS_PEER_H_
+#define TFAOT_TESTS_KERNELS_PEER_H_
 
 #include <cstdint>
 
-namespace tfaot::eigen_peer {
+namespace tfaot::peer {
+
+extern const char kName[];
+extern const bool kConvolves;
 
 // In columns, as XLA's TypedMatMul; all pointers are aligned to 64 bytes.
 void MatMul(float* out, float* lhs, float* rhs, int64_t m, int64_t n, int64_t k,
             bool transpose_lhs, bool transpose_rhs);
 
-// The arguments of XLA's EigenConv2D from input_batch on.
+// The arguments of XLA's EigenConv2D from input_batch on. Not to be called
+// unless kConvolves.
 void Convolve(float* out, const float* lhs, const float* rhs, int64_t batch,
               int64_t input_x, int64_t input_y, int64_t input_channels,
               int64_t kernel_x, int64_t kernel_y, int64_t kernel_channels,
@@ -24,6 +26,6 @@ void Convolve(float* out, const float* lhs, const float* rhs, int64_t batch,
               int64_t lhs_y_dilation, int64_t rhs_x_dilation,
               int64_t rhs_y_dilation, int64_t groups);
 
-}  // namespace tfaot::eigen_peer
+}  // namespace tfaot::peer
 
-#endif  // TFAOT_TESTS_KERNELS_EIGEN_PEER_H_
+#endif  // TFAOT_TESTS_KERNELS_PEER_H_

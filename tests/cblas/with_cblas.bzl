@@ -1,0 +1,47 @@
+"""A test as it is in a build with --//rules:cblas=…."""
+
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+
+_FLAG = "//rules:cblas"
+
+def _to_cblas_impl(_settings, attr):
+    return {_FLAG: attr.cblas}
+
+_to_cblas = transition(
+    implementation = _to_cblas_impl,
+    inputs = [],
+    outputs = [_FLAG],
+)
+
+def _with_cblas_test_impl(ctx):
+    program = ctx.actions.declare_file(ctx.label.name)
+    ctx.actions.symlink(output = program, target_file = ctx.executable.test, is_executable = True)
+    return [
+        DefaultInfo(executable = program, runfiles = ctx.attr.test[0][DefaultInfo].default_runfiles),
+        RunEnvironmentInfo(environment = ctx.attr.env),
+    ]
+
+with_cblas_test = rule(
+    implementation = _with_cblas_test_impl,
+    doc = "Runs a test that is built with the flag set for it and all that it depends on.",
+    attrs = {
+        "cblas": attr.label(
+            doc = "The flag's value.",
+            mandatory = True,
+            providers = [CcInfo],
+        ),
+        "env": attr.string_dict(
+            doc = "The environment of the test.",
+        ),
+        "test": attr.label(
+            doc = "The test.",
+            mandatory = True,
+            executable = True,
+            cfg = _to_cblas,
+        ),
+        "_allowlist_function_transition": attr.label(
+            default = "@bazel_tools//tools/allowlists/function_transition_allowlist",
+        ),
+    },
+    test = True,
+)
