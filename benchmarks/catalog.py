@@ -150,14 +150,22 @@ class Build:
         return self._paths["packages"]
 
     def roofline(self, cpu: int) -> dict[str, Any]:
-        """What the core can do at most."""
+        """What the core can do at most: the best of several processes, since bandwidth depends on where their memory lies."""
         say("measuring the roofline")
         command = [str(self.output("benchmarks/roofline"))]
-        done = subprocess.run(
-            command, capture_output=True, check=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {cpu})
-        )
-        result: dict[str, Any] = json.loads(done.stdout)
-        return result
+        found: list[dict[str, Any]] = []
+        for _ in range(8):
+            done = subprocess.run(
+                command, capture_output=True, check=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {cpu})
+            )
+            found.append(json.loads(done.stdout))
+        return {
+            "gflops": max(each["gflops"] for each in found),
+            "bandwidth": [
+                {"kib": points[0]["kib"], "gb_per_s": max(point["gb_per_s"] for point in points)}
+                for points in zip(*(each["bandwidth"] for each in found), strict=True)
+            ],
+        }
 
     def work(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
         """By model: bytes of its variables, frozen ones too, and floating-point operations of a call if definitions.py has it."""
