@@ -7,6 +7,8 @@ load(":stock.bzl", "stock_tfcompile")
 
 visibility(["//benchmarks/..."])
 
+# Why all of this is manual: BUILD.
+
 _MODEL = """\
 from benchmarks.adapters import keras_ops
 

@@ -86,7 +86,7 @@ PASSES: tuple[Pass, ...] = (
     Pass(
         "winograd",
         "3x3 convolutions with constant kernels form 16 products where 36 are otherwise, by Winograd's minimal filtering; "
-        "they round a little more.",
+        "they round differently.",
         None,
     ),
     Pass(
