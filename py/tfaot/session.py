@@ -8,7 +8,10 @@ import tensorflow as tf
 
 
 def session_config() -> Any:
-    """One thread, so that TensorFlow adds in the same order every time, and no accelerator."""
-    return tf.compat.v1.ConfigProto(
+    """One thread, no accelerator, and no graph rewriting: TensorFlow adds in the order that the graph says, every time."""
+    config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=1, inter_op_parallelism_threads=1, device_count={"GPU": 0}
     )
+    config.graph_options.rewrite_options.disable_meta_optimizer = True
+    config.graph_options.optimizer_options.opt_level = -1  # no constant folding, nor common subexpressions
+    return config
