@@ -8,18 +8,21 @@ from tfaot import environment, isolate
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.verify.Request`, and computes in a child process."""
+    """Parses the flags, which are the fields of `tfaot.verify.goldens.Request`, and computes in a child process."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "variables", "golden_inputs"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
     parser.add_argument("--out_goldens", required=True, help="output file")
+    parser.add_argument(
+        "--unseen", action="append", default=[], help="pattern of outputs and variables that no comparison needs to see"
+    )
     flags = parser.parse_args()
 
     def work() -> None:
         environment.prepare()
-        from tfaot.verify import Request, compute_goldens
+        from tfaot.verify.goldens import Request, compute_goldens
 
-        compute_goldens(Request(**vars(flags)))
+        compute_goldens(Request(**vars(flags) | {"unseen": tuple(flags.unseen)}))
 
     isolate.run_isolated(work, what="computing the goldens in TensorFlow")
 

@@ -106,7 +106,7 @@ Made by rules_tfaot {version} with TensorFlow {tensorflow}.
 ## Results
 {results}
 
-After each run, a written variable's result is its parameter of the next run.
+After each run, a written variable's result is its parameter of the next run, unless `goldens.safetensors` sets it.
 
 ## Replaying
 ```sh
@@ -118,12 +118,14 @@ JAX 0.6 to 0.11 are known to work. On a GPU, install `jax[cuda12]` and add `--pl
 The exit status is 0 only if all differences are tolerated.
 
 ## The numbers
-In `goldens.safetensors`, `stepN/NAME` is an input or a result in step N, and `stepN/NAME/tolerance` the largest
-absolute difference that any value of the result may have. A complex result is kept as pairs of reals. Of a result with
+In `goldens.safetensors`, `stepN/NAME` is an input or a result in step N, and `stepN/NAME/tolerance` the largest absolute
+difference that each value of the result may have. `stepN/NAME/before` is what a written variable is set to before the step.
+`stepN/NAME/sees` says how many tolerances the result moves by when the model is given other inputs or weights: a comparison
+with less than 4 proves nothing. A complex result is kept as pairs of reals. Of a result with
 more than 16384 values, `stepN/NAME` holds 1024 samples, number i being the value at `i * size // 1024` in row-major
 order, and `stepN/NAME/blocks` sums over 64 values in a row, with the signs that `block_sums` in `replay.py` gives them.
 `initial/NAME` is the CRC-32 of a variable's initial value.
 
-The tolerances come from TensorFlow too: from how far its own results move when every input and every weight is moved by
-one unit in the last place.
+The tolerances are derived: the model ran in float64, and many times more with random rounding errors of float32 after each
+operation. How far these move a value is how far correct arithmetic may move it.
 """

@@ -20,6 +20,9 @@ from tfaot.errors import TfaotError
 
 _T = TypeVar("_T", bound="Tensor")
 
+RESTORED = 64 << 20
+"""How many bytes of variables goldens may hold to set the model's state before calls."""
+
 FORMAT = 2
 """Raised whenever a field changes its meaning."""
 
@@ -206,6 +209,23 @@ class Manifest:
         )
         calls = tuple(call for call in self.calls if call.entry_point == entry.name)
         return dataclasses.replace(self, entry_points=(entry,), variables=used, calls=calls)
+
+    def restored(self) -> tuple[tuple[Variable, ...], ...]:
+        """For each call, the variables that the generated test gives TensorFlow's values before it.
+
+        Each call is then compared by itself, and an error in one call does not widen what is accepted of the next. There are
+        none before the first call, whose values are the initial ones, and none at all if they take more than `RESTORED` bytes.
+        """
+        result: list[tuple[Variable, ...]] = []
+        changed = False
+        for call in self.calls:
+            entry = self.entry_point(call.entry_point)
+            used = tuple(self.variables[use.variable] for use in entry.variables)
+            result.append(tuple(variable for variable in used if variable.written) if changed else ())
+            changed = changed or bool(self.written_by(entry))
+        if sum(variable.bytes for variables in result for variable in variables) > RESTORED:
+            return ((),) * len(self.calls)
+        return tuple(result)
 
     def written_by(self, entry: EntryPoint) -> tuple[Variable, ...]:
         """The variables that an entry point assigns, in its result order."""

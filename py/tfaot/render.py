@@ -233,8 +233,10 @@ def context_of(
     members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
     members += [variable.member for variable in variables]
     values = {member.value for member in members}
+    by_name = {variable.name: variables[index].member for index, variable in enumerate(manifest.variables)}
+    restored = [[by_name[variable.name] for variable in each] for each in manifest.restored()]
     calls = [
-        {"entry": entry, "batch": call.batch, "step": step}
+        {"entry": entry, "batch": call.batch, "step": step, "restored": restored[step]}
         for step, call in enumerate(manifest.calls)
         for entry in entries
         if entry.name == call.entry_point
@@ -259,6 +261,7 @@ def context_of(
         "max_batch": manifest.max_batch,
         "arena_bytes": arena.size,
         "calls": calls,
+        "free": any(restored),
         "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
         "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
         "uses_complex": any("complex" in value for value in values),

@@ -58,6 +58,7 @@ def tf_aot_library(
         tags = [],
         test_size = "small",
         testonly = None,
+        unseen = [],
         visibility = None,
         xla_flags = [],
         **model):
@@ -91,6 +92,8 @@ def tf_aot_library(
       tags: (list[str]) tags of the library and its tests
       test_size: (str) Bazel's test size of the test and the benchmark
       testonly: (bool) as everywhere
+      unseen: (list[str]) patterns of outputs and variables, by TensorFlow's names, for which the test may be blind: it is an
+        error if no comparison would notice that one is wrong, unless a pattern matches it
       visibility: (list[Label]) as everywhere
       xla_flags: (list[str]) further flags of XLA
       **model: what the model is and how it is verified, exactly one of the first three, and attributes of
@@ -129,7 +132,7 @@ def tf_aot_library(
         graph = graph,
         **stages
     )
-    tf_aot_verify(name = goldens, graph = graph, **stages)
+    tf_aot_verify(name = goldens, graph = graph, unseen = unseen, **stages)
     parts = hlo_targets(
         name = name,
         goldens = goldens,

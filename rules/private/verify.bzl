@@ -14,6 +14,7 @@ def _tf_aot_verify_impl(ctx):
     flags.add(graph.variables, format = "--variables=%s")
     flags.add(graph.golden_inputs, format = "--golden_inputs=%s")
     flags.add(goldens, format = "--out_goldens=%s")
+    flags.add_all(ctx.attr.unseen, format_each = "--unseen=%s")
     run_stage(
         ctx,
         mnemonic = "TfaotVerify",
@@ -30,7 +31,12 @@ def _tf_aot_verify_impl(ctx):
 tf_aot_verify = rule(
     implementation = _tf_aot_verify_impl,
     doc = "Runs an exported graph in a TensorFlow session and records what must come out, and how exactly.",
-    attrs = graph_attrs() | stage_attrs("//tools:verify.py"),
+    attrs = graph_attrs() | stage_attrs("//tools:verify.py") | {
+        "unseen": attr.string_list(
+            doc = "Patterns of outputs and variables, by TensorFlow's names, that no comparison needs to see. Without it, the stage " +
+                  "fails for one that other inputs, and variables changed by 1 %, move by no more than rounding errors may.",
+        ),
+    },
     provides = [TfaotGoldensInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

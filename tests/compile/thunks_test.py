@@ -625,7 +625,7 @@ def expected(exported: Exported) -> Sequence[Sequence[Array]]:
     """What TensorFlow computes: results of each step, outputs and then written variables."""
     from tensorflow.core.framework import graph_pb2
 
-    from tfaot.verify import Runner
+    from tfaot.verify.runner import Runner
 
     graph = graph_pb2.GraphDef()
     graph.ParseFromString(Path(exported.path("graph")).read_bytes())

@@ -78,7 +78,7 @@ def model(x, z, scale):
 
     def verified(self, exported: Exported) -> None:
         """Runs the verify stage."""
-        from tfaot.verify import Request, compute_goldens
+        from tfaot.verify.goldens import Request, compute_goldens
 
         compute_goldens(
             Request(

@@ -85,7 +85,7 @@ def _differences(
     from tfaot.export.sources.functions import leaves_of
     from tfaot.export.sources.python_model import PythonSource
     from tfaot.export.traced import Dims
-    from tfaot.verify import Runner
+    from tfaot.verify.runner import Runner
 
     manifest = exported.manifest
     golden = exported.golden_inputs

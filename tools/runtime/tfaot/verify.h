@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
@@ -36,9 +35,9 @@ struct IsHalf : std::bool_constant<std::is_same_v<T, Float16> ||
 // The largest errors of one tensor, and whether all of them are tolerated.
 struct Errors {
   double absolute = 0;
-  double relative = 0;
   double ulp = 0;      // units in the last place of the expected value
-  std::size_t at = 0;  // flat index of the largest absolute error
+  double share = 0;    // of the value's tolerance
+  std::size_t at = 0;  // flat index of the largest share
   bool tolerated = true;
 };
 
@@ -58,56 +57,57 @@ inline std::uint32_t Crc32(const void* data, std::size_t size) {
   return ~crc;
 }
 
-// Compares `got` with `want`. NaN equals NaN, an infinity only itself; every
-// other difference must be at most `tolerance`, in absolute terms.
+// Compares `got` with `want`, each value with a tolerance of its own. NaN
+// equals NaN, and an infinity only itself. A tolerance of infinity accepts
+// anything.
 template <typename T>
-Errors Compare(const T* got, const T* want, std::size_t size,
-               double tolerance) {
+Errors Compare(const T* got, const T* want, const float* tolerance,
+               std::size_t size) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
   Errors errors;
   for (std::size_t i = 0; i < size; ++i) {
-    if constexpr (std::is_floating_point_v<T>) {
-      if (got[i] == want[i] || (std::isnan(got[i]) && std::isnan(want[i]))) {
-        continue;
-      }
-      double difference =
-          std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    if (got[i] == want[i]) continue;
+    double difference =
+        std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
+    double ulp = difference;
+    if constexpr (!std::is_floating_point_v<T>) {
+      // Large integers may be equal as doubles.
+      ulp = difference = std::max(difference, 1.0);
+    } else {
+      if (std::isnan(got[i]) && std::isnan(want[i])) continue;
       // A NaN on one side is as far off as can be, or later values hide it.
-      if (std::isnan(difference)) {
-        difference = std::numeric_limits<double>::infinity();
-      }
-      if (!(difference <= tolerance) || !std::isfinite(want[i]) ||
-          !std::isfinite(got[i])) {
-        errors.tolerated = false;
-      }
+      if (std::isnan(difference)) difference = kInfinity;
       const T magnitude =
           std::max(std::abs(want[i]), std::numeric_limits<T>::min());
-      const double ulp = static_cast<double>(
-          std::nextafter(magnitude, std::numeric_limits<T>::infinity()) -
-          magnitude);
-      if (difference > errors.absolute) {
-        errors.absolute = difference;
-        errors.at = i;
-      }
-      errors.relative = std::max(errors.relative,
-                                 difference / static_cast<double>(magnitude));
-      errors.ulp = std::max(errors.ulp, difference / ulp);
-    } else if (got[i] != want[i]) {
-      errors.tolerated = false;
-      const double difference =
-          std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
-      if (difference >= errors.absolute) errors.at = i;
-      errors.absolute = std::max(errors.absolute, difference);
-      errors.ulp = errors.absolute;
+      ulp = difference /
+            static_cast<double>(
+                std::nextafter(magnitude, std::numeric_limits<T>::infinity()) -
+                magnitude);
+    }
+    const double allowed = static_cast<double>(tolerance[i]);
+    if (std::isinf(allowed)) continue;
+    const bool tolerated = difference <= allowed;
+    const double share = allowed > 0 ? difference / allowed : kInfinity;
+    if (!tolerated) errors.tolerated = false;
+    errors.absolute = std::max(errors.absolute, difference);
+    errors.ulp = std::max(errors.ulp, ulp);
+    if (share > errors.share) {
+      errors.share = share;
+      errors.at = i;
     }
   }
   return errors;
 }
 
-// How much of a large result the goldens keep; py/tfaot/verify.py has the same
-// numbers, and says why.
+// How much of a large result the goldens keep; py/tfaot/verify/kept.py has the
+// same numbers, and says why.
 inline constexpr std::size_t kFull = 16384;
 inline constexpr std::size_t kSamples = 1024;
 inline constexpr std::size_t kBlock = 64;
+
+// A comparison that a change of the model moves by less than so many tolerances
+// is blind; py/tfaot/verify/sight.py has the same number.
+inline constexpr double kSees = 4;
 
 // Sums of kBlock values in a row, with fixed signs.
 template <typename T>
@@ -130,8 +130,8 @@ class Verifier {
         isa_(isa),
         goldens_(argc > 1 ? argv[1] : "(no goldens file)") {
     std::printf("%s, %s, against TensorFlow\n%-5s %-44s %10s %10s %10s %10s\n",
-                model, isa, "step", "tensor", "max abs", "max rel", "max ulp",
-                "tolerance");
+                model, isa, "step", "tensor", "max abs", "max ulp", "tolerance",
+                "sees");
   }
 
   // A variable must start, bit by bit, as TensorFlow initialized it. Returns
@@ -153,7 +153,8 @@ class Verifier {
                 name);
   }
 
-  // Reads an input, or the first `rows` rows of one.
+  // Reads an input, or the first `rows` rows of one; or a variable, which is
+  // given TensorFlow's values of before a call.
   template <typename T, std::int64_t... kDims>
   void Feed(View<T, kDims...> input) {
     goldens_.Read(input);
@@ -204,6 +205,24 @@ class Verifier {
     Values(step, name, got.data(), got.size());
   }
 
+  // The same of a free run, in which each call goes on from the variables that
+  // the one before left.
+  template <typename T, std::int64_t... kDims>
+  void CheckFree(int step, const std::string& name, View<T, kDims...> got) {
+    Values(step, name + kFree, got.data(), got.size());
+  }
+  template <typename T, std::int64_t... kDims>
+  void CheckFree(int step, const std::string& name, View<T, kDims...> got,
+                 std::int64_t rows) {
+    Values(step, name + kFree, got.data(), Rows(got, rows));
+  }
+
+  // How many comparisons were blind, so far.
+  int blind() const { return blind_; }
+
+  // The first comparison that failed, as "NAME, step N"; empty if none did.
+  const std::string& first() const { return first_; }
+
   // Returns the process's exit status.
   int Finish() {
     goldens_.End();
@@ -212,11 +231,17 @@ class Verifier {
   }
 
  private:
-  static constexpr const char* kSums = " (block sums)";
+  static constexpr const char* kFree = " (free run)";
 
   void Summarize() const {
-    std::printf("%s, %s: %d of %d comparisons failed\n", model_, isa_, failed_,
+    std::printf("%s, %s: %d of %d comparisons failed", model_, isa_, failed_,
                 compared_);
+    if (blind_ > 0) std::printf("; %d more are blind", blind_);
+    std::printf("\n");
+    if (!first_.empty()) {
+      std::printf("%s, %s: first to diverge: %s\n", model_, isa_,
+                  first_.c_str());
+    }
   }
 
   // How many values `rows` rows of a batch are.
@@ -227,7 +252,8 @@ class Verifier {
   }
 
   template <typename T>
-  void Values(int step, const char* name, const T* got, std::size_t size) {
+  void Values(int step, const std::string& name, const T* got,
+              std::size_t size) {
     if constexpr (IsComplex<T>::value) {
       // As pairs of reals, which the standard says they are.
       using Real = typename T::value_type;
@@ -242,7 +268,7 @@ class Verifier {
       }
       Compared<T>(step, name, " (samples)", samples.get(), kSamples);
       const std::vector<double> sums = BlockSums(got, size);
-      Compared<double>(step, name, kSums, sums.data(), sums.size());
+      Compared<double>(step, name, " (block sums)", sums.data(), sums.size());
     }
   }
 
@@ -251,32 +277,40 @@ class Verifier {
                 const Value* got, std::size_t size) {
     const auto want = std::make_unique<Value[]>(size);
     goldens_.Read(want.get(), size * sizeof(Value));
-    const auto tolerance = goldens_.Read<double>();
+    std::vector<float> tolerance(size);
+    goldens_.Read(tolerance.data(), size * sizeof(float));
+    const auto sees = goldens_.Read<double>();
     const Errors errors = [&] {
       if constexpr (IsHalf<Value>::value) {
         const std::vector<float> wide(got, got + size);
         const std::vector<float> wanted(want.get(), want.get() + size);
-        return Compare<float>(wide.data(), wanted.data(), size, tolerance);
+        return Compare<float>(wide.data(), wanted.data(), tolerance.data(),
+                              size);
       } else {
-        return Compare<Value>(got, want.get(), size, tolerance);
+        return Compare<Value>(got, want.get(), tolerance.data(), size);
       }
     }();
-    ++compared_;
-    if (!errors.tolerated) ++failed_;
-    // A sum may cancel to nearly nothing; only its absolute error means much.
-    const bool sums = std::strcmp(part, kSums) == 0;
-    std::printf("%-5d %-44s %10.3g ", step, (name + part).c_str(),
-                errors.absolute);
-    if (sums) {
-      std::printf("%10s %10s", "", "");
+    const bool blind = sees < kSees && size > 0;
+    if (blind && errors.tolerated) {
+      ++blind_;
     } else {
-      std::printf("%10.3g %10.3g", errors.relative, errors.ulp);
+      ++compared_;
     }
-    std::printf(" %10.3g%s\n", tolerance, errors.tolerated ? "" : "  FAILED");
+    std::printf("%-5d %-44s %10.3g %10.3g %9.3g%% %10.3g%s\n", step,
+                (name + part).c_str(), errors.absolute, errors.ulp,
+                100 * errors.share, sees,
+                !errors.tolerated ? "  FAILED"
+                : blind           ? "  BLIND"
+                                  : "");
     if (!errors.tolerated) {
-      std::printf("      at index %zu: got %.9g, expected %.9g\n", errors.at,
-                  static_cast<double>(got[errors.at]),
-                  static_cast<double>(want[errors.at]));
+      ++failed_;
+      if (first_.empty()) {
+        first_ = name + part + ", step " + std::to_string(step);
+      }
+      std::printf("      at index %zu: got %.9g, expected %.9g +- %.3g\n",
+                  errors.at, static_cast<double>(got[errors.at]),
+                  static_cast<double>(want[errors.at]),
+                  static_cast<double>(tolerance[errors.at]));
     }
   }
 
@@ -285,7 +319,15 @@ class Verifier {
   Goldens goldens_;
   int compared_ = 0;
   int failed_ = 0;
+  int blind_ = 0;
+  std::string first_;  // the first comparison that failed
 };
+
+// Gives an input of one instance the values of another's.
+template <typename T, std::int64_t... kDims>
+void Copy(View<T, kDims...> from, View<T, kDims...> to) {
+  std::copy(from.data(), from.data() + from.size(), to.data());
+}
 
 // Calls `verify` for each of a model's CPU levels that this machine runs, and
 // prints which ones it does not. Returns 0 if there is one, and all calls

@@ -1,0 +1,151 @@
+"""Functions that `tfaot.verify.noise` adds to a graph's library: noise, the number of terms of a sum, batch normalization."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+AMPLITUDE = "tfaot_noise_amplitude"
+"""`shared_name` of the variable, a float64 scalar, that holds the amplitude. It must be assigned before the graph runs."""
+
+
+def trace_noise(dtype: tf.DType, kind: str) -> Any:
+    """`(value, uniform, scale, count)` → the value with noise.
+
+    `kind` is `absolute`, `relative`, or a dtype: then noise is relative, and a value that this dtype can represent has none.
+    """
+
+    @tf.function(  # type: ignore[untyped-decorator]
+        input_signature=[
+            tf.TensorSpec(None, dtype),
+            tf.TensorSpec(None, tf.float32),
+            tf.TensorSpec(None, tf.float64),
+            tf.TensorSpec(None, tf.float64),
+        ],
+        autograph=False,
+    )
+    def noise(value: Any, uniform: Any, scale: Any, count: Any) -> Any:
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=AMPLITUDE)
+        amplitude = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float64)
+        # A uniform number has the variance 1/12.
+        size = amplitude * scale * tf.sqrt(count) * 12.0**0.5
+        wide = tf.float64 if dtype in (tf.float64, tf.complex128) else tf.float32
+        change = tf.cast(size, wide) * (tf.cast(uniform, wide) - 0.5)
+        if kind == "absolute":
+            return value + tf.cast(change, dtype)
+        if dtype in (tf.complex64, tf.complex128):
+            return value * tf.cast(1 + change, dtype)
+        if kind != "relative":
+            change = tf.where(tf.equal(tf.cast(tf.cast(value, kind), dtype), value), tf.zeros_like(change), change)
+        return tf.cast(tf.cast(value, wide) * (1 + change), dtype)
+
+    return noise.get_concrete_function()
+
+
+def contracted(equation: str) -> str:
+    """The case of `trace_count` for an einsum: over which axes of the first operand it adds."""
+    operands, _, result = equation.replace(" ", "").partition("->")
+    first = operands.split(",")[0]
+    if "." in first:
+        return "last"
+    return "dims:" + ",".join(str(axis) for axis, label in enumerate(first) if label not in result)
+
+
+def trace_count(how: str, types: tuple[int, ...]) -> Any:
+    """`(operand, …)` → how many terms a sum has, float64, at least 1."""
+
+    @tf.function(  # type: ignore[untyped-decorator]
+        input_signature=[tf.TensorSpec(None, tf.as_dtype(dtype)) for dtype in types], autograph=False
+    )
+    def count(value: Any, *more: Any) -> Any:
+        shape = tf.cast(tf.shape(value), tf.float64)
+        size = tf.reduce_prod(shape)
+        if how == "axes":
+            axes = tf.math.floormod(tf.reshape(tf.cast(more[0], tf.int32), [-1]), tf.maximum(tf.rank(value), 1))
+            return tf.maximum(tf.reduce_prod(tf.gather(shape, axes)), 1.0)
+        if how.startswith("dims:"):
+            dims = [shape[int(axis)] for axis in how.removeprefix("dims:").split(",") if axis]
+            return tf.maximum(tf.reduce_prod(tf.stack(dims)), 1.0) if dims else tf.constant(1.0, tf.float64)
+        number = {
+            "all": lambda: size,
+            "channels": lambda: size / tf.maximum(shape[-1], 1.0),
+            "filter": lambda: size / tf.maximum(shape[-1], 1.0),
+            "last": lambda: shape[-1],
+            "rows": lambda: shape[0],
+            "second_last": lambda: shape[-2],
+            "whole_filter": lambda: size / tf.maximum(shape[-2], 1.0),
+            "whole_window": lambda: size / tf.maximum(shape[-2], 1.0),
+            "window": lambda: shape[0] * shape[1],
+        }[how]()
+        return tf.maximum(number, 1.0)
+
+    return count.get_concrete_function()
+
+
+def trace_batch_norm(
+    gradient: bool, training: bool, data_format: str, epsilon: float, factor: float, operands: int, results: int
+) -> Any:
+    """Fused batch normalization, or its gradient, of float64 values, from operations that have kernels for them."""
+
+    def parts(x: Any) -> tuple[list[int], list[int]]:
+        rank = x.shape.rank or len(data_format)
+        axis = data_format.index("C") if len(data_format) == rank else rank - 1
+        return [i for i in range(rank) if i != axis], [-1 if i == axis else 1 for i in range(rank)]
+
+    rank = len(data_format)
+    wide = tf.TensorSpec([None] * rank, tf.float64)
+    small = tf.TensorSpec([None], tf.float64)
+
+    def forward(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
+        axes, shape = parts(x)
+        old_mean, old_variance = mean, variance
+        if training:
+            # As XLA expands it; the difference of two moments is where its rounding errors come from.
+            mean = tf.reduce_mean(x, axes)
+            variance = tf.reduce_mean(tf.square(x), axes) - tf.square(mean)
+        y = (x - tf.reshape(mean, shape)) * tf.reshape(tf.math.rsqrt(variance + epsilon) * scale, shape)
+        y += tf.reshape(offset, shape)
+        if not training:
+            return (y, mean, variance, mean, variance, variance)[:results]
+        count = tf.cast(tf.size(x) / tf.maximum(tf.size(mean), 1), tf.float64)
+        unbiased = variance * (count / tf.maximum(count - 1.0, 1.0))
+        if factor == 1.0:
+            return (y, tf.identity(mean), unbiased, tf.identity(mean), tf.identity(variance), tf.identity(variance))[
+                :results
+            ]
+        return (
+            y,
+            (1 - factor) * old_mean + factor * mean,
+            (1 - factor) * old_variance + factor * unbiased,
+            tf.identity(mean),
+            tf.identity(variance),
+            tf.identity(variance),
+        )[:results]
+
+    def backward(dy: Any, x: Any, scale: Any, mean: Any, variance: Any) -> Any:
+        axes, shape = parts(x)
+        inverse = tf.math.rsqrt(variance + epsilon)
+        centred = x - tf.reshape(mean, shape)
+        offset_gradient = tf.reduce_sum(dy, axes)
+        scale_gradient = tf.reduce_sum(dy * centred, axes) * inverse
+        if training:
+            count = tf.cast(tf.size(x) / tf.maximum(tf.size(mean), 1), tf.float64)
+            whole = dy - tf.reshape(offset_gradient / count, shape)
+            whole -= centred * tf.reshape(inverse * scale_gradient / count, shape)
+        else:
+            whole = dy
+        dx = whole * tf.reshape(inverse * scale, shape)
+        nothing = tf.zeros([0], tf.float64)
+        return (dx, scale_gradient, offset_gradient, nothing, nothing)[:results]
+
+    specs = [wide, wide, small, small, small] if gradient else [wide, small, small, small, small]
+    unused = [tf.TensorSpec(None, tf.float64)] * (operands - len(specs))
+
+    @tf.function(  # type: ignore[untyped-decorator]
+        input_signature=[*specs, *unused], autograph=False
+    )
+    def call(*values: Any) -> Any:
+        return (backward if gradient else forward)(*values[: len(specs)])
+
+    return call.get_concrete_function()

@@ -1,0 +1,473 @@
+"""A model with rounding errors of a chosen size: Monte Carlo arithmetic on a GraphDef.
+
+How far may a compiler miss TensorFlow's result? As far as correctly rounded float32 arithmetic may move it: another order of
+sums, a fused multiply-add, another approximation of `exp`. `noisy` builds a graph that measures this. Every operation that
+rounds is followed by a factor `1 + amplitude * scale * r`, where `r` is random with mean 0 and variance 1, and `scale` is the
+standard error of that operation in units of its dtype's rounding error. With amplitude 0 the factor is exactly 1, and the
+graph is a reference; with amplitude 1 each run is a sample of what float32 arithmetic may give.
+The method is due to D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997.
+
+A sum of k terms, added one after another, has errors of two kinds (N. J. Higham, "Accuracy and Stability of Numerical
+Algorithms", 2nd ed., 2002, section 4.2): with partial sums that grow as the sum itself, their standard deviation is
+`u |y| sqrt(k / 3)`; with terms of random signs, `u sqrt(k / 2) sqrt(sum of squares)`. `u` is the standard deviation of one
+rounding. The first kind is a factor on the result. The second is the same as factors on the terms, and so is injected into
+one operand of a product.
+
+In a precise graph all floating values are float64, so that the reference is far more exact than anything it is compared with.
+What has no kernel for float64 runs in its own dtype between two casts. Otherwise the graph stays in its own dtypes, which holds
+for any model but needs an amplitude well above 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
+from tensorflow.python.framework import kernels, op_def_registry
+
+from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
+from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, STEEP, TERMS, UNITS, sums
+
+_WIDE = {
+    types_pb2.DT_BFLOAT16: types_pb2.DT_DOUBLE,
+    types_pb2.DT_HALF: types_pb2.DT_DOUBLE,
+    types_pb2.DT_FLOAT: types_pb2.DT_DOUBLE,
+    types_pb2.DT_COMPLEX64: types_pb2.DT_COMPLEX128,
+}
+
+_KEPT = frozenset(
+    """
+    Bitcast Const FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
+    FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient LinSpace
+    NextAfter Range
+    """.split()  # noqa: SIM905
+)
+"""Operations whose meaning depends on their dtype: the bits of a value, or how many values there are. A constant is kept because
+a GraphDef holds at most 2 GB."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Noisy:
+    """A graph with noise."""
+
+    graph: graph_pb2.GraphDef
+    tensors: Mapping[str, str]
+    """Where the main graph's tensors are now, `node:port` by `node:port`, if not where they were."""
+
+    def tensor(self, name: str) -> str:
+        """The name of a tensor that the original graph calls `name`."""
+        return self.tensors.get(name, name)
+
+
+class UnsupportedError(Exception):
+    """The graph holds something that cannot be widened to float64."""
+
+
+def noisy(graph: graph_pb2.GraphDef, *, precise: bool) -> Noisy:
+    """Returns the graph with noise after each operation that rounds.
+
+    Args:
+      graph: it is not changed.
+      precise: whether floating values become float64; placeholders and variables too.
+
+    Raises:
+      UnsupportedError: the graph cannot be made precise.
+    """
+    result = graph_pb2.GraphDef()
+    result.CopyFrom(graph)
+    pass_ = _Pass(result, precise)
+    tensors = pass_.main()
+    return Noisy(result, tensors)
+
+
+class _Pass:
+    """One rewriting of a graph and its functions."""
+
+    def __init__(self, graph: graph_pb2.GraphDef, precise: bool) -> None:
+        self.graph = graph
+        self.precise = precise
+        self.signatures = {function.signature.name: function.signature for function in graph.library.function}
+        self.sites = 0
+        self._helpers: dict[tuple[Any, ...], str] = {}
+
+    def main(self) -> dict[str, str]:
+        """Rewrites everything; returns the main graph's new places of tensors."""
+        functions = list(self.graph.library.function)
+        # Signatures are read while bodies are rewritten, so they must stay as they were until the end.
+        self.signatures = {name: _copy(signature) for name, signature in self.signatures.items()}
+        for function in functions:
+            if any(attr.type in ("type", "list(type)") for attr in function.signature.attr):
+                raise UnsupportedError(f"function {function.signature.name} is generic")
+            self.function(function)
+        return _Body(self, self.graph.node, None).rewrite()
+
+    def function(self, function: function_pb2.FunctionDef, *, as_type: int | None = None) -> None:
+        """Rewrites a function's body, and widens its signature."""
+        places = _Body(self, function.node_def, _copy(function.signature), as_type=as_type).rewrite()
+        for name, ref in function.ret.items():
+            function.ret[name] = places.get(ref, ref)
+        for arg in (*function.signature.input_arg, *function.signature.output_arg):
+            arg.type = self.wide(arg.type)
+        for attrs in function.arg_attr.values():
+            for name in ("_handle_dtypes", "_handle_shapes"):
+                if name in attrs.attr:
+                    del attrs.attr[name]
+
+    def wide(self, dtype: int) -> int:
+        """The dtype that stands for another in this graph."""
+        return _WIDE.get(dtype, dtype) if self.precise else dtype
+
+    def helper(self, key: tuple[Any, ...], trace: Callable[[], Any], *, as_type: int | None = None) -> str:
+        """Adds what `trace` builds, a ConcreteFunction, to the library once; returns its name."""
+        if key not in self._helpers:
+            with tf.Graph().as_default():
+                concrete = trace()
+            library = concrete.graph.as_graph_def().library
+            own = function_pb2.FunctionDef()
+            own.CopyFrom(concrete.function_def)
+            own.signature.name = name = f"tfaot_{key[0]}_{len(self._helpers)}"
+            if library.function:
+                raise AssertionError(f"{key} calls functions")
+            self.signatures[name] = _copy(own.signature)
+            self._helpers[key] = name
+            if as_type is not None:
+                self.function(own, as_type=as_type)
+            self.graph.library.function.append(own)
+        return self._helpers[key]
+
+
+class _Body:
+    """The nodes of the main graph or of a function, while they are rewritten."""
+
+    def __init__(
+        self, owner: _Pass, nodes: Any, signature: op_def_pb2.OpDef | None, *, as_type: int | None = None
+    ) -> None:
+        self._pass = owner
+        self._nodes = nodes
+        self._signature = signature
+        self._as_type = as_type
+        """The dtype whose rounding errors a body has that is float64 throughout."""
+        self._added: list[node_def_pb2.NodeDef] = []
+        self._counts: list[node_def_pb2.NodeDef] = []
+        """Added nodes whose operands are references of before."""
+        self._types: dict[str, int] = {}
+        self._names = {node.name for node in nodes}
+
+    def rewrite(self) -> dict[str, str]:
+        """Rewrites all nodes in place; returns new references of values by old ones."""
+        for arg in self._signature.input_arg if self._signature else ():
+            self._types[arg.name] = arg.type
+        originals = list(self._nodes)
+        outputs = {}
+        for node in originals:
+            outputs[node.name] = [(ref, dtype) for ref, dtype in self._outputs(node, self._op_def(node), node.attr)]
+            self._types |= dict(outputs[node.name])
+        places: dict[str, str] = {}
+        inserted: list[tuple[node_def_pb2.NodeDef, list[tuple[int, str]]]] = []
+        for node in originals:
+            inserted.append((node, self._prepare(node)))
+            places |= self._finish(node, outputs[node.name])
+        for node, edits in inserted:
+            count = self._count(node) if any(kind.startswith("terms") for _, kind in edits) else ""
+            for index, ref in enumerate(node.input):
+                node.input[index] = places.get(self._key(ref), ref)
+            for index, kind in edits:
+                node.input[index] = self._edit(node, index, kind, count)
+        for node in self._counts:
+            node.input[:] = [places.get(self._key(ref), ref) for ref in node.input]
+        for node in originals:
+            for name in ("_handle_dtypes", "_handle_shapes", "_output_shapes"):
+                if name in node.attr:
+                    del node.attr[name]
+        self._nodes.extend(self._added)
+        return {self._tensor(old): self._tensor(new) for old, new in places.items()} if not self._signature else places
+
+    # What the graph holds.
+
+    def _op_def(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
+        found = self._pass.signatures.get(node.op) or op_def_registry.get(node.op)
+        if found is None:
+            raise UnsupportedError(f"unknown operation {node.op}")
+        return found
+
+    def _outputs(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef, attrs: Any) -> Iterator[tuple[str, int]]:
+        """References of a node's outputs, as consumers name them, and their dtypes."""
+        flat = 0
+        for arg in op_def.output_arg:
+            for index, dtype in enumerate(_dtypes(arg, attrs)):
+                if self._signature:
+                    yield f"{node.name}:{arg.name}:{index}", dtype
+                else:
+                    yield (f"{node.name}:{flat}" if flat else node.name), dtype
+                flat += 1
+
+    def _key(self, ref: str) -> str:
+        """The one way in which this body's maps write a reference."""
+        return ref if self._signature else ref.removesuffix(":0")
+
+    @staticmethod
+    def _tensor(ref: str) -> str:
+        return ref if ":" in ref else ref + ":0"
+
+    # What changes.
+
+    def _prepare(self, node: node_def_pb2.NodeDef) -> list[tuple[int, str]]:
+        """Widens a node's attributes; returns which inputs are to be cast (`cast:DTYPE`) or to have noise (`terms`)."""
+        op_def = self._op_def(node)
+        before = [dtype for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
+        if self._pass.precise and not self._is_batch_norm(node):
+            self._widen(node, op_def)
+        edits = []
+        own_function = node.op in self._pass.signatures
+        after = [dtype for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
+        for index, (old, new) in enumerate(zip(before, after, strict=True)):
+            have = self._pass.wide(old)
+            if self._is_batch_norm(node):
+                continue  # a function of float64 takes its place
+            if have != new and not own_function:
+                edits.append((index, f"cast:{have}:{new}"))
+        if node.op in TERMS:
+            index = TERMS[node.op].operand
+            if before[index] in UNITS:
+                edits.append((index, f"terms:{before[index]}:{after[index]}"))
+        if "SoftmaxCrossEntropy" in node.op and before[0] in UNITS:
+            edits.append((0, f"once:{before[0]}:{after[0]}"))
+        return edits
+
+    def _widen(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef) -> None:
+        """Replaces dtypes among a node's attributes if it has a kernel for the wider ones."""
+        kinds = {attr.name: attr.type for attr in op_def.attr}
+        changed = {}
+        for name, kind in kinds.items():
+            if name not in node.attr:
+                continue
+            value = attr_value_pb2.AttrValue()
+            value.CopyFrom(node.attr[name])
+            if kind == "type":
+                value.type = self._pass.wide(value.type)
+            elif kind == "list(type)":
+                value.list.type[:] = [self._pass.wide(dtype) for dtype in value.list.type]
+            else:
+                continue
+            if value != node.attr[name]:
+                changed[name] = value
+        if not changed or node.op in _KEPT or "Random" in node.op:
+            return
+        types = tuple(sorted((name, value.type) for name, value in changed.items() if value.type))
+        if not types or _runs(node.op, types):
+            for name, value in changed.items():
+                node.attr[name].CopyFrom(value)
+
+    def _finish(self, node: node_def_pb2.NodeDef, before: Sequence[tuple[str, int]]) -> dict[str, str]:
+        """Casts and noise after a node; returns new references of its outputs."""
+        if self._is_batch_norm(node):
+            self._replace_batch_norm(node)
+            # A function's results are named otherwise than the operation's.
+            places = {ref: f"{node.name}:output:{i}" if self._signature else ref for i, (ref, _) in enumerate(before)}
+            ref, dtype = before[0]
+            if (
+                dtype != types_pb2.DT_FLOAT
+            ):  # inside, statistics are float32, and only the result is rounded to fewer bits
+                places[ref] = self._noise(places[ref], self._pass.wide(dtype), UNITS[dtype])
+            return places
+        op_def = self._op_def(node)
+        own_function = node.op in self._pass.signatures
+        after = list(self._outputs(node, op_def, node.attr))
+        places = {}
+        for index, ((ref, old), (_, new)) in enumerate(zip(before, after, strict=True)):
+            place = ref
+            wide = self._pass.wide(old)
+            if new != wide and not own_function:
+                place = self._cast(place, new, wide)
+            scale = self._scale(node, index, old)
+            if scale:
+                dtype = self._as_type or old
+                if "SoftmaxCrossEntropy" in node.op and index == 1:
+                    # A difference of two numbers of at most 1.
+                    place = self._noise(place, wide, 2 * UNITS[dtype], kind="absolute")
+                if node.op in TERMS:
+                    count = self._count(node)
+                    place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count)
+                if node.op not in TERMS or sums(dtype) != dtype:
+                    # What is correctly rounded, and can be represented, is exact.
+                    once = self._pass.precise and node.op in ROUNDED_ONCE and dtype in GRIDS
+                    kind = tf.as_dtype(dtype).name if once else "relative"
+                    place = self._noise(place, wide, scale * UNITS[dtype], kind=kind)
+            if place != ref:
+                places[ref] = place
+        return places
+
+    def _scale(self, node: node_def_pb2.NodeDef, index: int, dtype: int) -> float:
+        """The standard error of an output, in roundings; 0 if it is exact."""
+        if dtype not in UNITS or node.op in EXACT or node.op in self._pass.signatures or "Random" in node.op:
+            return 0.0
+        if node.op == "Cast":
+            source = self._types.get(self._key(node.input[0]), types_pb2.DT_INVALID)
+            return 1.0 if UNITS[dtype] > UNITS.get(source, 0.0) else 0.0
+        if node.op in ROUNDED_ONCE or node.op in TERMS:
+            return 1.0
+        if node.op == "AddN":
+            return float(max(1, len(node.input)) ** 0.5)
+        return STEEP.get(node.op, APPROXIMATE)
+
+    def _edit(self, node: node_def_pb2.NodeDef, index: int, kind: str, count: str) -> str:
+        """Casts an operand, or adds noise to it; returns the new reference."""
+        what, old, new = kind.split(":")
+        ref = node.input[index]
+        if what == "cast":
+            return self._cast(ref, int(old), int(new))
+        dtype = self._as_type or int(old)
+        if what == "terms":
+            return self._noise(ref, int(new), UNITS[sums(dtype)] * 0.5**0.5, count=count)
+        return self._noise(ref, int(new), UNITS[dtype])
+
+    def _count(self, node: node_def_pb2.NodeDef) -> str:
+        """A reference to the number of terms that each value of a node's result adds up, float64."""
+        terms = TERMS[node.op]
+        how = terms.count
+        if how == "pool":
+            product = 1
+            for size in node.attr["ksize"].list.i:
+                product *= size
+            return self._const(float(product))
+        if how in ("adj_x", "transpose_a"):
+            how = "second_last" if node.attr[how].b else "last"
+        if how == "einsum":
+            how = contracted(node.attr["equation"].s.decode())
+        refs = [node.input[index] for index in terms.shapes]
+        types = tuple(self._pass.wide(self._types[self._key(ref)]) for ref in refs)
+        name = self._pass.helper(("count_" + how, *types), functools.partial(trace_count, how, types))
+        count = self._call(name, refs, types, [types_pb2.DT_DOUBLE], "count")
+        self._counts.append(self._added[-1])
+        return count
+
+    # Fused batch normalization has no kernel for float64.
+
+    def _is_batch_norm(self, node: node_def_pb2.NodeDef) -> bool:
+        return (
+            self._pass.precise
+            and node.op.startswith("FusedBatchNorm")
+            and node.op.rstrip("V123")
+            in (
+                "FusedBatchNorm",
+                "FusedBatchNormGrad",
+            )
+        )
+
+    def _replace_batch_norm(self, node: node_def_pb2.NodeDef) -> None:
+        op_def = self._op_def(node)
+        inputs = [self._pass.wide(dtype) for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
+        outputs = [self._pass.wide(dtype) for arg in op_def.output_arg for dtype in _dtypes(arg, node.attr)]
+        settings = (
+            node.op.startswith("FusedBatchNormGrad"),
+            node.attr["is_training"].b if "is_training" in node.attr else True,
+            node.attr["data_format"].s.decode() or "NHWC",
+            node.attr["epsilon"].f if "epsilon" in node.attr else 1e-4,
+            node.attr["exponential_avg_factor"].f if "exponential_avg_factor" in node.attr else 1.0,
+            len(inputs),
+            len(outputs),
+        )
+        name = self._pass.helper(
+            ("batch_norm", *settings), functools.partial(trace_batch_norm, *settings), as_type=types_pb2.DT_FLOAT
+        )
+        operands = list(node.input)
+        node.op = "StatefulPartitionedCall"
+        node.attr.clear()
+        _set_call(node, name, inputs, outputs)
+        node.input[:] = operands
+
+    # Nodes that are added.
+
+    def _noise(self, ref: str, dtype: int, scale: float, *, count: str = "", kind: str = "relative") -> str:
+        """Noise on a value: relative, or of the standard deviation `scale`; times the root of `count`. See `trace_noise`."""
+        self._pass.sites += 1
+        shape = self._add("Shape", [ref], {"T": dtype, "out_type": types_pb2.DT_INT32})
+        random = self._add(
+            "RandomUniform",
+            [shape],
+            {"T": types_pb2.DT_INT32, "dtype": types_pb2.DT_FLOAT, "seed": self._pass.sites, "seed2": 11},
+        )
+        name = self._pass.helper(("noise", dtype, kind), functools.partial(trace_noise, tf.as_dtype(dtype), kind))
+        operands = [ref, random, self._const(scale), count or self._const(1.0)]
+        return self._call(
+            name, operands, [dtype, types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_DOUBLE], [dtype], "noise"
+        )
+
+    def _cast(self, ref: str, source: int, target: int) -> str:
+        return self._add("Cast", [ref], {"SrcT": source, "DstT": target})
+
+    def _const(self, value: float) -> str:
+        node = self._node("Const")
+        node.attr["dtype"].type = types_pb2.DT_DOUBLE
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.float64))
+        return self._ref(node, "output")
+
+    def _add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, int]) -> str:
+        node = self._node(op)
+        node.input.extend(inputs)
+        kinds = {attr.name: attr.type for attr in op_def_registry.get(op).attr}
+        for name, value in attrs.items():
+            if kinds[name] == "type":
+                node.attr[name].type = value
+            else:
+                node.attr[name].i = value
+        return self._ref(node, op_def_registry.get(op).output_arg[0].name)
+
+    def _call(self, name: str, operands: Sequence[str], types: Sequence[int], results: Sequence[int], what: str) -> str:
+        node = self._node(what)
+        node.op = "StatefulPartitionedCall"
+        node.input.extend(operands)
+        _set_call(node, name, types, results)
+        return self._ref(node, "output")
+
+    def _node(self, op: str) -> node_def_pb2.NodeDef:
+        node = node_def_pb2.NodeDef(op=op)
+        number = len(self._added)
+        while (name := f"tfaot_{op.lower()}_{number}") in self._names:
+            number += 1
+        node.name = name
+        self._names.add(name)
+        self._added.append(node)
+        return node
+
+    def _ref(self, node: node_def_pb2.NodeDef, output: str) -> str:
+        return f"{node.name}:{output}:0" if self._signature else node.name
+
+
+def _copy(message: op_def_pb2.OpDef) -> op_def_pb2.OpDef:
+    copy = op_def_pb2.OpDef()
+    copy.CopyFrom(message)
+    return copy
+
+
+def _dtypes(arg: op_def_pb2.OpDef.ArgDef, attrs: Any) -> list[int]:
+    """The dtypes of an argument of an operation: of one, of several, or of none."""
+    if arg.type_list_attr:
+        return list(attrs[arg.type_list_attr].list.type)
+    dtype = attrs[arg.type_attr].type if arg.type_attr else arg.type
+    return [dtype] * (attrs[arg.number_attr].i if arg.number_attr else 1)
+
+
+def _set_call(node: node_def_pb2.NodeDef, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+    node.attr["f"].func.name = name
+    node.attr["Tin"].list.type.extend(inputs)
+    node.attr["Tout"].list.type.extend(outputs)
+
+
+@functools.cache
+def _runs(op: str, types: tuple[tuple[str, int], ...]) -> bool:
+    """Whether an operation has a CPU kernel for such dtypes."""
+    for attr in op_def_registry.get(op).attr:
+        wanted = dict(types).get(attr.name)
+        if wanted and attr.allowed_values.list.type and wanted not in attr.allowed_values.list.type:
+            return False
+    found = [kernel for kernel in kernels.get_registered_kernels_for_op(op).kernel if kernel.device_type == "CPU"]
+    for kernel in found:
+        allowed = {each.name: each.allowed_values.list.type for each in kernel.constraint}
+        if all(not allowed.get(name) or dtype in allowed[name] for name, dtype in types):
+            return True
+    return False

@@ -1,0 +1,146 @@
+"""An exported graph in a TensorFlow session, as it is or with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from tfaot import dtypes
+from tfaot.manifest import EntryPoint, Manifest, Tensor
+from tfaot.session import session_config
+from tfaot.verify import noise
+from tfaot.verify.helpers import AMPLITUDE
+from tfaot.verify.kept import Array
+
+v1 = tf.compat.v1
+
+
+class Runner:
+    """A session of one thread, which lasts as long as the `with` block."""
+
+    def __init__(self, manifest: Manifest, graph: graph_pb2.GraphDef, *, precise: bool | None = None) -> None:
+        """Imports a graph.
+
+        Args:
+          manifest: the model's.
+          graph: the exported graph; it is not changed.
+          precise: None for the graph as it is; else it has noise, and True makes floating values float64.
+
+        Raises:
+          noise.UnsupportedError: the graph cannot be made precise.
+        """
+        handles = {n.attr["shared_name"].s.decode(): n.name for n in graph.node if n.op == "VarHandleOp"}
+        noisy = noise.noisy(graph, precise=precise) if precise is not None else noise.Noisy(graph, {})
+        self._manifest = manifest
+        self._tensor = noisy.tensor
+        self._graph = tf.Graph()
+        self._assign: dict[str, tuple[Tensor, Any, Any]] = {}
+        self._read: dict[str, Any] = {}
+        self._amplitude: tuple[Any, Any] | None = None
+        with self._graph.as_default():
+            tf.import_graph_def(noisy.graph, name="")
+            for variable in manifest.variables:
+                handle = self._graph.get_operation_by_name(handles[variable.name])
+                dtype = tf.as_dtype(handle.get_attr("dtype"))
+                value = v1.placeholder(dtype, variable.stored_shape)
+                assign = tf.raw_ops.AssignVariableOp(resource=handle.outputs[0], value=value)
+                self._assign[variable.name] = (variable, value, assign)
+                self._read[variable.name] = tf.raw_ops.ReadVariableOp(resource=handle.outputs[0], dtype=dtype)
+            if precise is not None:
+                value = v1.placeholder(tf.float64, [])
+                handle = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=AMPLITUDE)
+                self._amplitude = value, tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+        self._session = v1.Session(graph=self._graph, config=session_config())
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._session.close()
+
+    def __call__(
+        self, initial: Iterable[tuple[str, Array]], calls: Iterable[tuple[EntryPoint, Sequence[Array]]]
+    ) -> list[list[Array]]:
+        """Makes calls in a row, from given values of all variables; returns the results of each, as `call` does."""
+        self.assign(initial)
+        return [self.call(entry, values) for entry, values in calls]
+
+    def assign(self, values: Iterable[tuple[str, Array]]) -> None:
+        """Gives variables values; each is let go before the next one is asked for."""
+        for name, value in values:
+            variable, placeholder, assign = self._assign[name]
+            self._session.run(assign, {placeholder: _stored(value, variable, placeholder.dtype)})
+            del value
+
+    def amplitude(self, amplitude: float) -> None:
+        """Sets the noise of the calls that follow; 0 for none. A graph with noise needs it once."""
+        assert self._amplitude is not None
+        placeholder, assign = self._amplitude
+        self._session.run(assign, {placeholder: amplitude})
+
+    def call(
+        self, entry: EntryPoint, values: Sequence[Array], constants: Mapping[str, Array] | None = None
+    ) -> list[Array]:
+        """Returns the outputs, then the variables that the entry point writes.
+
+        Of a precise graph, they have the precise dtype: float64 for float32.
+
+        Args:
+          entry: what is called.
+          values: its inputs.
+          constants: values in place of constants of the graph, by the node's name.
+        """
+        feeds = {}
+        for tensor, value in zip(entry.inputs, values, strict=True):
+            placeholder = self._graph.get_tensor_by_name(tensor.name)
+            feeds[placeholder] = _stored(value, tensor, placeholder.dtype)
+        for name, value in (constants or {}).items():
+            feeds[self._graph.get_tensor_by_name(name + ":0")] = value
+        outputs = self._session.run([self._tensor(tensor.name) for tensor in entry.outputs], feeds)
+        written = self._manifest.written_by(entry)
+        after = self._session.run([self._read[variable.name] for variable in written])
+        tensors = (*entry.outputs, *written)
+        return [_loaded(np.asarray(value), tensor) for tensor, value in zip(tensors, (*outputs, *after), strict=True)]
+
+
+def _stored(value: Array, tensor: Tensor, dtype: tf.DType) -> Array:
+    """A value as the graph takes it at its edge, perhaps a more precise one."""
+    stored = to_stored(value, tensor)
+    wanted = dtype.as_numpy_dtype
+    return stored if stored.dtype == wanted else stored.astype(wanted)
+
+
+def _loaded(value: Array, tensor: Tensor) -> Array:
+    """A value that the graph gives at its edge; float64 and complex128 of a precise graph stay so."""
+    if value.dtype == dtypes.BY_NAME[tensor.stored].numpy():
+        return from_stored(value, tensor)
+    if tensor.stored == tensor.dtype or dtypes.BY_NAME[tensor.dtype].parts == 1:
+        return value
+    pairs: Array = np.ascontiguousarray(value).view(np.complex128)[..., 0]
+    return pairs
+
+
+def to_stored(value: Array, tensor: Tensor) -> Array:
+    """The bits of a value as the compiled graph takes them at its edge."""
+    if tensor.stored == tensor.dtype:
+        return value
+    stored = dtypes.BY_NAME[tensor.stored].numpy()
+    parts = dtypes.BY_NAME[tensor.dtype].parts
+    return (
+        np.ascontiguousarray(value).reshape(-1).view(stored).reshape((*value.shape, parts)[: None if parts > 1 else -1])
+    )
+
+
+def from_stored(value: Array, tensor: Tensor) -> Array:
+    """The value whose bits the compiled graph gives at its edge."""
+    if tensor.stored == tensor.dtype:
+        return value
+    shape = value.shape[:-1] if dtypes.BY_NAME[tensor.dtype].parts > 1 else value.shape
+    return np.ascontiguousarray(value).reshape(-1).view(dtypes.BY_NAME[tensor.dtype].numpy()).reshape(shape)

@@ -1,0 +1,214 @@
+"""What each comparison sees: how far the expected values change, in tolerances, when the model is given something else.
+
+A comparison is blind if other inputs, and variables that are changed by 1 %, change nothing by more than rounding errors may: it
+would pass whatever the compiled code computes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import ml_dtypes
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+
+from tfaot.manifest import Manifest
+from tfaot.verify.kept import Array, kept
+from tfaot.verify.runner import Runner
+from tfaot.verify.tolerance import Expected, distance
+
+if TYPE_CHECKING:
+    from tfaot.verify.goldens import Call
+
+SEES = 4.0
+"""A comparison that a change moves by less than so many tolerances is blind."""
+CHANGE = 0.01
+ULPS = 16
+"""In dtypes of low precision 1 % is a rounding error. There the change is so many units in the last place."""
+SECONDS = 20.0
+"""How long variables that are only read are changed one by one; what is left then is not judged."""
+
+
+class Probe:
+    """Runs of TensorFlow with other inputs and variables."""
+
+    def __init__(
+        self,
+        manifest: Manifest,
+        graph: graph_pb2.GraphDef,
+        runner: Runner,
+        initial: Mapping[str, Array],
+        states: Sequence[Mapping[str, Array]],
+        results: Sequence[Sequence[Array]],
+        calls: Sequence[Call],
+        rows: Sequence[Sequence[Mapping[str, Expected]]],
+    ) -> None:
+        self._manifest = manifest
+        self._runner = runner
+        self._initial = initial
+        self._states = states
+        self._results = results
+        self._calls = calls
+        self._rows = rows
+        self._constants = dict(_constants(graph))
+        self._large = sum(value.nbytes for value in initial.values()) > 1 << 30
+
+    def sights(self) -> list[list[dict[str, float]]]:
+        """For each call, result, and part: the largest change in tolerances."""
+        sights = []
+        wrote: set[str] = set()
+        for step, call in enumerate(self._calls):
+            best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
+            used = {self._manifest.variables[use.variable].name for use in call.entry.variables}
+            # What the variables are before this call must be known.
+            if not wrote & used - self._states[step].keys():
+                self._look(best, step, self._other_inputs(step), {}, {})
+                rng = np.random.default_rng(step)
+                variables = {} if self._large else self._changed(step, rng)
+                constants = {name: changed(value, rng) for name, value in self._constants.items()}
+                self._look(best, step, call.inputs, variables, constants)
+            sights.append(best)
+            wrote |= {variable.name for variable in self._manifest.written_by(call.entry)}
+        return sights
+
+    def unseen_variables(self) -> list[str]:
+        """Variables that are only read, frozen ones too, which matter, but too little for any comparison to see.
+
+        What a change of 100 % does not move either has no influence at all, as the bias of an attention layer's keys: whatever is
+        computed with it is right.
+        """
+        first: dict[str, int] = {}
+        for step, call in enumerate(self._calls):
+            first.setdefault(call.entry.name, step)
+        names: dict[str, list[str]] = {}
+        for each in self._manifest.frozen:
+            names.setdefault(each.sha256, []).append(each.name)
+        candidates: list[tuple[str, str, Array, bool]] = []
+        for variable in self._manifest.variables:
+            value = self._initial[variable.name]
+            if not variable.written and not self._large and value.size:
+                candidates.append((variable.name, variable.name, value, False))
+        for node, value in self._constants.items():
+            if found := names.get(_digest(value)):
+                # Variables of equal values, such as zeros, are told apart by the node's name.
+                candidates.append((found[0] if len(found) == 1 else node, node, value, True))
+        unseen = []
+        deadline = time.monotonic() + SECONDS
+        steps = list(first.values())
+        for name, place, value, constant in candidates:
+            if time.monotonic() > deadline:
+                break
+            small = self._influence(place, value, constant, CHANGE, steps)
+            if small < 1.0 and self._influence(place, value, constant, 1.0, steps) >= SEES:
+                unseen.append(name)
+        return unseen
+
+    def _influence(self, place: str, value: Array, constant: bool, change: float, steps: Sequence[int]) -> float:
+        """How far a change of a variable, or of the constant that it became, moves anything in some calls, in tolerances."""
+        new = {place: changed(value, np.random.default_rng(0), change)}
+        return max(self._most(step, {} if constant else new, new if constant else {}) for step in steps)
+
+    def _most(self, step: int, variables: Mapping[str, Array], constants: Mapping[str, Array]) -> float:
+        """The largest change of anything in a call, in tolerances."""
+        best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
+        self._look(best, step, self._calls[step].inputs, variables, constants)
+        return max((value for parts in best for value in parts.values()), default=0.0)
+
+    def _look(
+        self,
+        best: list[dict[str, float]],
+        step: int,
+        inputs: Sequence[Array],
+        variables: Mapping[str, Array],
+        constants: Mapping[str, Array],
+    ) -> None:
+        """Runs a call otherwise, and takes into account what changed."""
+        # All variables have their values of this call, but those that are changed.
+        written = {variable.name: self._initial[variable.name] for variable in self._manifest.written}
+        self._runner.assign((written | dict(self._states[step]) | dict(variables)).items())
+        try:
+            results = self._runner.call(self._calls[step].entry, inputs, constants)
+        except tf.errors.OpError:
+            return  # inputs that the model refuses, such as an index out of range
+        finally:
+            self._runner.assign((name, self._initial[name]) for name in variables)
+        for result, value in enumerate(results):
+            parts = kept(value)
+            for part, row in self._rows[step][result].items():
+                base = kept(self._results[step][result])[part]
+                if part not in parts or parts[part].shape != base.shape:
+                    best[result] = dict.fromkeys(best[result], np.inf)  # another size shows
+                    break
+                best[result][part] = max(best[result][part], _in_tolerances(parts[part], base, row.tolerance))
+
+    def _other_inputs(self, step: int) -> list[Array]:
+        """Inputs of another call of the same entry point; of a model that has one call only, the values in another order."""
+        call = self._calls[step]
+        for other in (*self._calls[step + 1 :], *self._calls[:step]):
+            if other.entry.name == call.entry.name and any(
+                a.shape == b.shape and not np.array_equal(a, b) for a, b in zip(call.inputs, other.inputs, strict=True)
+            ):
+                return [
+                    b if a.shape == b.shape else changed(a, np.random.default_rng(step))
+                    for a, b in zip(call.inputs, other.inputs, strict=True)
+                ]
+        rng = np.random.default_rng(step)
+        return [_shuffled(value, rng) for value in call.inputs]
+
+    def _changed(self, step: int, rng: np.random.Generator) -> dict[str, Array]:
+        values = dict(self._initial) | dict(self._states[step])
+        used = self._calls[step].entry.variables
+        names = [self._manifest.variables[use.variable].name for use in used]
+        return {name: changed(values[name], rng) for name in names}
+
+
+def changed(value: Array, rng: np.random.Generator, change: float = CHANGE) -> Array:
+    """Values that are larger or smaller by 1 %, or by `ULPS` if that is more, zeros by 0.01; whole numbers are 1 larger."""
+    moved: Array
+    if value.dtype.kind in "biu":
+        moved = ~value if value.dtype == bool else value + np.array(1, value.dtype)
+        return moved
+    change = max(change, ULPS * float(ml_dtypes.finfo(value.dtype).eps))
+    signs = rng.integers(0, 2, value.shape) * 2 - 1
+    wide = np.complex128 if value.dtype.kind == "c" else np.float64
+    moved = np.where(value == 0, change * signs, value.astype(wide) * (1 + change * signs)).astype(value.dtype)
+    return moved
+
+
+def _shuffled(value: Array, rng: np.random.Generator) -> Array:
+    """The same values in another order; floats are made smaller besides, by up to a half, so that sums change."""
+    shuffled: Array = rng.permutation(value.reshape(-1)).reshape(value.shape)
+    if value.dtype.kind in "biu":
+        return shuffled
+    smaller: Array = (shuffled * (1 - 0.5 * rng.random(value.shape))).astype(value.dtype)
+    return smaller
+
+
+def _in_tolerances(value: Array, base: Array, tolerance: Array) -> float:
+    """The largest change, in tolerances."""
+    if not value.size:
+        return float("inf")  # nothing can be wrong
+    moved = distance(value, base)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(moved == 0, 0.0, moved / tolerance)
+    return float(np.max(np.where(np.isnan(shares), 0.0, shares), initial=0.0))
+
+
+def _constants(graph: graph_pb2.GraphDef) -> Iterator[tuple[str, Array]]:
+    """Constants of the main graph that may be weights: floats, more than one."""
+    for node in graph.node:
+        if node.op == "Const" and tf.as_dtype(node.attr["dtype"].type).is_floating:
+            value = tf.make_ndarray(node.attr["value"].tensor)
+            if value.size > 1:
+                yield node.name, value
+
+
+def _digest(value: Array) -> str:
+    """As `tfaot.export.rewrites.freeze.fingerprint` has it."""
+    digest = hashlib.sha256(f"{value.dtype}{list(value.shape)}\0".encode())
+    digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
+    return digest.hexdigest()
