@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from tfaot import constants, cost, environment, epilogues, executor, isolate, names, prepack, thunks
+from tfaot import constants, cost, environment, epilogues, executor, isolate, names, prepack, program_shape, thunks
 from tfaot.errors import TfaotError, listed
 from tfaot.manifest import EntryPoint, Manifest
 
@@ -207,6 +207,9 @@ def _compile(request: Request, manifest: Manifest) -> None:
             )
             finishes |= found
         objects = [_read(os.path.join(folder, isa)) for isa in request.isa]
+        module = _module(request.out_hlo)
+        entry_point, shape = function.entry_point.name, module.host_program_shape
+        program_shape.check(shape, manifest, entry_point, function.batch, _sources(request))
     programs = {isa: thunks.parse(header) for isa, header in headers.items()}
     if places["epilogues"] is not None:
         programs = {isa: epilogues.attach(program, finishes) for isa, program in programs.items()}
@@ -227,13 +230,20 @@ def _compile(request: Request, manifest: Manifest) -> None:
     rendered = executor.render(
         packed.functions,
         cpp_class=function.internal_class,
-        cost=cost.of(_read(request.out_hlo)),
+        cost=cost.of(module),
         tensorflow=manifest.tensorflow,
     )
     texts = zip((request.out_header, *request.out_sources), (rendered.header, *rendered.sources), strict=True)
     for path, text in texts:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _module(path: str) -> Any:
+    """The `xla.HloModuleProto` of an `xla.HloSnapshot`."""
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    return hlo_pb2.HloSnapshot.FromString(_read(path)).hlo.hlo_module
 
 
 def _read(path: str) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import signal
@@ -15,6 +16,7 @@ from tests.stages.harness import PREAMBLE, Exported, StageTest, run_main
 from tfaot import compile as compiler
 from tfaot import cost, isolate
 from tfaot.errors import TfaotError
+from tfaot.export.sources.model import Model
 
 OUTPUTS = ("object", "constants", "header", "source", "hlo", "passes")
 
@@ -314,6 +316,118 @@ one that a Python integer or a shape gives, not a tensor
               to do: write variable { node_name: "layer/b.c-1" readonly: true } into the target's config
             """,
         )
+
+
+class ClaimsTest(CompileTest):
+    """Shapes and dtypes that a model claims and does not have: the class would read and write past its own memory."""
+
+    DO = (
+        "correct the shape or dtype that the model claims: tf.Tensor.set_shape and a SavedModel's signature are believed "
+        "without a check; tf.ensure_shape and tf.reshape are checked"
+    )
+
+    def test_set_shape(self) -> None:
+        """A result that claims to be larger than it can be is refused, whatever its name."""
+        model = """\
+import tensorflow as tf
+
+@tf.function(input_signature=[tf.TensorSpec([8], tf.float32, "x")])
+def model(x):
+    found = tf.where(x > 0)
+    found.set_shape([1000, 1])
+    return {"found": found, "x": x + 1}
+"""
+        self.assert_error(
+            self.refused(self.export(model)),
+            f"""
+            t::Model::Run: the compiled function is not what the model says: 1 difference(s)
+
+                the result 'found:0' is int64[8, 1]; the model says int64[1000, 1]
+
+              to do: {self.DO}
+            """,
+        )
+
+    def test_attributes_of_a_graph(self) -> None:
+        """A graph says itself what its loops return, and whoever wrote it may be wrong: XLA's shapes decide."""
+        import tensorflow as tf
+        from tensorflow.core.framework import graph_pb2
+
+        path = self.folder / "graph.pb"
+
+        def save() -> None:
+            tf.compat.v1.enable_control_flow_v2()
+            with tf.Graph().as_default() as graph:
+                x = tf.compat.v1.placeholder(tf.float32, [4], "x")
+                n = tf.compat.v1.placeholder(tf.int32, [], "n")
+                y = tf.while_loop(lambda i, _: i < n, lambda i, v: (i + 1, v * 2), (0, x))[1]
+                tf.identity(y, "y")
+            path.write_bytes(graph.as_graph_def().SerializeToString())
+
+        isolate.run_isolated(save, what="saving")
+        graph = graph_pb2.GraphDef.FromString(path.read_bytes())
+        (loop,) = (node for node in graph.node if node.op in ("While", "StatelessWhile"))
+        for shape in loop.attr["output_shapes"].list.shape:
+            if shape.dim:
+                shape.dim[0].size = 1 << 20
+        path.write_bytes(graph.SerializeToString())
+        text = self.refused(self.export(Model(graph=str(path), inputs=("x", "n"), outputs=("y",))))
+        self.assertIn("the result 'y:0' is float32[4]; the model says float32[1048576]", text)
+
+    def test_every_value_is_compared(self) -> None:
+        """Inputs, outputs, and variables, read and written, by dtype and by each size, at one size of batch or another."""
+        exported = self.export(FLAGS)
+        path = Path(exported.path("manifest"))
+        manifest = exported.manifest
+        entry = manifest.entry_points[0]
+        a, b = manifest.variables
+        path.write_text(
+            dataclasses.replace(
+                manifest,
+                entry_points=(
+                    dataclasses.replace(
+                        entry,
+                        inputs=(dataclasses.replace(entry.inputs[0], shape=(3,)), entry.inputs[1]),
+                        outputs=(dataclasses.replace(entry.outputs[0], dtype="int32", stored="int32"),),
+                    ),
+                ),
+                variables=(dataclasses.replace(a, shape=(2, 1)), dataclasses.replace(b, dtype="bool", stored="bool")),
+            ).to_json()
+        )
+        self.assert_error(
+            self.refused(exported),
+            f"""
+            t::Model::Run: the compiled function is not what the model says: 5 difference(s)
+
+                the argument 'x:0' is float32[2]; the model says float32[3] at model.py:7
+                the argument 'variable1' is float32[2]; the model says float32[2, 1] at model.py:11
+                the argument 'layer/b.c-1' is float32[2]; the model says bool[2] at model.py:12
+                the result 'mul:0' is float32[2]; the model says int32[2] at model.py:14
+                the result 'variable1' is float32[2]; the model says float32[2, 1] at model.py:11
+
+              to do: {self.DO}
+            """,
+        )
+        batches = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=(("forward", "forward"),))
+        path = Path(batches.path("manifest"))
+        manifest = batches.manifest
+        entry = manifest.entry_points[0]
+        relu, x = entry.outputs
+        changed = dataclasses.replace(entry, outputs=(dataclasses.replace(relu, shape=(64, 129)), x))
+        path.write_text(dataclasses.replace(manifest, entry_points=(changed,)).to_json())
+        self.assertIn("is float32[1, 256]; the model says float32[1, 129]", self.refused(batches, batch=1))
+
+    def test_missing_values(self) -> None:
+        """A module that has another number of arguments or results than the manifest is refused."""
+        exported = self.export(FLAGS)
+        entry = exported.manifest.entry_points[0]
+        changed = dataclasses.replace(entry, outputs=(), variables=entry.variables[:1])
+        Path(exported.path("manifest")).write_text(
+            dataclasses.replace(exported.manifest, entry_points=(changed,)).to_json()
+        )
+        text = self.refused(exported)
+        self.assertIn("4 arguments; the model has 3", text)
+        self.assertIn("2 results; the model has 1", text)
 
 
 class KilledTest(CompileTest):

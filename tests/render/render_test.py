@@ -488,6 +488,8 @@ struct {symbol} : Fake {{
   using Fake::Fake;
   static constexpr int kNumArgs = {args};
   static constexpr int kNumResults = {results};
+  static constexpr std::size_t kArgBytes[] = {{24, 4, {w_bytes}, 32, 8, 0}};
+  static constexpr std::size_t kResultBytes[] = {{{loss_bytes}, 16, 48, 8, 0}};
   bool Run() {{
     if (*arg<int>(1) < 0) return false;
     arg<float>(2)[0] += 1;
@@ -562,6 +564,8 @@ struct M1a6Family_0 : Fake {
   using Fake::Fake;
   static constexpr int kNumArgs = 3;
   static constexpr int kNumResults = 5;
+  static constexpr std::size_t kArgBytes[] = {24, 24, 24, 0};
+  static constexpr std::size_t kResultBytes[] = {4, 96 + 8, 8, 24, 24, 0};
   bool Run() {
     const float* x = arg<float>(0);
     std::int32_t found = 0;
@@ -586,6 +590,8 @@ struct Embed : Fake {
   using Fake::Fake;
   static constexpr int kNumArgs = 3;
   static constexpr int kNumResults = 1;
+  static constexpr std::size_t kArgBytes[] = {kRows * 8, 4, 64, 0};
+  static constexpr std::size_t kResultBytes[] = {kRows * 32, 0};
   bool Run() {
     ++runs[kRows > 1];
     for (int i = 0; i < 3; ++i) {
@@ -695,7 +701,8 @@ int main(int, char** argv) {
 
     def fake(self, **changes: Any) -> str:
         """The stand-in of `SMALL`."""
-        return FAKE + self.SMALL.format(**{"symbol": names.symbol("a::b::Small"), "args": 5, "results": 4, **changes})
+        sizes = {"args": 5, "results": 4, "w_bytes": 48, "loss_bytes": 4}
+        return FAKE + self.SMALL.format(symbol=names.symbol("a::b::Small"), **{**sizes, **changes})
 
     def test_runs(self) -> None:
         """Protects the class itself: initial values, results that are copied back, failures, errors, and moving."""
@@ -789,14 +796,17 @@ int main(int, char** argv) {
         self.assertEqual(ran.returncode, 1, ran.stderr)
         self.assertIn("-1    Run() failed: missing.safetensors", ran.stdout)
 
-    def test_other_counts_do_not_compile(self) -> None:
+    def test_other_counts_and_sizes_do_not_compile(self) -> None:
         """Protects from a manifest and an object that do not belong together: the compiler sees it."""
         self.render()
-        for args, results, message in (
-            (6, 4, "the compiler's arguments are the manifest's inputs and variables"),
-            (5, 3, "the compiler's results are the manifest's outputs, their sizes, and written variables"),
+        for change, message in (
+            ({"args": 6}, "the compiler's arguments are the manifest's inputs and variables"),
+            ({"results": 3}, "the compiler's results are the manifest's outputs, their sizes, and written variables"),
+            ({"w_bytes": 52}, "the compiler's argument 2 has the manifest's size"),
+            ({"w_bytes": 44}, "the compiler's argument 2 has the manifest's size"),
+            ({"loss_bytes": 3}, "the compiler's result 0 has room for what the manifest says"),
         ):
-            (self.folder / "small.executor.h").write_text(self.fake(args=args, results=results))
+            (self.folder / "small.executor.h").write_text(self.fake(**change))
             result = self.compiler("-fsyntax-only", "small.cc")
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(message, result.stderr)
