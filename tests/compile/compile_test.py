@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -455,6 +457,15 @@ class KilledTest(CompileTest):
               to do: look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own
             """,
         )
+
+    def test_temporary_folder_of_any_name(self) -> None:
+        """Protects builds whose TMPDIR has spaces or quotes in it: XLA is told of folders in an environment variable."""
+        folder = self.folder / "a b \"c\" 'd' \\e"
+        folder.mkdir()
+        exported = self.export(WEIGHTS)
+        with mock.patch.object(tempfile, "tempdir", str(folder)):
+            self.compile(exported)
+        self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], 1)
 
     def test_earlier_outputs_stay(self) -> None:
         """A failed compilation does not touch the outputs of an earlier one, or a cache would hold a mixture."""
