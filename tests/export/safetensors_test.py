@@ -260,7 +260,9 @@ class SafetensorsTest(unittest.TestCase):
                 self.assertRegex(text, "^FILE contradicts itself\n  found: (a and b|b and a) overlap\n")
         header = f'{{"a":{self.entry(4, 8)},"e":{self.entry(2, 2)},"b":{self.entry(0, 4)}}}'.encode()
         read = safetensors.read(self.file(struct.pack("<Q", len(header)) + header + bytes(range(8))))
-        self.assertEqual({name: bytes(value) for name, value in read.items()}, {"a": b"\4\5\6\7", "e": b"", "b": b"\0\1\2\3"})
+        self.assertEqual(
+            {name: bytes(value) for name, value in read.items()}, {"a": b"\4\5\6\7", "e": b"", "b": b"\0\1\2\3"}
+        )
 
     def test_deep_nesting(self) -> None:
         """Protects from a traceback, or worse, for a header that is nested without an end."""

@@ -541,7 +541,7 @@ int main() {
   CHECK(!std::strncmp(none.error(), why.c_str(), why.size()) && !*none.isa());
   none.x()(1, 2) = 8;
   CHECK(!none.Run() && *none.loss() == 0 && none.scope_w()(0, 0) == 0 && *none.step() == 41);
-  CHECK(!none.Save("/nonexistent/file") && std::strstr(none.error(), "/nonexistent/file"));
+  CHECK(!none.Save("/dev/null/file") && std::strstr(none.error(), "/dev/null/file"));
   CHECK(!none.Run() && !std::strncmp(none.error(), why.c_str(), why.size()));
   none = a::b::Small("x86-64");
   CHECK(none.Run() && !std::strcmp(none.isa(), "x86-64"));
@@ -676,7 +676,7 @@ int main(int, char** argv) {
   CHECK(moved.Save(argv[2]) && !*moved.error());
   a::Family other;
   CHECK(other.Load(argv[2]) && other.scope_w()(1, 2) == 6.5f && other.state()(2) == 7);
-  CHECK(!other.Save("/nonexistent/file") && std::strstr(other.error(), "/nonexistent/file"));
+  CHECK(!other.Save("/dev/null/file") && std::strstr(other.error(), "/dev/null/file"));
   return failed;
 }
 """
@@ -767,6 +767,61 @@ int main(int, char** argv) {
         for program in ("family.cc", "family_test.cc", "family_benchmark.cc"):
             result = self.compiler("-fsyntax-only", program)
             self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_classes_of_any_name(self) -> None:
+        """Protects hostile names of classes and namespaces: each is refused with a way out, or really compiles."""
+        c_headers = (
+            "ctype fcntl math poll pthread semaphore signal stdio stdlib string strings sys/socket sys/stat time unistd"
+        )
+        includes = "".join(f"#include <{header}.h>\n" for header in c_headers.split())
+        accepted = [
+            "Verify",
+            "Model::Model",
+            "a::std::B",
+            "a::tfaot::B::Class",
+            "a::time::X",
+            "a::index::log",
+            "a::size_t",
+            "b::int64_t",
+            "a::a::a",
+            "model::Verifier",
+            "Verifier::View",
+            "failed::argv",
+            "c::unique_ptr",
+            "std_::kernels",
+            "rows::batch",
+            "models::time::X",
+            "d::string::string",
+        ]
+        program = includes
+        for index, cpp_class in enumerate(accepted):
+            name = f"family{index}"
+            self.render(dataclasses.replace(FAMILY, cpp_class=cpp_class), name, embed=False)
+            for function in ("Train.b0", "Embed.b1", "Embed.b8"):
+                (self.folder / f"{name}.{function}.executor.h").write_text("")
+            # All are in one program here, so that names of one generated file must not be another's.
+            code = self.FAMILY.replace("M1a6Family", names.symbol(cpp_class))
+            (self.folder / f"{name}.Train.b0.executor.h").write_text(f"#include <cmath>\n{code}")
+            program += f'#define tfaot_internal internal{index}\n#include "p/{name}.cc"\n'
+            program += f'#define main benchmark{index}\n#include "p/{name}_benchmark.cc"\n#undef main\n'
+            program += f'#define main test{index}\n#include "p/{name}_test.cc"\n#undef main\n#undef tfaot_internal\n'
+        program += "#include <thread>\nusing namespace std;\n"
+        for index, cpp_class in enumerate(accepted):
+            program += f"bool F{index}(::{cpp_class}& m) {{ return m.Embed(3); }}\n"
+        self.compiles(program)
+        refused = "time::X index::X log size_t main main::X FILE::X tm link::Model sqrtf32 lgamma_r exp10l::X a::errno"
+        body = ""
+        for cpp_class in refused.split():
+            with self.subTest(cpp_class):
+                self.assertRaises(TfaotError, names.split_class, cpp_class)
+            opened = [f"namespace {name} {{" for name in cpp_class.split("::")[:-1]]
+            body += " ".join([*opened, f"class {cpp_class.split('::')[-1]} {{}}; ", "}" * len(opened)])
+            body += f" {cpp_class} *instance;\n"
+        (self.folder / "program.cc").write_text(f'{includes}int main() {{ return 0; }}\n#line 1 "refused"\n{body}')
+        result = self.compiler("-std=gnu++17", "-fsyntax-only", "program.cc")
+        for line, cpp_class in enumerate(refused.split(), 1):
+            with self.subTest(cpp_class, refused="without need"):
+                self.assertIn(f"refused:{line}:", result.stderr)
 
     def test_generated_test_says_why_a_run_failed(self) -> None:
         """Protects the reader of a failed test: the error is that of the run, not of the one before."""

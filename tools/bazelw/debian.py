@@ -220,9 +220,7 @@ def apt_conf(machine: str, home: Path) -> str:
     lines = [line for line in machine.splitlines() if re.fullmatch(r'\S+ "[^"]*";', line)]
     keys = [line.partition(" ")[0].lower() for line in lines]
     kept = [
-        line
-        for line, key in zip(lines, keys, strict=True)
-        if key.startswith(_INHERITED) and not key.endswith(_VERIFY)
+        line for line, key in zip(lines, keys, strict=True) if key.startswith(_INHERITED) and not key.endswith(_VERIFY)
     ]
     return "\n".join([*kept, *(f'{key} "{value}";' for key, value in settings.items())]) + "\n"
 
@@ -311,9 +309,7 @@ def _unpack_source(archive: Path, into: Path) -> None:
                 source.extractall(part)
     except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as failure:
         archive.unlink()
-        raise WayFailed(
-            f"{archive.name} is damaged; it was removed, and the next call downloads it again"
-        ) from failure
+        raise WayFailed(f"{archive.name} is damaged; it was removed, and the next call downloads it again") from failure
     tops = list(part.iterdir())
     if len(tops) != 1:
         raise WayFailed(f"{archive.name} has {len(tops)} top folders, not one")
