@@ -12,14 +12,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "variables", "golden_inputs"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
+    parser.add_argument("--sources", help="an output of the export stage; only errors read it")
     parser.add_argument("--out_goldens", required=True, help="output file")
-    flags = parser.parse_args()
+    flags = vars(parser.parse_args())
+    sources = flags.pop("sources")
 
     def work() -> None:
         environment.prepare()
+        import tensorflow as tf
+
+        from tfaot import failed_run
         from tfaot.verify import Request, compute_goldens
 
-        compute_goldens(Request(**vars(flags)))
+        try:
+            compute_goldens(Request(**flags))
+        except tf.errors.OpError as error:
+            raise failed_run.explained_in_files(
+                error, manifest=flags["manifest"], golden_inputs=flags["golden_inputs"], sources=sources
+            ) from None
 
     isolate.run_isolated(work, what="computing the goldens in TensorFlow")
 

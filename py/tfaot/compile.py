@@ -8,7 +8,7 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from tfaot import constants, cost, environment, epilogues, executor, isolate, names, prepack, program_shape, thunks
@@ -365,7 +365,7 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
 def explain_unknown(message: str, request: Origin) -> str:
     """The compiler's message, and the source lines of the nodes that it names."""
     message = without_trace(message)
-    return "\n".join([message, *_mentioned(message, request)])
+    return "\n".join([message, *mentioned(message, _sources(request))])
 
 
 def explain_known(message: str, request: Origin, what: str) -> TfaotError | None:
@@ -447,9 +447,13 @@ def _named(message: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"(?:\{\{node |\[\[)([\w./>\\-]+)(?:\}\}|\]\])", message)))
 
 
-def _mentioned(message: str, request: Origin) -> list[str]:
-    """Source lines of the nodes that XLA's message names."""
-    sources = _sources(request)
+def mentioned(message: str, sources: Mapping[str, str]) -> list[str]:
+    """Source lines of the nodes that a message of TensorFlow or XLA names.
+
+    Args:
+      message: names nodes as `{{node NAME}}` or `[[NAME]]`.
+      sources: `file:line` by node, `function/node` inside functions.
+    """
     found = []
     for name in _named(message):
         places = {place for node, place in sources.items() if node == name or node.endswith("/" + name)}
