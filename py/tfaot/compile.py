@@ -355,7 +355,16 @@ class Origin(Protocol):
 
 def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     """Turns the compiler's message into an error that names nodes, source lines, and what to do."""
-    return explain_known(message, request, manifest.cpp_class) or TfaotError(
+    if known := explain_known(message, request, manifest.cpp_class):
+        return known
+    if constant := _not_constant(message):
+        return TfaotError(
+            f"{manifest.cpp_class}: argument {constant['argument']} of {constant['op']} {constant['node']!r} must be known "
+            "when the model is built",
+            details="\n".join(mentioned(message, _sources(request))),
+            do="make it of Python numbers, constants, and shapes; not of inputs, variables, or random values",
+        )
+    return TfaotError(
         f"{manifest.cpp_class}: the compiler refuses the graph",
         details=explain_unknown(message, request),
         do="change the model at the lines named above; --xla_dump_to among the target's xla_flags shows more",
@@ -385,17 +394,28 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
             do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
             "shape gives, not a tensor",
         )
-    if unsupported := re.findall(r"[,:] (\w+) \(No registered '\w+' OpKernel", message):
+    if unsupported := _unsupported(message):
+        shown = {op + (" of " + ", ".join(sorted({*dtypes.values()})) if dtypes else "") for op, dtypes in unsupported}
+        convert = "convert what they take to a dtype that XLA has them for, such as float32 or int32, "
         return TfaotError(
-            f"{what}: XLA cannot compile {listed(sorted(set(unsupported)))}",
-            details="\n".join(_nodes_of(set(unsupported).__contains__, request)),
-            do="replace these ops, or move them out of the model to where its inputs are made",
+            f"{what}: XLA cannot compile {listed(sorted(shown))}",
+            details="\n".join(_nodes_of(lambda node: any(_is(node, *each) for each in unsupported), request)),
+            do=f"replace these ops, {convert if any(d for _, d in unsupported) else ''}"
+            "or move them out of the model to where its inputs are made",
+        )
+    if (constant := _not_constant(message)) and constant["op"] in _SLICE_ASSIGNMENTS:
+        return TfaotError(
+            f"{what}: a slice is assigned at an index that is known only at run time",
+            details="\n".join(mentioned(message, _sources(request))),
+            do="write rows by their index: variable.scatter_nd_update([[i]], [row]), or "
+            "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are "
+            "(i + tf.range(n))[:, None]",
         )
     if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
         kind = thunk[1].replace("-", "")
         return TfaotError(
             f"{what}: XLA cannot compile {kind} ahead of time",
-            details="\n".join(_nodes_of(lambda op: kind in op.lower(), request)),
+            details="\n".join(_nodes_of(lambda node: kind in node.op.lower(), request)),
             do="replace these ops, or move them out of the model to where its inputs are made",
         )
     if flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message):
@@ -409,10 +429,43 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
     return None
 
 
-def _nodes_of(wanted: Callable[[str], bool], request: Origin) -> list[str]:
-    """`op 'node' at file:line` for every node of a wanted type, in the graph and in its functions."""
+_SLICE_ASSIGNMENTS = ("ResourceStridedSliceAssign", "StridedSliceAssign", "TensorStridedSliceUpdate")
+
+
+def _not_constant(message: str) -> re.Match[str] | None:
+    """The argument, node, and op in a message about what must be known when the model is built."""
+    return re.search(r"Input (?P<argument>\d+) to node `(?P<node>[^`]+)` with op (?P<op>\w+) must be a compile-time", message)
+
+
+def _unsupported(message: str) -> list[tuple[str, dict[str, str]]]:
+    """The ops that XLA's message says it has no kernel for, each with the dtypes, by attribute, that none is for."""
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.dtypes import as_dtype
+
+    found: list[tuple[str, dict[str, str]]] = []
+    kernels = r"[,:] (\w+) \(No registered '\w+' OpKernel[^()]*(?:\(OpKernel was found[^()]*\) Requested Attributes: ([^()]*))?"
+    for op, attributes in re.findall(kernels, message):
+        dtypes = {
+            name: as_dtype(types_pb2.DataType.Value(dtype)).name
+            for name, dtype in re.findall(r"(\w+)=(DT_\w+)", attributes)
+        }
+        if (op, dtypes) not in found:
+            found.append((op, dtypes))
+    return found
+
+
+def _is(node: Any, op: str, dtypes: Mapping[str, str]) -> bool:
+    from tensorflow.dtypes import as_dtype
+
+    return node.op == op and all(
+        node.attr[name].type == as_dtype(dtype).as_datatype_enum for name, dtype in dtypes.items()
+    )
+
+
+def _nodes_of(wanted: Callable[[Any], bool], request: Origin) -> list[str]:
+    """`op 'node' at file:line` for every node that is wanted, in the graph and in its functions."""
     sources = _sources(request)
-    return [_place(prefix, node, sources) for prefix, node in _all_nodes(request) if wanted(node.op)]
+    return [_place(prefix, node, sources) for prefix, node in _all_nodes(request) if wanted(node)]
 
 
 def _loops_of(names_: list[str], request: Origin) -> list[str]:

@@ -262,6 +262,82 @@ def model_fn(x, n):
             """,
         )
 
+    def test_unsupported_dtype(self) -> None:
+        """An op that XLA has for other dtypes only is named with the dtype, and with the nodes of this dtype alone."""
+        model = """\
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec([2, 2], tf.uint8, "x")])
+def model(x):
+    square = tf.matmul(tf.cast(x, tf.float32), tf.ones([2, 2]))
+    return square + tf.cast(tf.matmul(x, x), tf.float32)
+"""
+        self.assert_error(
+            self.refused(self.export(model)),
+            """
+            t::Model: XLA cannot compile MatMul of uint8
+
+                MatMul 'MatMul_1' at model.py:7
+
+              to do: replace these ops, convert what they take to a dtype that XLA has them for, such as float32 or int32, \
+or move them out of the model to where its inputs are made
+            """,
+        )
+
+    SLICES = """\
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    def __init__(self):
+        self.v = tf.Variable(tf.ones([4, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, "i"), tf.TensorSpec([2], tf.float32, "row")])
+    def call(self, i, row):
+        %s
+        return self.v.read_value()
+
+
+model = Model()
+"""
+
+    def test_slice_assigned_at_a_traced_index(self) -> None:
+        """A slice that is assigned at an index of run time is refused with rewrites, all of which compile."""
+        exported = self.export(self.SLICES % "self.v[i].assign(row)", entry_points=(("Run", "call"),))
+        self.assert_error(
+            self.refused(exported),
+            """
+            t::Model: a slice is assigned at an index that is known only at run time
+
+                'strided_slice/_assign' at model.py:10
+
+              to do: write rows by their index: variable.scatter_nd_update([[i]], [row]), or \
+tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are (i + tf.range(n))[:, None]
+            """,
+        )
+        for rewrite in (
+            "self.v.scatter_nd_update([[i]], [row])",
+            "self.v.assign(tf.tensor_scatter_nd_update(self.v, [[i]], [row]))",
+            "self.v.scatter_nd_update((i + tf.range(2))[:, None], [row, row])",
+        ):
+            with self.subTest(rewrite):
+                self.compile(self.export(self.SLICES % rewrite, entry_points=(("Run", "call"),)))
+
+    def test_argument_that_must_be_constant(self) -> None:
+        """An argument that is computed of an input is named with its op and line, and what it may be made of."""
+        body = "def model_fn(x, n):\n    return tf.reduce_sum(tf.one_hot(n, 3, axis=0) * tf.reverse(tf.range(3.0), [n]))\n"
+        self.assert_error(
+            self.refused(self.export(PREAMBLE + body)),
+            """
+            t::Model: argument 1 of ReverseV2 'ReverseV2' must be known when the model is built
+
+                'ReverseV2' at model.py:11
+
+              to do: make it of Python numbers, constants, and shapes; not of inputs, variables, or random values
+            """,
+        )
+
     def test_unsupported_thunk(self) -> None:
         """An FFT, which XLA refuses only after it wrote the object, is named with its line, and no object stays."""
         body = "def model_fn(x, n):\n    wave = tf.complex(x, x)\n    return tf.math.real(tf.signal.fft(wave))\n"

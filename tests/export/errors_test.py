@@ -222,7 +222,37 @@ class ErrorsTest(StageTest):
             """
             model.py: 1 variable(s) are no resource variables, which alone can be compiled
               found: w at model.py:11
-              to do: leave out use_resource=False, and tf.compat.v1.disable_resource_variables()
+              to do: leave out use_resource=False; where importing the file makes variables, leave out \
+tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
+            """,
+        )
+
+    def test_behavior_of_tensorflow_1(self) -> None:
+        """A file that starts as those of TensorFlow 1 do, with disable_v2_behavior(), has resource variables all the same."""
+        exported = self.export(
+            PREAMBLE.replace("v1 = tf.compat.v1\n", "v1 = tf.compat.v1\nv1.disable_v2_behavior()\n")
+            + "def model_fn(features, labels):\n"
+            + "    w = v1.get_variable('w', [features.shape[0].value])\n"
+            + "    step = lambda i, x: (i + 1, x * w)\n"
+            + "    return tf.while_loop(lambda i, x: i < labels, step, (0, features), maximum_iterations=3)[1]\n",
+            frozen=(),
+        )
+        self.assertEqual(exported.written, {"w": False})
+        self.compile(exported)
+
+    def test_item_assignment(self) -> None:
+        """An assignment to a part of a tensor, which Python refuses, is answered with what to write instead."""
+        self.refused(
+            PREAMBLE + "def model_fn(features, labels):\n    features[labels] = 0.0\n    return features\n",
+            """
+            model.py: model_fn(features, labels) raised TypeError at model.py:11
+
+                model.py:11, in model_fn
+                    features[labels] = 0.0
+                TypeError: 'SymbolicTensor' object does not support item assignment
+
+              to do: assign no part of a tensor at model.py:11: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], \
+[row]), or keep a tf.Variable and write variable.scatter_nd_update([[i]], [row])
             """,
         )
 

@@ -102,7 +102,7 @@ class UserCode:
         return TfaotError(
             f"{self.path}: {what} raised {type(error).__name__} at {place}",
             details="\n".join(shown),
-            do=f"mend {place}",
+            do=_to_do(error, place),
         )
 
     def _load(self) -> types.ModuleType:
@@ -166,6 +166,16 @@ class UserCode:
             pass
         self.function(name, parameters)
         return self.run(f"{name}({', '.join(parameters)})", function, *args)
+
+
+def _to_do(error: BaseException, place: str) -> str:
+    """What to do about an exception of the user's code."""
+    if isinstance(error, TypeError) and "Tensor' object does not support item assignment" in str(error):
+        return (
+            f"assign no part of a tensor at {place}: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], [row]), or "
+            "keep a tf.Variable and write variable.scatter_nd_update([[i]], [row])"
+        )
+    return f"mend {place}"
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
