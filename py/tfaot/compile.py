@@ -434,7 +434,9 @@ _SLICE_ASSIGNMENTS = ("ResourceStridedSliceAssign", "StridedSliceAssign", "Tenso
 
 def _not_constant(message: str) -> re.Match[str] | None:
     """The argument, node, and op in a message about what must be known when the model is built."""
-    return re.search(r"Input (?P<argument>\d+) to node `(?P<node>[^`]+)` with op (?P<op>\w+) must be a compile-time", message)
+    return re.search(
+        r"Input (?P<argument>\d+) to node `(?P<node>[^`]+)` with op (?P<op>\w+) must be a compile-time", message
+    )
 
 
 def _unsupported(message: str) -> list[tuple[str, dict[str, str]]]:

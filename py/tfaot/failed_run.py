@@ -60,7 +60,9 @@ def explained(
     )
 
 
-def explained_in_files(error: tf.errors.OpError, *, manifest: str, golden_inputs: str, sources: str | None) -> TfaotError:
+def explained_in_files(
+    error: tf.errors.OpError, *, manifest: str, golden_inputs: str, sources: str | None
+) -> TfaotError:
     """`explained`, given the paths of what it reads."""
     with open(manifest, encoding="utf-8") as file:
         model = Manifest.from_json(file.read(), path=manifest)

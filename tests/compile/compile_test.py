@@ -326,7 +326,9 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
 
     def test_argument_that_must_be_constant(self) -> None:
         """An argument that is computed of an input is named with its op and line, and what it may be made of."""
-        body = "def model_fn(x, n):\n    return tf.reduce_sum(tf.one_hot(n, 3, axis=0) * tf.reverse(tf.range(3.0), [n]))\n"
+        body = (
+            "def model_fn(x, n):\n    return tf.reduce_sum(tf.one_hot(n, 3, axis=0) * tf.reverse(tf.range(3.0), [n]))\n"
+        )
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
             """

@@ -105,6 +105,31 @@ class ErrorsTest(StageTest):
             """,
         )
 
+    def test_exception_in_an_extension_module(self) -> None:
+        """An extension module names the source that it was compiled of, which is no file of the user's to mend."""
+        message = self.error_of(
+            self.export, PREAMBLE + "def model_fn(features, labels):\n    import h5py\n\n    h5py.File('gone.h5')\n"
+        )
+        self.assertIn("raised FileNotFoundError at model.py:13\n", message)
+        self.assertNotIn(".pyx:", message)
+
+    def test_missing_file(self) -> None:
+        """A file that is not there is asked for in data, with the way to one that a rule generates."""
+        message = self.error_of(self.export, "weights = open('models/weights.txt').read()\n")
+        self.assertEqual(
+            message.splitlines()[-1],
+            "  to do: name the file in the target's data, and open it by its path in the workspace, or mend model.py:1; "
+            'what a rule generates is at importlib.resources.files("its.package") / "its_name"',
+        )
+
+    def test_missing_package(self) -> None:
+        """A package that is not there is asked for in deps."""
+        message = self.error_of(self.export, "import os\nimport no_such_package.part\n")
+        self.assertEqual(
+            message.splitlines()[-1],
+            "  to do: name the library that provides no_such_package in the target's deps, or mend model.py:2",
+        )
+
     def test_syntax_error(self) -> None:
         """A file that does not parse names the line."""
         message = self.error_of(self.export, PREAMBLE + "def model_fn(features, labels:\n    return features\n")

@@ -47,7 +47,9 @@ class FailedRunTest(StageTest):
 
     def failed(self, exported: Exported) -> str:
         """What the program prints; no traceback is among it."""
-        flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "variables", "golden_inputs", "sources")]
+        flags = [
+            f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "variables", "golden_inputs", "sources")
+        ]
         result = run_main("verify", *flags, f"--out_goldens={exported.path('goldens')}")
         self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
         return result.stderr.removeprefix("error: ").rstrip("\n")
@@ -57,7 +59,8 @@ class FailedRunTest(StageTest):
         self.assert_error(
             self.failed(self.export(DIVISION)),
             f"""
-            t::Model: TensorFlow itself cannot run the model on the inputs that are verified: InvalidArgumentError in FloorDiv 'floordiv'
+            t::Model: TensorFlow itself cannot run the model on the inputs that are verified: \
+InvalidArgumentError in FloorDiv 'floordiv'
 
                 Integer division by zero
                 'floordiv' at model.py:9

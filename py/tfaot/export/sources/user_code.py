@@ -62,6 +62,8 @@ class UserCode:
         path = os.path.abspath(filename)
         if path == self._main or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
             return ""
+        if not os.path.exists(path):  # extension modules name the source that they were made of: h5py/h5f.pyx
+            return ""
         return path[len(self._root) :]
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -174,6 +176,15 @@ def _to_do(error: BaseException, place: str) -> str:
         return (
             f"assign no part of a tensor at {place}: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], [row]), or "
             "keep a tf.Variable and write variable.scatter_nd_update([[i]], [row])"
+        )
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+        return f"name the library that provides {name} in the target's deps, or mend {place}"
+    missing = isinstance(error, FileNotFoundError) or "No such file or directory" in str(error)
+    if missing and not isinstance(error, SyntaxError):
+        return (
+            f"name the file in the target's data, and open it by its path in the workspace, or mend {place}; "
+            'what a rule generates is at importlib.resources.files("its.package") / "its_name"'
         )
     return f"mend {place}"
 
