@@ -12,17 +12,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "variables", "golden_inputs"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
+    parser.add_argument("--sources", help="an output of the export stage; only errors read it")
     parser.add_argument("--out_goldens", required=True, help="output file")
     parser.add_argument(
         "--unseen", action="append", default=[], help="pattern of outputs and variables that no comparison needs to see"
     )
-    flags = parser.parse_args()
+    flags = vars(parser.parse_args())
+    sources = flags.pop("sources")
+    flags["unseen"] = tuple(flags["unseen"])
 
     def work() -> None:
         environment.prepare()
+        import tensorflow as tf
+
+        from tfaot.verify import failed_run
         from tfaot.verify.goldens import Request, compute_goldens
 
-        compute_goldens(Request(**vars(flags) | {"unseen": tuple(flags.unseen)}))
+        try:
+            compute_goldens(Request(**flags))
+        except tf.errors.OpError as error:
+            raise failed_run.explained_in_files(
+                error, manifest=flags["manifest"], golden_inputs=flags["golden_inputs"], sources=sources
+            ) from None
 
     isolate.run_isolated(work, what="computing the goldens in TensorFlow")
 

@@ -8,10 +8,10 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from tfaot import constants, cost, environment, epilogues, executor, isolate, names, prepack, thunks
+from tfaot import constants, cost, environment, epilogues, executor, isolate, names, prepack, program_shape, thunks
 from tfaot.errors import TfaotError, listed
 from tfaot.manifest import EntryPoint, Manifest
 
@@ -207,6 +207,9 @@ def _compile(request: Request, manifest: Manifest) -> None:
             )
             finishes |= found
         objects = [_read(os.path.join(folder, isa)) for isa in request.isa]
+        module = _module(request.out_hlo)
+        entry_point, shape = function.entry_point.name, module.host_program_shape
+        program_shape.check(shape, manifest, entry_point, function.batch, _sources(request))
     programs = {isa: thunks.parse(header) for isa, header in headers.items()}
     if places["epilogues"] is not None:
         programs = {isa: epilogues.attach(program, finishes) for isa, program in programs.items()}
@@ -227,13 +230,20 @@ def _compile(request: Request, manifest: Manifest) -> None:
     rendered = executor.render(
         packed.functions,
         cpp_class=function.internal_class,
-        cost=cost.of(_read(request.out_hlo)),
+        cost=cost.of(module),
         tensorflow=manifest.tensorflow,
     )
     texts = zip((request.out_header, *request.out_sources), (rendered.header, *rendered.sources), strict=True)
     for path, text in texts:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def _module(path: str) -> Any:
+    """The `xla.HloModuleProto` of an `xla.HloSnapshot`."""
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    return hlo_pb2.HloSnapshot.FromString(_read(path)).hlo.hlo_module
 
 
 def _read(path: str) -> bytes:
@@ -345,7 +355,16 @@ class Origin(Protocol):
 
 def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     """Turns the compiler's message into an error that names nodes, source lines, and what to do."""
-    return explain_known(message, request, manifest.cpp_class) or TfaotError(
+    if known := explain_known(message, request, manifest.cpp_class):
+        return known
+    if constant := _not_constant(message):
+        return TfaotError(
+            f"{manifest.cpp_class}: argument {constant['argument']} of {constant['op']} {constant['node']!r} must be known "
+            "when the model is built",
+            details="\n".join(mentioned(message, _sources(request))),
+            do="make it of Python numbers, constants, and shapes; not of inputs, variables, or random values",
+        )
+    return TfaotError(
         f"{manifest.cpp_class}: the compiler refuses the graph",
         details=explain_unknown(message, request),
         do="change the model at the lines named above; --xla_dump_to among the target's xla_flags shows more",
@@ -355,7 +374,7 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
 def explain_unknown(message: str, request: Origin) -> str:
     """The compiler's message, and the source lines of the nodes that it names."""
     message = without_trace(message)
-    return "\n".join([message, *_mentioned(message, request)])
+    return "\n".join([message, *mentioned(message, _sources(request))])
 
 
 def explain_known(message: str, request: Origin, what: str) -> TfaotError | None:
@@ -375,17 +394,28 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
             do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
             "shape gives, not a tensor",
         )
-    if unsupported := re.findall(r"[,:] (\w+) \(No registered '\w+' OpKernel", message):
+    if unsupported := _unsupported(message):
+        shown = {op + (" of " + ", ".join(sorted({*dtypes.values()})) if dtypes else "") for op, dtypes in unsupported}
+        convert = "convert what they take to a dtype that XLA has them for, such as float32 or int32, "
         return TfaotError(
-            f"{what}: XLA cannot compile {listed(sorted(set(unsupported)))}",
-            details="\n".join(_nodes_of(set(unsupported).__contains__, request)),
-            do="replace these ops, or move them out of the model to where its inputs are made",
+            f"{what}: XLA cannot compile {listed(sorted(shown))}",
+            details="\n".join(_nodes_of(lambda node: any(_is(node, *each) for each in unsupported), request)),
+            do=f"replace these ops, {convert if any(d for _, d in unsupported) else ''}"
+            "or move them out of the model to where its inputs are made",
+        )
+    if (constant := _not_constant(message)) and constant["op"] in _SLICE_ASSIGNMENTS:
+        return TfaotError(
+            f"{what}: a slice is assigned at an index that is known only at run time",
+            details="\n".join(mentioned(message, _sources(request))),
+            do="write rows by their index: variable.scatter_nd_update([[i]], [row]), or "
+            "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are "
+            "(i + tf.range(n))[:, None]",
         )
     if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
         kind = thunk[1].replace("-", "")
         return TfaotError(
             f"{what}: XLA cannot compile {kind} ahead of time",
-            details="\n".join(_nodes_of(lambda op: kind in op.lower(), request)),
+            details="\n".join(_nodes_of(lambda node: kind in node.op.lower(), request)),
             do="replace these ops, or move them out of the model to where its inputs are made",
         )
     if flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message):
@@ -399,10 +429,45 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
     return None
 
 
-def _nodes_of(wanted: Callable[[str], bool], request: Origin) -> list[str]:
-    """`op 'node' at file:line` for every node of a wanted type, in the graph and in its functions."""
+_SLICE_ASSIGNMENTS = ("ResourceStridedSliceAssign", "StridedSliceAssign", "TensorStridedSliceUpdate")
+
+
+def _not_constant(message: str) -> re.Match[str] | None:
+    """The argument, node, and op in a message about what must be known when the model is built."""
+    return re.search(
+        r"Input (?P<argument>\d+) to node `(?P<node>[^`]+)` with op (?P<op>\w+) must be a compile-time", message
+    )
+
+
+def _unsupported(message: str) -> list[tuple[str, dict[str, str]]]:
+    """The ops that XLA's message says it has no kernel for, each with the dtypes, by attribute, that none is for."""
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.dtypes import as_dtype
+
+    found: list[tuple[str, dict[str, str]]] = []
+    kernels = r"[,:] (\w+) \(No registered '\w+' OpKernel[^()]*(?:\(OpKernel was found[^()]*\) Requested Attributes: ([^()]*))?"
+    for op, attributes in re.findall(kernels, message):
+        dtypes = {
+            name: as_dtype(types_pb2.DataType.Value(dtype)).name
+            for name, dtype in re.findall(r"(\w+)=(DT_\w+)", attributes)
+        }
+        if (op, dtypes) not in found:
+            found.append((op, dtypes))
+    return found
+
+
+def _is(node: Any, op: str, dtypes: Mapping[str, str]) -> bool:
+    from tensorflow.dtypes import as_dtype
+
+    return node.op == op and all(
+        node.attr[name].type == as_dtype(dtype).as_datatype_enum for name, dtype in dtypes.items()
+    )
+
+
+def _nodes_of(wanted: Callable[[Any], bool], request: Origin) -> list[str]:
+    """`op 'node' at file:line` for every node that is wanted, in the graph and in its functions."""
     sources = _sources(request)
-    return [_place(prefix, node, sources) for prefix, node in _all_nodes(request) if wanted(node.op)]
+    return [_place(prefix, node, sources) for prefix, node in _all_nodes(request) if wanted(node)]
 
 
 def _loops_of(names_: list[str], request: Origin) -> list[str]:
@@ -437,9 +502,13 @@ def _named(message: str) -> list[str]:
     return list(dict.fromkeys(re.findall(r"(?:\{\{node |\[\[)([\w./>\\-]+)(?:\}\}|\]\])", message)))
 
 
-def _mentioned(message: str, request: Origin) -> list[str]:
-    """Source lines of the nodes that XLA's message names."""
-    sources = _sources(request)
+def mentioned(message: str, sources: Mapping[str, str]) -> list[str]:
+    """Source lines of the nodes that a message of TensorFlow or XLA names.
+
+    Args:
+      message: names nodes as `{{node NAME}}` or `[[NAME]]`.
+      sources: `file:line` by node, `function/node` inside functions.
+    """
     found = []
     for name in _named(message):
         places = {place for node, place in sources.items() if node == name or node.endswith("/" + name)}

@@ -18,7 +18,7 @@ class DType:
     enum: int
     """`tensorflow.DataType` (tensorflow/core/framework/types.proto)."""
     cpp: str
-    """The C++ type of a value: a type of the language, `std::complex`, or one of tfaot/half.h."""
+    """The C++ type of a value: a type of the language, `::std::complex`, or one of tfaot/half.h."""
     stored: str
     """Name of the dtype as which values cross the edge of a compiled model. The compiler refuses some there; those cross as
     their bits, or as `parts` reals each."""
@@ -45,19 +45,19 @@ class DType:
 ALL: tuple[DType, ...] = (
     DType("float32", 1, "float", "float32", "F32", 4, True),
     DType("float64", 2, "double", "float64", "F64", 8, True),
-    DType("int32", 3, "std::int32_t", "int32", "I32", 4, False),
-    DType("uint8", 4, "std::uint8_t", "uint8", "U8", 1, False),
-    DType("int16", 5, "std::int16_t", "int16", "I16", 2, False),
-    DType("int8", 6, "std::int8_t", "int8", "I8", 1, False),
-    DType("int64", 9, "std::int64_t", "int64", "I64", 8, False),
-    DType("complex64", 8, "std::complex<float>", "float32", "C64", 8, True),
+    DType("int32", 3, "::std::int32_t", "int32", "I32", 4, False),
+    DType("uint8", 4, "::std::uint8_t", "uint8", "U8", 1, False),
+    DType("int16", 5, "::std::int16_t", "int16", "I16", 2, False),
+    DType("int8", 6, "::std::int8_t", "int8", "I8", 1, False),
+    DType("int64", 9, "::std::int64_t", "int64", "I64", 8, False),
+    DType("complex64", 8, "::std::complex<float>", "float32", "C64", 8, True),
     DType("bool", 10, "bool", "bool", "BOOL", 1, False),
     DType("bfloat16", 14, "::tfaot::BFloat16", "uint16", "BF16", 2, True),
-    DType("uint16", 17, "std::uint16_t", "uint16", "U16", 2, False),
-    DType("complex128", 18, "std::complex<double>", "float64", "C128", 16, True),
+    DType("uint16", 17, "::std::uint16_t", "uint16", "U16", 2, False),
+    DType("complex128", 18, "::std::complex<double>", "float64", "C128", 16, True),
     DType("float16", 19, "::tfaot::Float16", "uint16", "F16", 2, True),
-    DType("uint32", 22, "std::uint32_t", "uint32", "U32", 4, False),
-    DType("uint64", 23, "std::uint64_t", "uint64", "U64", 8, False),
+    DType("uint32", 22, "::std::uint32_t", "uint32", "U32", 4, False),
+    DType("uint64", 23, "::std::uint64_t", "uint64", "U64", 8, False),
 )
 """The dtypes that XLA accepts for feeds, fetches, and variables (tried with TensorFlow 2.21)."""
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 
 
+def xla_flag(name: str, value: str) -> str:
+    """A flag for `XLA_FLAGS` whose value may hold spaces and quotes, as the path of a temporary folder may."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'--{name}="{escaped}"'
+
+
 def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> None:
     """Sets the environment of this process for TensorFlow. Call it before the first import.
 

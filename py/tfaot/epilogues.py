@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 
+from tfaot import environment
 from tfaot.thunks import (
     SIZES,
     Buffer,
@@ -123,7 +124,7 @@ _Value = _Scalar | _Row | _Full
 
 def flags(folder: str) -> tuple[str, ...]:
     """Flags for XLA to write the optimized HLO to a folder, without the constants' values."""
-    return f"--xla_dump_to={folder}", "--xla_dump_hlo_as_text"
+    return environment.xla_flag("xla_dump_to", folder), "--xla_dump_hlo_as_text"
 
 
 def read(folder: str) -> dict[str, tuple[Finish, ...]]:

@@ -68,11 +68,13 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
     """
     namespace, _, name = cpp_class.rpartition("::")
     shared = {
+        "arg_bytes": _fewest_bytes([[f.buffers[b].size for b in f.arguments] for f in functions.values()]),
         "cost": f"{cost:.6g}",
         "function": next(iter(functions.values())),
         "guard": "TFAOT_GENERATED_" + name + "_EXECUTOR_H_",
         "name": name,
         "namespace": namespace,
+        "result_bytes": _fewest_bytes([[f.buffers[b].size for b in f.results] for f in functions.values()]),
         "programs": {isa: for_isa(name, isa) + "_program" for isa in functions},
         "tensorflow": tensorflow,
     }
@@ -92,6 +94,11 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
             for isa, function in functions.items()
         ),
     )
+
+
+def _fewest_bytes(sizes: Sequence[Sequence[int]]) -> str:
+    """C++ of how many bytes each argument or result has at least, whatever the CPU level; a zero ends them."""
+    return ", ".join(f"{size}u" for size in (*map(min, zip(*sizes, strict=True)), 0))
 
 
 class _Plan:

@@ -113,7 +113,7 @@ def _dump(request: Request, folder: str, *, batch: int) -> tuple[str, str]:
                 isa=(request.cpu,),
                 xla_flags=(
                     *request.xla_flags,
-                    f"--xla_dump_to={dumps}",
+                    environment.xla_flag("xla_dump_to", dumps),
                     "--xla_dump_hlo_as_text",
                     "--xla_dump_hlo_as_proto",
                     "--xla_dump_large_constants",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from tfaot import reserved
 from tfaot.errors import TfaotError
 
 KEYWORDS = frozenset(
@@ -105,28 +106,6 @@ KEYWORDS = frozenset(
 )
 """C++ keywords up to C++20 and alternative tokens, none of which can name a member."""
 
-MACROS = frozenset(
-    [
-        "EOF",
-        "INFINITY",
-        "NAN",
-        "NULL",
-        "assert",
-        "errno",
-        "linux",
-        "major",
-        "minor",
-        "offsetof",
-        "signals",
-        "slots",
-        "stderr",
-        "stdin",
-        "stdout",
-        "unix",
-    ]
-)
-"""Macros of lower case or of the C library that a program may well have defined before it includes the header."""
-
 MEMBERS = frozenset(
     {
         "Impl",
@@ -149,12 +128,14 @@ MEMBERS = frozenset(
 )
 """What the generated class declares or spells itself."""
 
+_NAMESPACES = ("std", "tfaot", "tfaot_internal")
+
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*_?")
 
 
 def is_identifier(name: str) -> bool:
     """Whether `name` can be a member as it stands: an identifier, no keyword or macro, not reserved by the standard."""
-    return bool(_IDENTIFIER.fullmatch(name)) and name not in KEYWORDS and name not in MACROS
+    return bool(_IDENTIFIER.fullmatch(name)) and name not in KEYWORDS and name not in reserved.MACROS
 
 
 def to_identifier(name: str) -> str:
@@ -168,7 +149,7 @@ def to_identifier(name: str) -> str:
     identifier = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "unnamed"
     if identifier[0].isdigit():
         identifier = "t" + identifier
-    return identifier + "_" if identifier in KEYWORDS or identifier in MACROS else identifier
+    return identifier + "_" if identifier in KEYWORDS or identifier in reserved.MACROS else identifier
 
 
 def unique_identifiers(names: Iterable[str], *, taken: Iterable[str] = MEMBERS, class_name: str = "") -> list[str]:
@@ -198,21 +179,35 @@ def split_class(cpp_class: str) -> tuple[tuple[str, ...], str]:
     """Splits `a::b::Class` into its namespaces and its name.
 
     Raises:
-      TfaotError: a part is no identifier, is a keyword, or is reserved by the C++ standard.
+      TfaotError: a part is no identifier, is a keyword, or is reserved by the C++ standard; or the generated code, or C's
+        library, has the name already.
     """
     parts = cpp_class.removeprefix("::").split("::")
     for part in parts:
         if not is_identifier(part):
-            why = "is a C++ keyword" if part in KEYWORDS else "is not a C++ identifier that a program may use"
+            why = (
+                "is a C++ keyword"
+                if part in KEYWORDS
+                else "is a macro of C's library"
+                if part in reserved.MACROS
+                else "is not a C++ identifier that a program may use"
+            )
             raise TfaotError(
                 f"cpp_class = {cpp_class!r}: {part!r} {why}",
                 do="write namespaces and a class name with letters, digits, and single underscores, for instance "
                 f'cpp_class = "{"::".join(to_identifier(p) for p in parts)}"',
             )
-    if parts[-1] in MEMBERS or (len(parts) > 1 and parts[0] in ("std", "tfaot")):
+    if parts[0] in _NAMESPACES or parts[-1] in MEMBERS or re.fullmatch(r"kDims\d+", parts[-1]):
         raise TfaotError(
             f"cpp_class = {cpp_class!r} is a name that the generated code needs itself",
-            do=f"choose another class name than {listed_members()}, outside the namespaces std and tfaot",
+            do=f"choose another class name than {listed_members()}, outside the namespaces {', '.join(_NAMESPACES)}",
+        )
+    if parts[0] == "main" or reserved.is_global(parts[0]):
+        what = "namespace" if len(parts) > 1 else "class"
+        raise TfaotError(
+            f"cpp_class = {cpp_class!r}: a global {what} cannot be called {parts[0]!r}",
+            exists="C's library, which every C++ header includes parts of, declares this name itself",
+            do=f'put it into a namespace of your own, for instance cpp_class = "models::{"::".join(parts)}"',
         )
     return tuple(parts[:-1]), parts[-1]
 

@@ -127,6 +127,9 @@ class Function:
     batch: int
     num_args: int
     num_results: int
+    arg_bytes: tuple[int, ...]
+    result_bytes: tuple[int, ...]
+    """What this class uses of each result; a bounded one has its sizes behind its values."""
     args: tuple[Arg, ...]
     back: tuple[Back, ...]
     feeds: tuple[Rows, ...]
@@ -318,6 +321,15 @@ def _entry(
                 batch=function.batch,
                 num_args=len(inputs) + len(entry.variables),
                 num_results=results + len(written),
+                arg_bytes=(
+                    *(member.row_bytes * function.batch if member.batched else member.bytes for member in inputs),
+                    *(variables[use.variable].member.bytes for use in entry.variables),
+                ),
+                result_bytes=(
+                    *(member.row_bytes * function.batch if member.batched else member.bytes for member in outputs),
+                    *(4 * len(output.shape) for output in entry.sized),
+                    *(variables[use.variable].member.bytes for use in written),
+                ),
                 args=(
                     *(Arg(index, member.get) for index, member in enumerate(inputs) if not member.batched),
                     *(

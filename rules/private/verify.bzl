@@ -13,6 +13,7 @@ def _tf_aot_verify_impl(ctx):
     flags.add(graph.graph, format = "--graph=%s")
     flags.add(graph.variables, format = "--variables=%s")
     flags.add(graph.golden_inputs, format = "--golden_inputs=%s")
+    flags.add(graph.sources, format = "--sources=%s")
     flags.add(goldens, format = "--out_goldens=%s")
     flags.add_all(ctx.attr.unseen, format_each = "--unseen=%s")
     run_stage(
@@ -20,7 +21,7 @@ def _tf_aot_verify_impl(ctx):
         mnemonic = "TfaotVerify",
         progress_message = "Running %{label} in TensorFlow",
         flags = flags,
-        inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs],
+        inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs, graph.sources],
         outputs = [goldens],
     )
     return [

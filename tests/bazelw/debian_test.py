@@ -38,9 +38,11 @@ class DebianTest(ScratchTest):
         path = f"{self.folder}/bin{os.pathsep}{os.environ['PATH']}"
         log = self.folder / "log"
         self.environ = {**os.environ, "PATH": path, "LOG": str(log), "CONTENT": "right"}
-        patch = mock.patch.dict(os.environ, self.environ)
-        patch.start()
-        self.addCleanup(patch.stop)
+        keyring = self.folder / "debian.gpg"
+        keyring.write_bytes(b"")
+        for patch in (mock.patch.dict(os.environ, self.environ), mock.patch.object(debian, "_KEYRING", keyring)):
+            patch.start()
+            self.addCleanup(patch.stop)
 
     def package(self, name: str) -> packages.Package:
         digest = hashlib.sha256(b"right").hexdigest()
@@ -61,7 +63,15 @@ class DebianTest(ScratchTest):
             "deb [signed-by=/keys.gpg] http://mirror.example/debian/ forky main\n"
             "deb-src [signed-by=/keys.gpg] http://mirror.example/debian/ forky main\n",
         )
-        self.assertNotIn("[", debian.sources_list("http://mirror.example/debian/", None))
+
+    def test_machine_without_keyring(self) -> None:
+        """Protects from packages that anybody may have signed: without Debian's keys the way ends, and says so."""
+        with (
+            mock.patch.object(debian, "_KEYRING", self.folder / "missing.gpg"),
+            self.assertRaisesRegex(WayFailed, "no .*missing.gpg, so it cannot check.*install debian-archive-keyring"),
+        ):
+            debian._lists(self.folder, self.progress)
+        self.assertEqual(self.asked("update"), [])
 
     def test_no_mirror(self) -> None:
         """Protects the error's use on a machine with another system's apt."""
@@ -118,6 +128,56 @@ class DebianTest(ScratchTest):
         for key in ("Dir::State", "Dir::State::lists", "Dir::State::status", "Dir::Cache", "Dir::Cache::archives"):
             with self.subTest(key):
                 self.assertRegex(conf, rf'(?m)^{key} "{self.folder}/apt')
+
+    def test_nothing_of_the_machine_weakens_a_check(self) -> None:
+        """Protects from packages of strangers: a setting that switches checks off is dropped, however it is spelt."""
+        machine = """\
+Acquire "";
+Acquire::http::Proxy "http://proxy.example:3128/";
+ACQUIRE::HTTPS::mirror.example::CaInfo "/etc/own.pem";
+Acquire::AllowInsecureRepositories "1";
+acquire::allowinsecurerepositories "true";
+Acquire::AllowDowngradeToInsecureRepositories "yes";
+Acquire::AllowWeakRepositories "1";
+Acquire::Check-Valid-Until "0";
+Acquire::https::Verify-Peer "false";
+Acquire::HTTPS::mirror.example::verify-HOST "false";
+Acquire::gpgv::Options:: "--ignore-time-conflict";
+APT::Get::AllowUnauthenticated "true";
+apt::get::allowunauthenticated "true";
+APT::Update::Pre-Invoke:: "touch /hooked";
+apt::update::pre-invoke:: "touch /hooked";
+dpkg::Pre-Invoke:: "touch /hooked";
+Dir::Bin::methods::gpgv "/bin/true";
+DIR::ETC::TRUSTED "/etc/everyone.gpg";
+"""
+        conf = debian.apt_conf(machine, self.folder / "apt")
+        # Apt does not mind the case of a key, and the last value counts.
+        values = {line.partition(" ")[0].lower(): line.partition(" ")[2] for line in conf.splitlines()}
+        self.assertEqual(values["acquire::http::proxy"], '"http://proxy.example:3128/";')
+        self.assertEqual(values["acquire::check-valid-until"], '"0";')
+        self.assertEqual(values["acquire::https::mirror.example::cainfo"], '"/etc/own.pem";')
+        self.assertEqual(values["apt::get::allowunauthenticated"], '"false";')
+        for key in ("insecure", "weak", "downgradetoinsecure"):
+            self.assertEqual(values[f"acquire::allow{key}repositories"], '"false";')
+        for key in ("acquire::https::verify-peer", "acquire::https::verify-host"):
+            self.assertEqual(values[key], '"true";')
+        for text in ("hooked", "ignore-time-conflict", "/bin/true", "everyone", "mirror.example::verify"):
+            self.assertNotIn(text, conf)
+
+    def test_damaged_source_is_removed(self) -> None:
+        """Protects the next call: an archive that cannot be unpacked is said to be damaged, and downloaded again."""
+        (self.folder / "abseil-1/absl").mkdir(parents=True)
+        (self.folder / "abseil-1/absl/noise").write_bytes(os.urandom(100_000))
+        for flag, name in (("-czf", "a.tar.gz"), ("-cJf", "a.tar.xz"), ("-cf", "a.tar")):
+            archive = self.folder / name
+            for damage in (lambda data: data[:5000], lambda data: data[:2000] + bytes(3000), lambda data: b"<html>"):
+                with self.subTest(name):
+                    subprocess.run(["tar", flag, name, "abseil-1"], cwd=self.folder, check=True)
+                    archive.write_bytes(damage(archive.read_bytes()))
+                    with self.assertRaisesRegex(WayFailed, f"{name} is damaged; .* downloads it again"):
+                        debian._unpack_source(archive, self.folder / "abseil-cpp")
+                    self.assertFalse(archive.exists())
 
     def test_other_bazel_in_the_suite_is_refused(self) -> None:
         """Protects builds when the suite has moved on to another Bazel."""

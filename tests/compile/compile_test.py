@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -15,6 +18,7 @@ from tests.stages.harness import PREAMBLE, Exported, StageTest, run_main
 from tfaot import compile as compiler
 from tfaot import cost, isolate
 from tfaot.errors import TfaotError
+from tfaot.export.sources.model import Model
 
 OUTPUTS = ("object", "constants", "header", "source", "hlo", "passes")
 
@@ -258,6 +262,84 @@ def model_fn(x, n):
             """,
         )
 
+    def test_unsupported_dtype(self) -> None:
+        """An op that XLA has for other dtypes only is named with the dtype, and with the nodes of this dtype alone."""
+        model = """\
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec([2, 2], tf.uint8, "x")])
+def model(x):
+    square = tf.matmul(tf.cast(x, tf.float32), tf.ones([2, 2]))
+    return square + tf.cast(tf.matmul(x, x), tf.float32)
+"""
+        self.assert_error(
+            self.refused(self.export(model)),
+            """
+            t::Model: XLA cannot compile MatMul of uint8
+
+                MatMul 'MatMul_1' at model.py:7
+
+              to do: replace these ops, convert what they take to a dtype that XLA has them for, such as float32 or int32, \
+or move them out of the model to where its inputs are made
+            """,
+        )
+
+    SLICES = """\
+import tensorflow as tf
+
+
+class Model(tf.Module):
+    def __init__(self):
+        self.v = tf.Variable(tf.ones([4, 2]))
+
+    @tf.function(input_signature=[tf.TensorSpec([], tf.int32, "i"), tf.TensorSpec([2], tf.float32, "row")])
+    def call(self, i, row):
+        %s
+        return self.v.read_value()
+
+
+model = Model()
+"""
+
+    def test_slice_assigned_at_a_traced_index(self) -> None:
+        """A slice that is assigned at an index of run time is refused with rewrites, all of which compile."""
+        exported = self.export(self.SLICES % "self.v[i].assign(row)", entry_points=(("Run", "call"),))
+        self.assert_error(
+            self.refused(exported),
+            """
+            t::Model: a slice is assigned at an index that is known only at run time
+
+                'strided_slice/_assign' at model.py:10
+
+              to do: write rows by their index: variable.scatter_nd_update([[i]], [row]), or \
+tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are (i + tf.range(n))[:, None]
+            """,
+        )
+        for rewrite in (
+            "self.v.scatter_nd_update([[i]], [row])",
+            "self.v.assign(tf.tensor_scatter_nd_update(self.v, [[i]], [row]))",
+            "self.v.scatter_nd_update((i + tf.range(2))[:, None], [row, row])",
+        ):
+            with self.subTest(rewrite):
+                self.compile(self.export(self.SLICES % rewrite, entry_points=(("Run", "call"),)))
+
+    def test_argument_that_must_be_constant(self) -> None:
+        """An argument that is computed of an input is named with its op and line, and what it may be made of."""
+        body = (
+            "def model_fn(x, n):\n    return tf.reduce_sum(tf.one_hot(n, 3, axis=0) * tf.reverse(tf.range(3.0), [n]))\n"
+        )
+        self.assert_error(
+            self.refused(self.export(PREAMBLE + body)),
+            """
+            t::Model: argument 1 of ReverseV2 'ReverseV2' must be known when the model is built
+
+                'ReverseV2' at model.py:11
+
+              to do: make it of Python numbers, constants, and shapes; not of inputs, variables, or random values
+            """,
+        )
+
     def test_unsupported_thunk(self) -> None:
         """An FFT, which XLA refuses only after it wrote the object, is named with its line, and no object stays."""
         body = "def model_fn(x, n):\n    wave = tf.complex(x, x)\n    return tf.math.real(tf.signal.fft(wave))\n"
@@ -316,6 +398,118 @@ one that a Python integer or a shape gives, not a tensor
         )
 
 
+class ClaimsTest(CompileTest):
+    """Shapes and dtypes that a model claims and does not have: the class would read and write past its own memory."""
+
+    DO = (
+        "correct the shape or dtype that the model claims: tf.Tensor.set_shape and a SavedModel's signature are believed "
+        "without a check; tf.ensure_shape and tf.reshape are checked"
+    )
+
+    def test_set_shape(self) -> None:
+        """A result that claims to be larger than it can be is refused, whatever its name."""
+        model = """\
+import tensorflow as tf
+
+@tf.function(input_signature=[tf.TensorSpec([8], tf.float32, "x")])
+def model(x):
+    found = tf.where(x > 0)
+    found.set_shape([1000, 1])
+    return {"found": found, "x": x + 1}
+"""
+        self.assert_error(
+            self.refused(self.export(model)),
+            f"""
+            t::Model::Run: the compiled function is not what the model says: 1 difference(s)
+
+                the result 'found:0' is int64[8, 1]; the model says int64[1000, 1]
+
+              to do: {self.DO}
+            """,
+        )
+
+    def test_attributes_of_a_graph(self) -> None:
+        """A graph says itself what its loops return, and whoever wrote it may be wrong: XLA's shapes decide."""
+        import tensorflow as tf
+        from tensorflow.core.framework import graph_pb2
+
+        path = self.folder / "graph.pb"
+
+        def save() -> None:
+            tf.compat.v1.enable_control_flow_v2()
+            with tf.Graph().as_default() as graph:
+                x = tf.compat.v1.placeholder(tf.float32, [4], "x")
+                n = tf.compat.v1.placeholder(tf.int32, [], "n")
+                y = tf.while_loop(lambda i, _: i < n, lambda i, v: (i + 1, v * 2), (0, x))[1]
+                tf.identity(y, "y")
+            path.write_bytes(graph.as_graph_def().SerializeToString())
+
+        isolate.run_isolated(save, what="saving")
+        graph = graph_pb2.GraphDef.FromString(path.read_bytes())
+        (loop,) = (node for node in graph.node if node.op in ("While", "StatelessWhile"))
+        for shape in loop.attr["output_shapes"].list.shape:
+            if shape.dim:
+                shape.dim[0].size = 1 << 20
+        path.write_bytes(graph.SerializeToString())
+        text = self.refused(self.export(Model(graph=str(path), inputs=("x", "n"), outputs=("y",))))
+        self.assertIn("the result 'y:0' is float32[4]; the model says float32[1048576]", text)
+
+    def test_every_value_is_compared(self) -> None:
+        """Inputs, outputs, and variables, read and written, by dtype and by each size, at one size of batch or another."""
+        exported = self.export(FLAGS)
+        path = Path(exported.path("manifest"))
+        manifest = exported.manifest
+        entry = manifest.entry_points[0]
+        a, b = manifest.variables
+        path.write_text(
+            dataclasses.replace(
+                manifest,
+                entry_points=(
+                    dataclasses.replace(
+                        entry,
+                        inputs=(dataclasses.replace(entry.inputs[0], shape=(3,)), entry.inputs[1]),
+                        outputs=(dataclasses.replace(entry.outputs[0], dtype="int32", stored="int32"),),
+                    ),
+                ),
+                variables=(dataclasses.replace(a, shape=(2, 1)), dataclasses.replace(b, dtype="bool", stored="bool")),
+            ).to_json()
+        )
+        self.assert_error(
+            self.refused(exported),
+            f"""
+            t::Model::Run: the compiled function is not what the model says: 5 difference(s)
+
+                the argument 'x:0' is float32[2]; the model says float32[3] at model.py:7
+                the argument 'variable1' is float32[2]; the model says float32[2, 1] at model.py:11
+                the argument 'layer/b.c-1' is float32[2]; the model says bool[2] at model.py:12
+                the result 'mul:0' is float32[2]; the model says int32[2] at model.py:14
+                the result 'variable1' is float32[2]; the model says float32[2, 1] at model.py:11
+
+              to do: {self.DO}
+            """,
+        )
+        batches = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=(("forward", "forward"),))
+        path = Path(batches.path("manifest"))
+        manifest = batches.manifest
+        entry = manifest.entry_points[0]
+        relu, x = entry.outputs
+        changed = dataclasses.replace(entry, outputs=(dataclasses.replace(relu, shape=(64, 129)), x))
+        path.write_text(dataclasses.replace(manifest, entry_points=(changed,)).to_json())
+        self.assertIn("is float32[1, 256]; the model says float32[1, 129]", self.refused(batches, batch=1))
+
+    def test_missing_values(self) -> None:
+        """A module that has another number of arguments or results than the manifest is refused."""
+        exported = self.export(FLAGS)
+        entry = exported.manifest.entry_points[0]
+        changed = dataclasses.replace(entry, outputs=(), variables=entry.variables[:1])
+        Path(exported.path("manifest")).write_text(
+            dataclasses.replace(exported.manifest, entry_points=(changed,)).to_json()
+        )
+        text = self.refused(exported)
+        self.assertIn("4 arguments; the model has 3", text)
+        self.assertIn("2 results; the model has 1", text)
+
+
 class KilledTest(CompileTest):
     """Children that die: of user code in the export stage, of the compiler in this one."""
 
@@ -341,6 +535,15 @@ class KilledTest(CompileTest):
               to do: look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own
             """,
         )
+
+    def test_temporary_folder_of_any_name(self) -> None:
+        """Protects builds whose TMPDIR has spaces or quotes in it: XLA is told of folders in an environment variable."""
+        folder = self.folder / "a b \"c\" 'd' \\e"
+        folder.mkdir()
+        exported = self.export(WEIGHTS)
+        with mock.patch.object(tempfile, "tempdir", str(folder)):
+            self.compile(exported)
+        self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], 1)
 
     def test_earlier_outputs_stay(self) -> None:
         """A failed compilation does not touch the outputs of an earlier one, or a cache would hold a mixture."""

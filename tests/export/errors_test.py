@@ -105,6 +105,31 @@ class ErrorsTest(StageTest):
             """,
         )
 
+    def test_exception_in_an_extension_module(self) -> None:
+        """An extension module names the source that it was compiled of, which is no file of the user's to mend."""
+        message = self.error_of(
+            self.export, PREAMBLE + "def model_fn(features, labels):\n    import h5py\n\n    h5py.File('gone.h5')\n"
+        )
+        self.assertIn("raised FileNotFoundError at model.py:13\n", message)
+        self.assertNotIn(".pyx:", message)
+
+    def test_missing_file(self) -> None:
+        """A file that is not there is asked for in data, with the way to one that a rule generates."""
+        message = self.error_of(self.export, "weights = open('models/weights.txt').read()\n")
+        self.assertEqual(
+            message.splitlines()[-1],
+            "  to do: name the file in the target's data, and open it by its path in the workspace, or mend model.py:1; "
+            'what a rule generates is at importlib.resources.files("its.package") / "its_name"',
+        )
+
+    def test_missing_package(self) -> None:
+        """A package that is not there is asked for in deps."""
+        message = self.error_of(self.export, "import os\nimport no_such_package.part\n")
+        self.assertEqual(
+            message.splitlines()[-1],
+            "  to do: name the library that provides no_such_package in the target's deps, or mend model.py:2",
+        )
+
     def test_syntax_error(self) -> None:
         """A file that does not parse names the line."""
         message = self.error_of(self.export, PREAMBLE + "def model_fn(features, labels:\n    return features\n")
@@ -222,7 +247,37 @@ class ErrorsTest(StageTest):
             """
             model.py: 1 variable(s) are no resource variables, which alone can be compiled
               found: w at model.py:11
-              to do: leave out use_resource=False, and tf.compat.v1.disable_resource_variables()
+              to do: leave out use_resource=False; where importing the file makes variables, leave out \
+tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
+            """,
+        )
+
+    def test_behavior_of_tensorflow_1(self) -> None:
+        """A file that starts as those of TensorFlow 1 do, with disable_v2_behavior(), has resource variables all the same."""
+        exported = self.export(
+            PREAMBLE.replace("v1 = tf.compat.v1\n", "v1 = tf.compat.v1\nv1.disable_v2_behavior()\n")
+            + "def model_fn(features, labels):\n"
+            + "    w = v1.get_variable('w', [features.shape[0].value])\n"
+            + "    step = lambda i, x: (i + 1, x * w)\n"
+            + "    return tf.while_loop(lambda i, x: i < labels, step, (0, features), maximum_iterations=3)[1]\n",
+            frozen=(),
+        )
+        self.assertEqual(exported.written, {"w": False})
+        self.compile(exported)
+
+    def test_item_assignment(self) -> None:
+        """An assignment to a part of a tensor, which Python refuses, is answered with what to write instead."""
+        self.refused(
+            PREAMBLE + "def model_fn(features, labels):\n    features[labels] = 0.0\n    return features\n",
+            """
+            model.py: model_fn(features, labels) raised TypeError at model.py:11
+
+                model.py:11, in model_fn
+                    features[labels] = 0.0
+                TypeError: 'SymbolicTensor' object does not support item assignment
+
+              to do: assign no part of a tensor at model.py:11: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], \
+[row]), or keep a tf.Variable and write variable.scatter_nd_update([[i]], [row])
             """,
         )
 

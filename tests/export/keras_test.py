@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.export.eager import EagerTest
+from tests.stages.harness import run_main
+from tfaot.export.sources.model import Model
 
 KERAS = ("keras", "tf_keras")
 
@@ -306,6 +308,33 @@ def input_fn():
             with self.subTest(keras):
                 text = HEAD.replace("KERAS", keras) + model
                 self.assert_error(self.error_of(self.export, text, entry_points=(("Point", entry_point),)), wanted)
+
+    def test_the_keras_that_the_file_chooses(self) -> None:
+        """TF_USE_LEGACY_KERAS in the model's file has its usual effect, although TensorFlow is imported before it."""
+        for text, wanted in (
+            ('os.environ["TF_USE_LEGACY_KERAS"] = "1"', True),
+            ("os.environ.setdefault('TF_USE_LEGACY_KERAS', 'true')", True),
+            ('os.environ.update({"A": "0", "TF_USE_LEGACY_KERAS": "True"})', True),
+            ('os.environ["TF_USE_LEGACY_KERAS"] = "1"\nos.environ["TF_USE_LEGACY_KERAS"] = "0"', False),
+            ('os.environ["TF_USE_LEGACY_KERAS"] = "0"\ndef model_fn(features, labels): pass', False),
+            ("def model_fn(features, labels): pass", True),
+            ('"TF_USE_LEGACY_KERAS"', False),
+            ("if", False),
+        ):
+            with self.subTest(text):
+                path = self.write(text) / "model.py"
+                self.assertEqual(Model(model=str(path)).legacy_keras, wanted)
+        for value, name in (("1", "tf_keras"), ("0", "keras")):
+            folder = self.write(
+                f'import os\n\nos.environ["TF_USE_LEGACY_KERAS"] = "{value}"\n'
+                "import tensorflow as tf\n\n"
+                f'assert tf.keras.layers.Layer.__module__.startswith("{name}."), tf.keras\n\n\n'
+                "def model(x):\n    return x * 2\n"
+            )
+            outputs = ("graph", "config", "manifest", "variables", "golden_inputs", "sources")
+            flags = ["--model=model.py", "--signature=x=float32[2, 3]", "--cpp_class=t::Model"]
+            result = run_main("export", *flags, *(f"--out_{output}={output}" for output in outputs), cwd=folder)
+            self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     def test_steps_that_are_missing(self) -> None:
         """A model that was not compiled has no steps, nor has a layer; both are told so."""

@@ -138,14 +138,33 @@ class ClassTest(unittest.TestCase):
 
     def test_our_own_names_are_refused(self) -> None:
         """Protects the generated code's own names: a class called like one of its members, or inside our namespace."""
-        for wrong in ("a::Run", "a::error", "std::Model", "tfaot::Model"):
+        for wrong in ("a::Run", "a::error", "std::Model", "tfaot::Model", "tfaot_internal::Model", "a::kDims12"):
             with self.subTest(wrong):
                 self.assertEqual(
                     self.message(wrong),
                     f"cpp_class = {wrong!r} is a name that the generated code needs itself\n"
                     f"  to do: choose another class name than {names.listed_members()}, "
-                    "outside the namespaces std and tfaot",
+                    "outside the namespaces std, tfaot, tfaot_internal",
                 )
+
+    def test_names_of_the_c_library_are_refused(self) -> None:
+        """Protects from a class that only the C++ compiler would refuse; in a namespace of the user's it may have any name."""
+        for wrong, what in (("time::X", "namespace"), ("index::X", "namespace"), ("log", "class"), ("expf", "class")):
+            with self.subTest(wrong):
+                first = wrong.partition("::")[0]
+                self.assertEqual(
+                    self.message(wrong),
+                    f"cpp_class = {wrong!r}: a global {what} cannot be called {first!r}\n"
+                    "  found: C's library, which every C++ header includes parts of, declares this name itself\n"
+                    f'  to do: put it into a namespace of your own, for instance cpp_class = "models::{wrong}"',
+                )
+                names.split_class(f"models::{wrong}")
+        self.assertEqual(
+            self.message("a::INT_MAX"),
+            "cpp_class = 'a::INT_MAX': 'INT_MAX' is a macro of C's library\n"
+            "  to do: write namespaces and a class name with letters, digits, and single underscores, for instance "
+            'cpp_class = "a::INT_MAX_"',
+        )
 
     def test_symbols_differ_when_classes_do(self) -> None:
         """Protects linking `a::b_c` and `a_b::c` into one program, whose C symbols tfcompile would make the same."""

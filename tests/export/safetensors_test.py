@@ -227,6 +227,80 @@ class SafetensorsTest(unittest.TestCase):
                     safetensors.read(path)
                 self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
 
+    def refused(self, header: str | bytes, data: bytes = bytes(100)) -> str:
+        """Reads a file with this header, and returns the error without the file's name."""
+        text = header if isinstance(header, bytes) else header.encode()
+        path = self.file(struct.pack("<Q", len(text)) + text + data)
+        with self.assertRaises(TfaotError) as raised:
+            safetensors.read(path)
+        return str(raised.exception).replace(path, "FILE")
+
+    @staticmethod
+    def entry(begin: int, end: int) -> str:
+        """A header's entry for bytes from one offset to another."""
+        return f'{{"dtype":"U8","shape":[{end - begin}],"data_offsets":[{begin},{end}]}}'
+
+    def test_two_tensors_of_one_name(self) -> None:
+        """Protects from a file that two readers understand in two ways: a name, or a part of an entry, is there once."""
+        one, two = self.entry(0, 4), self.entry(4, 8)
+        for header, name in (
+            (f'{{"a":{one},"b":{two},"a":{two}}}', "a"),
+            (f'{{"a":{one},"\\u0061":{two}}}', "a"),
+            (f'{{"a":{one},"b":{two.replace("dtype", "shape")}}}', "shape"),
+        ):
+            with self.subTest(header):
+                wanted = f"FILE contradicts itself\n  found: {name} is in its header twice\n  to do: write it again"
+                self.assertEqual(self.refused(header), wanted)
+
+    def test_overlaps(self) -> None:
+        """Protects from a tensor that changes with another one: they may touch, and not overlap."""
+        for first, second in (((0, 8), (4, 12)), ((0, 12), (4, 8)), ((4, 8), (4, 8)), ((4, 12), (0, 5))):
+            with self.subTest(first=first, second=second):
+                text = self.refused(f'{{"a":{self.entry(*first)},"b":{self.entry(*second)}}}')
+                self.assertRegex(text, "^FILE contradicts itself\n  found: (a and b|b and a) overlap\n")
+        header = f'{{"a":{self.entry(4, 8)},"e":{self.entry(2, 2)},"b":{self.entry(0, 4)}}}'.encode()
+        read = safetensors.read(self.file(struct.pack("<Q", len(header)) + header + bytes(range(8))))
+        self.assertEqual(
+            {name: bytes(value) for name, value in read.items()}, {"a": b"\4\5\6\7", "e": b"", "b": b"\0\1\2\3"}
+        )
+
+    def test_deep_nesting(self) -> None:
+        """Protects from a traceback, or worse, for a header that is nested without an end."""
+        for deep in ("[" * 200_000, '{"a":' * 200_000):
+            self.assertEqual(self.refused(deep), "FILE is no safetensors file\n  to do: write it again")
+
+    def test_large_headers(self) -> None:
+        """Protects memory: a header that is larger than the format allows is not even read."""
+        path = self.file(b"")
+        with open(path, "r+b") as file:
+            file.write(struct.pack("<Q", 100_000_001))
+            file.truncate(8 + 100_000_001)
+        with self.assertRaises(TfaotError) as raised:
+            safetensors.read(path)
+        self.assertEqual(
+            str(raised.exception),
+            f"{path} has a header of 100,000,001 bytes\n"
+            "  found: the safetensors format allows 100,000,000\n"
+            "  to do: write fewer tensors into one file",
+        )
+
+    def test_shapes_that_cannot_be(self) -> None:
+        """Protects from a traceback for an empty tensor whose other sizes no array can have."""
+        for shape in ([0, 1 << 70], [0, 1 << 62, 1 << 62], [0] * 100):
+            with self.subTest(shape):
+                header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}})
+                self.assertIn("found: a has a shape that cannot be: ", self.refused(header))
+
+    def test_text_of_other_kinds(self) -> None:
+        """Protects terminals and readers: a header is UTF-8, and what a message quotes of it is escaped."""
+        header = f'{{"a":{self.entry(0, 4)}}}'
+        half = header.replace('"a"', '"\\ud800"')
+        for text in (header.encode("utf-16"), header.encode("utf-32-le"), b"\xff" + header.encode(), half):
+            self.assertEqual(self.refused(text), "FILE is no safetensors file\n  to do: write it again")
+        text = self.refused(header.replace('"a"', '"\\u001b[2J"').replace("U8", "\\u0007" * 300))
+        self.assertTrue(text.startswith("FILE: '\\x1b[2J' has dtype '\\x07\\x07"), text)
+        self.assertLess(len(text), 500)
+
     def test_sizes_are_checked(self) -> None:
         """Protects from values of another tensor: what lies between a tensor's offsets must be as large as it is."""
         for shape, offsets in (([3], [0, 8]), ([3], [0, 16]), ([3], [12, 0]), ([-3], [12, 0]), ([3], [-4, 8])):

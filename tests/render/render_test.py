@@ -488,6 +488,8 @@ struct {symbol} : Fake {{
   using Fake::Fake;
   static constexpr int kNumArgs = {args};
   static constexpr int kNumResults = {results};
+  static constexpr std::size_t kArgBytes[] = {{24, 4, {w_bytes}, 32, 8, 0}};
+  static constexpr std::size_t kResultBytes[] = {{{loss_bytes}, 16, 48, 8, 0}};
   bool Run() {{
     if (*arg<int>(1) < 0) return false;
     arg<float>(2)[0] += 1;
@@ -539,7 +541,7 @@ int main() {
   CHECK(!std::strncmp(none.error(), why.c_str(), why.size()) && !*none.isa());
   none.x()(1, 2) = 8;
   CHECK(!none.Run() && *none.loss() == 0 && none.scope_w()(0, 0) == 0 && *none.step() == 41);
-  CHECK(!none.Save("/nonexistent/file") && std::strstr(none.error(), "/nonexistent/file"));
+  CHECK(!none.Save("/dev/null/file") && std::strstr(none.error(), "/dev/null/file"));
   CHECK(!none.Run() && !std::strncmp(none.error(), why.c_str(), why.size()));
   none = a::b::Small("x86-64");
   CHECK(none.Run() && !std::strcmp(none.isa(), "x86-64"));
@@ -562,6 +564,8 @@ struct M1a6Family_0 : Fake {
   using Fake::Fake;
   static constexpr int kNumArgs = 3;
   static constexpr int kNumResults = 5;
+  static constexpr std::size_t kArgBytes[] = {24, 24, 24, 0};
+  static constexpr std::size_t kResultBytes[] = {4, 96 + 8, 8, 24, 24, 0};
   bool Run() {
     const float* x = arg<float>(0);
     std::int32_t found = 0;
@@ -586,6 +590,8 @@ struct Embed : Fake {
   using Fake::Fake;
   static constexpr int kNumArgs = 3;
   static constexpr int kNumResults = 1;
+  static constexpr std::size_t kArgBytes[] = {kRows * 8, 4, 64, 0};
+  static constexpr std::size_t kResultBytes[] = {kRows * 32, 0};
   bool Run() {
     ++runs[kRows > 1];
     for (int i = 0; i < 3; ++i) {
@@ -670,7 +676,7 @@ int main(int, char** argv) {
   CHECK(moved.Save(argv[2]) && !*moved.error());
   a::Family other;
   CHECK(other.Load(argv[2]) && other.scope_w()(1, 2) == 6.5f && other.state()(2) == 7);
-  CHECK(!other.Save("/nonexistent/file") && std::strstr(other.error(), "/nonexistent/file"));
+  CHECK(!other.Save("/dev/null/file") && std::strstr(other.error(), "/dev/null/file"));
   return failed;
 }
 """
@@ -695,7 +701,8 @@ int main(int, char** argv) {
 
     def fake(self, **changes: Any) -> str:
         """The stand-in of `SMALL`."""
-        return FAKE + self.SMALL.format(**{"symbol": names.symbol("a::b::Small"), "args": 5, "results": 4, **changes})
+        sizes = {"args": 5, "results": 4, "w_bytes": 48, "loss_bytes": 4}
+        return FAKE + self.SMALL.format(symbol=names.symbol("a::b::Small"), **{**sizes, **changes})
 
     def test_runs(self) -> None:
         """Protects the class itself: initial values, results that are copied back, failures, errors, and moving."""
@@ -761,6 +768,61 @@ int main(int, char** argv) {
             result = self.compiler("-fsyntax-only", program)
             self.assertEqual(result.returncode, 0, result.stderr)
 
+    def test_classes_of_any_name(self) -> None:
+        """Protects hostile names of classes and namespaces: each is refused with a way out, or really compiles."""
+        c_headers = (
+            "ctype fcntl math poll pthread semaphore signal stdio stdlib string strings sys/socket sys/stat time unistd"
+        )
+        includes = "".join(f"#include <{header}.h>\n" for header in c_headers.split())
+        accepted = [
+            "Verify",
+            "Model::Model",
+            "a::std::B",
+            "a::tfaot::B::Class",
+            "a::time::X",
+            "a::index::log",
+            "a::size_t",
+            "b::int64_t",
+            "a::a::a",
+            "model::Verifier",
+            "Verifier::View",
+            "failed::argv",
+            "c::unique_ptr",
+            "std_::kernels",
+            "rows::batch",
+            "models::time::X",
+            "d::string::string",
+        ]
+        program = includes
+        for index, cpp_class in enumerate(accepted):
+            name = f"family{index}"
+            self.render(dataclasses.replace(FAMILY, cpp_class=cpp_class), name, embed=False)
+            for function in ("Train.b0", "Embed.b1", "Embed.b8"):
+                (self.folder / f"{name}.{function}.executor.h").write_text("")
+            # All are in one program here, so that names of one generated file must not be another's.
+            code = self.FAMILY.replace("M1a6Family", names.symbol(cpp_class))
+            (self.folder / f"{name}.Train.b0.executor.h").write_text(f"#include <cmath>\n{code}")
+            program += f'#define tfaot_internal internal{index}\n#include "p/{name}.cc"\n'
+            program += f'#define main benchmark{index}\n#include "p/{name}_benchmark.cc"\n#undef main\n'
+            program += f'#define main test{index}\n#include "p/{name}_test.cc"\n#undef main\n#undef tfaot_internal\n'
+        program += "#include <thread>\nusing namespace std;\n"
+        for index, cpp_class in enumerate(accepted):
+            program += f"bool F{index}(::{cpp_class}& m) {{ return m.Embed(3); }}\n"
+        self.compiles(program)
+        refused = "time::X index::X log size_t main main::X FILE::X tm link::Model sqrtf32 lgamma_r exp10l::X a::errno"
+        body = ""
+        for cpp_class in refused.split():
+            with self.subTest(cpp_class):
+                self.assertRaises(TfaotError, names.split_class, cpp_class)
+            opened = [f"namespace {name} {{" for name in cpp_class.split("::")[:-1]]
+            body += " ".join([*opened, f"class {cpp_class.split('::')[-1]} {{}}; ", "}" * len(opened)])
+            body += f" {cpp_class} *instance;\n"
+        (self.folder / "program.cc").write_text(f'{includes}int main() {{ return 0; }}\n#line 1 "refused"\n{body}')
+        result = self.compiler("-std=gnu++17", "-fsyntax-only", "program.cc")
+        for line, cpp_class in enumerate(refused.split(), 1):
+            with self.subTest(cpp_class, refused="without need"):
+                self.assertIn(f"refused:{line}:", result.stderr)
+
     def test_generated_test_says_why_a_run_failed(self) -> None:
         """Protects the reader of a failed test: the error is that of the run, not of the one before."""
         self.render()
@@ -788,14 +850,17 @@ int main(int, char** argv) {
         self.assertEqual(ran.returncode, 1, ran.stderr)
         self.assertIn("-1    Run() failed: missing.safetensors", ran.stdout)
 
-    def test_other_counts_do_not_compile(self) -> None:
+    def test_other_counts_and_sizes_do_not_compile(self) -> None:
         """Protects from a manifest and an object that do not belong together: the compiler sees it."""
         self.render()
-        for args, results, message in (
-            (6, 4, "the compiler's arguments are the manifest's inputs and variables"),
-            (5, 3, "the compiler's results are the manifest's outputs, their sizes, and written variables"),
+        for change, message in (
+            ({"args": 6}, "the compiler's arguments are the manifest's inputs and variables"),
+            ({"results": 3}, "the compiler's results are the manifest's outputs, their sizes, and written variables"),
+            ({"w_bytes": 52}, "the compiler's argument 2 has the manifest's size"),
+            ({"w_bytes": 44}, "the compiler's argument 2 has the manifest's size"),
+            ({"loss_bytes": 3}, "the compiler's result 0 has room for what the manifest says"),
         ):
-            (self.folder / "small.executor.h").write_text(self.fake(args=args, results=results))
+            (self.folder / "small.executor.h").write_text(self.fake(**change))
             result = self.compiler("-fsyntax-only", "small.cc")
             self.assertNotEqual(result.returncode, 0)
             self.assertIn(message, result.stderr)

@@ -240,6 +240,7 @@ def run_main(
         "PATH": "/usr/bin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
+        "PYTHONSAFEPATH": "1",  # tools/profile.py is not Python's own; an action's sandbox does not have it
         **(env or {}),
     }
     return subprocess.run(

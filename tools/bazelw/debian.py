@@ -7,12 +7,15 @@ against the checksum in its list. bazelw then compares each package with that ch
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import re
 import shutil
 import subprocess
 import tarfile
 import time
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
@@ -30,6 +33,23 @@ _DEBIAN_SUITES = frozenset(
     ("bullseye", "bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing", "unstable")
 )
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+# What the private apt takes over from the machine's settings: how to reach a mirror, and nothing else. Key names are in
+# lower case; apt does not mind the case.
+_INHERITED = (
+    "acquire::http::",
+    "acquire::https::",
+    "acquire::ftp::",
+    "acquire::tor::",
+    "acquire::forceipv",
+    # How old a signed list may be: a mirror may be a snapshot.
+    "acquire::check-date",
+    "acquire::check-valid-until",
+    "apt::architecture",
+    "dir::etc::netrc",
+)
+# Checks of a server's certificate, for all hosts or for one.
+_VERIFY = ("::verify-peer", "::verify-host")
 
 
 @dataclass(frozen=True)
@@ -117,10 +137,9 @@ def mirrors(targets: str) -> list[str]:
     return found
 
 
-def sources_list(mirror: str, keyring: Path | None) -> str:
-    """Returns apt's source lines for SUITE at `mirror`; without a keyring apt uses the machine's trusted keys."""
-    options = f"[signed-by={keyring}] " if keyring else ""
-    return "".join(f"{kind} {options}{mirror} {SUITE} main\n" for kind in ("deb", "deb-src"))
+def sources_list(mirror: str, keyring: Path) -> str:
+    """Returns apt's source lines for SUITE at `mirror`, of which only Debian's own signatures are accepted."""
+    return "".join(f"{kind} [signed-by={keyring}] {mirror} {SUITE} main\n" for kind in ("deb", "deb-src"))
 
 
 def _lists(home: Path, progress: Progress) -> _Apt:
@@ -132,11 +151,15 @@ def _lists(home: Path, progress: Progress) -> _Apt:
     found = mirrors(targets)
     if not found:
         raise WayFailed("apt on this machine is set up for no Debian mirror")
+    if not _KEYRING.is_file():
+        raise WayFailed(
+            f"this machine has no {_KEYRING}, so it cannot check Debian's signatures; install debian-archive-keyring"
+        )
     apt = _private_apt(home / "apt")
     reasons = []
     for mirror in found:
         progress.say(f"fetching the package lists of Debian {SUITE} from this machine's Debian mirror")
-        cache.write_text(apt.home / "sources.list", sources_list(mirror, _KEYRING if _KEYRING.exists() else None))
+        cache.write_text(apt.home / "sources.list", sources_list(mirror, _KEYRING))
         try:
             apt.run("apt-get", "update")
         except WayFailed as failure:
@@ -156,7 +179,7 @@ def _private_apt(home: Path) -> _Apt:
 
 
 def apt_conf(machine: str, home: Path) -> str:
-    """Returns an apt.conf with the machine's proxies, certificates and passwords, but none of its folders and hooks.
+    """Returns an apt.conf with the machine's proxies and certificates, but no folder, hook, or weakened check of it.
 
     Args:
       machine: What `apt-config dump` says.
@@ -186,9 +209,19 @@ def apt_conf(machine: str, home: Path) -> str:
         # A mirror that does not answer is a failure, not a mere warning.
         "APT::Update::Error-Mode": "any",
         "APT::Install-Recommends": "0",
+        # These are apt's defaults. They are said all the same, and come last, so that nothing else decides.
+        "APT::Get::AllowUnauthenticated": "false",
+        "Acquire::AllowInsecureRepositories": "false",
+        "Acquire::AllowWeakRepositories": "false",
+        "Acquire::AllowDowngradeToInsecureRepositories": "false",
+        "Acquire::https::Verify-Peer": "true",
+        "Acquire::https::Verify-Host": "true",
     }
-    dropped = ("APT::Update::", "APT::Default-Release", "DPkg::", *settings)
-    kept = [line for line in machine.splitlines() if not line.startswith(dropped)]
+    lines = [line for line in machine.splitlines() if re.fullmatch(r'\S+ "[^"]*";', line)]
+    keys = [line.partition(" ")[0].lower() for line in lines]
+    kept = [
+        line for line, key in zip(lines, keys, strict=True) if key.startswith(_INHERITED) and not key.endswith(_VERIFY)
+    ]
     return "\n".join([*kept, *(f'{key} "{value}";' for key, value in settings.items())]) + "\n"
 
 
@@ -267,12 +300,16 @@ def _abseil_source(apt: _Apt, progress: Progress) -> Path:
 def _unpack_source(archive: Path, into: Path) -> None:
     """Unpacks a source archive, which has one top folder, so that this folder is `into`."""
     part = into.with_name(into.name + ".part")
-    with tarfile.open(archive) as source:
-        # The archive is checked, but a filter costs nothing where this Python has one.
-        if hasattr(tarfile, "data_filter"):
-            source.extractall(part, filter="data")
-        else:
-            source.extractall(part)
+    try:
+        with tarfile.open(archive) as source:
+            # The archive is checked, but a filter costs nothing where this Python has one.
+            if hasattr(tarfile, "data_filter"):
+                source.extractall(part, filter="data")
+            else:
+                source.extractall(part)
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as failure:
+        archive.unlink()
+        raise WayFailed(f"{archive.name} is damaged; it was removed, and the next call downloads it again") from failure
     tops = list(part.iterdir())
     if len(tops) != 1:
         raise WayFailed(f"{archive.name} has {len(tops)} top folders, not one")

@@ -100,7 +100,7 @@ def _append(address: str, part: Path, progress: Progress) -> bool:
         if answer.status != http.client.PARTIAL_CONTENT:
             have = 0
         rest = answer.headers.get("Content-Length")
-        total = have + int(rest) if rest else None
+        total = have + int(rest) if rest and rest.isdecimal() else None
         with part.open("r+b" if have else "wb") as out:
             out.seek(have)
             try:

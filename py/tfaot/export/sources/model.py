@@ -45,7 +45,18 @@ class Model:
 
     @property
     def legacy_keras(self) -> bool:
-        """Whether `tf.keras` must be Keras 2: models of TensorFlow 1 use its layers."""
+        """Whether `tf.keras` is Keras 2: as the file says, or else where it is a model of TensorFlow 1.
+
+        TensorFlow reads the environment variable as it is imported, which is before the file runs.
+        """
+        if self.model is None:
+            return False
+        said = python_file.environment(self.model, "TF_USE_LEGACY_KERAS")
+        return self.is_model_fn if said is None else said in ("1", "true", "True")
+
+    @property
+    def is_model_fn(self) -> bool:
+        """Whether the file defines `model_fn`, as models of TensorFlow 1 do."""
         return self.model is not None and python_file.defines(self.model, "model_fn")
 
     def open(self) -> Source:
@@ -71,7 +82,7 @@ class Model:
                 debug_info=self.debug_info,
             )
         assert self.model is not None
-        if self.legacy_keras:
+        if self.is_model_fn:
             from tfaot.export.sources.model_fn import ModelFnSource
 
             return ModelFnSource(self.model)

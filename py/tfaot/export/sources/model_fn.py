@@ -26,6 +26,12 @@ v1 = tf.compat.v1
 ENTRY_POINT = "model_fn"
 
 
+def _enable_what_compiles() -> None:
+    """Variables and control flow of the only kinds that can be compiled."""
+    v1.enable_resource_variables()
+    v1.enable_control_flow_v2()
+
+
 class ModelFnSource:
     """A model's Python file that defines `input_fn` and `model_fn`, and perhaps `golden_fn`."""
 
@@ -39,13 +45,13 @@ class ModelFnSource:
           TfaotError: it raised, or lacks a function.
         """
         v1.disable_eager_execution()
-        v1.enable_resource_variables()
-        v1.enable_control_flow_v2()
+        _enable_what_compiles()
         seed_everything()
         self._graph = tf.Graph()
         with self._graph.as_default(), xla_context():
             v1.set_random_seed(SEED)
             self._user = UserCode(path)
+            _enable_what_compiles()  # the file may have called tf.compat.v1.disable_v2_behavior()
             input_fn = self._user.function("input_fn", [])
             model_fn = self._user.function("model_fn", ["features", "labels"])
             self._golden_fn = self._user.function("golden_fn", ["step", "rng"], optional=True)
@@ -98,7 +104,8 @@ class ModelFnSource:
                 exists=listed(
                     [f"{name} at {place}" if place else name for name, place in zip(old, places, strict=True)]
                 ),
-                do="leave out use_resource=False, and tf.compat.v1.disable_resource_variables()",
+                do="leave out use_resource=False; where importing the file makes variables, leave out "
+                "tf.compat.v1.disable_v2_behavior() and disable_resource_variables()",
             )
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:

@@ -15,6 +15,32 @@ def defines(path: str, name: str) -> bool:
     return any(name in _bound(statement) for statement in tree.body)
 
 
+def environment(path: str, variable: str) -> str | None:
+    """What the file gives an environment variable as a literal, at any place: the last value, or None if there is none.
+
+    It knows `os.environ[variable] = "…"`, `os.environ.setdefault(variable, "…")`, `os.putenv(variable, "…")`, and
+    dictionaries such as `os.environ.update({variable: "…"})` takes.
+    """
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return None  # importing it will say why
+    found: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
+        pairs: list[tuple[ast.expr | None, ast.expr]] = []
+        if isinstance(node, ast.Assign):
+            pairs = [(target.slice, node.value) for target in node.targets if isinstance(target, ast.Subscript)]
+        elif isinstance(node, ast.Call) and len(node.args) == 2:
+            pairs = [(node.args[0], node.args[1])]
+        elif isinstance(node, ast.Dict):
+            pairs = list(zip(node.keys, node.values, strict=True))
+        for key, value in pairs:
+            if isinstance(key, ast.Constant) and key.value == variable and isinstance(value, ast.Constant):
+                found.append((value.lineno, str(value.value)))
+    return max(found)[1] if found else None
+
+
 def _bound(statement: ast.stmt) -> set[str]:
     if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return {statement.name}

@@ -62,6 +62,8 @@ class UserCode:
         path = os.path.abspath(filename)
         if path == self._main or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
             return ""
+        if not os.path.exists(path):  # extension modules name the source that they were made of: h5py/h5f.pyx
+            return ""
         return path[len(self._root) :]
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
@@ -102,7 +104,7 @@ class UserCode:
         return TfaotError(
             f"{self.path}: {what} raised {type(error).__name__} at {place}",
             details="\n".join(shown),
-            do=f"mend {place}",
+            do=_to_do(error, place),
         )
 
     def _load(self) -> types.ModuleType:
@@ -166,6 +168,25 @@ class UserCode:
             pass
         self.function(name, parameters)
         return self.run(f"{name}({', '.join(parameters)})", function, *args)
+
+
+def _to_do(error: BaseException, place: str) -> str:
+    """What to do about an exception of the user's code."""
+    if isinstance(error, TypeError) and "Tensor' object does not support item assignment" in str(error):
+        return (
+            f"assign no part of a tensor at {place}: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], [row]), or "
+            "keep a tf.Variable and write variable.scatter_nd_update([[i]], [row])"
+        )
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").partition(".")[0]
+        return f"name the library that provides {name} in the target's deps, or mend {place}"
+    missing = isinstance(error, FileNotFoundError) or "No such file or directory" in str(error)
+    if missing and not isinstance(error, SyntaxError):
+        return (
+            f"name the file in the target's data, and open it by its path in the workspace, or mend {place}; "
+            'what a rule generates is at importlib.resources.files("its.package") / "its_name"'
+        )
+    return f"mend {place}"
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

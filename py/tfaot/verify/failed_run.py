@@ -1,0 +1,73 @@
+"""One message for a run in TensorFlow that fails, as on inputs that a model does not take."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from tfaot import compile as compiler
+from tfaot import safetensors
+from tfaot.errors import TfaotError
+from tfaot.manifest import Manifest
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+_SHOWN = 8
+"""How many values of an input a message shows."""
+
+
+def explained(
+    error: tf.errors.OpError,
+    manifest: Manifest,
+    *,
+    golden_inputs: Mapping[str, npt.NDArray[Any]] | None = None,
+    sources: Mapping[str, str] | None = None,
+) -> TfaotError:
+    """Turns an error of an operation into one that names it, its line, the inputs, and what to do.
+
+    Args:
+      error: what a session raised as it ran the exported graph.
+      manifest: the model's.
+      golden_inputs: the inputs, as the export stage wrote them.
+      sources: `file:line` by node, as the export stage wrote them.
+    """
+    message = error.message.partition("\n\nOriginal stack trace for")[0]
+    nodes = [f"{{{{node {error.node_def.name}}}}}"] if error.node_def is not None else []
+    reason = re.sub(r"^(Graph execution error:\s*|Detected at node .*\n|Node: .*\n)+", "", message.lstrip())
+    reason = re.sub(r"\n?\s*\[\[.*?\]\]", "", reason).strip()
+    places = compiler.mentioned("\n".join([*nodes, message]), sources or {})
+    what = f" in {error.node_def.op} {error.node_def.name!r}" if error.node_def is not None else ""
+    inputs = []
+    for entry in manifest.entry_points:
+        for tensor in entry.inputs:
+            shown = f"{tensor.cpp_name}: {tensor.dtype}[{', '.join(map(str, tensor.shape))}]"
+            value = next((v for k, v in (golden_inputs or {}).items() if k.partition("/")[2] == tensor.cpp_name), None)
+            if value is not None and 0 < value.size <= _SHOWN:
+                shown += f" = {value.tolist()}"
+            inputs.append(shown)
+    return TfaotError(
+        f"{manifest.cpp_class}: TensorFlow itself cannot run the model on the inputs that are verified: "
+        f"{type(error).__name__}{what}",
+        details="\n".join([reason, *places]),
+        exists=f"inputs {'; '.join(inputs)}" if inputs else "",
+        do="define golden_fn(step, rng) in the model's Python file, to return inputs that the model takes; without it, "
+        "floats are drawn from a normal distribution, and integers are 0 or 1",
+    )
+
+
+def explained_in_files(
+    error: tf.errors.OpError, *, manifest: str, golden_inputs: str, sources: str | None
+) -> TfaotError:
+    """`explained`, given the paths of what it reads."""
+    with open(manifest, encoding="utf-8") as file:
+        model = Manifest.from_json(file.read(), path=manifest)
+    lines: dict[str, str] = {}
+    if sources is not None:
+        with open(sources, encoding="utf-8") as file:
+            lines = json.load(file)
+    return explained(error, model, golden_inputs=safetensors.read(golden_inputs), sources=lines)

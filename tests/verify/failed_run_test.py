@@ -1,0 +1,91 @@
+"""What the verify stage says of a model that TensorFlow itself cannot run on the inputs that are verified."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.stages.harness import Exported, StageTest, run_main
+
+DO = (
+    "define golden_fn(step, rng) in the model's Python file, to return inputs that the model takes; without it, floats are "
+    "drawn from a normal distribution, and integers are 0 or 1"
+)
+
+DIVISION = """\
+import tensorflow as tf
+
+
+def input_fn():
+    return tf.TensorSpec([2], tf.int32), tf.TensorSpec([30], tf.float32)
+
+
+def model(x, y):
+    return {"out": 100 // x, "y": y}
+"""
+
+ASSERTION = """\
+import tensorflow as tf
+
+
+def input_fn():
+    return (tf.TensorSpec([2], tf.int32),)
+
+
+@tf.function
+def checked(x):
+    with tf.control_dependencies([tf.debugging.assert_positive(x, message="too small")]):
+        return tf.identity(x)
+
+
+def model(x):
+    return {"out": checked(x)}
+"""
+
+
+class FailedRunTest(StageTest):
+    """The stage's program on models that fail in TensorFlow."""
+
+    def failed(self, exported: Exported) -> str:
+        """What the program prints; no traceback is among it."""
+        flags = [
+            f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "variables", "golden_inputs", "sources")
+        ]
+        result = run_main("verify", *flags, f"--out_goldens={exported.path('goldens')}")
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+        return result.stderr.removeprefix("error: ").rstrip("\n")
+
+    def test_division_by_zero(self) -> None:
+        """An integer that is divided by the input drawn for it is named with its line, and with the way out."""
+        self.assert_error(
+            self.failed(self.export(DIVISION)),
+            f"""
+            t::Model: TensorFlow itself cannot run the model on the inputs that are verified: \
+InvalidArgumentError in FloorDiv 'floordiv'
+
+                Integer division by zero
+                'floordiv' at model.py:9
+
+              found: inputs x: int32[2] = [0, 1]; y: float32[30]
+              to do: {DO}
+            """,
+        )
+
+    def test_assertion(self) -> None:
+        """An assertion inside a function shows its own text and the user's line."""
+        self.assert_error(
+            self.failed(self.export(ASSERTION)),
+            f"""
+            t::Model: TensorFlow itself cannot run the model on the inputs that are verified: InvalidArgumentError
+
+                assertion failed: [too small.  ] [Condition x > 0 did not hold element-wise:] [x (x:0) = ] [0 1]
+                'assert_positive/assert_less/Assert/Assert' at model.py:10
+                'StatefulPartitionedCall' at model.py:15
+
+              found: inputs x: int32[2] = [0, 1]
+              to do: {DO}
+            """,
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
