@@ -53,7 +53,17 @@ class LoopTest(PassTest):
             built = build(*inputs)
             fetches = [fetch.name for fetch in (built if isinstance(built, (list, tuple)) else [built])]
         config = config_of([f"x{i}:0" for i in range(len(feeds))], feeds, fetches)
-        return passes.apply(graph.as_graph_def(), config, names).graph
+        after = passes.apply(graph.as_graph_def(), config, names).graph
+        # Sessions run functions whose signature is wrong, which the compiler refuses.
+        library = {function.signature.name: function.signature for function in after.library.function}
+        for node in after.node:
+            if node.op in ("While", "StatelessWhile"):
+                returned = [arg.type for arg in library[node.attr["cond"].func.name].output_arg]
+                self.assertEqual(returned, [tf.bool.as_datatype_enum])
+                for kind in ("input_arg", "output_arg"):
+                    types = [arg.type for arg in getattr(library[node.attr["body"].func.name], kind)]
+                    self.assertEqual(types, [*node.attr["T"].list.type])
+        return after
 
 
 def ops_of_bodies(graph: Any, op: str) -> int:
@@ -461,6 +471,23 @@ class VariablesTest(LoopTest):
             return tf.identity(last, "result")
 
         self.assertEqual(self.check(build), 0)
+
+    def test_one_operand(self) -> None:
+        """A loop that is left with one state keeps a condition that returns a bool, whatever the state's dtype is."""
+        import tensorflow as tf
+
+        def build() -> Any:
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=(OUT, OUT), shared_name="v", name="v")
+
+            def body(h: Any, unused: Any) -> Any:
+                value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+                return tf.tanh(h * 0.5), unused @ value
+
+            start = (tf.ones((BATCH, OUT)), tf.ones((BATCH, OUT)))
+            last = tf.while_loop(lambda h, _: tf.reduce_max(h) > 0.01, body, start)[0]
+            return tf.identity(last, "result")
+
+        self.assertEqual(self.check(build), 1)
 
 
 class UnrollTest(LoopTest):

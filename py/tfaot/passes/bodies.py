@@ -29,13 +29,21 @@ class Body:
     An argument is a tensor `name:0` without a node. Changes are made here, and `function` writes them down.
     """
 
-    def __init__(self, function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef]) -> None:
+    def __init__(
+        self,
+        function: function_pb2.FunctionDef,
+        library: Mapping[str, function_pb2.FunctionDef],
+        *,
+        condition: bool = False,
+    ) -> None:
         """Reads a function.
 
         Args:
           function: stays as it is.
           library: all functions, by name.
+          condition: whether it is a loop's condition.
         """
+        self._condition = condition
         self._function = function
         self._library = library
         self.arguments: list[str] = [f"{arg.name}:0" for arg in function.signature.input_arg]
@@ -123,11 +131,10 @@ class Body:
         return result
 
     def _result_types(self) -> list[int]:
-        """A loop's body returns what it takes; a condition one bool."""
-        signature = self._function.signature.output_arg
-        if len(self.results) == len(self.types):
-            return self.types
-        return [output.type for output in signature]
+        """A loop's body returns what it takes, and its condition one bool."""
+        if self._condition:
+            return [types_pb2.DT_BOOL]
+        return self.types
 
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
         """The node whose result a tensor is; None for an argument."""

@@ -109,7 +109,7 @@ class Loop:
         """Tensors of the graph, by position."""
         self.waits = [operand for operand in node.input if operand.startswith("^")]
         """Its control inputs."""
-        self.cond = Body(library[node.attr["cond"].func.name], library)
+        self.cond = Body(library[node.attr["cond"].func.name], library, condition=True)
         self.body = Body(library[node.attr["body"].func.name], library)
         self._loops = loops
         self._counters: dict[int, tuple[int, int]] = {}
