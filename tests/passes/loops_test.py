@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.passes.graphs import Array, Build, PassTest, config_of
 from tests.passes.recurrent import gradients, normal, scan
+from tfaot import isolate
 
 STEPS, BATCH, IN, OUT = 6, 2, 16, 4
 
@@ -591,16 +592,19 @@ class UnrollTest(LoopTest):
 class TripsTest(LoopTest):
     """What is known of a loop's steps."""
 
-    def trips(self, condition: Any, start: int = 0, step: int = 1) -> int | None:
-        """How often a loop runs, as passes see it."""
+    def trips(self, condition: Any, start: Any = 0, step: int = 1, dtype: Any = None) -> int | None:
+        """How often a loop runs, as passes see it: `condition` takes a counter, and perhaps a fed number."""
         import tensorflow as tf
 
         from tfaot.passes.loops import Loops
         from tfaot.passes.program import Program
 
         def build(n: Any) -> Any:
+            first = start() if callable(start) else tf.constant(start, dtype or tf.int32)
             halved = tf.while_loop(
-                lambda k, x: condition(k, n), lambda k, x: (k + step, x * 0.5), (tf.constant(start), tf.ones(3))
+                lambda k, x: condition(k) if dtype else condition(k, n),
+                lambda k, x: (k + step, x * 0.5),
+                (first, tf.ones(3)),
             )[1]
             return tf.identity(halved, "result")
 
@@ -619,6 +623,50 @@ class TripsTest(LoopTest):
         self.assertEqual(self.trips(lambda k, n: tf.logical_and(k < tf.minimum(9, 4), k != 7)), 4)
         self.assertIsNone(self.trips(lambda k, n: k < n))
         self.assertIsNone(self.trips(lambda k, n: k < 1 << 20))
+
+    def test_overflow(self) -> None:
+        """Integers wrap around as they do in TensorFlow: in conditions, and in counters."""
+        import tensorflow as tf
+
+        def steps(condition: Any, start: Any, step: Any, dtype: Any) -> int:
+            with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                one = tf.constant(step, dtype)
+                loop = tf.while_loop(
+                    lambda n, k: condition(k), lambda n, k: (n + 1, k + one), (tf.constant(0), tf.constant(start, dtype))
+                )
+                return int(session.run(loop[0]))
+
+        for dtype in (tf.int32, tf.int64):
+            top = dtype.max
+            for condition, start, step in (
+                (lambda k, top=top: k * (top // 10 * 7) < top // 15 * 14, 0, 1),
+                (lambda k, top=top: k > top - 3, top - 1, 1),
+                (lambda k, top=top: k <= 0, -top - 1, top // 3),
+                (lambda k, top=top: k - top < 7, 0, -1),
+                (lambda k, top=top: tf.math.floormod(k * (top // 4 * 3), 9) < 7, 0, 1),
+            ):
+                want = isolate.run_isolated(
+                    lambda condition=condition, start=start, step=step, dtype=dtype: steps(
+                        condition, start, step, dtype
+                    ),
+                    what="running TensorFlow",
+                )
+                self.assertEqual(self.trips(condition, start, step, dtype=dtype), want)
+
+    def test_division_by_zero(self) -> None:
+        """Steps are not counted where a condition divides by zero, at which TensorFlow fails."""
+        self.assertIsNone(self.trips(lambda k, n: 7 // (2 - k) > 0))
+
+    def test_bound_that_fails(self) -> None:
+        """A bound whose computation fails is none that is known, and no crash of the pass."""
+        import tensorflow as tf
+
+        # A session starts threads, which a fork would not take along.
+        found = isolate.run_isolated(
+            lambda: self.trips(lambda k, n: k < 5, start=lambda: tf.constant(7) // tf.constant(0)),
+            what="counting steps",
+        )
+        self.assertIsNone(found)
 
 
 if __name__ == "__main__":

@@ -29,21 +29,13 @@ class Body:
     An argument is a tensor `name:0` without a node. Changes are made here, and `function` writes them down.
     """
 
-    def __init__(
-        self,
-        function: function_pb2.FunctionDef,
-        library: Mapping[str, function_pb2.FunctionDef],
-        *,
-        condition: bool = False,
-    ) -> None:
+    def __init__(self, function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef]) -> None:
         """Reads a function.
 
         Args:
           function: stays as it is.
           library: all functions, by name.
-          condition: whether it is a loop's condition.
         """
-        self._condition = condition
         self._function = function
         self._library = library
         self.arguments: list[str] = [f"{arg.name}:0" for arg in function.signature.input_arg]
@@ -69,6 +61,8 @@ class Body:
             node.input[:] = [flat(edge) for edge in node.input]
         self.results: list[str] = [flat(function.ret[arg.name]) for arg in function.signature.output_arg]
         """Tensors that the function returns."""
+        self.result_types: list[int] = [arg.type for arg in function.signature.output_arg]
+        """Of the results, `tensorflow.DataType`."""
 
     def _definition(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
         if node.op in self._library:
@@ -121,7 +115,7 @@ class Body:
             added = result.node_def.add()
             added.CopyFrom(node)
             added.input[:] = [nested(edge) for edge in node.input]
-        for index, (returned, kept) in enumerate(zip(self.results, self._result_types(), strict=True)):
+        for index, (returned, kept) in enumerate(zip(self.results, self.result_types, strict=True)):
             result.signature.output_arg.add(name=f"result_{index}", type=kept)
             result.ret[f"result_{index}"] = nested(returned)
         for effect, node_name in self._function.control_ret.items():
@@ -129,12 +123,6 @@ class Body:
                 result.signature.control_output.append(effect)
                 result.control_ret[effect] = node_name
         return result
-
-    def _result_types(self) -> list[int]:
-        """A loop's body returns what it takes, and its condition one bool."""
-        if self._condition:
-            return [types_pb2.DT_BOOL]
-        return self.types
 
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
         """The node whose result a tensor is; None for an argument."""
