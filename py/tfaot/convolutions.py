@@ -11,7 +11,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.passes.bodies import Body
 from tfaot.passes.program import Program, Shape, type_attribute
@@ -67,7 +67,9 @@ def for_tensorflow(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
 
 
 def _any(graph: graph_pb2.GraphDef, ops: set[str]) -> bool:
-    return any(node.op in ops for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes)
+    return any(
+        node.op in ops for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes
+    )
 
 
 def _known(built: Any) -> dict[str, Shape]:
@@ -158,7 +160,12 @@ class _Gradient:
             parts = [
                 tf.concat(
                     [
-                        self._one(_DEPTHWISE, self._every(image, i, channels), (self.groups, 1), self._every(gradient, o, each))
+                        self._one(
+                            _DEPTHWISE,
+                            self._every(image, i, channels),
+                            (self.groups, 1),
+                            self._every(gradient, o, each),
+                        )
                         for o in range(each)
                     ],
                     3,
@@ -220,8 +227,8 @@ class _Gradient:
 
     def _every(self, tensor: Any, first: int, step: int) -> Any:
         """Every so many channels of an image."""
-        index = [slice(None)] * self.axis
-        return tensor[(*index, slice(first, None, step))] if step > 1 else tensor
+        index = (*[slice(None)] * self.axis, slice(first, None, step))
+        return tensor[index] if step > 1 else tensor
 
     def _attributes(self) -> dict[str, Any]:
         """Of the ops that stand for this one."""
@@ -247,7 +254,8 @@ class _Graph:
 
     def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
         """Adds a copy of a node under a name of its own, and returns that."""
-        return self._program.add(node.op, name, inputs, origin=origin, **node.attr).name
+        added = self._program.add(node.op, name, inputs, origin=origin, **node.attr)
+        return str(added.name)
 
     def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
         """Makes a node hand on a tensor."""
@@ -266,7 +274,7 @@ class _Function:
 
     def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
         """Adds a copy of a node under a name of its own, and returns that."""
-        return self._body.add(node.op, name, inputs, **node.attr).name
+        return str(self._body.add(node.op, name, inputs, **node.attr).name)
 
     def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
         """Makes a node hand on a tensor."""

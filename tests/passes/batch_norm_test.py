@@ -305,7 +305,8 @@ class StaysTest(PassTest):
         self.assert_stays(lambda x: tf.matmul(x, kernel) * 1e-25 * 1e25, np.full([2, 3], 1e-20, "float32"))
         tiny = tf.raw_ops.Square
         self.assert_stays(
-            lambda x: tf.matmul(x, kernel) / (tiny(x=tf.constant(1e-30)) + tf.constant(0.0)), np.zeros([2, 3], "float32")
+            lambda x: tf.matmul(x, kernel) / (tiny(x=tf.constant(1e-30)) + tf.constant(0.0)),
+            np.zeros([2, 3], "float32"),
         )
 
     def test_small_beside_others(self) -> None:

@@ -48,7 +48,14 @@ class Case:
     """One convolution with values, and its gradients by their definition, in float64."""
 
     def __init__(
-        self, kernel: Sequence[int], groups: int, strides: Pair, dilations: Pair, padding: str, *, depthwise: bool = False
+        self,
+        kernel: Sequence[int],
+        groups: int,
+        strides: Pair,
+        dilations: Pair,
+        padding: str,
+        *,
+        depthwise: bool = False,
     ) -> None:
         """Draws an image, a kernel, and a gradient.
 

@@ -623,7 +623,9 @@ class TripsTest(LoopTest):
             with tf.Graph().as_default(), tf.compat.v1.Session() as session:
                 one = tf.constant(step, dtype)
                 loop = tf.while_loop(
-                    lambda n, k: condition(k), lambda n, k: (n + 1, k + one), (tf.constant(0), tf.constant(start, dtype))
+                    lambda n, k: condition(k),
+                    lambda n, k: (n + 1, k + one),
+                    (tf.constant(0), tf.constant(start, dtype)),
                 )
                 return int(session.run(loop[0]))
 

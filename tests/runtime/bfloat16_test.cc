@@ -57,17 +57,22 @@ void Check(double value) {
 void CheckAll() {
   std::mt19937_64 random(1);
   for (std::uint32_t bits = 0; bits < 0x7f80u; bits += 1 + random() % 5) {
-    const double value = Value(bits), next = bits == 0x7f7fu ? 0x1p128 : double{Value(bits + 1)};
+    const double value = Value(bits),
+                 next = bits == 0x7f7fu ? 0x1p128 : double{Value(bits + 1)};
     const double middle = value + (next - value) / 2;
     Check(value);
     Check(middle);
     Check(std::nextafter(middle, 0));
     Check(std::nextafter(middle, INFINITY));
-    Check(static_cast<double>(std::nextafter(static_cast<float>(middle), 0.0f)));
-    Check(value + (next - value) * std::ldexp(static_cast<double>(random() >> 11), -53));
+    Check(
+        static_cast<double>(std::nextafter(static_cast<float>(middle), 0.0f)));
+    Check(value + (next - value) *
+                      std::ldexp(static_cast<double>(random() >> 11), -53));
   }
-  for (const double value : {0.0, 0x1p-1074, 0x1p-1022, 0x1p-135, 0x1p-134, 0x1.8p-134, 0x1.00000001p-134, 0x1p-133,
-                             0x1.fep127, 0x1.fefffffffffffp127, 0x1.ffp127, 0x1p128, 1e300}) {
+  for (const double value :
+       {0.0, 0x1p-1074, 0x1p-1022, 0x1p-135, 0x1p-134, 0x1.8p-134,
+        0x1.00000001p-134, 0x1p-133, 0x1.fep127, 0x1.fefffffffffffp127,
+        0x1.ffp127, 0x1p128, 1e300}) {
     Check(value);
   }
 }
@@ -78,14 +83,17 @@ void CheckNans() {
   EXPECT(Low(__truncdfbf2(-infinity)) == 0xff80u);
   EXPECT(Low(__truncsfbf2(static_cast<float>(infinity))) == 0x7f80u);
   EXPECT(Low(__truncsfbf2(static_cast<float>(-infinity))) == 0xff80u);
-  // Quiet and signaling ones, also such as have all their payload where it is cut off.
-  for (const std::uint64_t bits : {0x7ff8000000000000u, 0x7ff0000000000001u, 0xfff0000000000001u, 0x7fffffffffffffffu}) {
+  // Quiet and signaling ones, also such as have all their payload where it is
+  // cut off.
+  for (const std::uint64_t bits : {0x7ff8000000000000u, 0x7ff0000000000001u,
+                                   0xfff0000000000001u, 0x7fffffffffffffffu}) {
     double value;
     std::memcpy(&value, &bits, sizeof(value));
     EXPECT((Low(__truncdfbf2(value)) & 0x7fc0u) == 0x7fc0u);
     EXPECT(Low(__truncdfbf2(value)) >> 15 == bits >> 63);
   }
-  for (const std::uint32_t bits : {0x7fc00000u, 0x7f800001u, 0xff800001u, 0x7fffffffu}) {
+  for (const std::uint32_t bits :
+       {0x7fc00000u, 0x7f800001u, 0xff800001u, 0x7fffffffu}) {
     float value;
     std::memcpy(&value, &bits, sizeof(value));
     EXPECT((Low(__truncsfbf2(value)) & 0x7fc0u) == 0x7fc0u);
@@ -98,7 +106,8 @@ void CheckNans() {
 int main() {
   CheckAll();
   CheckNans();
-  _mm_setcsr(_mm_getcsr() | 0x8040);  // denormals are flushed, as while a model runs
+  _mm_setcsr(_mm_getcsr() |
+             0x8040);  // denormals are flushed, as while a model runs
   EXPECT(Low(__truncsfbf2(0x1p-133f)) == 1u);
   EXPECT(Low(__truncdfbf2(0x1p-133)) == 1u);
   return failed == 0 ? 0 : 1;

@@ -254,7 +254,10 @@ def _fits(kernel: Array, dtype: np.dtype[Any], shaped: tuple[int, ...]) -> bool:
     others = tuple(axis for axis, size in enumerate(shaped) if size == 1)
     largest = sizes.max(axis=others, keepdims=True, initial=0)
     lost = (sizes != 0) & (sizes < np.finfo(dtype).tiny)
-    return bool((sizes <= np.finfo(dtype).max).all() and (sizes[lost] <= (np.finfo(dtype).eps * (largest + 0 * sizes))[lost]).all())
+    return bool(
+        (sizes <= np.finfo(dtype).max).all()
+        and (sizes[lost] <= (np.finfo(dtype).eps * (largest + 0 * sizes))[lost]).all()
+    )
 
 
 def _format(node: node_def_pb2.NodeDef) -> str:

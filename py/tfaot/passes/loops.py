@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
-
 from typing import Any
 
 import numpy as np
@@ -205,7 +204,7 @@ class Loop:
         if any(operand is None for operand in operands):
             return None
         # TensorFlow refuses a division by zero, and what XLA then computes is its own affair.
-        if node.op in ("FloorDiv", "FloorMod") and not np.all(operands[1]):
+        if node.op in ("FloorDiv", "FloorMod") and not np.asarray(operands[1]).all():
             return None
         return _SCALARS[node.op](*operands)
 
@@ -229,7 +228,7 @@ class Loop:
         """What a counter is after the loop; None if the operand is no counter, or the trips are not known."""
         if self.trips is None or index not in self._counters:
             return None
-        return self._counted(index, np.array([self.trips]))[0]
+        return self._counted(index, np.array([self.trips])).reshape(())
 
     def scalar(self, values: Indices, name: str) -> str | None:
         """A tensor of the body, a scalar int32, that has given values in the steps; None if no counter gives them.
@@ -636,7 +635,7 @@ class Loops:
                 last = self.loops[name].last(port)
                 if last is None:
                     return None
-                value = np.asarray(last)
+                value = last
             if value is not None:
                 if value.size > _LARGEST or value.dtype == object:
                     return None
