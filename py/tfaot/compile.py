@@ -193,7 +193,12 @@ def _compile(request: Request, manifest: Manifest) -> None:
         positional = os.path.join(folder, "config.pbtxt")
         with open(positional, "w", encoding="utf-8") as file:
             file.write(text_format.MessageToString(config))
-        request, places = _with_passes(request, config, folder)
+        # Passes open sessions, whose threads a later fork would not take along: what they hold would be locked forever.
+        request, places = isolate.run_isolated(
+            functools.partial(_with_passes, request, config, folder),
+            what=f"rewriting {manifest.cpp_class}",
+            crashed=_crashed(request, manifest, request.isa),
+        )
         headers: dict[str, str] = {}
         finishes: dict[str, tuple[epilogues.Finish, ...]] = {}
         for isa, out_object in zip(request.isa, request.out_objects, strict=True):
@@ -299,7 +304,7 @@ def _compile_for(
 
 
 def _with_passes(request: Request, config: Any, folder: str) -> tuple[Request, dict[str, int | None]]:
-    """Applies passes to the graph.
+    """Applies passes to the graph, and writes in other ops what XLA cannot compile.
 
     Returns:
       A request for the graph that they made of it, and how many places each changed, None for one that is off.
@@ -311,17 +316,18 @@ def _with_passes(request: Request, config: Any, folder: str) -> tuple[Request, d
     """
     from tensorflow.core.framework import graph_pb2
 
+    from tfaot import convolutions
     from tfaot.passes import passes
 
     names_ = passes.chosen(request.passes)
     places: dict[str, int | None] = dict.fromkeys(each.name for each in passes.PASSES)
     result = request
-    if names_:
-        with open(request.graph, "rb") as file:
-            graph = graph_pb2.GraphDef.FromString(file.read())
+    with open(request.graph, "rb") as file:
+        graph = graph_pb2.GraphDef.FromString(file.read())
+    if names_ or convolutions.any_by_kernel(graph):
         applied = passes.apply(graph, config, names_)
         places = applied.places
-        if any(places.values()):
+        if applied.lowered or any(places.values()):
             sources = _sources(request)
             sources |= {node: sources[origin] for node, origin in applied.origins.items() if origin in sources}
             result = dataclasses.replace(

@@ -155,6 +155,7 @@ tf_aot_link = rule(
             "//tools/runtime/kernels:plain",
             "//tools/runtime/tfaot:arena",
             "//tools/runtime/tfaot:batch",
+            "//tools/runtime/tfaot:bfloat16",
             "//tools/runtime/tfaot:bounded_view",
             "//tools/runtime/tfaot:executor",
             "//tools/runtime/tfaot:flush_denormals",

@@ -287,6 +287,36 @@ class StaysTest(PassTest):
             lambda x: conv(x, kernel) / np.array([1, 0, 2, 3], "float32"), np.ones([1, 2, 2, 3], "float32") * 0
         )
 
+    def test_underflow(self) -> None:
+        """A kernel whose values with the factor are denormals would be flushed, and large inputs show it."""
+        import tensorflow as tf
+
+        x, kernel = np.full([2, 3], 1e36, "float32"), np.full([3, 4], 1e-20, "float32")
+        self.assert_stays(lambda x: tf.matmul(x, kernel) * 1e-20 + 0.5, x)
+        # The first factor goes into the kernel, and the second stays.
+        self.assertEqual(self.rewritten(NAME, lambda x: tf.matmul(x, kernel) * 1e10 * 1e-30 + 0.5, x), 1)
+
+    def test_underflow_on_the_way(self) -> None:
+        """Factors whose product is moderate, and whose steps flush or overflow what they scale, stay steps."""
+        import tensorflow as tf
+
+        kernel = uniform(3, 4)
+        self.assert_stays(lambda x: tf.matmul(x, kernel) * 1e-30 * 1e-30 * 1e30 * 1e30, np.ones([2, 3], "float32"))
+        self.assert_stays(lambda x: tf.matmul(x, kernel) * 1e-25 * 1e25, np.full([2, 3], 1e-20, "float32"))
+        tiny = tf.raw_ops.Square
+        self.assert_stays(
+            lambda x: tf.matmul(x, kernel) / (tiny(x=tf.constant(1e-30)) + tf.constant(0.0)),
+            np.zeros([2, 3], "float32"),
+        )
+
+    def test_small_beside_others(self) -> None:
+        """Denormals in a kernel, which trained weights have, and values that vanish beside others keep nothing from folding."""
+        import tensorflow as tf
+
+        kernel = uniform(3, 4)
+        kernel[0, 1], kernel[1, 2], kernel[2] = 1e-40, 1e-37, 0
+        self.assertEqual(self.rewritten(NAME, lambda x: tf.matmul(x, kernel) * 0.01 + 0.5, normal(2, 3)), 1)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -61,6 +61,18 @@ class PassTest(unittest.TestCase):
             )
         return places
 
+    def assert_typed(self, graph: Any) -> None:
+        """Loops' functions take and return what they must: sessions run others as well, which the compiler refuses."""
+        import tensorflow as tf
+
+        library = {function.signature.name: function.signature for function in graph.library.function}
+        for node in graph.node:
+            if node.op in ("While", "StatelessWhile"):
+                cond, body = (library[node.attr[key].func.name] for key in ("cond", "body"))
+                self.assertEqual([arg.type for arg in cond.output_arg], [tf.bool.as_datatype_enum])
+                for arguments in (cond.input_arg, body.input_arg, body.output_arg):
+                    self.assertEqual([arg.type for arg in arguments], [*node.attr["T"].list.type])
+
 
 def config_of(names: Sequence[str], feeds: Sequence[Array], fetches: Sequence[str]) -> Any:
     """A `tf2xla.Config`; names are of tensors, with their ports."""

@@ -53,7 +53,9 @@ class LoopTest(PassTest):
             built = build(*inputs)
             fetches = [fetch.name for fetch in (built if isinstance(built, (list, tuple)) else [built])]
         config = config_of([f"x{i}:0" for i in range(len(feeds))], feeds, fetches)
-        return passes.apply(graph.as_graph_def(), config, names).graph
+        after = passes.apply(graph.as_graph_def(), config, names).graph
+        self.assert_typed(after)
+        return after
 
 
 def ops_of_bodies(graph: Any, op: str) -> int:
@@ -462,6 +464,23 @@ class VariablesTest(LoopTest):
 
         self.assertEqual(self.check(build), 0)
 
+    def test_one_operand(self) -> None:
+        """A loop that is left with one state keeps a condition that returns a bool, whatever the state's dtype is."""
+        import tensorflow as tf
+
+        def build() -> Any:
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=(OUT, OUT), shared_name="v", name="v")
+
+            def body(h: Any, unused: Any) -> Any:
+                value = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+                return tf.tanh(h * 0.5), unused @ value
+
+            start = (tf.ones((BATCH, OUT)), tf.ones((BATCH, OUT)))
+            last = tf.while_loop(lambda h, _: tf.reduce_max(h) > 0.01, body, start)[0]
+            return tf.identity(last, "result")
+
+        self.assertEqual(self.check(build), 1)
+
 
 class UnrollTest(LoopTest):
     """unroll_loops."""
@@ -564,16 +583,19 @@ class UnrollTest(LoopTest):
 class TripsTest(LoopTest):
     """What is known of a loop's steps."""
 
-    def trips(self, condition: Any, start: int = 0, step: int = 1) -> int | None:
-        """How often a loop runs, as passes see it."""
+    def trips(self, condition: Any, start: Any = 0, step: int = 1, dtype: Any = None) -> int | None:
+        """How often a loop runs, as passes see it: `condition` takes a counter, and perhaps a fed number."""
         import tensorflow as tf
 
         from tfaot.passes.loops import Loops
         from tfaot.passes.program import Program
 
         def build(n: Any) -> Any:
+            first = start() if callable(start) else tf.constant(start, dtype or tf.int32)
             halved = tf.while_loop(
-                lambda k, x: condition(k, n), lambda k, x: (k + step, x * 0.5), (tf.constant(start), tf.ones(3))
+                lambda k, x: condition(k) if dtype else condition(k, n),
+                lambda k, x: (k + step, x * 0.5),
+                (first, tf.ones(3)),
             )[1]
             return tf.identity(halved, "result")
 
@@ -592,6 +614,42 @@ class TripsTest(LoopTest):
         self.assertEqual(self.trips(lambda k, n: tf.logical_and(k < tf.minimum(9, 4), k != 7)), 4)
         self.assertIsNone(self.trips(lambda k, n: k < n))
         self.assertIsNone(self.trips(lambda k, n: k < 1 << 20))
+
+    def test_overflow(self) -> None:
+        """Integers wrap around as they do in TensorFlow: in conditions, and in counters."""
+        import tensorflow as tf
+
+        def steps(condition: Any, start: Any, step: Any, dtype: Any) -> int:
+            with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                one = tf.constant(step, dtype)
+                loop = tf.while_loop(
+                    lambda n, k: condition(k),
+                    lambda n, k: (n + 1, k + one),
+                    (tf.constant(0), tf.constant(start, dtype)),
+                )
+                return int(session.run(loop[0]))
+
+        for dtype in (tf.int32, tf.int64):
+            top = dtype.max
+            for condition, start, step in (
+                (lambda k, top=top: k * (top // 10 * 7) < top // 15 * 14, 0, 1),
+                (lambda k, top=top: k > top - 3, top - 1, 1),
+                (lambda k, top=top: k <= 0, -top - 1, top // 3),
+                (lambda k, top=top: k - top < 7, 0, -1),
+                (lambda k, top=top: tf.math.floormod(k * (top // 4 * 3), 9) < 7, 0, 1),
+            ):
+                want = steps(condition, start, step, dtype)
+                self.assertEqual(self.trips(condition, start, step, dtype=dtype), want)
+
+    def test_division_by_zero(self) -> None:
+        """Steps are not counted where a condition divides by zero, at which TensorFlow fails."""
+        self.assertIsNone(self.trips(lambda k, n: 7 // (2 - k) > 0))
+
+    def test_bound_that_fails(self) -> None:
+        """A bound whose computation fails is none that is known, and no crash of the pass."""
+        import tensorflow as tf
+
+        self.assertIsNone(self.trips(lambda k, n: k < 5, start=lambda: tf.constant(7) // tf.constant(0)))
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, user_config
 from tfaot.export import graph as graphs
 from tfaot.export.assemble import Entry, Whole, assemble
-from tfaot.export.rewrites import edges, freeze, lists, random
+from tfaot.export.rewrites import edges, freeze, lists, random, unshared
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
 
@@ -108,6 +108,7 @@ def export(request: Request) -> None:
     whole = dataclasses.replace(whole, graph=freeze.freeze(whole.graph, constants, whole.sources))
     if request.edge == "cpp":
         whole = _stored(whole, what)
+    whole = dataclasses.replace(whole, graph=unshared.unshared(whole.graph, whole.sources))
     target = describe.Target(
         what, request.cpp_class, bool(request.entry_points), request.batch_sizes, largest, request.edge
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from tensorflow.core.framework import node_def_pb2
+from tensorflow.core.framework import node_def_pb2, types_pb2
 
 from tfaot.export.graph import tensor_name
 from tfaot.passes.program import FLOATS, Array, Program, Shape, Tensor, User, literal
@@ -26,6 +27,8 @@ _ARITHMETIC: dict[str, Callable[..., Array]] = {
     "Square": np.square,
     "Sub": np.subtract,
 }
+_FACTORS = (2.0**-60, 2.0**60)
+"""What a product of factors must lie between, or be zero: beyond, TensorFlow's values may underflow or overflow on the way."""
 _LARGEST = 1 << 20
 """Elements of a constant that is evaluated: those of a batch norm have as many as there are channels."""
 
@@ -81,10 +84,11 @@ class _Folder:
         if not chain.scaled:
             return False
         with np.errstate(over="ignore"):
-            folded = (kernel.astype(np.float64) * chain.scale.reshape(shaped)).astype(kernel.dtype)
+            folded = _flushed(kernel, kernel.dtype) * chain.scale.reshape(shaped)
             offset = chain.offset.astype(kernel.dtype)
-        if not (np.isfinite(folded).all() and np.isfinite(offset).all()):
+        if not (_fits(folded, kernel.dtype, shaped) and np.isfinite(offset).all()):
             return False
+        folded = folded.astype(kernel.dtype)
         program = self._program
         dtype = product.attr["T"]
         product.input[1] = program.constant(f"{product.name}/folded", folded, origin=product.name).name
@@ -126,6 +130,9 @@ class _Folder:
                 if affine is None:
                     break
                 scale, offset = affine
+                factors = np.abs(chain.scale * scale)
+                if ((factors != 0) & ~((factors >= _FACTORS[0]) & (factors <= _FACTORS[1]))).any():
+                    break
                 chain.scaled |= bool((scale != 1).any())
                 chain.scale, chain.offset = chain.scale * scale, chain.offset * scale + offset
                 chain.steps.append((step, step.input[user.operand]))
@@ -216,14 +223,41 @@ class _Folder:
             if node.attr["dtype"].type not in FLOATS:
                 return None
             value = literal(node)
-            return value.astype(np.float64) if value.size <= _LARGEST else None
+            return _flushed(value, value.dtype) if value.size <= _LARGEST else None
         if node.op in _FORWARDS:
             return self._value(node.input[0])
         operands = [self._value(operand) for operand in node.input]
         if any(operand is None for operand in operands):
             return None
         with np.errstate(all="ignore"):
-            return np.asarray(_ARITHMETIC[node.op](*operands))
+            value = np.asarray(_ARITHMETIC[node.op](*operands))
+            return _flushed(value, np.dtype(np.float32 if node.attr["T"].type == types_pb2.DT_FLOAT else np.float64))
+
+
+def _flushed(value: Array, dtype: np.dtype[Any]) -> Array:
+    """A value in float64, with zeros and infinities where TensorFlow has them: it flushes denormals."""
+    range_ = np.finfo(dtype)
+    wide = value.astype(np.float64)
+    wide = np.where(np.abs(wide) < range_.tiny, 0, wide)
+    return np.where(np.abs(wide) > range_.max, np.copysign(np.inf, wide), wide)
+
+
+def _fits(kernel: Array, dtype: np.dtype[Any], shaped: tuple[int, ...]) -> bool:
+    """Whether a dtype has a kernel's values: finite, and none underflows that counts beside others of its channel.
+
+    Args:
+      kernel: in float64.
+      dtype: the product's.
+      shaped: 1 along all axes of the kernel but those of the channels.
+    """
+    sizes = np.abs(kernel)
+    others = tuple(axis for axis, size in enumerate(shaped) if size == 1)
+    largest = sizes.max(axis=others, keepdims=True, initial=0)
+    lost = (sizes != 0) & (sizes < np.finfo(dtype).tiny)
+    return bool(
+        (sizes <= np.finfo(dtype).max).all()
+        and (sizes[lost] <= (np.finfo(dtype).eps * (largest + 0 * sizes))[lost]).all()
+    )
 
 
 def _format(node: node_def_pb2.NodeDef) -> str:

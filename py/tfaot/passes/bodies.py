@@ -61,6 +61,8 @@ class Body:
             node.input[:] = [flat(edge) for edge in node.input]
         self.results: list[str] = [flat(function.ret[arg.name]) for arg in function.signature.output_arg]
         """Tensors that the function returns."""
+        self.result_types: list[int] = [arg.type for arg in function.signature.output_arg]
+        """Of the results, `tensorflow.DataType`."""
 
     def _definition(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
         if node.op in self._library:
@@ -113,7 +115,7 @@ class Body:
             added = result.node_def.add()
             added.CopyFrom(node)
             added.input[:] = [nested(edge) for edge in node.input]
-        for index, (returned, kept) in enumerate(zip(self.results, self._result_types(), strict=True)):
+        for index, (returned, kept) in enumerate(zip(self.results, self.result_types, strict=True)):
             result.signature.output_arg.add(name=f"result_{index}", type=kept)
             result.ret[f"result_{index}"] = nested(returned)
         for effect, node_name in self._function.control_ret.items():
@@ -121,13 +123,6 @@ class Body:
                 result.signature.control_output.append(effect)
                 result.control_ret[effect] = node_name
         return result
-
-    def _result_types(self) -> list[int]:
-        """A loop's body returns what it takes; a condition one bool."""
-        signature = self._function.signature.output_arg
-        if len(self.results) == len(self.types):
-            return self.types
-        return [output.type for output in signature]
 
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
         """The node whose result a tensor is; None for an argument."""

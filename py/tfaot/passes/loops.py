@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,15 +18,19 @@ from tfaot.export.graph import tensor_name
 from tfaot.passes.bodies import Body, canonical, types
 from tfaot.passes.program import Array, Program, Shape, Tensor, attribute, literal, type_attribute
 
-Indices = npt.NDArray[np.int64]
-"""A scalar of the loop's body in each step, [trips]."""
+Indices = npt.NDArray[Any]
+"""A scalar of the loop's body in each step, [trips], in its own dtype: integers wrap around as TensorFlow's do."""
 
 WHILES = frozenset({"StatelessWhile", "While"})
 _SAME = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
 _READS = frozenset({"ReadVariableOp", "VariableShape"})
 _LONGEST = 1 << 16
 """Steps of the longest loop whose indices are worked out."""
-_INTEGERS = frozenset({types_pb2.DT_INT32, types_pb2.DT_INT64})
+_INTEGERS: dict[int, np.dtype[Any]] = {
+    types_pb2.DT_INT32: np.dtype(np.int32),
+    types_pb2.DT_INT64: np.dtype(np.int64),
+}
+"""What counters are made of."""
 _LARGEST = 1 << 12
 """Elements of the largest constant that is worked out: shapes and bounds are small."""
 
@@ -112,7 +117,7 @@ class Loop:
         self.cond = Body(library[node.attr["cond"].func.name], library)
         self.body = Body(library[node.attr["body"].func.name], library)
         self._loops = loops
-        self._counters: dict[int, tuple[int, int]] = {}
+        self._counters: dict[int, tuple[Array, Array]] = {}
         self._values: dict[str, Indices | None] = {}
         self._copies: dict[str, str] = {}
         self._find_counters()
@@ -155,33 +160,40 @@ class Loop:
             step = self._constant(self.body, second)
             start = self._loops.constant(self.operands[index])
             if first == self.body.arguments[index] and step is not None and start is not None and start.ndim == 0:
-                self._counters[index] = (int(start), int(step) if node.op != "Sub" else -int(step))
+                # An array of one element wraps around in silence, where a scalar warns.
+                self._counters[index] = (start.reshape(1), -step.reshape(1) if node.op == "Sub" else step.reshape(1))
 
-    def _constant(self, body: Body, tensor: str) -> int | None:
-        """A scalar of the condition or body that is the same in every step, and known."""
+    def _counted(self, index: int, steps: Array) -> Indices:
+        """What a counter is before given steps."""
+        start, step = self._counters[index]
+        result: Indices = start + step * steps.astype(_INTEGERS[self.body.types[index]])
+        return result
+
+    def _constant(self, body: Body, tensor: str) -> Array | None:
+        """A scalar of the condition or body, an integer or a bool, that is the same in every step, and known."""
         node = body.producer(body.resolve(tensor))
         value = None
         if node is not None and node.op == "Const":
             value = literal(node)
         elif node is None and (index := body.argument(tensor)) is not None and self.invariant(index):
             value = self._loops.constant(self.operands[index])
-        return int(value) if value is not None and value.ndim == 0 and value.dtype.kind in "ib" else None
+        return value if value is not None and value.ndim == 0 and value.dtype.kind in "ib" else None
 
-    def _evaluate(self, body: Body, tensor: str, steps: Indices, memo: dict[str, Array | None]) -> Array | None:
+    def _evaluate(self, body: Body, tensor: str, steps: Array, memo: dict[str, Array | None]) -> Array | None:
         """A scalar of the condition or body in given steps, if it is integer arithmetic; else None."""
         tensor = body.resolve(tensor)
         if tensor not in memo:
             memo[tensor] = self._compute(body, tensor, steps, memo)
         return memo[tensor]
 
-    def _compute(self, body: Body, tensor: str, steps: Indices, memo: dict[str, Array | None]) -> Array | None:
+    def _compute(self, body: Body, tensor: str, steps: Array, memo: dict[str, Array | None]) -> Array | None:
         constant = self._constant(body, tensor)
         if constant is not None:
-            return np.full_like(steps, constant)
+            return np.full(steps.shape, constant)
         node = body.producer(tensor)
         if node is None:
-            start, step = self._counters.get(body.arguments.index(tensor), (0, 0))
-            return start + step * steps if step else None
+            index = body.arguments.index(tensor)
+            return self._counted(index, steps) if index in self._counters else None
         if body is self.body and node.op == "TensorListPopBack" and tensor_name(tensor)[1] == 1:
             popped = self.popped(tensor)
             pushed = popped.loop.values(popped.value) if popped else None
@@ -190,6 +202,9 @@ class Loop:
             return None
         operands = [self._evaluate(body, each, steps, memo) for each in node.input if not each.startswith("^")]
         if any(operand is None for operand in operands):
+            return None
+        # TensorFlow refuses a division by zero, and what XLA then computes is its own affair.
+        if node.op in ("FloorDiv", "FloorMod") and not np.asarray(operands[1]).all():
             return None
         return _SCALARS[node.op](*operands)
 
@@ -209,12 +224,11 @@ class Loop:
             self._values[tensor] = value if value is not None and value.dtype.kind == "i" else None
         return self._values[tensor]
 
-    def last(self, index: int) -> int | None:
+    def last(self, index: int) -> Array | None:
         """What a counter is after the loop; None if the operand is no counter, or the trips are not known."""
         if self.trips is None or index not in self._counters:
             return None
-        start, step = self._counters[index]
-        return start + step * self.trips
+        return self._counted(index, np.array([self.trips])).reshape(())
 
     def scalar(self, values: Indices, name: str) -> str | None:
         """A tensor of the body, a scalar int32, that has given values in the steps; None if no counter gives them.
@@ -223,17 +237,18 @@ class Loop:
           values: [trips]
           name: of new nodes.
         """
-        for index, (start, step) in self._counters.items():
+        for index in self._counters:
             if self.body.types[index] != types_pb2.DT_INT32:
                 continue
             argument = self.body.arguments[index]
-            for op, sign in (("AddV2", 1), ("Sub", -1)):
-                offset = int(values[0]) - sign * start
-                if not np.array_equal(values, offset + sign * (start + step * np.arange(len(values)))):
+            counted = self._counted(index, np.arange(len(values)))
+            for op, signed in (("AddV2", counted), ("Sub", -counted)):
+                offset = values[:1].astype(np.int32) - signed[:1]
+                if not np.array_equal(values, offset + signed):
                     continue
-                if sign == 1 and offset == 0:
+                if op == "AddV2" and not offset.any():
                     return argument
-                made = self.body.add(op, name, [self.number(offset, name), argument], T=np.dtype(np.int32))
+                made = self.body.add(op, name, [self.number(int(offset[0]), name), argument], T=np.dtype(np.int32))
                 return f"{made.name}:0"
         return None
 
@@ -333,6 +348,7 @@ class Loop:
             body.arguments.append(unique)
             body.types.append(dtype)
         self.body.results.append(argument)
+        self.body.result_types.append(dtype)
         return argument
 
     def hoist_reads(self) -> int:
@@ -392,6 +408,7 @@ class Loop:
             body.types = [body.types[index] for index in kept]
         self.operands = [self.operands[index] for index in kept]
         self.body.results = [self.body.results[index] for index in kept]
+        self.body.result_types = [*self.body.types]
         for body in (self.body, self.cond):
             effects = [f"^{node.name}" for node in body.effects()]
             needed = body.needed([*body.results, *effects])
@@ -618,9 +635,7 @@ class Loops:
                 last = self.loops[name].last(port)
                 if last is None:
                     return None
-                value = np.array(
-                    last, np.int32 if self.loops[name].body.types[port] == types_pb2.DT_INT32 else np.int64
-                )
+                value = last
             if value is not None:
                 if value.size > _LARGEST or value.dtype == object:
                     return None
@@ -651,8 +666,10 @@ class Loops:
             if fetched.shape.num_elements() is None or fetched.shape.num_elements() > _LARGEST:
                 return None
             with tf.compat.v1.Session(graph=built) as session:
-                value_: Array = session.run(fetched)
-        return value_
+                try:
+                    return np.asarray(session.run(fetched))
+                except tf.errors.OpError:  # a division by zero, an index out of range: running the model says so
+                    return None
 
     def zero(self, tensor: str) -> bool:
         """Whether a tensor of the graph is zeros, or a list of zeros."""

@@ -9,6 +9,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.convolutions import for_xla
 from tfaot.errors import TfaotError, listed
 from tfaot.passes.batch_norm import fold_batch_norm
 from tfaot.passes.calls import inline_calls
@@ -106,6 +107,8 @@ class Applied:
     """Of one entry point."""
     places: dict[str, int | None]
     """How many places each pass changed, by its name; None for one that is off."""
+    lowered: int
+    """How many nodes had to be written in other ops, which XLA can compile, whichever passes there are."""
     origins: dict[str, str]
     """The exported graph's node that a new one stands for."""
 
@@ -144,6 +147,8 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
     """
     program = Program.of(graph, config)
     inline_calls(program)
+    lowered = for_xla(program)
+    program.prune()
     places: dict[str, int | None] = {}
     for each in PASSES:
         places[each.name] = None
@@ -151,4 +156,4 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
             places[each.name] = each.run(program) if each.run else 0
             if places[each.name]:
                 program.prune()
-    return Applied(program.graph, places, program.origins)
+    return Applied(program.graph, places, lowered, program.origins)

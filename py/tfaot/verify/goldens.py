@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot import dtypes, safetensors
+from tfaot import convolutions, dtypes, safetensors
 from tfaot.errors import TfaotError, listed
 from tfaot.manifest import EntryPoint, Manifest, Output, Tensor, Variable
 from tfaot.verify import noise, sight
@@ -79,6 +79,7 @@ def compute_goldens(request: Request) -> None:
     graph = graph_pb2.GraphDef()
     with open(request.graph, "rb") as file_:
         graph.ParseFromString(file_.read())
+    graph = convolutions.for_tensorflow(graph)
     initial = safetensors.read(request.variables)
     inputs = safetensors.read(request.golden_inputs)
     calls = [

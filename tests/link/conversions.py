@@ -1,0 +1,42 @@
+"""Every conversion between dtypes, and arithmetic in each: what compilers call for them must link."""
+
+import tensorflow as tf
+
+FLOATS = (tf.float16, tf.bfloat16, tf.float32, tf.float64)
+INTEGERS = (tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint32, tf.uint64)
+
+
+@tf.function(input_signature=[tf.TensorSpec((4,), tf.float32, name="x"), tf.TensorSpec((4,), tf.int32, name="n")])
+def model(x, n):
+    """Returns 2 * (n % 60 + 1), which every dtype has, by way of each conversion; and what functions give."""
+    converted = []
+    found = []
+    small = tf.math.floormod(n, 60) + 1
+    for source in (*FLOATS, *INTEGERS):
+        start = tf.cast(small, source)
+        for target in (*FLOATS, *INTEGERS):
+            converted.append(tf.cast(tf.cast(start + start, target), tf.float32))
+    for dtype in FLOATS:
+        y, z = tf.cast(tf.abs(x) + 0.5, dtype), tf.cast(small, dtype)
+        values = (
+            y + z,
+            y / z,
+            tf.math.floormod(z, y),
+            tf.pow(y, 1.5),
+            tf.sqrt(y) * tf.math.rsqrt(y),
+            tf.exp(-y) + tf.math.expm1(-y) + tf.math.log(y) + tf.math.log1p(y),
+            tf.sin(y) + tf.cos(y) + tf.tan(y) + tf.atan2(y, z),
+            tf.tanh(y) + tf.sinh(y) + tf.asinh(y) + tf.sigmoid(y),
+            tf.math.erf(y) + tf.math.lgamma(y),
+            tf.round(y) + tf.floor(y) + tf.math.ceil(y),
+            tf.linalg.matvec(tf.tile(y[None], (4, 1)), z),
+            tf.reduce_mean(y * z) + tf.reduce_max(tf.where(y > z, y, z)) + tf.zeros_like(y),
+        )
+        found += [tf.cast(value, tf.float32) for value in values]
+    for dtype in INTEGERS:
+        y, z = tf.cast(small, dtype), tf.cast(tf.math.floormod(n, 7) + 1, dtype)
+        found.append(tf.cast(y // z + tf.math.floormod(y, z), tf.float32))
+    for dtype in (tf.complex64, tf.complex128):
+        y = tf.cast(tf.complex(x, x + 1), dtype)
+        found.append(tf.cast(tf.abs(y * y / (y + 2) + tf.exp(y) + tf.sqrt(y) + tf.tanh(y)), tf.float32))
+    return {"converted": tf.stack(converted), "found": tf.stack(found)}
