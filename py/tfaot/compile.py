@@ -193,7 +193,11 @@ def _compile(request: Request, manifest: Manifest) -> None:
         positional = os.path.join(folder, "config.pbtxt")
         with open(positional, "w", encoding="utf-8") as file:
             file.write(text_format.MessageToString(config))
-        request, places = _with_passes(request, config, folder)
+        # A graph starts threads, and a process that runs any must not fork.
+        request, places = isolate.run_isolated(
+            functools.partial(_with_passes, request, config, folder),
+            what=f"applying passes to {manifest.cpp_class}",
+        )
         headers: dict[str, str] = {}
         finishes: dict[str, tuple[epilogues.Finish, ...]] = {}
         for isa, out_object in zip(request.isa, request.out_objects, strict=True):
