@@ -95,7 +95,7 @@ def run_isolated(
         raise crashed(how, ended.printed)
     raise TfaotError(
         f"{what}: the process {how}",
-        details="\n".join(_last_words(ended.printed)),
+        details="\n".join(last_words(ended.printed)),
         do="see its last words above; a model that leaves the process (sys.exit, os.abort, out of memory) "
         "cannot be exported",
     )
@@ -232,11 +232,11 @@ def _end(pid: int, stacks: int) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def _last_words(printed: str) -> list[str]:
-    """The end of what a child printed; of the stack that Python prints when it crashes, the innermost calls."""
+def last_words(printed: str) -> list[str]:
+    """The end of what a child printed; or what is around the stack that Python prints when it crashes."""
     lines = printed.splitlines()
     stack = next((index for index, line in enumerate(lines) if "(most recent call first)" in line), None)
-    return lines[-_LOG_LINES:] if stack is None else lines[max(0, stack - 2) : stack + _LOG_LINES]
+    return lines[-_LOG_LINES:] if stack is None else lines[max(0, stack - 8) : stack + _LOG_LINES]
 
 
 def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoReturn:
