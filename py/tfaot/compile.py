@@ -212,6 +212,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
         request, places = isolate.run_isolated(
             functools.partial(_with_passes, request, config, folder),
             what=f"applying passes to {manifest.cpp_class}",
+            crashed=_crashed(request, manifest, request.isa),
         )
         headers: dict[str, str] = {}
         finishes: dict[str, tuple[epilogues.Finish, ...]] = {}
