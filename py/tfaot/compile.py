@@ -149,8 +149,14 @@ def check_isa(isa: Sequence[str]) -> None:
         )
 
 
-def _crashed(request: Request, manifest: Manifest, isa: Sequence[str]) -> Callable[[str, str], TfaotError]:
-    """Makes the error for a child that compiles for some levels and dies."""
+_FAULTS = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV")
+"""Signals that say that the compiler is at fault, and not the machine."""
+
+
+def _crashed(
+    request: Request, manifest: Manifest, isa: Sequence[str], find: Callable[[], list[str]] | None = None
+) -> Callable[[str, str], TfaotError]:
+    """Makes the error for a child that compiles for some levels and dies; `find` names the nodes that it died of."""
 
     def crashed(how: str, log: str) -> TfaotError:
         if unknown := re.search(r"Unknown flags? in XLA_FLAGS: (.+)", log):
@@ -159,9 +165,18 @@ def _crashed(request: Request, manifest: Manifest, isa: Sequence[str]) -> Callab
                 exists="xla_flags = " + listed(request.xla_flags),
                 do="mend or remove it in the target's xla_flags; the flags are those of the TensorFlow wheel's XLA",
             )
+        last_words = "\n".join(isolate.last_words(log))
+        if find is not None and how.endswith(_FAULTS) and (places := find()):
+            return TfaotError(
+                f"compiling {manifest.cpp_class} for {listed(isa)}: the compiler {how}, by {places[0]}",
+                details=last_words,
+                exists="without it, what comes before it compiles"
+                + (f"; or it is one of {listed(places[1:])}" if places[1:] else ""),
+                do="write in another way what the model computes there, and report the model: a compiler should not die",
+            )
         return TfaotError(
             f"compiling {manifest.cpp_class} for {listed(isa)}: the compiler {how}",
-            details="\n".join(log.splitlines()[-20:]),
+            details=last_words,
             exists="XLA flags: " + listed(request.xla_flags),
             do="look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own",
         )
@@ -193,10 +208,10 @@ def _compile(request: Request, manifest: Manifest) -> None:
         positional = os.path.join(folder, "config.pbtxt")
         with open(positional, "w", encoding="utf-8") as file:
             file.write(text_format.MessageToString(config))
-        # Passes open sessions, whose threads a later fork would not take along: what they hold would be locked forever.
+        # A graph starts threads, and a process that runs any must not fork.
         request, places = isolate.run_isolated(
             functools.partial(_with_passes, request, config, folder),
-            what=f"rewriting {manifest.cpp_class}",
+            what=f"applying passes to {manifest.cpp_class}",
             crashed=_crashed(request, manifest, request.isa),
         )
         headers: dict[str, str] = {}
@@ -208,7 +223,12 @@ def _compile(request: Request, manifest: Manifest) -> None:
                     _compile_for, isa, request, manifest, function, positional, out_object, os.path.join(folder, isa)
                 ),
                 what=f"compiling {manifest.cpp_class} for {isa}",
-                crashed=_crashed(request, manifest, [isa]),
+                crashed=_crashed(
+                    request,
+                    manifest,
+                    [isa],
+                    functools.partial(_fatal, isa, request, manifest, function, config, folder),
+                ),
             )
             finishes |= found
         objects = [_read(os.path.join(folder, isa)) for isa in request.isa]
@@ -301,6 +321,68 @@ def _compile_for(
             raise explain(str(error), request, manifest) from None
         with open(header, encoding="utf-8") as file:
             return file.read(), epilogues.read(folder)
+
+
+class _Died(TfaotError):
+    """The compiler died of a part of a graph."""
+
+
+def _fatal(isa: str, request: Request, manifest: Manifest, function: Function, config: Any, folder: str) -> list[str]:
+    """The nodes that the compiler may have died of, with their source lines, the likeliest first; none if nobody knows.
+
+    Args:
+      isa: one of `CPU_LEVELS`.
+      request: with the graph that the compiler died of.
+      manifest: the model's.
+      function: what was compiled.
+      config: what the compiler was given.
+      folder: for parts of the graph.
+    """
+    from google.protobuf import text_format
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot import crash
+    from tfaot.passes.calls import inline_calls
+    from tfaot.passes.program import Program
+
+    parts = {
+        "graph": "crash.pb",
+        "config": "crash.pbtxt",
+        "object": "crash.o",
+        "constants": "crash.c",
+        "hlo": "crash.hlo",
+    }
+    paths = {name: os.path.join(folder, file) for name, file in parts.items()}
+
+    def dies(graph: Any, part: Any) -> bool:
+        with open(paths["graph"], "wb") as file:
+            file.write(graph.SerializeToString())
+        with open(paths["config"], "w", encoding="utf-8") as file_:
+            file_.write(text_format.MessageToString(part))
+        asked = dataclasses.replace(request, graph=paths["graph"], out_hlo=paths["hlo"])
+        try:
+            isolate.run_isolated(
+                lambda: _compile_for(
+                    isa, asked, manifest, function, paths["config"], paths["object"], paths["constants"]
+                )[0],
+                what="compiling a part",
+                crashed=lambda how, log: _Died(how, do=log),
+            )
+        except TfaotError as error:
+            return isinstance(error, _Died)
+        return False
+
+    sources = _sources(request)
+    graph = graph_pb2.GraphDef.FromString(_read(request.graph))
+    # A call's name says little; but what is in it may do no harm in the caller.
+    for prepare in (inline_calls, Program.prune):
+        program = Program.of(graph, config)
+        prepare(program)
+        if found := crash.find(program.graph, config, dies):
+            nodes = program.nodes()
+            sources |= {node: sources[origin] for node, origin in program.origins.items() if origin in sources}
+            return [_place("", nodes[name], sources) for name in (found.node, *found.others)]
+    return []
 
 
 def _with_passes(request: Request, config: Any, folder: str) -> tuple[Request, dict[str, int | None]]:

@@ -162,9 +162,11 @@ class RefusedTest(EagerTest):
         self.refused(
             "norm = keras.layers.BatchNormalization()\n\n\ndef model(x):\n    return norm(x, training=True)\n",
             """
-            model.py: batch_sizes = [2, 4], and Run writes 2 variable(s)
+            model.py: batch_sizes = [2, 4], and Run writes 2 variable(s): \
+batch_normalization/moving_mean, batch_normalization/moving_variance
               found: a batch is run in parts, each of which would write them
-              to do: leave batch_sizes out, and fix the batch with dims
+              to do: do not assign them in this entry point, as with training = False; \
+or leave batch_sizes out, and fix the batch with dims
             """,
             signature={"x": "float32[None, 3]"},
         )

@@ -1,7 +1,8 @@
 """Times export and config inference on graphs of growing size, and with variables beyond protobuf's limit of 2 GB.
 
 `./bazelw run //tests/scale:benchmark -- [--nodes 1000 10000 …] [--gigabytes 2.5]` prints a table for
-docs/large_models.md. Each size runs in a process of its own, so that its peak memory is its own.
+docs/large_models.md, and `--keras_variables 100 1000 3000` a second one, for nets of Keras 3. Each size runs in a process of
+its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ import sys
 import tempfile
 import textwrap
 import time
+from collections.abc import Callable, Sequence
+from typing import Any
+from unittest import mock
 
 from tfaot import environment, isolate
 
@@ -43,6 +47,15 @@ LARGE = """
     for index in range({count}):
         weights = tf1.get_variable(f"weights{{index}}", [{rows}, 64], initializer=tf1.ones_initializer())
         values = values + tf.reduce_sum(weights, axis=0)
+"""
+
+
+KERAS = """
+import keras
+
+keras.utils.set_random_seed(1)
+dense = [keras.layers.Dense(8, activation="tanh") for _ in range({layers})]
+model = keras.Sequential([keras.layers.Input((8,), batch_size=1), *dense])
 """
 
 
@@ -114,12 +127,85 @@ def measure(nodes: int, gigabytes: float) -> Result:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class KerasResult:
+    """CPU time of exporting a net of Keras 3. TensorFlow and Keras were imported before."""
+
+    variables: int
+    seconds: float
+    model_seconds: float
+    """The model's own code: making the net, and tracing it."""
+
+
+def measure_keras(layers: int) -> KerasResult:
+    """Exports a net of `layers` layers, with two variables each, in this process."""
+    environment.prepare()
+    import keras
+
+    from tfaot.export.export import Request, export
+    from tfaot.export.sources.model import Model
+    from tfaot.export.sources.user_code import UserCode
+    from tfaot.export.sources.xla_context import xla_context
+    from tfaot.manifest import Manifest
+
+    assert keras.__version__
+    with xla_context():
+        pass  # which imports the other Keras
+    model_seconds = 0.0
+    run = UserCode.run
+
+    def timed(self: UserCode, what: str, function: Callable[..., Any], *args: Any) -> Any:
+        nonlocal model_seconds
+        begin = time.process_time()
+        try:
+            return run(self, what, function, *args)
+        finally:
+            model_seconds += time.process_time() - begin
+
+    outputs = ("graph", "manifest", "variables", "golden_inputs", "sources")
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(UserCode, "run", timed):
+        os.chdir(folder)
+        with open("model.py", "w", encoding="utf-8") as file:
+            file.write(KERAS.format(layers=layers))
+        begin = time.process_time()
+        export(
+            Request(
+                model=Model(model="model.py"),
+                cpp_class="a::B",
+                golden_steps=1,
+                out_configs=("config",),
+                frozen=(),
+                **{f"out_{name}": name for name in outputs},
+            )
+        )
+        seconds = time.process_time() - begin
+        with open("manifest", encoding="utf-8") as file:
+            return KerasResult(len(Manifest.from_json(file.read()).variables), seconds, model_seconds)
+
+
+def print_keras(counts: Sequence[int]) -> None:
+    """Prints one row for each number of variables."""
+    print("\n| variables | CPU time | of which the model's code | the rules | a 1,000 variables |")
+    print("|---|---|---|---|---|")
+    for count in counts:
+        result = isolate.run_isolated(lambda n=count: measure_keras(n // 2), what=f"exporting {count} variables")
+        ours = result.seconds - result.model_seconds
+        print(
+            f"| {result.variables:,} | {result.seconds:.2f} s | {result.model_seconds:.2f} s | {ours:.2f} s "
+            f"| {ours * 1000 / result.variables:.2f} s |"
+        )
+        sys.stdout.flush()
+
+
 def main() -> None:
     """Prints one row for each size, with time and memory for 100,000 nodes beside the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[1000, 3000, 10000, 30000, 100000, 300000])
     parser.add_argument(
         "--gigabytes", type=float, default=0.0, help="also export 1,000 nodes with this much of weights"
+    )
+    parser.add_argument(
+        "--keras_variables", type=int, nargs="*", default=[], help="also export nets of Keras 3 with so many variables"
     )
     flags = parser.parse_args()
     print(
@@ -137,6 +223,8 @@ def main() -> None:
             f"| {result.peak_bytes / 1e6:,.0f} MB |"
         )
         sys.stdout.flush()
+    if flags.keras_variables:
+        print_keras(flags.keras_variables)
 
 
 if __name__ == "__main__":

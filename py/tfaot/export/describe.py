@@ -10,7 +10,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from tfaot import dtypes, manifest, names, safetensors
-from tfaot.errors import TfaotError
+from tfaot.errors import TfaotError, listed
 from tfaot.export import bounds, verdict
 from tfaot.export import config as configs
 from tfaot.export import graph as graphs
@@ -108,7 +108,7 @@ def describe(
             ),
             target.batch_sizes,
         )
-        _check_batch(what, draft)
+        _check_batch(what, draft, [place.name for place in places])
         variables = tuple(
             manifest.Variable(
                 place.name, "v", place.dtype, place.shape, stored(place.dtype), written=True, offset=place.offset
@@ -166,7 +166,7 @@ def describe(
     return Described(result, tuple(configs.infer(point, variables) for point in points), graph)
 
 
-def _check_batch(what: str, entry: manifest.EntryPoint) -> None:
+def _check_batch(what: str, entry: manifest.EntryPoint, variables: Sequence[str]) -> None:
     """An entry point that is compiled for batches must have one, and must give the same when it is run in parts."""
     if not entry.batch_sizes:
         return
@@ -177,11 +177,12 @@ def _check_batch(what: str, entry: manifest.EntryPoint) -> None:
             exists="; ".join(f"{tensor.cpp_name} {list(tensor.shape)}" for tensor in entry.inputs) or "no inputs",
             do="leave the first dimension of its inputs open, or batch_sizes out",
         )
-    if written := sum(use.written for use in entry.variables):
+    if written := [variables[use.variable] for use in entry.variables if use.written]:
         raise TfaotError(
-            f"{asked}, and {entry.name} writes {written} variable(s)",
+            f"{asked}, and {entry.name} writes {len(written)} variable(s): {listed(written)}",
             exists="a batch is run in parts, each of which would write them",
-            do="leave batch_sizes out, and fix the batch with dims",
+            do="do not assign them in this entry point, as with training = False; "
+            "or leave batch_sizes out, and fix the batch with dims",
         )
 
 

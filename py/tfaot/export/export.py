@@ -15,7 +15,7 @@ from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, user_config
 from tfaot.export import graph as graphs
 from tfaot.export.assemble import Entry, Whole, assemble
-from tfaot.export.rewrites import edges, freeze, lists, random, unshared
+from tfaot.export.rewrites import edges, freeze, lists, random, seeds, unshared
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
 
@@ -91,6 +91,8 @@ def export(request: Request) -> None:
 
     whole = assemble(functions)
     lists.check(whole.graph, whole.sources, what)
+    fetches = [name for entry in whole.entries for name in entry.fetches]
+    whole = dataclasses.replace(whole, graph=seeds.without_unused(whole.graph, fetches))
     seeded = random.seeded(whole.graph, [entry.fetches for entry in whole.entries])
     if seeded.left:
         raise random.refusal(what, seeded.left, whole.sources)

@@ -79,12 +79,10 @@ class VariableNames:
         """Names what the objects hold by now: variables may have been created since."""
         self._add_all(_held_by([("", self._root), *self._others.items()]))
 
-    def name_of(self, variable: Any) -> str:
-        """The variable's name."""
-        key = id(variable.handle)
-        if key not in self._by_handle:
-            self._add_all([(variable, "")])
-        return self._by_handle[key][0]
+    def names_of(self, variables: Sequence[Any]) -> list[str]:
+        """The variables' names. Ask for all at once: to name new ones takes a walk over all objects that live."""
+        self._add_all([(variable, "") for variable in variables if id(variable.handle) not in self._by_handle])
+        return [self._by_handle[id(variable.handle)][0] for variable in variables]
 
     def values(self, names: Iterable[str]) -> dict[str, Array]:
         """The values that variables have now, by name. They are not copied, which `Variable.numpy()` would do."""
@@ -210,6 +208,11 @@ def _bind_captures(
 ) -> None:
     """Replaces the placeholders of captures, which are the last of the inputs, in place."""
     variables = {id(variable.handle): variable for variable in concrete.graph.variables}
+    resources = [value for value in captured if value.dtype == tf.resource]
+    if unnoted := [handle for handle in resources if id(handle) not in variables]:
+        variables |= _holders(unnoted)
+    used = [variables[id(handle)] for handle in resources if id(handle) in variables]
+    shared_names = dict(zip(map(id, used), names.names_of(used), strict=True))
     inside = concrete.inputs[len(concrete.inputs) - len(captured) :]
     strange: list[Any] = []
     constants = [value for value in captured if value.dtype not in (tf.resource, tf.variant)]
@@ -224,7 +227,6 @@ def _bind_captures(
         node = nodes[tensor.op.name]
         if value.dtype == tf.resource:
             variable = variables.get(id(value))
-            variable = _holder(value) if variable is None else variable
             if variable is None:
                 strange.append(tensor)
                 continue
@@ -232,7 +234,7 @@ def _bind_captures(
             node.name, node.op = tensor.op.name, "VarHandleOp"
             node.attr["dtype"].type = variable.dtype.as_datatype_enum
             node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
-            node.attr["shared_name"].s = names.name_of(variable).encode()
+            node.attr["shared_name"].s = shared_names[id(variable)].encode()
         elif value.dtype == tf.variant:
             strange.append(tensor)
         else:
@@ -248,12 +250,11 @@ def _bind_captures(
         )
 
 
-def _holder(handle: Any) -> Any:
-    """The variable of a handle that was used by itself, which TensorFlow does not note; None if it is of no variable."""
-    return next(
-        (item for item in gc.get_objects() if issubclass(type(item), tf.Variable) and item.handle is handle),
-        None,
-    )
+def _holders(handles: Sequence[Any]) -> dict[int, Any]:
+    """The variables of handles that were used by themselves, which TensorFlow does not note, by the handles' ids."""
+    wanted = set(map(id, handles))
+    found = (item for item in gc.get_objects() if issubclass(type(item), tf.Variable))
+    return {id(item.handle): item for item in reversed(list(found)) if id(item.handle) in wanted}
 
 
 def _input_labels(concrete: Any, arguments: Sequence[Any], name: str) -> list[str]:

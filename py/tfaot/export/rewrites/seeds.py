@@ -1,0 +1,96 @@
+"""Counters of random draws that nothing draws from.
+
+A layer of Keras 3 with dropout draws a seed on every call, and advances the counter in its `seed_generator_state`, although
+the seed is used only for training. Inference would then write a variable, and for nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection
+
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+from tensorflow.python.framework import op_def_registry
+
+from tfaot.export.graph import tensor_name
+
+_COUNTER = re.compile(r"(^|/)seed_generator_state(_\d+)?$")
+"""What Keras calls the state of a SeedGenerator. Other variables that are only written may be for the caller to read."""
+
+
+def without_unused(graph: graph_pb2.GraphDef, fetches: Collection[str]) -> graph_pb2.GraphDef:
+    """Leaves out Keras' seed counters whose value goes nowhere but into the counter itself.
+
+    Args:
+      graph: a pruned graph, of all entry points: a counter that one of them draws from stays in all.
+      fetches: names of nodes.
+
+    Returns:
+      A new graph, whose other nodes wait for what they waited for; the given one if there is no such counter.
+    """
+    users: dict[str, list[node_def_pb2.NodeDef]] = defaultdict(list)
+    handles: dict[str, list[str]] = defaultdict(list)
+    for node in graph.node:
+        if node.op == "VarHandleOp" and _COUNTER.search(node.attr["shared_name"].s.decode()):
+            handles[node.attr["shared_name"].s.decode()].append(node.name)
+        for operand in node.input:
+            if not operand.startswith("^"):
+                users[tensor_name(operand)[0]].append(node)
+    dropped: set[str] = set()
+    for counter in handles.values():
+        reached = dict.fromkeys(counter)
+        queue = [*counter]
+        while queue:
+            for user in users[queue.pop()]:
+                if user.name not in reached and not _assigns(user, counter):
+                    queue.append(user.name)
+                reached[user.name] = None
+        inside = [node for node in graph.node if node.name in reached]
+        if not reached.keys() & set(fetches) and all(_counts(node, counter) for node in inside):
+            dropped |= reached.keys()
+    if not dropped:
+        return graph
+    return _without(graph, dropped)
+
+
+def _assigns(node: node_def_pb2.NodeDef, counter: Collection[str]) -> bool:
+    return node.op == "AssignVariableOp" and tensor_name(node.input[0])[0] in counter
+
+
+def _counts(node: node_def_pb2.NodeDef, counter: Collection[str]) -> bool:
+    """Whether all that a node does with a counter is to hold, read, advance, or change it."""
+    if node.op in ("VarHandleOp", "ReadVariableOp") or _assigns(node, counter):
+        return True
+    definition = op_def_registry.get(node.op)
+    return definition is not None and not definition.is_stateful
+
+
+def _without(graph: graph_pb2.GraphDef, dropped: Collection[str]) -> graph_pb2.GraphDef:
+    """A graph without some nodes whose results nobody else takes; who waited for them waits for what they needed."""
+    nodes = {node.name: node for node in graph.node}
+    waits: dict[str, dict[str, None]] = {}
+
+    def needed(name: str) -> dict[str, None]:
+        if name not in waits:
+            waits[name] = {}
+            for operand in nodes[name].input:
+                producer = tensor_name(operand)[0]
+                waits[name] |= needed(producer) if producer in dropped else {f"^{producer}": None}
+        return waits[name]
+
+    result = graph_pb2.GraphDef(versions=graph.versions)
+    result.library.CopyFrom(graph.library)
+    for node in graph.node:
+        if node.name in dropped:
+            continue
+        kept = result.node.add()
+        kept.CopyFrom(node)
+        if any(tensor_name(operand)[0] in dropped for operand in node.input):
+            operands: dict[str, None] = {}
+            for operand in node.input:
+                name = tensor_name(operand)[0]
+                operands |= needed(name) if name in dropped else {operand: None}
+            del kept.input[:]
+            kept.input.extend(operands)
+    return result

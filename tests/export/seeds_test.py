@@ -1,0 +1,79 @@
+"""Keras' seed counters, which inference advances for nothing."""
+
+from __future__ import annotations
+
+import unittest
+
+from tests.stages.harness import StageTest
+
+COUNTER = "seed_generator/seed_generator_state"
+
+MODEL = """\
+import keras
+import tensorflow as tf
+
+keras.utils.set_random_seed(1)
+lstm = keras.layers.LSTM(4, dropout=0.5)
+lstm.build((None, 5, 3))
+calls = tf.Variable(0, name="calls")
+
+
+def predict(x):
+    return lstm(x)
+
+
+def train(x):
+    return lstm(x, training=True)
+
+
+def counted(x):
+    calls.assign_add(1)
+    return lstm(x)
+"""
+
+
+class SeedsTest(StageTest):
+    """Which counters stay: those that somebody draws from, and the user's own."""
+
+    def test_inference(self) -> None:
+        """An LSTM with dropout writes nothing in inference: it is frozen by default, and may have batch sizes."""
+        exported = self.export(
+            MODEL, entry_points=(("Run", "predict"),), signature={"x": "float32[None, 5, 3]"}, batch_sizes=(1, 4)
+        )
+        self.assertEqual(
+            exported.written,
+            dict.fromkeys((f"lstm/lstm_cell/{name}" for name in ("kernel", "recurrent_kernel", "bias")), False),
+        )
+
+    def test_training(self) -> None:
+        """What draws from a counter keeps it, also in an entry point that only advances it: a run after it draws anew."""
+        exported = self.export(
+            MODEL, entry_points=(("Predict", "predict"), ("Train", "train")), signature={"x": "float32[2, 5, 3]"}
+        )
+        self.assertIn(COUNTER, exported.written)
+        for entry in exported.manifest.entry_points:
+            written = [exported.manifest.variables[use.variable].name for use in entry.variables if use.written]
+            self.assertEqual(written, [COUNTER], entry.name)
+
+    def test_counters_of_the_user(self) -> None:
+        """A variable that only counts may be for the caller to read: it stays, and the error of a batch names it."""
+        text = self.error_of(
+            self.export,
+            MODEL,
+            entry_points=(("Run", "counted"),),
+            signature={"x": "float32[None, 5, 3]"},
+            batch_sizes=(1, 4),
+        )
+        self.assert_error(
+            text,
+            """
+            model.py: batch_sizes = [1, 4], and Run writes 1 variable(s): calls
+              found: a batch is run in parts, each of which would write them
+              to do: do not assign them in this entry point, as with training = False; \
+or leave batch_sizes out, and fix the batch with dims
+            """,
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
