@@ -217,6 +217,9 @@ class Verifier {
   void Summarize() const {
     std::printf("%s, %s: %d of %d comparisons failed\n", model_, isa_, failed_,
                 compared_);
+    if (!first_failed_.empty()) {
+      std::printf("first to diverge: %s\n", first_failed_.c_str());
+    }
   }
 
   // How many values `rows` rows of a batch are.
@@ -262,7 +265,12 @@ class Verifier {
       }
     }();
     ++compared_;
-    if (!errors.tolerated) ++failed_;
+    if (!errors.tolerated) {
+      ++failed_;
+      if (first_failed_.empty()) {
+        first_failed_ = name + part + ", step " + std::to_string(step);
+      }
+    }
     // A sum may cancel to nearly nothing; only its absolute error means much.
     const bool sums = std::strcmp(part, kSums) == 0;
     std::printf("%-5d %-44s %10.3g ", step, (name + part).c_str(),
@@ -285,6 +293,7 @@ class Verifier {
   Goldens goldens_;
   int compared_ = 0;
   int failed_ = 0;
+  std::string first_failed_;  // in the order of comparing
 };
 
 // Calls `verify` for each of a model's CPU levels that this machine runs, and
