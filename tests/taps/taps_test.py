@@ -69,9 +69,7 @@ class TapsTest(StageTest):
         return [output.name for output in exported.manifest.entry_points[0].outputs]
 
     def test_order_and_kinds(self) -> None:
-        """Taps of all dtypes come before the model's own outputs, in an order in which they can be computed, also from a
-        function that is called; a node with several results gives all of them.
-        """
+        """Taps of all dtypes, and all results of a node, come before the model's own outputs, in an order of execution."""
         names = self.outputs(LAYERS, "a/*", "b/*", "*inner_relu")
         self.assertEqual(names[-3:], ["output_0:0", "output_1:0", "output_2:0"])
         taps = names[:-3]
