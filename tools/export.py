@@ -33,6 +33,7 @@ def main() -> None:
     parser.add_argument("--cpp_class", required=True, help="the generated class with its namespaces, a::b::Class")
     parser.add_argument("--edge", choices=dtypes.EDGES, default="cpp", help="what the model's edge is met by")
     parser.add_argument("--golden_steps", type=int, default=3, help="how many steps the test verifies")
+    parser.add_argument("--tap", action="append", help="a pattern of nodes whose values become outputs")
     parser.add_argument("--user_config", help="a partial tf2xla config, merged into the inferred ones")
     parser.add_argument("--out_config", action="append", required=True, help="output file, one for each entry point")
     for output in ("graph", "manifest", "variables", "golden_inputs", "sources"):
@@ -81,6 +82,7 @@ def main() -> None:
                 calls=tuple(flags.call or ()),
                 user_config=flags.user_config,
                 edge=flags.edge,
+                taps=tuple(flags.tap or ()),
             )
         )
 

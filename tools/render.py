@@ -21,6 +21,7 @@ def main() -> None:
     )
     parser.add_argument("--embed", action="store_true", help="the library holds the variables' initial values")
     parser.add_argument("--keep_denormals", action="store_true", help="a run does not count denormal floats as zero")
+    parser.add_argument("--sources", help="an output of the export stage: says which line made an output")
     for output in ("header", "source", "variables", "test", "benchmark"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = vars(parser.parse_args())

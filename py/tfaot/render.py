@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jinja2
@@ -42,6 +43,8 @@ class Request:
     """Assembler source that holds the variables' file."""
     out_test: str
     out_benchmark: str
+    sources: str | None = None
+    """JSON map from nodes to lines of the user's code: with it, outputs are called by both."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +161,9 @@ def render(request: Request) -> None:
     """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
+    if request.sources:
+        with open(request.sources, encoding="utf-8") as file:
+            manifest = placed(manifest, json.load(file))
     total = sum(variable.bytes for variable in manifest.variables)
     if request.embed and total > LARGEST_EMBEDDED:
         raise TfaotError(
@@ -190,6 +196,20 @@ def render(request: Request) -> None:
         text = environment.get_template(template).render(context)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+
+
+def placed(manifest: Manifest, sources: Mapping[str, str]) -> Manifest:
+    """A manifest whose outputs' names end in the line of the user's code that made them, where it is known."""
+
+    def shown(output: Output) -> Output:
+        node = output.name.partition(":")[0]
+        place = sources.get(node) or sources.get(node.removesuffix("/stored"))
+        return dataclasses.replace(output, name=f"{output.name} at {place}") if place else output
+
+    entries = tuple(
+        dataclasses.replace(entry, outputs=tuple(map(shown, entry.outputs))) for entry in manifest.entry_points
+    )
+    return dataclasses.replace(manifest, entry_points=entries)
 
 
 class _Arena:

@@ -92,6 +92,7 @@ def _tf_aot_export_impl(ctx):
     flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
     flags.add(ctx.attr.edge, format = "--edge=%s")
     flags.add(ctx.attr.golden_steps, format = "--golden_steps=%s")
+    flags.add_all(ctx.attr.taps, format_each = "--tap=%s")
     for file, flag in ((ctx.file.config, "--user_config"), (ctx.file.weights, "--weights")):
         if file:
             flags.add(file, format = flag + "=%s")
@@ -225,6 +226,9 @@ tf_aot_export = rule(
         ),
         "stem": attr.string(
             doc = "How output files' names start; the target's name by default.",
+        ),
+        "taps": attr.string_list(
+            doc = "Patterns of nodes whose values become outputs, before the model's own; `!pattern` takes some out again.",
         ),
         "weights": attr.label(
             doc = "A safetensors file with the values of all variables, instead of the model's own initial values.",

@@ -56,6 +56,7 @@ def tf_aot_library(
         isa = None,
         passes = ["*"],
         tags = [],
+        taps = [],
         test_size = "small",
         testonly = None,
         unseen = [],
@@ -69,6 +70,7 @@ def tf_aot_library(
         goldens, object, header, sources, hlo, optimized_hlo, stablehlo, hlo_graph.
       NAME_test: compares the linked code with TensorFlow.
       NAME_config_test: with `config_golden`, compares it with the config, and prints the command that renews it.
+      NAME_taps_test: with `taps`, compares values inside the model with TensorFlow, in the order in which they are computed.
       NAME_benchmark: `bazel run -c opt :NAME_benchmark -- --steps=1000` times it; as a test it runs two steps.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (manual).
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, for those who need only
@@ -90,6 +92,8 @@ def tf_aot_library(
       isa: (list[str]) in place of `cpu`, several such levels: the class chooses the highest that the machine runs
       passes: (list[str]) patterns of the passes that make the code faster, `!pattern` takes some out again; all by default
       tags: (list[str]) tags of the library and its tests
+      taps: (list[str]) patterns of nodes inside the model, `!pattern` takes some out again: NAME_taps_test compares their
+        values, and says which is the first to diverge. The library stays as it is (docs/taps.md)
       test_size: (str) Bazel's test size of the test and the benchmark
       testonly: (bool) as everywhere
       unseen: (list[str]) patterns of outputs and variables, by TensorFlow's names, for which the test may be blind: it is an
@@ -190,6 +194,21 @@ def tf_aot_library(
             visibility = visibility,
             deps = [name, Label("//tools/runtime/tfaot:" + library)],
         )
+    if taps:
+        _taps_test(
+            name = name,
+            cpp_class = cpp_class,
+            flush_denormals = flush_denormals,
+            frozen = frozen,
+            levels = levels,
+            model = model,
+            passes = passes,
+            tags = tags,
+            taps = taps,
+            test_size = test_size,
+            visibility = visibility,
+            xla_flags = xla_flags,
+        )
     if config_golden:
         config_file = name + ".config"
         native.filegroup(
@@ -213,3 +232,74 @@ def tf_aot_library(
             file2 = config_file,
             tags = tags,
         )
+
+def _taps_test(
+        *,
+        name,
+        cpp_class,
+        flush_denormals,
+        frozen,
+        levels,
+        model,
+        passes,
+        tags,
+        taps,
+        test_size,
+        visibility,
+        xla_flags):
+    """Declares all stages anew, of a model with more outputs, and the test of what they make.
+
+    Args:
+      name: (str) the library's
+      cpp_class: (str) the library's class
+      flush_denormals: (bool) as of `tf_aot_library`
+      frozen: (list[str]) as of `tf_aot_library`
+      levels: (dict) `cpu` or `isa`, as of `tf_aot_library`
+      model: (dict) attributes of the export stage
+      passes: (list[str]) as of `tf_aot_library`
+      tags: (list[str]) tags of the library
+      taps: (list[str]) patterns of nodes
+      test_size: (str) Bazel's test size
+      visibility: (list[Label]) of the test
+      xla_flags: (list[str]) as of `tf_aot_library`
+    """
+    stem = name + ".taps"
+    stages = {"stem": stem, "tags": tags + ["manual"], "testonly": True, "visibility": ["//visibility:private"]}
+    graph = stem + ".export"
+    sources = stem + ".render"
+    goldens = stem + ".verify"
+    export_model(name = graph, cpp_class = cpp_class, frozen = frozen, model = model | {"taps": taps}, **stages)
+    tf_aot_compile(name = stem + ".compile", graph = graph, passes = passes, xla_flags = xla_flags, **(stages | levels))
+    tf_aot_render(name = sources, flush_denormals = flush_denormals, graph = graph, show_sources = True, **stages)
+
+    # The library's own test says what it does not see.
+    tf_aot_verify(name = goldens, graph = graph, unseen = ["*"], **stages)
+    tf_aot_link(
+        name = stem,
+        compiled = stem + ".compile",
+        goldens = goldens,
+        graph = graph,
+        sources = sources,
+        tags = tags + ["manual"],
+        testonly = True,
+        visibility = ["//visibility:private"],
+    )
+    native.filegroup(
+        name = stem + ".test.cc",
+        srcs = [sources],
+        output_group = "test",
+        tags = ["manual"],
+        testonly = True,
+        visibility = ["//visibility:private"],
+    )
+    cc_test(
+        name = name + "_taps_test",
+        size = test_size,
+        srcs = [stem + ".test.cc"],
+        args = ["$(rootpath :{})".format(goldens)],
+        data = [goldens],
+        linkstatic = True,
+        tags = tags,
+        visibility = visibility,
+        deps = [stem, Label("//tools/runtime/tfaot:verify")],
+    )

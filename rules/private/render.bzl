@@ -25,6 +25,10 @@ def _tf_aot_render_impl(ctx):
         flags.add("--embed")
     if not ctx.attr.flush_denormals:
         flags.add("--keep_denormals")
+    inputs = [manifest]
+    if ctx.attr.show_sources:
+        flags.add(graph.sources, format = "--sources=%s")
+        inputs.append(graph.sources)
     flags.add(header, format = "--out_header=%s")
     flags.add(source, format = "--out_source=%s")
     flags.add(variables, format = "--out_variables=%s")
@@ -36,7 +40,7 @@ def _tf_aot_render_impl(ctx):
         mnemonic = "TfaotRender",
         progress_message = "Rendering the C++ class of %{label}",
         flags = flags,
-        inputs = [manifest],
+        inputs = inputs,
         outputs = outputs,
     )
     return [
@@ -64,6 +68,9 @@ tf_aot_render = rule(
         "flush_denormals": attr.bool(
             doc = "Whether denormal floats count as zero within a run, as in TensorFlow; if not, the caller's mode decides.",
             default = True,
+        ),
+        "show_sources": attr.bool(
+            doc = "Whether the test names the line of the user's code that made an output.",
         ),
     } | graph_attrs() | stage_attrs("//tools:render.py"),
     provides = [TfaotSourcesInfo],

@@ -134,6 +134,7 @@ class StageTest(unittest.TestCase):
         golden_steps: int = 1,
         max_batch: int = 0,
         signature: Mapping[str, str] | None = None,
+        taps: tuple[str, ...] = (),
         user_config: str | None = None,
         weights: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> Exported:
@@ -175,6 +176,7 @@ class StageTest(unittest.TestCase):
                     calls=calls,
                     user_config=None if user_config is None else "user.pbtxt",
                     edge=edge,
+                    taps=taps,
                 )
             )
 

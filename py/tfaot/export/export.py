@@ -12,7 +12,7 @@ from typing import Any
 from tfaot import manifest, names, safetensors
 from tfaot.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import describe, golden, initial, user_config
+from tfaot.export import describe, golden, initial, taps, user_config
 from tfaot.export import graph as graphs
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.rewrites import edges, freeze, lists, random, seeds, unshared
@@ -52,6 +52,8 @@ class Request:
     """A partial tf2xla config, merged into the inferred ones."""
     edge: str = "cpp"
     """One of `dtypes.EDGES`: whether dtypes that C++ lacks are converted at the edge."""
+    taps: tuple[str, ...] = ()
+    """Patterns of nodes whose values become outputs, for a test to compare."""
 
 
 def export(request: Request) -> None:
@@ -90,6 +92,8 @@ def export(request: Request) -> None:
     )
 
     whole = assemble(functions)
+    if request.taps:
+        whole = taps.tapped(whole, request.taps, what=what, batch=largest)
     lists.check(whole.graph, whole.sources, what)
     fetches = [name for entry in whole.entries for name in entry.fetches]
     whole = dataclasses.replace(whole, graph=seeds.without_unused(whole.graph, fetches))

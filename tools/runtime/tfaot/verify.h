@@ -239,8 +239,7 @@ class Verifier {
     if (blind_ > 0) std::printf("; %d more are blind", blind_);
     std::printf("\n");
     if (!first_.empty()) {
-      std::printf("%s, %s: first to diverge: %s\n", model_, isa_,
-                  first_.c_str());
+      std::printf("first to diverge: %s\n", first_.c_str());
     }
   }
 
