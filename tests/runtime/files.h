@@ -2,6 +2,7 @@
 #ifndef TFAOT_TESTS_RUNTIME_FILES_H_
 #define TFAOT_TESTS_RUNTIME_FILES_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 // A folder of this process, which is removed at its end.
 inline const std::string& Folder() {
@@ -31,6 +33,16 @@ inline std::string Path(const std::string& name) {
 inline std::string Read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The names in a folder, in order.
+inline std::vector<std::string> Names(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    names.push_back(entry.path().filename());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 inline std::string Written(const std::string& name, const std::string& bytes) {

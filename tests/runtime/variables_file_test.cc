@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "tests/runtime/files.h"
+#include "tests/runtime/limits.h"
 #include "tests/verify/expect.h"
 #include "tfaot/variables.h"
 
@@ -104,7 +106,7 @@ void TestMismatch() {
       "    step: float64[1]; the model has int64[]\n"
       "\n"
       "  found: also in the file: b/matrix float32[2, 3], eight F8_E4M3[1], "
-      "a?b int16[]\n"
+      "a\\nb int16[]\n"
       "  to do: write a file with every variable of the model, under its name "
       "and with its dtype and shape");
   // What the file holds beside the model matters only if something is missing.
@@ -165,8 +167,8 @@ void TestContradictions() {
       cut + "  found: a header of 18446744073709551615 bytes in a file of 10" +
           again);
   ExpectError(File("{" + kMembers + "}", Data().substr(0, 33)),
-              "FILE is cut short\n  found: gr\xc3\xb6\xc3\x9f"
-              "e is at bytes 32 to 34, and the file ends at 33" +
+              "FILE is cut short\n  found: gr\\u00f6\\u00dfe is at bytes 32 to "
+              "34, and the file ends at 33" +
                   again);
 
   const auto one = [&](const std::string& member, const std::string& found) {
@@ -317,7 +319,7 @@ void TestHeadersThatAreNone() {
   at("{\"a\":{\"shape\":[],\"data_offsets\":[0,4]}}", 38, whole);
   const std::string most = "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],";
   at(most + "\"data_offsets\":[0]}}", 51, whole);
-  at(most + "\"data_offsets\":[0,4,4]}}", 55, whole);
+  at(most + "\"data_offsets\":[0,4,4]}}", 52, "no more than 2 offsets");
   at(most + "\"data_offsets\":4}}", 47, "[");
   at(most + "\"data_offsets\":[],\"data_offsets\":[0,4]}}", 65, "another key");
   at(most + "\"shape\":[1]}}", 40, "another key");
@@ -331,12 +333,88 @@ void TestHeadersThatAreNone() {
   at("{" + Member("a", "F32", "99999999999999999999", 0, 4) + "}", 49,
      "a number below 2^64");
   // Nesting that would use up the stack.
+  // A header that means more memory than it takes itself.
+  std::string sizes = "1";
+  for (int i = 0; i < 253; ++i) sizes += ",1";
+  EXPECT(ErrorOf(
+             File("{" + kMembers + "," + Member("x", "U8", sizes, 34, 35) + "}",
+                  Data() + "x")) == "");
+  at("{" + Member("a", "F32", sizes + ",1", 0, 4) + "}", 29 + 508,
+     "no more than 254 sizes");
+  at("{\"__metadata__\":{},\"__metadata__\":{}}", 34, "another key");
   const char* flat = "a value that is not nested as deeply";
   at(start + std::string(1000000, '['), 16 + 65, flat);
   std::string objects;
   for (int i = 0; i < 100000; ++i) objects += "{\"\":";
   at(start + objects, 16 + 65 * 4, flat);
   at("{\"a\":{\"b\":" + std::string(1000000, '['), 10 + 64, flat);
+}
+
+// Errors go to terminals, logs, and pages: what a file says is shown in
+// printable ASCII, in one line, and not at any length.
+void TestHostileText() {
+  const std::string hostile =
+      "\\u001b[31m\\n\x7f\xc2\x9b"
+      "2J\xe2\x80\xae\xe2\x80\xa8\xf0\x9f\x98\x80\\u0000";
+  const std::string shown =
+      "\\u001b[31m\\n\\u007f\\u009b2J\\u202e\\u2028\\ud83d\\ude00\\u0000";
+  const auto check = [&](const std::string& members, const std::string& found) {
+    ExpectError(File("{" + members + "}", Data()),
+                "FILE contradicts itself\n  found: " + found +
+                    "\n  to do: write it again");
+  };
+  check(Member(hostile, "U8", "", 1, 0), shown + " is at bytes 1 to 0");
+  check(Member(hostile, "U8", "", 0, 2),
+        shown + " is at bytes 0 to 2, which is not the size of uint8[]");
+  check(Member(hostile, "U8", "", 0, 1) + "," + Member(hostile, "I8", "", 1, 2),
+        shown + " is in its header twice");
+  check(Member(hostile, "U8", "2", 0, 2) + "," + Member("y", "I8", "", 1, 2),
+        shown + " and y overlap");
+  check(Member(std::string(1000, 'x'), "U8", "", 1, 0),
+        std::string(200, 'x') + "... is at bytes 1 to 0");
+  // A dtype that does not fit, and what else there is.
+  std::string members = Member("step", hostile, "", 0, 0);
+  for (int i = 0; i < 25; ++i) {
+    members += "," + Member(hostile + std::to_string(i), "U8", "0", 0, 0);
+  }
+  const std::string error = HeaderError("{" + members + "}");
+  EXPECT(error.find("    step: " + shown + "[]; the model has int64[]\n") !=
+         error.npos);
+  EXPECT(error.find(shown + "19 uint8[0], and 5 more\n") != error.npos);
+  EXPECT(error.find(shown + "20") == error.npos);
+}
+
+// What a file claims costs neither memory nor an exception.
+void TestLargeHeader() {
+  // 8 GB that take no room on the disk.
+  const std::uint64_t bytes = 8'000'000'000;
+  const std::string path = Written("large", Bytes(bytes - 8));
+  std::filesystem::resize_file(path, bytes);
+  Variables variables(kModel, kCount, nullptr);
+  EXPECT(!variables.Load(path.c_str()));
+  EXPECT(variables.error() ==
+         path +
+             " has too large a header\n"
+             "  found: 7999999992 bytes; at most 100000000 are read\n"
+             "  to do: write it with fewer tensors, or with less metadata");
+#if !defined(__SANITIZE_ADDRESS__)
+  // The largest that is read, where there is no memory for it.
+  std::string header = "{";
+  while (header.size() < 99'000'000) {
+    header += "\"\":{\"dtype\":\"\",\"shape\":[],\"data_offsets\":[0,0]},";
+  }
+  header.back() = '}';
+  const std::string many = Written("many", File(header, ""));
+  std::string().swap(header);
+  EXPECT(Limited(RLIMIT_AS, Size(false) + (std::uint64_t{120} << 20), [&] {
+           EXPECT(!variables.Load(many.c_str()));
+           EXPECT(variables.error() ==
+                  many +
+                      " cannot be loaded\n  found: too little memory\n"
+                      "  to do: free memory, or raise the limit of this "
+                      "process");
+         }) == 0);
+#endif
 }
 
 // Loads a file, and reads all that it is said to hold.
@@ -407,6 +485,8 @@ int main() {
   TestHeadersThatAreJson();
   TestNames();
   TestHeadersThatAreNone();
+  TestHostileText();
+  TestLargeHeader();
   TestBrokenAnywhere();
   return failed == 0 ? 0 : 1;
 }

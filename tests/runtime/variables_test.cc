@@ -3,13 +3,10 @@
 #include "tfaot/variables.h"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -21,6 +18,7 @@
 #include <vector>
 
 #include "tests/runtime/files.h"
+#include "tests/runtime/limits.h"
 #include "tests/verify/expect.h"
 
 using tfaot::VariableInfo;
@@ -148,24 +146,6 @@ int Mappings(const std::string& path, const void* data = nullptr) {
     if (data == nullptr || (at >= begin && at < end)) ++found;
   }
   return found;
-}
-
-// Bytes of this process: of all its mappings, or of those in memory.
-std::uint64_t Size(bool resident) {
-  std::ifstream statm("/proc/self/statm");
-  std::uint64_t all = 0, in_memory = 0;
-  statm >> all >> in_memory;
-  return (resident ? in_memory : all) *
-         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-}
-
-std::vector<std::string> Names(const std::string& folder) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    names.push_back(entry.path().filename());
-  }
-  std::sort(names.begin(), names.end());
-  return names;
 }
 
 void TestEmbedded() {
@@ -356,54 +336,18 @@ void TestSave() {
   // In the folder that the process is in; and of no variables.
   const std::string here = std::filesystem::current_path();
   std::filesystem::current_path(folder);
-  EXPECT(Variables(nullptr, 0, nullptr).Save("plain"));
+  EXPECT(Variables(nullptr, 0, file.begin()).Save("plain"));
   std::filesystem::current_path(here);
   EXPECT(Read(folder + "/plain") == AlignedFile("{}", ""));
   EXPECT(Variables(nullptr, 0, nullptr).Load((folder + "/plain").c_str()));
-}
-
-void TestSaveSparesOtherFiles() {
-  // Left by a process of the same number, on another machine or before.
-  const std::string folder = Path("spared");
-  std::filesystem::create_directory(folder);
-  const auto other = [&](int number) {
-    return folder + "/.tfaot-save-" + std::to_string(getpid()) + "-" +
-           std::to_string(number);
-  };
-  for (int i = 0; i < 200; ++i) std::ofstream(other(i)) << "theirs";
-  const Embedded file(GoodFile(5));
-  Variables variables(kModel, kCount, file.begin());
-  for (int i = 0; i < 3; ++i) {
-    EXPECT(variables.Save((folder + "/file").c_str()));
-  }
-  for (int i = 0; i < 200; ++i) EXPECT(Read(other(i)) == "theirs");
-  EXPECT(Names(folder).size() == 201 && Read(folder + "/file") == GoodFile(5));
-}
-
-// Exit status of a process that does `work` under a limit.
-template <typename Work>
-int Limited(int resource, std::uint64_t limit, Work work) {
-  std::fflush(nullptr);
-  const pid_t child = fork();
-  if (child == 0) {
-    failed = 0;
-    std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limits = {limit, limit};
-    setrlimit(static_cast<__rlimit_resource>(resource), &limits);
-    work();
-    std::fflush(nullptr);
-    std::_Exit(failed == 0 ? 0 : 1);
-  }
-  int status = 0;
-  waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
 void TestSaveFails() {
   const std::string folder = Path("unsaved");
   std::filesystem::create_directory(folder);
   const std::string path = folder + "/file";
-  std::ofstream(path) << "as it was";
+  const std::string as_it_was = GoodFile(6);
+  std::ofstream(path) << as_it_was;
   const Embedded file(GoodFile(5));
   Variables variables(kModel, kCount, file.begin());
   const auto todo =
@@ -433,7 +377,7 @@ void TestSaveFails() {
            }) == 0);
   }
   EXPECT(Names(folder) == std::vector<std::string>{"file"});
-  EXPECT(Read(path) == "as it was");
+  EXPECT(Read(path) == as_it_was);
   EXPECT(Holds(variables, 5));
   EXPECT(variables.Save(path.c_str()) && *variables.error() == '\0');
 }
@@ -540,7 +484,6 @@ int main() {
   TestOptional();
   TestMove();
   TestSave();
-  TestSaveSparesOtherFiles();
   TestSaveFails();
   TestManyAtOnce();
   TestLargeFile();

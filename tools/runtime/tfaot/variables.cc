@@ -1,17 +1,18 @@
 #include "tfaot/variables.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <map>
+#include <deque>
 #include <new>
+#include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -26,6 +27,16 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
               "values are used as they are in the file");
 
 constexpr std::uint64_t kAlignment = 64;
+
+// What a file may claim, so that a hostile one cannot take much memory: the
+// largest header that the format's own library reads, and TensorFlow's largest
+// rank. What is read of a header takes a few times its size.
+constexpr std::uint64_t kMaxHeader = 100'000'000;
+constexpr std::size_t kMaxRank = 254;
+
+// How much of a file's contents an error shows.
+constexpr std::size_t kMaxShownBytes = 200;
+constexpr std::size_t kMaxShownTensors = 20;
 
 constexpr std::uint64_t RoundUp(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -119,11 +130,78 @@ const DType* FindDType(std::string_view code) {
   return nullptr;
 }
 
+// Takes one character of UTF-8 from the start of `text`, which is not empty.
+// Returns false if there is none.
+bool TakeCharacter(std::string_view* text, std::uint32_t* code) {
+  const auto byte = [text](std::size_t i) {
+    return static_cast<unsigned char>((*text)[i]);
+  };
+  const unsigned char first = byte(0);
+  const std::size_t size = first < 0x80             ? 1
+                           : (first & 0xe0) == 0xc0 ? 2
+                           : (first & 0xf0) == 0xe0 ? 3
+                           : (first & 0xf8) == 0xf0 ? 4
+                                                    : 0;
+  if (size == 0 || size > text->size()) return false;
+  *code = size == 1 ? first : first & (0x7fu >> size);
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return false;
+    *code = *code << 6 | (byte(i) & 0x3fu);
+  }
+  constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
+  if (*code < kSmallest[size] || *code > 0x10ffff ||
+      (*code >= 0xd800 && *code < 0xe000)) {
+    return false;
+  }
+  text->remove_prefix(size);
+  return true;
+}
+
+// A JSON string, as Python's json.dumps() writes it.
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  const auto escape = [&quoted](std::uint32_t unit) {
+    char digits[7];
+    std::snprintf(digits, sizeof(digits), "\\u%04x", unit & 0xffffu);
+    quoted += digits;
+  };
+  while (!text.empty()) {
+    std::uint32_t code = 0;
+    if (!TakeCharacter(&text, &code)) {
+      text.remove_prefix(1);
+      code = 0xfffd;  // the replacement character
+    }
+    constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
+    constexpr std::string_view kEscapes = "\"\\bfnrt";
+    const std::size_t which =
+        code < 0x80 ? kEscaped.find(static_cast<char>(code)) : kEscaped.npos;
+    if (which != kEscaped.npos) {
+      quoted += {'\\', kEscapes[which]};
+    } else if (code >= 0x20 && code < 0x7f) {
+      quoted += static_cast<char>(code);
+    } else if (code < 0x10000) {
+      escape(code);
+    } else {
+      escape(0xd800 + ((code - 0x10000) >> 10));
+      escape(0xdc00 + ((code - 0x10000) & 0x3ff));
+    }
+  }
+  return quoted + "\"";
+}
+
+// Text of a file as errors show it: nothing in it can end a line, steer a
+// terminal, or pass for something else.
+std::string Shown(std::string_view text) {
+  const std::string quoted = Quoted(text.substr(0, kMaxShownBytes));
+  return quoted.substr(1, quoted.size() - 2) +
+         (text.size() > kMaxShownBytes ? "..." : "");
+}
+
 // "float32[2, 3]"; a dtype that is not known is called by its code.
 template <typename Sizes>
 std::string Signature(const std::string& code, const Sizes& sizes) {
   const DType* dtype = FindDType(code);
-  std::string text = (dtype ? dtype->name : code) + "[";
+  std::string text = (dtype ? dtype->name : Shown(code)) + "[";
   const char* separator = "";
   for (const auto size : sizes) {
     text += separator + std::to_string(size);
@@ -152,33 +230,6 @@ struct Tensor {
   std::uint64_t end = 0;
 };
 
-// Takes one character of UTF-8 from the start of `text`, which is not empty.
-// Returns false if there is none.
-bool TakeCharacter(std::string_view* text, std::uint32_t* code) {
-  const auto byte = [text](std::size_t i) {
-    return static_cast<unsigned char>((*text)[i]);
-  };
-  const unsigned char first = byte(0);
-  const std::size_t size = first < 0x80             ? 1
-                           : (first & 0xe0) == 0xc0 ? 2
-                           : (first & 0xf0) == 0xe0 ? 3
-                           : (first & 0xf8) == 0xf0 ? 4
-                                                    : 0;
-  if (size == 0 || size > text->size()) return false;
-  *code = size == 1 ? first : first & (0x7fu >> size);
-  for (std::size_t i = 1; i < size; ++i) {
-    if ((byte(i) & 0xc0) != 0x80) return false;
-    *code = *code << 6 | (byte(i) & 0x3fu);
-  }
-  constexpr std::uint32_t kSmallest[] = {0, 0, 0x80, 0x800, 0x10000};
-  if (*code < kSmallest[size] || *code > 0x10ffff ||
-      (*code >= 0xd800 && *code < 0xe000)) {
-    return false;
-  }
-  text->remove_prefix(size);
-  return true;
-}
-
 void AppendCharacter(std::uint32_t code, std::string* text) {
   const auto tail = [&](int shift) {
     text->push_back(static_cast<char>(0x80 | (code >> shift & 0x3f)));
@@ -206,9 +257,17 @@ class HeaderParser {
   explicit HeaderParser(std::string_view text) : text_(text), rest_(text) {}
 
   // Returns false if the text is no header; problem() says where, and why.
-  bool Parse(std::vector<Tensor>* tensors) {
+  // `metadata` becomes the part of the text that is its value, as it is.
+  bool Parse(std::deque<Tensor>* tensors, std::string_view* metadata) {
     const bool parsed = Object([&](const std::string& name) {
-      if (name == "__metadata__") return Skip(0);
+      if (name == "__metadata__") {
+        if (!metadata->empty()) return Fail("another key");
+        Space();
+        *metadata = rest_;
+        if (!Skip(0)) return false;
+        metadata->remove_suffix(rest_.size());
+        return true;
+      }
       tensors->emplace_back();
       tensors->back().name = name;
       return ParseTensor(&tensors->back());
@@ -231,16 +290,23 @@ class HeaderParser {
     const auto first = [this](bool* seen) {
       return !std::exchange(*seen, true) || Fail("another key");
     };
-    const auto integers = [this](std::vector<std::uint64_t>* values) {
+    const auto integers = [this](std::vector<std::uint64_t>* values,
+                                 std::size_t most, const char* expected) {
       return Array([&] {
+        if (values->size() == most) return Fail(expected);
         values->push_back(0);
         return Integer(&values->back());
       });
     };
     const bool parsed = Object([&](const std::string& key) {
       if (key == "dtype") return first(&dtype) && String(&tensor->dtype);
-      if (key == "shape") return first(&shape) && integers(&tensor->shape);
-      if (key == "data_offsets") return first(&place) && integers(&offsets);
+      if (key == "shape") {
+        return first(&shape) &&
+               integers(&tensor->shape, kMaxRank, "no more than 254 sizes");
+      }
+      if (key == "data_offsets") {
+        return first(&place) && integers(&offsets, 2, "no more than 2 offsets");
+      }
       return Skip(1);
     });
     if (!parsed) return false;
@@ -430,19 +496,25 @@ class HeaderParser {
 
 // A mapped file, and what it holds.
 struct File {
+  struct stat status;
+  std::string header;
   Block mapping;
   const unsigned char* data = nullptr;
   std::uint64_t data_bytes = 0;
-  std::vector<Tensor> tensors;
-};
+  std::deque<Tensor> tensors;  // as the header has them
+  std::string_view metadata;   // JSON, in the header; maybe empty
+  std::vector<const Tensor*> by_name;
 
-// Names are shown in messages of several lines.
-std::string Shown(std::string name) {
-  for (char& c : name) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  // The tensor of this name, or nullptr.
+  const Tensor* Find(std::string_view name) const {
+    const auto at =
+        std::lower_bound(by_name.begin(), by_name.end(), name,
+                         [](const Tensor* tensor, std::string_view wanted) {
+                           return tensor->name < wanted;
+                         });
+    return at != by_name.end() && (*at)->name == name ? *at : nullptr;
   }
-  return name;
-}
+};
 
 // What a header says of one tensor that cannot be; empty if nothing.
 std::string Contradiction(const Tensor& tensor, std::uint64_t data_bytes) {
@@ -471,13 +543,8 @@ std::string Contradiction(const Tensor& tensor, std::uint64_t data_bytes) {
 }
 
 // What a header says of tensors together that cannot be; empty if nothing.
-std::string Contradiction(const std::vector<Tensor>& tensors) {
-  std::vector<const Tensor*> order;
-  for (const Tensor& tensor : tensors) order.push_back(&tensor);
-  const auto by_name = [](const Tensor* a, const Tensor* b) {
-    return a->name < b->name;
-  };
-  std::sort(order.begin(), order.end(), by_name);
+std::string Contradiction(const File& file) {
+  std::vector<const Tensor*> order = file.by_name;
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (order[i - 1]->name == order[i]->name) {
       return Shown(order[i]->name) + " is in its header twice";
@@ -497,64 +564,106 @@ std::string Contradiction(const std::vector<Tensor>& tensors) {
   return "";
 }
 
+// Reads from the start of a file. Returns false, and sets errno, if it cannot;
+// to 0 if the file has become shorter.
+bool Read(int fd, void* data, std::uint64_t bytes, std::uint64_t offset) {
+  auto* next = static_cast<unsigned char*>(data);
+  while (bytes > 0) {
+    errno = 0;
+    const ssize_t got = pread(fd, next, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return false;
+    next += got;
+    offset += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::uint64_t>(got);
+  }
+  return true;
+}
+
+// Why a file is opened: errors say it.
+enum class Purpose { kLoad, kSaveOver };
+
 // Maps a file, parses its header, and checks what that says. Returns nullptr,
 // and sets `error`, if something is wrong.
-std::unique_ptr<File> Open(const char* path, std::string* error) {
-  const std::string name(path);
-  const auto fail = [&](const char* what, const std::string& found) {
-    *error = Message(name + what, found,
-                     "pass a safetensors file that this process may read");
+std::unique_ptr<File> Open(const char* path, Purpose purpose,
+                           std::string* error) {
+  const bool load = purpose == Purpose::kLoad;
+  const std::string name =
+      path + std::string(load ? "" : " cannot be saved over: it");
+  const auto fail = [&](const char* what, const std::string& found,
+                        const char* to_do) {
+    *error =
+        Message(name + what, found,
+                load ? to_do : "save to another path, or remove that file");
     return nullptr;
   };
-  const auto broken = [&](const char* what, const std::string& found) {
-    *error = Message(name + what, found, "write it again");
-    return nullptr;
-  };
+  const char* const other =
+      "pass a safetensors file that this process may read";
+  const char* const again = "write it again";
   // Without O_NONBLOCK, opening a pipe would wait for its writer.
   const Descriptor fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  struct stat status;
-  if (fd.get() < 0 || fstat(fd.get(), &status) != 0) {
-    return fail(" cannot be opened", SystemError());
+  auto file = std::make_unique<File>();
+  if (fd.get() < 0 || fstat(fd.get(), &file->status) != 0) {
+    return fail(" cannot be opened", SystemError(), other);
   }
-  if (!S_ISREG(status.st_mode)) return fail(" is no regular file", "");
-  const auto size = static_cast<std::uint64_t>(status.st_size);
+  if (!S_ISREG(file->status.st_mode)) {
+    return fail(" is no regular file", "", other);
+  }
+  const auto size = static_cast<std::uint64_t>(file->status.st_size);
   std::uint64_t header = 0;
   if (size < sizeof(header)) {
-    return broken(" is cut short, or is no safetensors file",
-                  std::to_string(size) + " bytes");
+    return fail(" is cut short, or is no safetensors file",
+                std::to_string(size) + " bytes", again);
   }
-  auto file = std::make_unique<File>();
+  const auto unreadable = [&] {
+    return fail(" cannot be read",
+                errno == 0 ? "fewer bytes than a moment ago" : SystemError(),
+                other);
+  };
+  if (!Read(fd.get(), &header, sizeof(header), 0)) return unreadable();
+  if (header > size - sizeof(header)) {
+    return fail(" is cut short, or is no safetensors file",
+                "a header of " + std::to_string(header) +
+                    " bytes in a file of " + std::to_string(size),
+                again);
+  }
+  if (header > kMaxHeader) {
+    return fail(" has too large a header",
+                std::to_string(header) + " bytes; at most " +
+                    std::to_string(kMaxHeader) + " are read",
+                "write it with fewer tensors, or with less metadata");
+  }
+  // Parsed in memory of ours, so that it does not change meanwhile.
+  file->header.resize(header);
+  if (!Read(fd.get(), file->header.data(), header, sizeof(header))) {
+    return unreadable();
+  }
+  HeaderParser parser(file->header);
+  if (!parser.Parse(&file->tensors, &file->metadata)) {
+    return fail(" is no safetensors file", parser.problem(), again);
+  }
+  file->data_bytes = size - sizeof(header) - header;
+  for (const Tensor& tensor : file->tensors) {
+    file->by_name.push_back(&tensor);
+    const std::string found = Contradiction(tensor, file->data_bytes);
+    if (found.empty()) continue;
+    return fail(
+        tensor.end > file->data_bytes ? " is cut short" : " contradicts itself",
+        found, again);
+  }
+  std::sort(file->by_name.begin(), file->by_name.end(),
+            [](const Tensor* a, const Tensor* b) { return a->name < b->name; });
+  const std::string found = Contradiction(*file);
+  if (!found.empty()) return fail(" contradicts itself", found, again);
   file->mapping = Map(size, fd.get());
   if (!file->mapping) {
-    *error = Message(name + " cannot be mapped", SystemError(),
+    *error = Message(path + std::string(" cannot be mapped"), SystemError(),
                      "pass a file that can be mapped within the limit of "
                      "address space (ulimit -v); it takes " +
                          std::to_string(size) + " bytes");
     return nullptr;
   }
-  std::memcpy(&header, file->mapping.get(), sizeof(header));
-  if (header > size - sizeof(header)) {
-    return broken(" is cut short, or is no safetensors file",
-                  "a header of " + std::to_string(header) +
-                      " bytes in a file of " + std::to_string(size));
-  }
   file->data = file->mapping.get() + sizeof(header) + header;
-  file->data_bytes = size - sizeof(header) - header;
-  HeaderParser parser(
-      {reinterpret_cast<const char*>(file->mapping.get()) + sizeof(header),
-       header});
-  if (!parser.Parse(&file->tensors)) {
-    return broken(" is no safetensors file", parser.problem());
-  }
-  for (const Tensor& tensor : file->tensors) {
-    const std::string found = Contradiction(tensor, file->data_bytes);
-    if (found.empty()) continue;
-    return broken(
-        tensor.end > file->data_bytes ? " is cut short" : " contradicts itself",
-        found);
-  }
-  const std::string found = Contradiction(file->tensors);
-  if (!found.empty()) return broken(" contradicts itself", found);
   return file;
 }
 
@@ -567,40 +676,46 @@ bool Matches(const Tensor& tensor, const VariableInfo& info) {
                     });
 }
 
+// One line of an error about variables that do not fit.
+std::string Mismatch(const Tensor& tensor, const VariableInfo& info) {
+  return std::string(info.name) + ": " + Signature(tensor.dtype, tensor.shape) +
+         "; the model has " + Signature(info);
+}
+
 // Finds the tensor of each variable; nullptr for an optional one that the file
 // lacks. Returns false, and sets `error`, if one is not as the model has it.
 bool Match(const char* path, const File& file, const VariableInfo* infos,
            std::size_t count, std::vector<const Tensor*>* matched,
            std::string* error) {
-  std::map<std::string_view, const Tensor*> others;
-  for (const Tensor& tensor : file.tensors) others[tensor.name] = &tensor;
   std::vector<std::string> wrong;
+  std::set<std::string_view> names;
   bool missing = false;
   for (std::size_t i = 0; i < count; ++i) {
     const VariableInfo& info = infos[i];
-    const auto found = others.find(info.name);
-    matched->push_back(found == others.end() ? nullptr : found->second);
-    if (found == others.end()) {
-      if (info.optional) continue;
+    names.insert(info.name);
+    const Tensor* const found = file.Find(info.name);
+    matched->push_back(found);
+    if (found == nullptr && !info.optional) {
       wrong.push_back(std::string(info.name) + ": missing; the model has " +
                       Signature(info));
       missing = true;
-      continue;
     }
-    const Tensor& tensor = *found->second;
-    if (!Matches(tensor, info)) {
-      wrong.push_back(std::string(info.name) + ": " +
-                      Signature(tensor.dtype, tensor.shape) +
-                      "; the model has " + Signature(info));
+    if (found != nullptr && !Matches(*found, info)) {
+      wrong.push_back(Mismatch(*found, info));
     }
-    others.erase(found);
   }
   if (wrong.empty()) return true;
+  // What may have been meant.
   std::string also;
+  std::size_t others = 0;
   for (const Tensor& tensor : file.tensors) {
-    if (!missing || others.count(tensor.name) == 0) continue;
+    if (!missing || names.count(tensor.name) > 0) continue;
+    if (++others > kMaxShownTensors) continue;
     also += (also.empty() ? "also in the file: " : ", ") + Shown(tensor.name) +
             " " + Signature(tensor.dtype, tensor.shape);
+  }
+  if (others > kMaxShownTensors) {
+    also += ", and " + std::to_string(others - kMaxShownTensors) + " more";
   }
   *error = Message(
       path + std::string(" does not fit the model: ") +
@@ -611,38 +726,6 @@ bool Match(const char* path, const File& file, const VariableInfo* infos,
       "its dtype and shape",
       wrong);
   return false;
-}
-
-// A JSON string, as Python's json.dumps() writes it.
-std::string Quoted(std::string_view text) {
-  std::string quoted = "\"";
-  const auto escape = [&quoted](std::uint32_t unit) {
-    char digits[7];
-    std::snprintf(digits, sizeof(digits), "\\u%04x", unit & 0xffffu);
-    quoted += digits;
-  };
-  while (!text.empty()) {
-    std::uint32_t code = 0;
-    if (!TakeCharacter(&text, &code)) {
-      text.remove_prefix(1);
-      code = 0xfffd;  // the replacement character
-    }
-    constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t";
-    constexpr std::string_view kEscapes = "\"\\bfnrt";
-    const std::size_t which =
-        code < 0x80 ? kEscaped.find(static_cast<char>(code)) : kEscaped.npos;
-    if (which != kEscaped.npos) {
-      quoted += {'\\', kEscapes[which]};
-    } else if (code >= 0x20 && code < 0x7f) {
-      quoted += static_cast<char>(code);
-    } else if (code < 0x10000) {
-      escape(code);
-    } else {
-      escape(0xd800 + ((code - 0x10000) >> 10));
-      escape(0xdc00 + ((code - 0x10000) & 0x3ff));
-    }
-  }
-  return quoted + "\"";
 }
 
 // Returns false, and sets errno, if not all could be written.
@@ -658,38 +741,136 @@ bool Write(int fd, const void* data, std::uint64_t bytes) {
   return true;
 }
 
-// A new file in a folder that ends in a slash, or is empty. Unless it is
-// renamed, it is removed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& folder) {
-    static std::atomic<unsigned> number{0};
-    do {
-      path_ = folder + ".tfaot-save-" + std::to_string(getpid()) + "-" +
-              std::to_string(number++);
-      fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    } while (fd_ < 0 && errno == EEXIST);
+// Gives a file the owner, the group, and the permissions of one that it is to
+// replace. Where only root may do that, it gives nobody more than before.
+// Returns false, and sets errno, if that fails.
+bool TakeAccess(int fd, const struct stat& old) {
+  struct stat own;
+  if (fstat(fd, &own) != 0) return false;
+  mode_t mode = old.st_mode & 0777;
+  if ((own.st_uid != old.st_uid || own.st_gid != old.st_gid) &&
+      fchown(fd, old.st_uid, old.st_gid) != 0 && own.st_gid != old.st_gid &&
+      fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0) {
+    mode &= ~mode_t{070};  // they were another group's
   }
-  ~TemporaryFile() {
-    if (fd_ < 0) return;
-    close(fd_);
-    if (!path_.empty()) unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  return fchmod(fd, mode) == 0;
+}
 
+// A new file in a folder that ends in a slash, or is empty. It has no name
+// until it replaces another, so that a process that is killed leaves nothing.
+//
+// Where the file system cannot do that, and for a moment while it replaces, it
+// is .tfaot-save-N. Whoever uses such a name holds a lock of the file: if
+// nobody does, it was left behind, and the next one to want the name removes
+// it.
+class NewFile {
+ public:
+  NewFile(const std::string& folder, mode_t mode)
+      : prefix_(folder + ".tfaot-save-") {
+    fd_ = open(folder.empty() ? "." : folder.c_str(),
+               O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+    link_ = "/proc/self/fd/" + std::to_string(fd_);
+    if (fd_ >= 0 && access(link_.c_str(), F_OK) == 0) {
+      flock(fd_, LOCK_EX);
+      return;
+    }
+    Close();
+    FindName([this, mode](const char* name) {
+      fd_ = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+      if (fd_ < 0) return false;
+      // Until this, another process may take it for one that was left behind.
+      flock(fd_, LOCK_EX);
+      struct stat status;
+      if (fstat(fd_, &status) == 0 && status.st_nlink > 0) return true;
+      Close();
+      errno = EEXIST;
+      return false;
+    });
+  }
+  ~NewFile() {
+    if (!name_.empty()) unlink(name_.c_str());
+    Close();
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  // Negative if there is none; then errno says why.
   int fd() const { return fd_; }
 
-  bool Rename(const char* path) {
-    if (std::rename(path_.c_str(), path) != 0) return false;
-    path_.clear();
+  // Gives it this name; what had it before has none. Returns false, and sets
+  // errno, if that fails.
+  bool Replace(const char* path) {
+    const bool named = !name_.empty() || FindName([this](const char* name) {
+      return linkat(AT_FDCWD, link_.c_str(), AT_FDCWD, name,
+                    AT_SYMLINK_FOLLOW) == 0;
+    });
+    if (!named || std::rename(name_.c_str(), path) != 0) return false;
+    name_.clear();
     return true;
   }
 
  private:
-  std::string path_;
+  static constexpr int kMaxTries = 10000;
+
+  // Calls `take(name)` until it succeeds, or fails with another error than
+  // EEXIST. Returns whether it succeeded.
+  template <typename Take>
+  bool FindName(Take take) {
+    for (int tries = 0, number = 0; tries < kMaxTries; ++tries) {
+      const std::string name = prefix_ + std::to_string(number);
+      if (take(name.c_str())) {
+        name_ = name;
+        return true;
+      }
+      if (errno != EEXIST) return false;
+      if (!RemoveLeftover(name.c_str())) ++number;
+    }
+    errno = EEXIST;
+    return false;
+  }
+
+  // Returns whether nobody used the file of this name, and it is gone.
+  static bool RemoveLeftover(const char* name) {
+    const Descriptor fd(
+        open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    struct stat held, named;
+    return fd.get() >= 0 && fstat(fd.get(), &held) == 0 &&
+           S_ISREG(held.st_mode) && flock(fd.get(), LOCK_EX | LOCK_NB) == 0 &&
+           lstat(name, &named) == 0 && named.st_dev == held.st_dev &&
+           named.st_ino == held.st_ino && unlink(name) == 0;
+  }
+
+  void Close() {
+    if (fd_ >= 0) close(fd_);
+    fd_ = -1;
+  }
+
+  const std::string prefix_;
+  std::string link_;  // to the file, in /proc
+  std::string name_;  // empty if it has none
   int fd_ = -1;
 };
+
+// Runs `work`, which returns whether it succeeded; that memory is lacking is an
+// error like others, if the program has exceptions at all.
+template <typename Work>
+bool WithinMemory(const char* path, const char* what, std::string* error,
+                  Work work) {
+#if defined(__cpp_exceptions)
+  try {
+    return work();
+  } catch (const std::bad_alloc&) {
+    *error = Message(path + std::string(what), "too little memory",
+                     "free memory, or raise the limit of this process");
+    return false;
+  }
+#else
+  static_cast<void>(path);
+  static_cast<void>(what);
+  static_cast<void>(error);
+  return work();
+#endif
+}
 
 }  // namespace
 
@@ -726,8 +907,11 @@ Variables::Variables(const VariableInfo* infos, std::size_t count,
   }
   unsigned char* next = nullptr;
   if (bytes > 0) {
-    Block block = embedded != nullptr ? Allocate(bytes) : Map(bytes, -1);
-    if (!block) throw std::bad_alloc();
+    Block block = embedded != nullptr ? nullptr : Map(bytes, -1);
+    if (!block) {
+      block = Allocate(bytes);  // or throws
+      if (embedded == nullptr) std::memset(block.get(), 0, bytes);
+    }
     next = block.get();
     memory_->blocks.push_back(std::move(block));
   }
@@ -768,7 +952,12 @@ void* Variables::mutable_data(std::size_t index) {
 
 bool Variables::Load(const char* path) {
   error_.clear();
-  const std::unique_ptr<File> file = Open(path, &error_);
+  return WithinMemory(path, " cannot be loaded", &error_,
+                      [&] { return TakeFrom(path); });
+}
+
+bool Variables::TakeFrom(const char* path) {
+  const std::unique_ptr<File> file = Open(path, Purpose::kLoad, &error_);
   if (file == nullptr) return false;
   std::vector<const Tensor*> tensors;
   if (!Match(path, *file, infos_, count_, &tensors, &error_)) return false;
@@ -826,24 +1015,86 @@ bool Variables::Load(const char* path) {
 
 bool Variables::Save(const char* path) {
   error_.clear();
+  return WithinMemory(path, " cannot be saved", &error_,
+                      [&] { return WriteTo(path); });
+}
+
+bool Variables::WriteTo(const char* path) {
+  const auto fail = [&](const std::string& found, const std::string& to_do,
+                        const std::vector<std::string>& details = {}) {
+    error_ =
+        Message(path + std::string(" cannot be saved"), found, to_do, details);
+    return false;
+  };
+  if (!loaded_) return fail("variables without values", "call Load() before");
+
+  // What is there, and is to stay beside the model's own tensors.
+  struct stat status;
+  const bool replaces = stat(path, &status) == 0;
+  if (replaces && !S_ISREG(status.st_mode)) {
+    return fail("something there that is no regular file",
+                "pass the path of a regular file, or of none yet");
+  }
+  std::unique_ptr<File> old;
+  if (replaces && status.st_size > 0) {
+    old = Open(path, Purpose::kSaveOver, &error_);
+    if (old == nullptr) return false;
+    status = old->status;
+  }
+
+  struct Piece {
+    std::string entry;  // in the header, up to the offsets
+    const unsigned char* data;
+    std::uint64_t bytes;
+  };
+  const auto entry = [](std::string_view name, std::string_view dtype,
+                        const auto& sizes) {
+    std::string text =
+        Quoted(name) + ":{\"dtype\":" + Quoted(dtype) + ",\"shape\":[";
+    const char* separator = "";
+    for (const auto size : sizes) {
+      text += separator + std::to_string(size);
+      separator = ",";
+    }
+    return text + "],\"data_offsets\":[";
+  };
+  std::vector<Piece> pieces;
+  std::set<std::string_view> names;
+  std::vector<std::string> wrong;
+  for (std::size_t i = 0; i < count_; ++i) {
+    const VariableInfo& info = infos_[i];
+    names.insert(info.name);
+    pieces.push_back({entry(info.name, info.dtype, Dims{info}),
+                      memory_->values[i].data, info.bytes});
+    const Tensor* const there = old ? old->Find(info.name) : nullptr;
+    if (there != nullptr && !Matches(*there, info)) {
+      wrong.push_back(Mismatch(*there, info));
+    }
+  }
+  if (!wrong.empty()) {
+    return fail("a file there that does not fit the model",
+                "save to another path, or remove that file", wrong);
+  }
+  if (old != nullptr) {
+    for (const Tensor& tensor : old->tensors) {
+      if (names.count(tensor.name) > 0) continue;
+      pieces.push_back({entry(tensor.name, tensor.dtype, tensor.shape),
+                        old->data + tensor.begin, tensor.end - tensor.begin});
+    }
+  }
   // As many tensors as possible are to start at a multiple of kAlignment.
-  std::vector<std::size_t> order(count_);
-  for (std::size_t i = 0; i < count_; ++i) order[i] = i;
-  std::stable_partition(order.begin(), order.end(), [this](std::size_t i) {
-    return infos_[i].bytes % kAlignment == 0;
+  std::stable_partition(pieces.begin(), pieces.end(), [](const Piece& piece) {
+    return piece.bytes % kAlignment == 0;
   });
   std::string header = "{";
+  if (old != nullptr && !old->metadata.empty()) {
+    header += "\"__metadata__\":" + std::string(old->metadata);
+  }
   std::uint64_t end = 0;
-  for (const std::size_t i : order) {
-    const VariableInfo& info = infos_[i];
+  for (const Piece& piece : pieces) {
     if (header.size() > 1) header += ',';
-    header +=
-        Quoted(info.name) + ":{\"dtype\":\"" + info.dtype + "\",\"shape\":[";
-    for (int axis = 0; axis < info.rank; ++axis) {
-      header += (axis > 0 ? "," : "") + std::to_string(info.dims[axis]);
-    }
-    header += "],\"data_offsets\":[" + std::to_string(end) + ",";
-    end += info.bytes;
+    header += piece.entry + std::to_string(end) + ",";
+    end += piece.bytes;
     header += std::to_string(end) + "]}";
   }
   header += "}";
@@ -851,28 +1102,22 @@ bool Variables::Save(const char* path) {
   header.append(RoundUp(sizeof(size) + size) - sizeof(size) - size, ' ');
   size = header.size();
 
-  struct stat status;
-  if (stat(path, &status) == 0 && !S_ISREG(status.st_mode)) {
-    error_ = Message(path + std::string(" cannot be saved"),
-                     "something there that is no regular file",
-                     "pass the path of a regular file, or of none yet");
-    return false;
-  }
   const std::string_view name(path);
   const std::string folder(name.substr(0, name.rfind('/') + 1));
-  TemporaryFile file(folder);
+  NewFile file(folder, replaces ? 0600 : 0666);
   bool saved = file.fd() >= 0 && Write(file.fd(), &size, sizeof(size)) &&
                Write(file.fd(), header.data(), header.size());
-  for (const std::size_t i : order) {
-    saved = saved && Write(file.fd(), data(i), infos_[i].bytes);
+  for (const Piece& piece : pieces) {
+    saved = saved && Write(file.fd(), piece.data, piece.bytes);
   }
-  if (!saved || fsync(file.fd()) != 0 || !file.Rename(path)) {
-    error_ = Message(
-        path + std::string(" cannot be saved"), SystemError(),
+  saved = saved && (!replaces || TakeAccess(file.fd(), status)) &&
+          fsync(file.fd()) == 0 && file.Replace(path);
+  if (!saved) {
+    return fail(
+        SystemError(),
         "pass a path in a folder that exists, that this process may write to, "
         "and that has room for " +
             std::to_string(sizeof(size) + size + end) + " bytes");
-    return false;
   }
   // The new name is to outlast a power failure, too.
   const Descriptor synced(open(folder.empty() ? "." : folder.c_str(),

@@ -36,6 +36,7 @@ class Variables {
   // file with their values; both must outlive the instance. Values that the
   // model does not write are used where they are in it, if aligned. Without
   // `embedded`, all values are zero, and take no memory until they are used.
+  // Throws std::bad_alloc.
   Variables(const VariableInfo* infos, std::size_t count,
             const unsigned char* embedded);
   ~Variables();
@@ -67,9 +68,15 @@ class Variables {
   bool Load(const char* path);
 
   // Writes all values to a safetensors file, of the layout that
-  // py/tfaot/safetensors.py gives variables. A file or a link that is there is
-  // replaced at once when all is written, also the file that is loaded. Returns
-  // whether it succeeded; if not, `path` is what it was, and error() says why.
+  // py/tfaot/safetensors.py gives variables. Returns whether it succeeded; if
+  // not, `path` is what it was, and error() says why. It fails if loaded() is
+  // false: there are no values.
+  //
+  // A file or a link that is there is replaced at once when all is written,
+  // also the file that is loaded. The new file keeps the old one's permissions,
+  // its metadata, and the tensors that the model lacks; so it fails if the old
+  // one is neither empty nor a safetensors file, or if its tensors do not fit
+  // the model. Of two saves to one path at the same time, one is lost.
   bool Save(const char* path);
 
   // Why the latest Load() or Save() failed; empty if it did not.
@@ -77,6 +84,9 @@ class Variables {
 
  private:
   struct Memory;
+
+  bool TakeFrom(const char* path);
+  bool WriteTo(const char* path);
 
   const VariableInfo* infos_;
   std::size_t count_;

@@ -1,0 +1,54 @@
+// What tests of variables share: processes that end, or lack something.
+#ifndef TFAOT_TESTS_RUNTIME_LIMITS_H_
+#define TFAOT_TESTS_RUNTIME_LIMITS_H_
+
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "tests/verify/expect.h"
+
+// Bytes of this process: of all its mappings, or of those in memory.
+inline std::uint64_t Size(bool resident) {
+  std::ifstream statm("/proc/self/statm");
+  std::uint64_t all = 0, in_memory = 0;
+  statm >> all >> in_memory;
+  return (resident ? in_memory : all) *
+         static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// What becomes of a process that does `work`: its exit status, 0 if no check of
+// it fails, or minus the signal that ends it.
+template <typename Work>
+int InChild(Work work) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    failed = 0;
+    work();
+    std::fflush(nullptr);
+    std::_Exit(failed == 0 ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+// The same, under a limit.
+template <typename Work>
+int Limited(int resource, std::uint64_t limit, Work work) {
+  return InChild([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limits = {limit, limit};
+    setrlimit(static_cast<__rlimit_resource>(resource), &limits);
+    work();
+  });
+}
+
+#endif  // TFAOT_TESTS_RUNTIME_LIMITS_H_
