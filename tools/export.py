@@ -26,6 +26,9 @@ def main() -> None:
     parser.add_argument("--dims", action="append", type=_pair, help="INPUT=32,?,3: sizes that the model leaves open")
     parser.add_argument("--batch_size", action="append", type=int, help="a size of batch to compile for")
     parser.add_argument("--max_batch", type=int, default=0, help="the largest batch that the class takes")
+    parser.add_argument(
+        "--rows_independent", action="store_true", help="no row of a batch changes another row's results"
+    )
     parser.add_argument("--freeze", choices=("default", "listed"), default="default", help="what --frozen means")
     parser.add_argument("--frozen", action="append", help="a pattern of variables that become constants")
     parser.add_argument("--weights", help="a safetensors file with values of all variables")
@@ -77,6 +80,7 @@ def main() -> None:
                 },
                 batch_sizes=tuple(flags.batch_size or ()),
                 max_batch=flags.max_batch,
+                rows_independent=flags.rows_independent,
                 frozen=None if flags.freeze == "default" else tuple(flags.frozen or ()),
                 weights=flags.weights,
                 calls=tuple(flags.call or ()),

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from typing import Any
 
-from tfaot import compile, environment, erf, hlo, isolate, names
+from tfaot import compile, environment, erf, hlo, isolate, lowering, names
 from tfaot.errors import TfaotError, listed
 from tfaot.manifest import Manifest
 
@@ -93,62 +92,20 @@ def lower(path: str, manifest: Manifest) -> str:
     Parameters are the inputs, then the variables; results are the outputs, then the written variables; each in the
     manifest's order. Variables are made without touching their memory: the compiler looks at their shapes only.
     """
-    import tensorflow as tf
     from tensorflow.core.framework import graph_pb2
-    from tensorflow.python.eager import context
-
-    from tfaot.export import graph as graphs
 
     with open(path, "rb") as file:
         graph = graph_pb2.GraphDef.FromString(file.read())
     entry = manifest.entry_points[0]
-    graph = graphs.prune(
-        graph,
-        [graphs.tensor_name(tensor.name)[0] for tensor in entry.outputs],
-        [graphs.tensor_name(tensor.name)[0] for tensor in entry.inputs],
+    return str(
+        lowering.lower(
+            graph,
+            [lowering.Argument(tensor.name, tensor.dtype, tensor.shape) for tensor in entry.inputs],
+            [lowering.Argument(variable.name, variable.dtype, variable.shape) for variable in manifest.variables],
+            [tensor.name for tensor in entry.outputs],
+            stage="stablehlo",
+        )
     )
-    variables = {node.name: node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
-    fed = {tensor.name.rpartition(":")[0] for tensor in entry.inputs}
-    kept = [node for node in graph.node if node.name not in variables and node.name not in fed]
-    used: set[str] = set()
-    for node in kept:
-        operands = [name for name in node.input if not (name[0] == "^" and name[1:] in fed | variables.keys())]
-        if len(operands) < len(node.input):
-            node.input[:] = operands
-        used.update(name if ":" in name else name + ":0" for name in operands)
-    body = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
-    body.node.extend(kept)
-
-    handles: dict[str, Any] = {}
-    for variable in manifest.variables:
-        handle = tf.raw_ops.VarHandleOp(
-            dtype=variable.dtype, shape=variable.shape, shared_name=f"tfaot/{variable.name}"
-        )
-        if max(variable.shape, default=0) < 2**31:
-            value = tf.raw_ops.Empty(shape=variable.shape, dtype=variable.dtype)
-        else:  # Empty takes no larger dimension
-            value = tf.zeros(tf.constant(variable.shape, tf.int64), variable.dtype)
-        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
-        handles[variable.name] = handle
-    # The function's own graph knows the library; what prints the HLO asks the eager context.
-    for function in graph.library.function:
-        context.context().add_function_def(function)
-
-    @tf.function(jit_compile=True, autograph=False)  # type: ignore[untyped-decorator]
-    def main(*arguments: Any) -> Any:
-        into = tf.compat.v1.get_default_graph()
-        captures = {name: into.capture(handle) for name, handle in handles.items()}
-        mapping = {tensor.name: value for tensor, value in zip(entry.inputs, arguments, strict=True)}
-        mapping |= {node + ":0": captures[name] for node, name in variables.items()}
-        return tf.import_graph_def(
-            body,
-            input_map={name: value for name, value in mapping.items() if name in used},
-            return_elements=[tensor.name for tensor in entry.outputs],
-            name="",
-        )
-
-    specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in entry.inputs]
-    return str(main.experimental_get_compiler_ir(*specs)(stage="stablehlo", platform_name="CPU"))
 
 
 _STRING = r'"(?:[^"\\]|\\.)*"'

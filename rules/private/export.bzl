@@ -85,6 +85,8 @@ def _tf_aot_export_impl(ctx):
     )
     flags.add_all([str(size) for size in ctx.attr.batch_sizes], format_each = "--batch_size=%s")
     flags.add(ctx.attr.max_batch, format = "--max_batch=%s")
+    if ctx.attr.rows_independent:
+        flags.add("--rows_independent")
     if not ctx.attr.default_frozen:
         flags.add("--freeze=listed")
     flags.add_all(ctx.attr.frozen, format_each = "--frozen=%s")
@@ -208,6 +210,10 @@ tf_aot_export = rule(
         ),
         "outputs": attr.string_list(
             doc = "With `graph` and without `graph_config`: its fetches; by default the nodes that nothing consumes.",
+        ),
+        "rows_independent": attr.bool(
+            doc = "With `batch_sizes`: you vouch that no row of a batch changes another row's results, where the analysis " +
+                  "cannot show it.",
         ),
         "saved_model": attr.label(
             doc = "A SavedModel: a filegroup of its folder, or a rule that makes one.",

@@ -111,6 +111,8 @@ def tf_aot_library(
           dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`, None keeps the model's
           batch_sizes: (list[int]) sizes of batch to compile for; the class then takes any batch up to `max_batch`
           max_batch: (int) the largest batch; by default the largest of `batch_sizes`
+          rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch changes another row's results,
+            where the analysis cannot show it
           weights: (Label) a safetensors file with the values of all variables
           saved_model_tags: (list[str]) tags of the meta graph
           golden_steps: (int) how many runs in a row are verified, 3 by default

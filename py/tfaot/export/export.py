@@ -12,7 +12,7 @@ from typing import Any
 from tfaot import manifest, names, safetensors
 from tfaot.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import describe, golden, initial, taps, user_config
+from tfaot.export import describe, golden, initial, rows, taps, user_config
 from tfaot.export import graph as graphs
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.rewrites import edges, freeze, lists, random, seeds, unshared
@@ -42,6 +42,8 @@ class Request:
     """Sizes of batch to compile for; the first dimension of inputs that leave it open is the batch."""
     max_batch: int = 0
     """The largest batch that the class takes; 0 for the largest of `batch_sizes`."""
+    rows_independent: bool = False
+    """Whether the user vouches that no row of a batch changes another row's results, so that no analysis need show it."""
     frozen: tuple[str, ...] | None = None
     """Patterns of variables to make constants; None for all, if nothing is written and there is one function."""
     weights: str | None = None
@@ -120,6 +122,9 @@ def export(request: Request) -> None:
     )
     described = describe.describe(target, whole, uses, frozen)
     result, inferred = described.manifest, described.configs
+    for entry in result.entry_points:
+        if entry.batch_sizes and not request.rows_independent:
+            rows.check(described.graph, entry, result.variables, what=what, sources=whole.sources)
     if user is not None:
         inferred = user_config.override(inferred, user, path=user_path)
         result = user_config.reread(result, inferred, user_path)
@@ -175,6 +180,12 @@ def _check(request: Request) -> None:
         raise TfaotError(
             f"max_batch = {request.max_batch} without batch_sizes",
             do="say which sizes to compile for: batch_sizes = [1, 8, 64]",
+        )
+    if request.rows_independent and not sizes:
+        raise TfaotError(
+            "rows_independent = True without batch_sizes",
+            exists="a model whose batch is never run in parts",
+            do="leave rows_independent out, or say which sizes to compile for: batch_sizes = [1, 8, 64]",
         )
     cpp_names = [cpp_name for cpp_name, _ in request.entry_points]
     if twice := [name for name, count in Counter(cpp_names).items() if count > 1]:
