@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -166,9 +167,11 @@ class Draw:
 
 def call(op: str, *operands: str, **attributes: Any) -> str:
     """Python that calls an op, with its operands in the order of its definition."""
+    import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
-    names = [each.name for each in op_def_registry.get(op).input_arg]
+    attributes_ = {each.name for each in op_def_registry.get(op).attr}
+    names = [name for name in inspect.signature(getattr(tf.raw_ops, op)).parameters if name not in attributes_]
     given = [f"{name}={operand}" for name, operand in zip(names, operands, strict=False)]
     given += [f"{name}={value if isinstance(value, Code) else repr(value)}" for name, value in attributes.items()]
     return f"tf.raw_ops.{op}({', '.join(given)})"

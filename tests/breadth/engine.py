@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import importlib.util
 import os
+import pickle
 import re
 import shlex
 import shutil
@@ -59,8 +61,13 @@ class Case:
     """Whether a result is a sum of terms that may cancel: it is then only as exact as its largest neighbour."""
     rtol: float = 0.0
     """Allowed relative error; 0 for the dtype's usual one."""
+    atol: float = 0.0
+    """Allowed absolute error of 32 bits and less, where TensorFlow itself loses digits."""
     setup: str = ""
     """Python that comes before the model's function, in which `{n}` stands for a number of this case alone."""
+
+    name: str = ""
+    """What its only output is called."""
 
     @property
     def text(self) -> str:
@@ -80,6 +87,25 @@ BROKEN = "broken"
 
 
 @dataclasses.dataclass(frozen=True)
+class Difference:
+    """Values of one result that differ, in order."""
+
+    theirs: Array
+    ours: Array
+    operands: tuple[Array, ...]
+    """Of those operands that have the result's shape, the values at the same places."""
+
+    def __str__(self) -> str:
+        if self.theirs.dtype != self.ours.dtype or self.theirs.shape != self.ours.shape:
+            return f"{self.theirs.dtype}{list(self.theirs.shape)} is {self.ours.dtype}{list(self.ours.shape)} here"
+        rows = list(zip(self.theirs, self.ours, *self.operands, strict=True))
+        shown = [
+            f"{a!s} is {b!s} here" + (f" of {', '.join(map(str, rest))}" if rest else "") for a, b, *rest in rows[:4]
+        ]
+        return f"{len(rows)} differ: " + "; ".join(shown)
+
+
+@dataclasses.dataclass(frozen=True)
 class Outcome:
     """What became of a case."""
 
@@ -87,8 +113,9 @@ class Outcome:
     kind: str
     """One of the above. `REFUSED` is an error of ours that names the line of the model; `BROKEN` is all else that ends."""
     details: str = ""
-    where: tuple[tuple[Any, ...], ...] = ()
-    """Of what differs: a few triples of TensorFlow's value, ours, and the operands' values there if they are elementwise."""
+    differences: tuple[Difference, ...] = ()
+    results: tuple[tuple[Array, Array], ...] = ()
+    """Of each result TensorFlow's, and ours."""
 
 
 _PREAMBLE = """\
@@ -103,8 +130,11 @@ def value(dtype, shape, bits):
 """
 
 
-def model_text(cases: Sequence[Case]) -> str:
-    """A Python file that has no other input: a model of all cases, whose outputs are `c{case}_{output}`."""
+def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
+    """A Python file that has no other input, and the case by the number of the line that calls it.
+
+    It is a model of all cases, whose outputs are `c{case}_{output}`, or what the case calls its only one.
+    """
     setups, specs, body, golden = [], [], [], []
     for index, case in enumerate(cases):
         names = []
@@ -120,9 +150,9 @@ def model_text(cases: Sequence[Case]) -> str:
         if case.setup:
             setups.append(case.setup.replace("{n}", str(index)) + "\n\n")
         expression = case.expression.format(*names, n=index)
-        body.append(f"    put({index}, {expression})  # {case.op}")
+        body.append(f"    put({index}, {expression}{f', {case.name!r}' if case.name else ''})  # {case.op}")
     inputs = [name for spec in specs for name in re.findall(r'"(x\d+_\d+)"', spec)]
-    return "\n".join(
+    text = "\n".join(
         [
             _PREAMBLE,
             *setups,
@@ -131,9 +161,9 @@ def model_text(cases: Sequence[Case]) -> str:
             "], autograph=True)",
             f"def model({', '.join(inputs)}):",
             "    result = {}",
-            "    def put(case, tensors):",
+            "    def put(case, tensors, name=''):",
             "        for index, tensor in enumerate(tf.nest.flatten(tensors, expand_composites=True)):",
-            '            result[f"c{case}_{index}"] = tf.identity(tensor)',
+            '            result[name or f"c{case}_{index}"] = tf.identity(tensor)',
             *body,
             "    return result",
             "",
@@ -145,6 +175,8 @@ def model_text(cases: Sequence[Case]) -> str:
             "",
         ]
     )
+    calls = {line: re.match(r"    put\((\d+), ", content) for line, content in enumerate(text.split("\n"), 1)}
+    return text, {line: int(found[1]) for line, found in calls.items() if found}
 
 
 class Engine:
@@ -179,44 +211,50 @@ class Engine:
 
     def outcomes(self, cases: Sequence[Case]) -> list[Outcome]:
         """What becomes of each case, in order. Cases of one model must be few enough to share it."""
-        result = self._together(cases)
-        if result is not None:
-            return result
-        if len(cases) == 1:
-            return [self._alone(cases[0])]
-        half = len(cases) // 2
-        return [*self.outcomes(cases[:half]), *self.outcomes(cases[half:])]
-
-    def _alone(self, case: Case) -> Outcome:
-        """Says what is wrong with a case that does not get through by itself."""
+        if not cases:
+            return []
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder = Path(name)
-            (folder / "model.py").write_text(model_text([case]))
+            text, lines = model_text(cases)
+            (folder / "model.py").write_text(text)
+            kind, error = NO_REFERENCE, ""
             try:
-                isolate.run_isolated(lambda: _reference(folder), what="TensorFlow")
-            except (RuntimeError, TfaotError) as error:
-                return Outcome(case, NO_REFERENCE, str(error))
-            try:
-                self._stages(folder)
-            except TfaotError as error:
-                text = str(error)
-                clear = "model.py:" in text and "was killed" not in text and "exited with" not in text
-                return Outcome(case, REFUSED if clear else BROKEN, text)
-            except RuntimeError as error:
-                return Outcome(case, BROKEN, str(error))
-            return _compared([case], folder)[0]
+                with _silent(folder / "log"):
+                    isolate.run_isolated(lambda: _reference(folder), what="TensorFlow")
+                    kind = BROKEN
+                    self._stages(folder)
+            except TfaotError as raised:
+                error = str(raised)
+                if kind == BROKEN and "model.py:" in error and "was killed" not in error and "exited with" not in error:
+                    kind = REFUSED
+            except RuntimeError as raised:
+                error = str(raised)
+            if not error:
+                return _compared(cases, folder)
+        if len(cases) == 1:
+            return [Outcome(cases[0], kind, error)]
+        # Mostly the error names the line. Else the halves are tried.
+        blamed = {lines[int(line)] for line in _LINE.findall(error) if int(line) in lines}
+        if not blamed or len(blamed) == len(cases):
+            half = len(cases) // 2
+            return [*self.outcomes(cases[:half]), *self.outcomes(cases[half:])]
+        alone = {index: self.outcomes([cases[index]])[0] for index in sorted(blamed)}
+        others = iter(self.outcomes([each for index, each in enumerate(cases) if index not in blamed]))
+        return [alone[index] if index in blamed else next(others) for index in range(len(cases))]
 
-    def _together(self, cases: Sequence[Case]) -> list[Outcome] | None:
-        """The outcomes, or None if something in the model does not get through."""
-        with tempfile.TemporaryDirectory(dir=self._folder) as name, _silent():
+    def compiled(self, cases: Sequence[Case]) -> list[Array]:
+        """What compiled code gives for each case, of one output each, whatever TensorFlow does.
+
+        Raises:
+          TfaotError: a stage refuses the model.
+        """
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
             folder = Path(name)
-            (folder / "model.py").write_text(model_text(cases))
-            try:
-                self._stages(folder)
-                isolate.run_isolated(lambda: _reference(folder), what="TensorFlow")
-            except (RuntimeError, TfaotError):
-                return None
-            return _compared(cases, folder)
+            (folder / "model.py").write_text(model_text(cases)[0])
+            self._stages(folder)
+            names = sorted(f"c{index}_0" for index in range(len(cases)))
+            found = dict(zip(names, _load(folder / "ours"), strict=True))
+            return [found[f"c{index}_0"] for index in range(len(cases))]
 
     def _stages(self, folder: Path) -> None:
         """Export, compile, render, the C++ compiler, and a run, whose results are in `ours.npz`."""
@@ -267,13 +305,20 @@ class Engine:
         isolate.run_isolated(lambda: _run_compiled(folder, manifest), what="running the compiled model")
 
 
+_LINE = re.compile(r"model\.py(?::|\", line )(\d+)")
+"""How errors, ours and Python's, name a line of the model."""
+
+
 class _silent:  # noqa: N801
-    """Keeps back what children print: halving says it again for the one case."""
+    """Keeps back what children print: the outcome holds their errors."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def __enter__(self) -> None:
         sys.stderr.flush()
         self._kept = os.dup(2)
-        null = os.open(os.devnull, os.O_WRONLY)
+        null = os.open(self._path, os.O_WRONLY | os.O_CREAT)
         os.dup2(null, 2)
         os.close(null)
 
@@ -349,7 +394,7 @@ def _run_compiled(folder: Path, manifest: Manifest) -> None:
         ctypes.memmove(library.model_data(model, index), value.ctypes.data, value.nbytes)
     if not library.model_run(model):
         raise RuntimeError("Run() failed")
-    results = {}
+    results = []
     for number, output in enumerate(entry.outputs):
         index = len(entry.inputs) + number
         shape = list(output.shape)
@@ -358,23 +403,20 @@ def _run_compiled(folder: Path, manifest: Manifest) -> None:
         dtype = dtypes.BY_NAME[output.dtype].numpy()
         count = int(np.prod(shape)) * dtype.itemsize
         data = ctypes.string_at(library.model_data(model, index), count) if count else b""
-        results[output.cpp_name] = (str(dtype), shape, data)
+        results.append((str(dtype), shape, data))
     _save(folder / "ours", results)
 
 
-def _save(path: Path, results: dict[str, tuple[str, list[int], bytes]]) -> None:
-    import pickle
+_Stored = list[tuple[str, list[int], bytes]]
 
+
+def _save(path: Path, results: _Stored) -> None:
     path.write_bytes(pickle.dumps(results))
 
 
-def _load(path: Path) -> dict[str, Array]:
-    import pickle
-
-    return {
-        name: np.frombuffer(data, dtypes.BY_NAME[dtype].numpy()).reshape(shape)
-        for name, (dtype, shape, data) in pickle.loads(path.read_bytes()).items()
-    }
+def _load(path: Path) -> list[Array]:
+    stored: _Stored = pickle.loads(path.read_bytes())
+    return [np.frombuffer(data, dtypes.BY_NAME[dtype].numpy()).reshape(shape) for dtype, shape, data in stored]
 
 
 def _reference(folder: Path) -> None:
@@ -383,85 +425,79 @@ def _reference(folder: Path) -> None:
 
     from tfaot.session import session_config
 
-    scope: dict[str, Any] = {"__file__": str(folder / "model.py"), "__name__": "model"}
-    import importlib.util
-
     spec = importlib.util.spec_from_file_location("model", folder / "model.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.dont_write_bytecode = True
-    spec.loader.exec_module(module)
-    scope.update(vars(module))
-    feeds = module.golden_fn(0, None)
     with tf.compat.v1.Session(graph=tf.Graph(), config=session_config()) as session, session.graph.as_default():
+        spec.loader.exec_module(module)
+        feeds = module.golden_fn(0, None)
         given = {name: tf.compat.v1.placeholder(value.dtype, value.shape) for name, value in feeds.items()}
-        results = module.model.python_function(*given.values()) if False else module.model(*given.values())
+        results = module.model(*given.values())
         session.run(tf.compat.v1.global_variables_initializer())
         values = session.run(results, {given[name]: value for name, value in feeds.items()})
-    _save(
-        folder / "theirs",
-        {name: (str(value.dtype), list(value.shape), np.ascontiguousarray(value).tobytes()) for name, value in values.items()},
-    )
+    # As `tf.nest` orders a dict, and with it the outputs of the compiled model.
+    names = sorted(values)
+    arrays = [values[name] for name in names]
+    _save(folder / "theirs", [(str(each.dtype), list(each.shape), each.tobytes()) for each in arrays])
+    (folder / "names").write_bytes(pickle.dumps(names))
 
 
 def _compared(cases: Sequence[Case], folder: Path) -> list[Outcome]:
-    ours, theirs = _load(folder / "ours"), _load(folder / "theirs")
+    names: list[str] = pickle.loads((folder / "names").read_bytes())
+    results = list(zip(names, _load(folder / "theirs"), _load(folder / "ours"), strict=True))
     result = []
     for index, case in enumerate(cases):
-        texts, where = [], []
-        for name, want in theirs.items():
-            if name.startswith(f"c{index}_"):
-                text, places = difference(case, want, ours[name])
-                texts += [text] if text else []
-                where += places
-        result.append(Outcome(case, DIFFERS if texts else PASSES, "; ".join(texts), tuple(where)))
+        pairs = tuple(
+            (want, got)
+            for name, want, got in results
+            if name == case.name or (not case.name and name.startswith(f"c{index}_"))
+        )
+        found = [difference(case, want, got) for want, got in pairs]
+        differing = tuple(each for each in found if each is not None)
+        kind = DIFFERS if differing else PASSES
+        result.append(Outcome(case, kind, "; ".join(map(str, differing)), differing, pairs))
     return result
 
 
-def difference(case: Case, want: Array, got: Array) -> tuple[str, list[tuple[Any, ...]]]:
-    """How a result differs from TensorFlow's by more than a compiler may, and where; an empty text if it does not.
+def difference(case: Case, want: Array, got: Array) -> Difference | None:
+    """How a result differs from TensorFlow's by more than a compiler may; None if it does not.
 
     A float may miss by its dtype's relative error. NaN, infinities, and the sign of zero are exact; a denormal is a zero.
     """
     if want.dtype != got.dtype or want.shape != got.shape:
-        return f"TensorFlow gives {want.dtype}{list(want.shape)}, we give {got.dtype}{list(got.shape)}", []
-    if not want.size:
-        return "", []
+        return Difference(want, got, ())
     wrong = _wrong(case, want, got)
     if not wrong.any():
-        return "", []
-    places = np.argwhere(wrong)
-    shown = []
-    for place in places[:4]:
-        at = tuple(int(i) for i in place)
-        operands = [o.value[at] for o in case.operands if o.value.shape == want.shape]
-        shown.append((want[at], got[at], *operands))
-    first = ", ".join(
-        f"{a!s} is {b!s} here" + (f" at {', '.join(map(str, rest))}" if rest else "") for a, b, *rest in shown
-    )
-    return f"{len(places)} of {want.size} differ: {first}", shown
+        return None
+    operands = tuple(each.value[wrong] for each in case.operands if each.value.shape == want.shape)
+    return Difference(want[wrong], got[wrong], operands)
 
 
 def _wrong(case: Case, want: Array, got: Array) -> Array:
-    if want.dtype.kind == "c":
-        return _wrong(case, want.real, got.real) | _wrong(case, want.imag, got.imag)
-    if not dtypes.BY_NAME[str(want.dtype)].floating:
+    numeric = dtypes.BY_NAME[str(want.dtype)]
+    if not numeric.floating:
         return np.asarray(want != got)
     info = ml_dtypes.finfo(want.dtype)
-    rtol = case.rtol or max(1e-5 if info.bits == 32 else 1e-12, 4 * float(info.eps))
-    wide, own = want.astype(np.float64), got.astype(np.float64)
-    tiny = float(info.smallest_normal)
-    wide = np.where(np.abs(wide) < tiny, np.copysign(0.0, wide), wide)
-    own = np.where(np.abs(own) < tiny, np.copysign(0.0, own), own)
-    finite = np.isfinite(wide) & np.isfinite(own)
-    scale = np.abs(wide)
-    if case.sums:
-        scale = np.maximum(scale, np.max(scale, where=np.isfinite(wide), initial=0.0))
+    eps, tiny = float(info.eps), float(info.smallest_normal)
+    rtol = max(case.rtol, 100 * eps if info.bits > 16 else 4 * eps)
+    wide = want.astype(np.complex128 if want.dtype.kind == "c" else np.float64)
+    own = got.astype(wide.dtype)
+    scale = np.where(np.isfinite(wide), np.abs(wide), 0.0)
+    if case.sums and scale.size:
+        scale = np.full_like(scale, np.max(scale, initial=0.0))
+    if info.bits == 16:
+        scale = scale + 1  # steps in between round to 16 bits too
     with np.errstate(invalid="ignore", over="ignore"):
-        close = np.abs(wide - own) <= rtol * scale + tiny
-        same = (wide == own) & ((np.signbit(wide) == np.signbit(own)) | case.sums) | (np.isnan(wide) & np.isnan(own))
-    zero = (wide == 0) & (own == 0)
-    return np.asarray(np.where(finite & ~zero, ~close, ~same))
+        close = np.abs(wide - own) <= rtol * scale + 2 * tiny + (case.atol if info.bits <= 32 else case.atol * 1e-8)
+    parts = [(wide.real, own.real), (wide.imag, own.imag)] if want.dtype.kind == "c" else [(wide, own)]
+    result = np.zeros(want.shape, np.bool_)
+    for a, b in parts:
+        finite = np.isfinite(a) & np.isfinite(b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        zeros = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b)) & np.bool_(not case.sums and want.dtype.kind != "c")
+        result |= np.where(finite, ~close | zeros, ~same)
+    return result
 
 
 def chunks(cases: Iterable[Case], size: int = TOGETHER) -> list[list[Case]]:
