@@ -381,6 +381,12 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
             details="\n".join(_nodes_of(set(unsupported).__contains__, request)),
             do="replace these ops, or move them out of the model to where its inputs are made",
         )
+    if "3D convolution is not implemented" in message:
+        return TfaotError(
+            f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
+            details="\n".join(_nodes_of(lambda op: op.startswith("Conv3D"), request) or [message]),
+            do="replace these ops, or move them out of the model to where its inputs are made",
+        )
     if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
         kind = thunk[1].replace("-", "")
         return TfaotError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import shutil
 import sys
@@ -29,7 +30,7 @@ def differing(runner: engine.Engine, entries: Sequence[differences.Entry]) -> li
         shown = []
         for outcome in itertools.islice(outcomes, len(entry.examples)):
             if outcome.kind != engine.DIFFERS or not entry.covers(outcome.case, outcome.differences[0]).all():
-                print(f"{entry.title}: {outcome.case.text}: {outcome.kind} {outcome.details}")
+                raise AssertionError(f"{entry.title}: {outcome.case.text}: {outcome.kind} {outcome.details}")
             ((theirs, ours),) = outcome.results
             shown.append((differences.text(theirs), differences.text(ours)))
         result.append(shown)
@@ -66,7 +67,8 @@ class DifferencesTest(unittest.TestCase):
         one = iter(raising(runner, [entry for entry in entries if entry.raises]))
         text = differences.page([next(one if entry.raises else two) for entry in entries])
         if "--write" in sys.argv:
-            PAGE.write_text(text)
+            (Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "differences.md").write_text(text)
+            return
         self.assertEqual(text, PAGE.read_text(), f"to do: {differences.RENEW}")
 
 

@@ -488,14 +488,15 @@ def _wrong(case: Case, want: Array, got: Array) -> Array:
         scale = np.full_like(scale, np.max(scale, initial=0.0))
     if info.bits == 16:
         scale = scale + 1  # steps in between round to 16 bits too
-    with np.errstate(invalid="ignore", over="ignore"):
-        close = np.abs(wide - own) <= rtol * scale + 2 * tiny + (case.atol if info.bits <= 32 else case.atol * 1e-8)
+    limit = rtol * scale + 2 * tiny + (case.atol if info.bits <= 32 else case.atol * 1e-8)
     parts = [(wide.real, own.real), (wide.imag, own.imag)] if want.dtype.kind == "c" else [(wide, own)]
     result = np.zeros(want.shape, np.bool_)
     for a, b in parts:
         finite = np.isfinite(a) & np.isfinite(b)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
         zeros = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b)) & np.bool_(not case.sums and want.dtype.kind != "c")
+        with np.errstate(invalid="ignore", over="ignore"):
+            close = np.abs(a - b) <= limit
         result |= np.where(finite, ~close | zeros, ~same)
     return result
 

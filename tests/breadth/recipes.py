@@ -36,16 +36,16 @@ def recipe(ops: str, make: Callable[[Draw, str], str], *, sums: bool = False, rt
         RECIPES[op] = Recipe(op, lambda d, op=op: make(d, op), sums, rtol, atol)  # type: ignore[misc]
 
 
-def case(op: str, seed: Sequence[int], *, special: bool | None = None) -> Case:
+def drawn(recipe_: Recipe, seed: Sequence[int]) -> Case:
     """Draws the case that belongs to a seed.
 
     Raises:
       LookupError: TensorFlow has no CPU kernel to compare with.
     """
-    found = RECIPES[op]
-    draw = Draw(seed, special=special)
-    expression = found.make(draw)
-    return Case(op, expression, tuple(draw.operands), found.sums, found.rtol, found.atol, draw.setup)
+    draw = Draw(seed)
+    expression = recipe_.make(draw)
+    operands = tuple(draw.operands)
+    return Case(recipe_.op, expression, operands, recipe_.sums, recipe_.rtol, recipe_.atol, draw.setup)
 
 
 # Element by element.
@@ -565,20 +565,16 @@ def _batch_norm(d: Draw, op: str) -> str:
     dtype = "float32" if not op.endswith(("V2", "V3")) else d.dtype(op, among=FLOATS)
     image = _image(d)
     channels, training = image[-1:], d.flip()
-    x = d.of(dtype, image, "tame")
-    scale = d.of("float32", channels, "positive")
-    if "Grad" in op:
-        gradient = d.of(dtype, image, "tame")
-        # What the gradient is given of the forward pass must be what that made.
-        forward = call("FusedBatchNormV3", x, scale, d.of("float32", channels, "tame"), *(
-            [d.of("float32", channels, "tame"), d.of("float32", channels, "positive")] if not training else
-            [d.const(np.zeros(0), "float32"), d.const(np.zeros(0), "float32")]), is_training=training)
-        return (f"(lambda f: {call(op, gradient, x, scale, 'f[3]', 'f[4]', *(['f[5]'] if op.endswith('V3') else []), is_training=training)}"
-                f")({forward})[:3]")
-    moments = [d.of("float32", channels, "tame"), d.of("float32", channels, "positive")]
-    if training:
-        moments = [d.const(np.zeros(0), "float32"), d.const(np.zeros(0), "float32")]
-    return call(op, x, scale, d.of("float32", channels, "tame"), *moments, is_training=training) + "[:3]"
+    x, scale, offset = d.of(dtype, image, "tame"), d.of("float32", channels, "positive"), d.of("float32", channels, "tame")
+    given = [d.of("float32", channels, "tame"), d.of("float32", channels, "positive")]
+    forward = call(op if "Grad" not in op else "FusedBatchNormV3", x, scale, offset, *(
+        [d.const(np.zeros(0), "float32"), d.const(np.zeros(0), "float32")] if training else given), is_training=training)
+    if "Grad" not in op:
+        return forward + "[:3]"
+    moments = ["f[3]", "f[4]"] if training else given  # in training, what the forward pass made for its gradient
+    more = ["f[5]"] if op.endswith("V3") else []
+    gradient = call(op, d.of(dtype, image, "tame"), x, scale, *moments, *more, is_training=training)
+    return f"(lambda f: {gradient})({forward})[:3]"
 
 
 recipe("FusedBatchNorm FusedBatchNormGrad FusedBatchNormGradV2 FusedBatchNormGradV3 FusedBatchNormV2 FusedBatchNormV3",
@@ -799,3 +795,30 @@ recipe("If StatelessIf", _structure("(lambda x, n: tf.cond(n > 2, lambda: tf.exp
 recipe("Case StatelessCase", _structure("(lambda x, n: tf.switch_case(n, [lambda: x + 1, lambda: f{n}(x), lambda: x * 0.5]))(X, N)"), sums=True)
 recipe("While StatelessWhile", _structure(
     "(lambda x, n: tf.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, tf.sin(y) + 0.5), (0, x)))(X, N)"), sums=True)
+
+REFUSED = frozenset(
+    "FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D Conv3D Conv3DBackpropFilterV2 "
+    "Conv3DBackpropInputV2".split()
+)
+"""Ops that XLA has, but cannot compile ahead of time, whatever their operands are."""
+
+LEFT_OUT = {
+    "it draws from a seed of the model's own, or keeps a generator's state: tests/export/random_test.py": "Multinomial "
+    "ParameterizedTruncatedNormal RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt RngReadAndSkip RngSkip "
+    "StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt StochasticCastToInt "
+    "TruncatedNormal",
+    "TensorFlow 1's loops make it, in pairs and with state: tests/passes/loops_test.py": "StackCloseV2 StackPopV2 StackPushV2 StackV2 "
+    "TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3 TensorArrayReadV3 TensorArrayScatterV3 "
+    "TensorArraySizeV3 TensorArraySplitV3 TensorArrayV3 TensorArrayWriteV3",
+    "it needs several devices": "CollectiveAssignGroupV2 CollectiveReduceV2 XlaRecv XlaReplicaId XlaSend XlaSharding "
+    "XlaSpmdShardToFullShape",
+    "C++ has no such dtype": "UniformDequantize UniformQuantize UniformQuantizedAdd UniformQuantizedClipByValue "
+    "UniformQuantizedConvolution UniformQuantizedDot UniformRequantize",
+    "it is of XLA alone: TensorFlow's public interface does not make it": "ApproxTopK XlaBroadcastHelper XlaCallModule XlaConv XlaConvV2 "
+    "XlaDequantize XlaDot XlaDotV2 XlaDynamicSlice XlaDynamicUpdateSlice XlaEinsum XlaGather XlaIf XlaKeyValueSort XlaOptimizationBarrier "
+    "XlaPad XlaReduce XlaReducePrecision XlaReduceWindow XlaRngBitGenerator XlaScatter XlaSelectAndScatter XlaSelfAdjointEig XlaSort XlaSvd "
+    "XlaVariadicReduce XlaVariadicReduceV2 XlaVariadicSort XlaWhile",
+    "TensorFlow's runtime makes it, no user": "FakeParam SymbolicGradient _Arg _ArrayToList _EagerConst _FusedBatchNormEx _FusedConv2D "
+    "_ListToArray _Retval _UnaryOpsComposition",
+}
+"""Why ops have no recipe. Those without a CPU kernel to compare with need no reason of their own."""

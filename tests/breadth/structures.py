@@ -121,6 +121,12 @@ _structure(
 )
 _structure("results that share a value", "", "(lambda x: [x, x, tf.identity(x), x + 0])(X)")
 _structure("a result that is an input, and one that is a constant", "", "(lambda x: [x, tf.constant([1.5, 2.5])])(X)")
+_structure(
+    "fake_quant, which keeps 0",
+    "@tf.function\ndef f{n}(x):\n    return [tf.quantization.fake_quant_with_min_max_args(x, min=-1.3, max=2.1),\n"
+    "            tf.quantization.fake_quant_with_min_max_vars(x, -1.7, 2.9)]\n",
+    "f{n}(tf.sign(X) * 0)",
+)
 _structure("nothing but a shape", "", "(lambda x: [tf.shape(x), tf.size(x), tf.rank(x)])(X)")
 _structure("ragged tensors", "", "tf.RaggedTensor.from_row_lengths(X, [2, 0, 3]).to_tensor()")
 STRUCTURES["ragged tensors"] = Recipe(
