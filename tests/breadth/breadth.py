@@ -50,7 +50,10 @@ def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) ->
         runner = engine.Engine(folder, flags=("-O0",))
         # Those that no compiler takes would make all others of their model be compiled again.
         alone = [case for case in drawn if case.op in recipes.REFUSED]
-        for group in [*engine.chunks(case for case in drawn if case.op not in recipes.REFUSED), *([case] for case in alone)]:
+        for group in [
+            *engine.chunks(case for case in drawn if case.op not in recipes.REFUSED),
+            *([case] for case in alone),
+        ]:
             for outcome in runner.outcomes(group):
                 each(outcome)
     finally:
@@ -63,15 +66,18 @@ def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
     lines = [
         "# Breadth: every op of XLA's registry, in small models",
         "",
-        "`tests/breadth` draws small models for every op that TensorFlow's XLA bridge has for CPUs, with odd shapes and dtypes, with NaN, infinities, "
-        "denormals, and the largest values, with hostile names, and with nested functions, loops, and branches. Each model goes through export, "
+        "`tests/breadth` draws small models for every op that TensorFlow's XLA bridge has for CPUs, with odd "
+        "shapes and dtypes, with NaN, infinities, "
+        "denormals, and the largest values, with hostile names, and with nested functions, loops, and branches. "
+        "Each model goes through export, "
         "compile, render, and the C++ compiler; each result is compared with TensorFlow's, element by element.",
         "",
         "```sh",
         f"./bazelw run //tests/breadth -- --rounds={rounds} --page",
         "```",
         "",
-        f"That command drew {sum(total.values()):,} cases in {rounds} rounds, and took {seconds:,.0f} s of CPU time on an AMD EPYC (Zen 4). CI runs the first "
+        f"That command drew {sum(total.values()):,} cases in {rounds} rounds, and took {seconds:,.0f} s of CPU "
+        f"time on an AMD EPYC (Zen 4). CI runs the first "
         "round.",
         "",
         "| outcome | cases |",

@@ -1,4 +1,4 @@
-"""A few hundred small models: whatever XLA can compile gives TensorFlow's numbers, or ends in an error that names the line."""
+"""A few hundred small models: whatever XLA can compile gives TensorFlow's numbers, or a clear error."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BreadthTest(unittest.TestCase):
         assert tf.__version__
 
     def test_registry(self) -> None:
-        """A new TensorFlow brings no op that nobody looked at: each op of XLA's registry has a recipe, or a reason for none."""
+        """A new TensorFlow brings no op that nobody looked at: each has a recipe, or a reason for none."""
         from tensorflow.python.framework import kernels
         from tensorflow.python.util import pywrap_xla_ops
 

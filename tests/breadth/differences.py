@@ -1,4 +1,4 @@
-"""Where compiled models differ from TensorFlow because XLA does: the one table behind the test and docs/differences.md."""
+"""Where compiled models differ from TensorFlow because XLA does: one table for the test and the page."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def _odd_order(case: Case, difference: Difference) -> Array:
 def _denormal(value: Array) -> Array:
     if not _floating(value):
         return np.zeros(value.shape, np.bool_)
-    return np.asarray((value != 0) & (np.abs(value.astype(np.float64)) < float(ml_dtypes.finfo(value.dtype).smallest_normal)))
+    return np.asarray(
+        (value != 0) & (np.abs(value.astype(np.float64)) < float(ml_dtypes.finfo(value.dtype).smallest_normal))
+    )
 
 
 def _denormals(case: Case, difference: Difference) -> Array:
@@ -116,14 +118,26 @@ def _example(op: str, expression: str, *operands: Any, fed: bool = True) -> Case
 
 
 _CAST = [NAN, INF, -INF, 3e9, -3e9, 1e20, -1.5]
-_ORDER = ("ArgMax", "ArgMin", "TopKV2", "InTopKV2", "MaxPool", "MaxPoolV2", "MaxPool3D", "UnsortedSegmentMax", "UnsortedSegmentMin")
+_ORDER = (
+    "ArgMax",
+    "ArgMin",
+    "TopKV2",
+    "InTopKV2",
+    "MaxPool",
+    "MaxPoolV2",
+    "MaxPool3D",
+    "UnsortedSegmentMax",
+    "UnsortedSegmentMin",
+)
 _MAX = [[1, NAN, 3], [NAN, 1, 2], [-0.0, 0.0, -1]]
 
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "Casts of NaN and of values out of range to integers",
-        "C++ leaves these casts undefined. TensorFlow gives whatever the CPU's instruction gives, which depends even on the value's place in the tensor. Compiled code gives 0 for NaN, and "
-        "the nearest value that the integer dtype has for all else. If your model relies on either, clip the values before the cast.",
+        "C++ leaves these casts undefined. TensorFlow gives whatever the CPU's instruction gives, which depends "
+        "even on the value's place in the tensor. Compiled code gives 0 for NaN, and "
+        "the nearest value that the integer dtype has for all else. If your model relies on either, clip the "
+        "values before the cast.",
         tuple(
             _example("Cast", f"tf.cast({{0}}, tf.{dtype})", _CAST)
             for dtype in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
@@ -132,22 +146,29 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "NaN and signed zeros where values are put in order",
-        "TensorFlow compares with `<` or `>`, to which a NaN is neither, so that its result depends on where the NaN stands. XLA puts values "
-        "in one total order: -NaN, -inf, …, -0.0, 0.0, …, inf, NaN for sorts and `top_k`; and a maximum keeps a NaN. Replace NaN before you sort.",
+        "TensorFlow compares with `<` or `>`, to which a NaN is neither, so that its result depends on where "
+        "the NaN stands. XLA puts values "
+        "in one total order: -NaN, -inf, …, -0.0, 0.0, …, inf, NaN for sorts and `top_k`; and a maximum keeps a "
+        "NaN. Replace NaN before you sort.",
         (
             _example("ArgMin", "tf.argmin({0}, axis=-1)", [[1, NAN, 3], [NAN, 1, 2]]),
             _example("Sort", "tf.sort({0})", _MAX),
             _example("Sort", "tf.argsort({0}, stable=True)", _MAX),
             _example("TopKV2", "tf.math.top_k({0}, k=3).values", _MAX),
             _example("TopKV2", "tf.math.top_k({0}, k=3).indices", _MAX),
-            _example("MaxPool", "tf.nn.max_pool2d({0}, 2, 2, 'VALID')", np.array([1, NAN, NAN, 1, 1, 1, 1, 1], np.float32).reshape(1, 2, 4, 1)),
+            _example(
+                "MaxPool",
+                "tf.nn.max_pool2d({0}, 2, 2, 'VALID')",
+                np.array([1, NAN, NAN, 1, 1, 1, 1, 1], np.float32).reshape(1, 2, 4, 1),
+            ),
             _example("UnsortedSegmentMax", "tf.math.unsorted_segment_max({0}, [0, 0, 1, 1], 2)", [1, NAN, NAN, 3]),
         ),
         _same_shape(_of([*_ORDER, "Sort"], _odd_order)),
     ),
     Entry(
         "The sign of zero",
-        "Where a result is zero, its sign may be the other one. Both count as equal in comparisons; only `1 / x`, `atan2`, and bit casts tell "
+        "Where a result is zero, its sign may be the other one. Both count as equal in comparisons; only `1 / "
+        "x`, `atan2`, and bit casts tell "
         "them apart.",
         (
             _example("Sign", "tf.sign({0})", [-0.0]),
@@ -159,8 +180,10 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "Denormal values that the compiler knows",
-        "TensorFlow, and a compiled model inside `Run()`, take denormal floats for zero. XLA folds what depends on constants and frozen variables "
-        "alone while it compiles, and keeps denormals there. Feed such a variable (`frozen = []`), or round its values.",
+        "TensorFlow, and a compiled model inside `Run()`, take denormal floats for zero. XLA folds what depends "
+        "on constants and frozen variables "
+        "alone while it compiles, and keeps denormals there. Feed such a variable (`frozen = []`), or round its "
+        "values.",
         (
             _example("Sqrt", "tf.sqrt({0})", [TINY], fed=False),
             _example("Mul", "{0} * 1e20", [TINY], fed=False),
@@ -179,13 +202,21 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "`fake_quant` between two steps",
-        "An input exactly halfway between two steps may take the other one: XLA forms a product and a sum in one operation, with one rounding. So "
+        "An input exactly halfway between two steps may take the other one: XLA forms a product and a sum in "
+        "one operation, with one rounding. So "
         "may the zero point of a range that is fed, and with it all values. Zero stays zero.",
         (
-            _example("FakeQuantWithMinMaxVars", "tf.quantization.fake_quant_with_min_max_vars({0}, {1}, {2})", [0.0, -1.3, 2.1], np.float32(
-                -1.3), np.float32(2.1)),
+            _example(
+                "FakeQuantWithMinMaxVars",
+                "tf.quantization.fake_quant_with_min_max_vars({0}, {1}, {2})",
+                [0.0, -1.3, 2.1],
+                np.float32(-1.3),
+                np.float32(2.1),
+            ),
         ),
-        _same_shape(_of(["FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"], _few)),
+        _same_shape(
+            _of(["FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"], _few)
+        ),
     ),
     Entry(
         "`erf` of infinity in float64",
@@ -195,7 +226,8 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "Indices out of range",
-        "TensorFlow on a CPU ends with an error. Compiled code cannot: a gather takes the nearest index that exists, and a scatter leaves the "
+        "TensorFlow on a CPU ends with an error. Compiled code cannot: a gather takes the nearest index that "
+        "exists, and a scatter leaves the "
         "update out. Check indices before they reach the model.",
         (
             _example("GatherV2", "tf.gather({0}, {1})", [1, 2, 3], np.int32([0, 7, -1])),
@@ -207,8 +239,10 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "`Assert`, `check_numerics`, and division by zero",
-        "An assertion, and with it all of `tf.debugging`, is dropped: compiled code has no error to report, and goes on. Division of an integer by zero, "
-        "which is an error in TensorFlow, gives -1, and the remainder is the dividend. `tf.print` is dropped too. Check in C++ what must hold.",
+        "An assertion, and with it all of `tf.debugging`, is dropped: compiled code has no error to report, and "
+        "goes on. Division of an integer by zero, "
+        "which is an error in TensorFlow, gives -1, and the remainder is the dividend. `tf.print` is dropped "
+        "too. Check in C++ what must hold.",
         (
             _example("Assert", "(tf.debugging.assert_positive({0}), {0} + 1)[1]", [-1]),
             _example("CheckNumerics", "tf.debugging.check_numerics({0}, 'no number')", [NAN]),
@@ -237,14 +271,23 @@ def page(shown: list[list[tuple[str, str]]]) -> str:
     lines = [
         "# Where compiled models differ from TensorFlow",
         "",
-        "XLA compiles the model, and on some values XLA and TensorFlow do not agree. The generated test compares your model on its golden inputs; "
+        "XLA compiles the model, and on some values XLA and TensorFlow do not agree. The generated test "
+        "compares your model on its golden inputs; "
         "it fails only if these values come up there. This page lists every difference that "
-        "[thousands of small models](measured/breadth.md) have shown, with examples. A test computes each example on both sides.",
+        "[thousands of small models](measured/breadth.md) have shown, with examples. A test computes each "
+        "example on both sides.",
         "",
         "Generated by `tests/breadth/differences.py`; the failing test prints the command that renews it.",
     ]
     for entry, results in zip(ENTRIES, shown, strict=True):
-        lines += ["", f"## {entry.title}", entry.why, "", "| expression | of | TensorFlow | here |", "|---|---|---|---|"]
+        lines += [
+            "",
+            f"## {entry.title}",
+            entry.why,
+            "",
+            "| expression | of | TensorFlow | here |",
+            "|---|---|---|---|",
+        ]
         for example, (theirs, ours) in zip(entry.examples, results, strict=True):
             names = ["x", "y", "z"][: len(example.operands)]
             operands = "; ".join(f"{n} = {text(o.value)}" for n, o in zip(names, example.operands, strict=True))

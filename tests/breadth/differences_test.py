@@ -67,7 +67,9 @@ class DifferencesTest(unittest.TestCase):
         one = iter(raising(runner, [entry for entry in entries if entry.raises]))
         text = differences.page([next(one if entry.raises else two) for entry in entries])
         if "--write" in sys.argv:
-            (Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "differences.md").write_text(text)
+            (Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "differences.md").write_text(
+                text
+            )
             return
         self.assertEqual(text, PAGE.read_text(), f"to do: {differences.RENEW}")
 

@@ -24,7 +24,7 @@ SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 31, 67)
 """Of dimensions; 0, and large ones, come by themselves."""
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def types(op: str, attribute: str) -> tuple[str, ...]:
     """The dtypes of an attribute for which TensorFlow has a CPU kernel of the op, and C++ a type."""
     from tensorflow.python.framework import kernels, op_def_registry
@@ -128,7 +128,13 @@ class Draw:
             if kind in ("any", "nonzero") and self.special:
                 info = ml_dtypes.finfo(numpy)
                 odd = [np.nan, np.inf, -np.inf, -0.0, 0.0, float(info.max), -float(info.max), 1.0, -1.0]
-                odd += [float(info.smallest_normal), -float(info.smallest_normal), float(info.smallest_subnormal), 0.5, -2.5]
+                odd += [
+                    float(info.smallest_normal),
+                    -float(info.smallest_normal),
+                    float(info.smallest_subnormal),
+                    0.5,
+                    -2.5,
+                ]
                 marks = self.rng.random(count) < 0.5
                 flat[marks] = self.rng.choice(np.array(odd, np.float64), count)[marks].astype(numpy)
         else:

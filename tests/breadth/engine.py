@@ -111,7 +111,8 @@ class Outcome:
 
     case: Case
     kind: str
-    """One of the above. `REFUSED` is an error of ours that names the line of the model; `BROKEN` is all else that ends."""
+    """One of the above. `REFUSED` is an error of ours that names the line of the model; `BROKEN` is all else "
+    "that ends."""
     details: str = ""
     differences: tuple[Difference, ...] = ()
     results: tuple[tuple[Array, Array], ...] = ()
@@ -298,9 +299,11 @@ class Engine:
         if manifest.variables:
             extra = [str(folder / "variables.S"), f'-DTFAOT_VARIABLES="{folder / "variables"}"']
         self._run(
-            [*self._flags, "-I", str(folder), "-march=x86-64-v3", "-fno-math-errno", "-shared"]
-            + [str(folder / "whole.cc"), *extra, str(folder / "kernels.o"), str(folder / "constants.o")]
-            + [*self._runtime, "-lm", "-Wl,--no-undefined", "-o", str(folder / "model.so")]
+            [
+                *(*self._flags, "-I", str(folder), "-march=x86-64-v3", "-fno-math-errno", "-shared"),
+                *(str(folder / "whole.cc"), *extra, str(folder / "kernels.o"), str(folder / "constants.o")),
+                *(*self._runtime, "-lm", "-Wl,--no-undefined", "-o", str(folder / "model.so")),
+            ]
         )
         isolate.run_isolated(lambda: _run_compiled(folder, manifest), what="running the compiled model")
 
@@ -494,7 +497,9 @@ def _wrong(case: Case, want: Array, got: Array) -> Array:
     for a, b in parts:
         finite = np.isfinite(a) & np.isfinite(b)
         same = (a == b) | (np.isnan(a) & np.isnan(b))
-        zeros = (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b)) & np.bool_(not case.sums and want.dtype.kind != "c")
+        zeros = (
+            (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b)) & np.bool_(not case.sums and want.dtype.kind != "c")
+        )
         with np.errstate(invalid="ignore", over="ignore"):
             close = np.abs(a - b) <= limit
         result |= np.where(finite, ~close | zeros, ~same)

@@ -65,18 +65,21 @@ _structure(
 )
 _structure(
     "a branch in a loop",
-    "@tf.function\ndef f{n}(x, k):\n    for i in tf.range(k):\n        if i % 2 == 0:\n            x = x + 1\n        else:\n"
+    "@tf.function\ndef f{n}(x, k):\n    for i in tf.range(k):\n        if i % 2 == 0:\n            x = x + 1\n  "
+    "      else:\n"
     "            x = x * 0.5\n    return x\n",
     "f{n}(X, N)",
 )
 _structure(
     "a loop in a branch",
-    "@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        for i in tf.range(k):\n            x = tf.sin(x)\n    return x\n",
+    "@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        for i in tf.range(k):\n            x = tf.sin(x)\n   "
+    " return x\n",
     "f{n}(X, N)",
 )
 _structure(
     "a loop with break",
-    "@tf.function\ndef f{n}(x, k):\n    for i in tf.range(10):\n        x = tf.sin(x) + 0.1\n        if i > k:\n            break\n"
+    "@tf.function\ndef f{n}(x, k):\n    for i in tf.range(10):\n        x = tf.sin(x) + 0.1\n        if i > k:\n"
+    "            break\n"
     "    return x\n",
     "f{n}(X, N)",
 )
@@ -89,11 +92,14 @@ _structure("map_fn", "", "tf.map_fn(lambda y: tf.sin(y) * 2, X)")
 _structure("vectorized_map", "", "tf.vectorized_map(lambda y: tf.sin(y) * 2, X)")
 _structure("scan", "", "tf.scan(lambda a, y: a * 0.5 + y, X)")
 _structure("switch_case", "", "(lambda x, n: tf.switch_case(n, [lambda: x, lambda: x * 2, lambda: tf.sin(x)]))(X, N)")
-_structure("cond with captured values", "", "(lambda x, n: tf.cond(n > 2, lambda: x * 2, lambda: tf.reduce_sum(x) + x))(X, N)")
+_structure(
+    "cond with captured values", "", "(lambda x, n: tf.cond(n > 2, lambda: x * 2, lambda: tf.reduce_sum(x) + x))(X, N)"
+)
 _structure("gradient", "", "(lambda x: tf.gradients(tf.reduce_sum(tf.sin(x) * x), x))(X)")
 _structure(
     "gradient of a loop",
-    "@tf.function\ndef f{n}(x):\n    return tf.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, tf.sin(y) + y), (0, x),\n"
+    "@tf.function\ndef f{n}(x):\n    return tf.while_loop(lambda i, y: i < 4, lambda i, y: (i + 1, tf.sin(y) + "
+    "y), (0, x),\n"
     "                         maximum_iterations=4)[1]\n",
     "(lambda x: tf.gradients(f{n}(x), x))(X)",
 )
@@ -104,19 +110,22 @@ _structure(
 )
 _structure(
     "TensorArray",
-    "@tf.function\ndef f{n}(x):\n    a = tf.TensorArray(tf.float32, 4, element_shape=x.shape)\n    for i in tf.range(4):\n"
+    "@tf.function\ndef f{n}(x):\n    a = tf.TensorArray(tf.float32, 4, element_shape=x.shape)\n    for i in "
+    "tf.range(4):\n"
     "        a = a.write(i, x * tf.cast(i, tf.float32))\n    return a.stack()\n",
     "f{n}(X)",
 )
 _structure(
     "variables written in a branch",
-    "w{n} = tf.Variable(V + 1)\n\n@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        w{n}.assign_add(x)\n    return w{n} + 0\n",
+    "w{n} = tf.Variable(V + 1)\n\n@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        w{n}.assign_add(x)\n    "
+    "return w{n} + 0\n",
     "f{n}(X, N)",
     variable=True,
 )
 _structure(
     "an inner function named as C++ names things",
-    "@tf.function\ndef operator{n}(x):\n    with tf.name_scope('class/template.2-x'):\n        return tf.identity(x, name='delete')\n",
+    "@tf.function\ndef operator{n}(x):\n    with tf.name_scope('class/template.2-x'):\n        return "
+    "tf.identity(x, name='delete')\n",
     "operator{n}(X)",
 )
 _structure("results that share a value", "", "(lambda x: [x, x, tf.identity(x), x + 0])(X)")
@@ -131,14 +140,56 @@ _structure("nothing but a shape", "", "(lambda x: [tf.shape(x), tf.size(x), tf.r
 _structure("ragged tensors", "", "tf.RaggedTensor.from_row_lengths(X, [2, 0, 3]).to_tensor()")
 STRUCTURES["ragged tensors"] = Recipe(
     "ragged tensors",
-    lambda d: f"tf.RaggedTensor.from_row_lengths({d.of('float32', [5], 'unit')}, [2, 0, 3], validate=False).to_tensor()",
+    lambda d: (
+        f"tf.RaggedTensor.from_row_lengths({d.of('float32', [5], 'unit')}, [2, 0, 3], validate=False).to_tensor()"
+    ),
     True,
     0.0,
     0.0,
 )
 
-NAMES = (
-    "int class delete new operator template virtual std data Run Load Save error isa size_t float32 _x __x x__y X x1 auto NULL "
-    "a/b a.b a-b a_b 1x ä 数 const volatile errno assert main EOF signed this true union xor and"
-).split()
+NAMES = [
+    "int",
+    "class",
+    "delete",
+    "new",
+    "operator",
+    "template",
+    "virtual",
+    "std",
+    "data",
+    "Run",
+    "Load",
+    "Save",
+    "error",
+    "isa",
+    "size_t",
+    "float32",
+    "_x",
+    "__x",
+    "x__y",
+    "X",
+    "x1",
+    "auto",
+    "NULL",
+    "a/b",
+    "a.b",
+    "a-b",
+    "a_b",
+    "1x",
+    "ä",
+    "数",
+    "const",
+    "volatile",
+    "errno",
+    "assert",
+    "main",
+    "EOF",
+    "signed",
+    "this",
+    "true",
+    "union",
+    "xor",
+    "and",
+]
 """What outputs are called in one model: each a name that some compiler, or our own code, might trip over."""

@@ -66,8 +66,12 @@ class _Quantization:
             most = self._constant("max", node.attr["max"].f if "max" in node.attr else 6.0)
         else:
             least, most = operands[1:]
-        bottom, top, half, one = (self._constant(n, v) for n, v in (("low", low), ("high", high), ("half", 0.5), ("one", 1.0)))
-        scale = self._add("scale", "RealDiv", self._add("range", "Sub", most, least), self._constant("steps", high - low))
+        bottom, top, half, one = (
+            self._constant(n, v) for n, v in (("low", low), ("high", high), ("half", 0.5), ("one", 1.0))
+        )
+        scale = self._add(
+            "scale", "RealDiv", self._add("range", "Sub", most, least), self._constant("steps", high - low)
+        )
         # Rounds half away from zero, as C++ does; the point is not negative where that matters.
         point = self._add("point", "Sub", bottom, self._add("min_steps", "RealDiv", least, scale))
         whole = self._add("whole", "Floor", point)
@@ -81,11 +85,16 @@ class _Quantization:
         zero = self._add("zero", "Floor", self._add("zero_half", "AddV2", from_min, half))
         clamped = self._add("clamped", "Maximum", self._add("at_most", "Minimum", operands[0], nudged_max), nudged_min)
         shifted = self._add("steps_up", "Mul", self._add("shifted", "Sub", clamped, nudged_min), inverse)
-        quantized = self._add("quantized", "Floor", self._add("half_up", "AddV2", self._add("from_zero", "Sub", shifted, zero), half))
+        quantized = self._add(
+            "quantized", "Floor", self._add("half_up", "AddV2", self._add("from_zero", "Sub", shifted, zero), half)
+        )
         if empty:
             none = self._constant("none", 0.0)
             nothing = self._add(
-                "nothing", "LogicalAnd", self._add("min_zero", "Equal", least, none), self._add("max_zero", "Equal", most, none)
+                "nothing",
+                "LogicalAnd",
+                self._add("min_zero", "Equal", least, none),
+                self._add("max_zero", "Equal", most, none),
             )
             # Both, since the steps are NaN there, and so is their size.
             quantized = self._add("quantized_or_0", "SelectV2", nothing, none, quantized)
