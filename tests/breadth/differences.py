@@ -105,6 +105,12 @@ def _unrepresentable(case: Case, difference: Difference) -> Array:
     return np.asarray(~((np.trunc(value) >= info.min) & (np.trunc(value) <= info.max)) | (value >= 2.0**63))
 
 
+def _equal(case: Case, difference: Difference) -> Array:
+    """The first operand, the image, has a value more than once."""
+    image = case.operands[0].value
+    return np.full(difference.theirs.shape, np.unique(image).size < image.size)
+
+
 def _few(case: Case, difference: Difference) -> Array:
     """A few values of many, by less than a value of order 1."""
     few = difference.theirs.size <= max(1, case.operands[0].value.size // 50)
@@ -216,6 +222,31 @@ ENTRIES: tuple[Entry, ...] = (
         ),
         _same_shape(
             _of(["FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel"], _few)
+        ),
+    ),
+    Entry(
+        "The gradient of max pooling where values are equal",
+        "If the largest value of a window stands there several times, and the window reaches over the border "
+        "(`SAME`), the gradient may go to "
+        "another of these values.",
+        (
+            _example(
+                "MaxPoolGrad",
+                "tf.gradients(tf.nn.max_pool1d({0}, 3, 2, 'SAME') * {1}, {0})",
+                np.ones([1, 3, 1], np.float32),
+                np.array([1, 2], np.float32).reshape(1, 2, 1),
+            ),
+        ),
+        _same_shape(
+            _of(["MaxPoolGrad", "MaxPoolGradV2", "MaxPool3DGrad", "MaxPoolGradGrad", "MaxPoolGradGradV2"], _equal)
+        ),
+    ),
+    Entry(
+        "The gradient of `relu` where it is NaN or infinite",
+        "TensorFlow multiplies it by zero for values below zero, which gives NaN. Compiled code gives zero.",
+        (_example("ReluGrad", "tf.raw_ops.ReluGrad(gradients={0}, features={1})", [INF, NAN], [-1.0, -1.0]),),
+        _same_shape(
+            _of(["ReluGrad", "Relu6Grad", "LeakyReluGrad"], lambda case, d: np.isnan(d.theirs) & (d.ours == 0))
         ),
     ),
     Entry(

@@ -654,7 +654,7 @@ recipe("NonMaxSuppressionV3 NonMaxSuppressionV4", _nms)
 
 
 def _matmul(d: Draw, op: str) -> str:
-    dtype = d.dtype(op, "Ta" if op.endswith("V3") else "T")
+    dtype = d.dtype(op, "Ta", among=(*FLOATS, "int32")) if op.endswith("V3") else d.dtype(op)
     m, k, n = (
         int(d.pick([0, 1, 2, 3, 7, 8, 17, 31, 64, 67] if d.flip(0.2) else [1, 2, 3, 7, 8, 17, 31, 64, 67]))
         for _ in "mkn"

@@ -136,6 +136,12 @@ _structure(
     "            tf.quantization.fake_quant_with_min_max_vars(x, -1.7, 2.9)]\n",
     "f{n}(tf.sign(X) * 0)",
 )
+_structure(
+    "gradients of complex functions",
+    "@tf.function\ndef f{n}(x):\n    z = tf.complex(x, x + 1.5)\n"
+    "    y = tf.sqrt(z) + tf.math.rsqrt(z) + tf.math.reciprocal(z)\n    return tf.gradients(tf.math.real(y), z)\n",
+    "f{n}(X)",
+)
 _structure("nothing but a shape", "", "(lambda x: [tf.shape(x), tf.size(x), tf.rank(x)])(X)")
 _structure("ragged tensors", "", "tf.RaggedTensor.from_row_lengths(X, [2, 0, 3]).to_tensor()")
 STRUCTURES["ragged tensors"] = Recipe(

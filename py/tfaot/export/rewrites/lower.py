@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
 
-from tfaot.export.rewrites import fake_quant
+from tfaot.export.rewrites import spelled
 
 _NOTHING = frozenset({"DisableCopyOnRead"})
 """Ops that only say how a variable is read."""
@@ -18,7 +18,7 @@ def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.Grap
     - Nothing waits for a feed: it is there before the graph runs, and tfcompile refuses a control dependency on one.
     - `DisableCopyOnRead` becomes a NoOp.
     - `ResourceGatherNd` becomes a read and a `GatherNd`.
-    - Fake quantization is spelled out, since XLA's rounds otherwise than TensorFlow's.
+    - Fake quantization, and some gradients of complex functions, are spelled out: XLA computes other numbers (`spelled.py`).
 
     Args:
       graph: pruned.
@@ -31,7 +31,7 @@ def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.Grap
     _lower(graph, "")
     for function in graph.library.function:
         _lower(function, ":value:0")
-    fake_quant.spelled_out(graph)
+    spelled.spell_out(graph)
     return graph
 
 

@@ -1,7 +1,8 @@
-"""Fake quantization as TensorFlow's kernels compute it, in terms of simpler ops. Pure.
+"""Ops that XLA computes otherwise than TensorFlow's kernels, in terms of simpler ops. Pure.
 
-XLA's own kernels round the distance from the range's lower end instead of the steps from zero: 0.0 does not stay 0.0, and
-values halfway between two steps go the other way.
+- Fake quantization: XLA rounds the distance from the range's lower end instead of the steps from zero, so that 0.0 does not
+  stay 0.0.
+- Gradients of complex `sqrt`, `rsqrt`, and `reciprocal`: XLA leaves out that the derivative is conjugated.
 """
 
 from __future__ import annotations
@@ -19,10 +20,15 @@ _OPS = {
 }
 """The ops, and whether a range that is empty at zero makes zeros of everything."""
 
+_GRADIENTS = ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")
+"""Ops of a function's value and the gradient of that."""
+
+_COMPLEX = (types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128)
+
 _F32 = types_pb2.DT_FLOAT
 
 
-def spelled_out(graph: graph_pb2.GraphDef) -> None:
+def spell_out(graph: graph_pb2.GraphDef) -> None:
     """Rewrites a graph and its functions in place; nodes keep their names."""
     _spell(Scope(graph.node, "", ()), graph)
     for function in graph.library.function:
@@ -33,14 +39,50 @@ def spelled_out(graph: graph_pb2.GraphDef) -> None:
 def _spell(scope: Scope, body: graph_pb2.GraphDef | function_pb2.FunctionDef) -> None:
     nodes = body.node if isinstance(body, graph_pb2.GraphDef) else body.node_def
     renamed = {}
-    for node in [node for node in nodes if node.op in _OPS]:
-        _Quantization(node, scope).write()
-        renamed[f"{node.name}:outputs:0"] = f"{node.name}:z:0"
+    for node in list(nodes):
+        if node.op in _OPS:
+            _Quantization(node, scope).write()
+            renamed[f"{node.name}:outputs:0"] = f"{node.name}:z:0"
+        elif node.op in _GRADIENTS and node.attr["T"].type in _COMPLEX:
+            _conjugate(node, scope)
     if renamed and isinstance(body, function_pb2.FunctionDef):
         for node in nodes:
             node.input[:] = [renamed.get(operand, operand) for operand in node.input]
         for result, operand in body.ret.items():
             body.ret[result] = renamed.get(operand, operand)
+
+
+def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:
+    """Makes the gradient a product, or a quotient, of the conjugated value and the gradient of that."""
+    types = {"T": node.attr["T"].type}
+    value, gradient, *waits = node.input
+
+    def add(name: str, op: str, *inputs: str) -> str:
+        output = {"Conj": "output", "Neg": "y"}.get(op, "z")
+        return scope.output(scope.add(f"{node.name}/{name}", op, inputs, types), output)
+
+    conjugate = add("conjugate", "Conj", value)
+    if node.op == "SqrtGrad":
+        op, operands = "RealDiv", [gradient, add("twice", "AddV2", conjugate, conjugate)]
+    else:
+        factor = add("square", "Mul", conjugate, conjugate)
+        if node.op == "RsqrtGrad":
+            factor = add("half_cube", "Mul", factor, add("halved", "Mul", conjugate, _half(node, scope)))
+        op, operands = "Mul", [add("negated", "Neg", gradient), factor]
+    node.ClearField("input")
+    node.input.extend([*operands, *waits])
+    become(node, op, types)
+
+
+def _half(node: node_def_pb2.NodeDef, scope: Scope) -> str:
+    """The constant 0.5, in the same round of a loop as the node."""
+    dtype = node.attr["T"].type
+    constant = scope.add(f"{node.name}/half", "Const", scope.wait_for(node.input[0]), {"dtype": dtype})
+    tensor = constant.attr["value"].tensor
+    tensor.dtype = dtype
+    tensor.tensor_shape.SetInParent()
+    (tensor.scomplex_val if dtype == types_pb2.DT_COMPLEX64 else tensor.dcomplex_val).extend([0.5, 0.0])
+    return scope.output(constant, "output")
 
 
 class _Quantization:
