@@ -36,9 +36,9 @@ def kind(outcome: engine.Outcome) -> str:
 
 def cases(seed: int, ops: Iterable[str] = ()) -> Iterator[engine.Case]:
     """One round: a case of every op that TensorFlow can compute, or of some, and of every structure."""
-    for number, name in enumerate(ops or (*recipes.RECIPES, *structures.STRUCTURES)):
+    for name in ops or (*recipes.RECIPES, *structures.STRUCTURES):
         try:
-            yield recipes.drawn(recipes.RECIPES.get(name) or structures.STRUCTURES[name], [seed, number])
+            yield recipes.drawn(recipes.RECIPES.get(name) or structures.STRUCTURES[name], [seed, *name.encode()])
         except LookupError:
             continue
 

@@ -111,6 +111,12 @@ def _equal(case: Case, difference: Difference) -> Array:
     return np.full(difference.theirs.shape, np.unique(image).size < image.size)
 
 
+def _aligned(case: Case, difference: Difference) -> Array:
+    """Corners are aligned, and some rows or columns are wrong, not most."""
+    few = difference.theirs.size <= max(32, max(each.value.size for each in case.operands))
+    return np.full(difference.theirs.shape, "align_corners" in case.expression and few)
+
+
 def _few(case: Case, difference: Difference) -> Array:
     """A few values of many, by less than a value of order 1."""
     few = difference.theirs.size <= max(1, case.operands[0].value.size // 50)
@@ -248,6 +254,48 @@ ENTRIES: tuple[Entry, ...] = (
         _same_shape(
             _of(["ReluGrad", "Relu6Grad", "LeakyReluGrad"], lambda case, d: np.isnan(d.theirs) & (d.ours == 0))
         ),
+    ),
+    Entry(
+        "Truncated normal and categorical draws from a given seed",
+        "TensorFlow draws these in ways that XLA cannot. [random.md](random.md) says what compiled code draws "
+        "instead, and which draws are TensorFlow's.",
+        (
+            _example(
+                "StatelessTruncatedNormal", "tf.random.stateless_truncated_normal([3], seed={0})", np.int32([1, 2])
+            ),
+            _example(
+                "StatelessMultinomial",
+                "tf.random.stateless_categorical({1}, 6, seed={0})",
+                np.int32([1, 2]),
+                np.zeros([1, 4], np.float32),
+            ),
+        ),
+        _same_shape(
+            _of(
+                [
+                    "StatelessTruncatedNormal",
+                    "StatelessTruncatedNormalV2",
+                    "StatelessMultinomial",
+                    "StatelessParameterizedTruncatedNormal",
+                ],
+                _all,
+            )
+        ),
+    ),
+    Entry(
+        "`resize_bilinear` with `align_corners=True`",
+        "At sizes where rows or columns of the result fall exactly on those of the image, as 4 to 10 or 6 to "
+        "26, XLA takes the wrong neighbour for "
+        "one of them. TensorFlow 2's `tf.image.resize` is not concerned: it never aligns corners.",
+        (
+            _example(
+                "ResizeBilinear",
+                "tf.reshape(tf.compat.v1.image.resize_bilinear(tf.reshape({0}, [1, 4, 1, 1]), [10, 1], "
+                "align_corners=True), [-1])",
+                [0, 9, 0, 9],
+            ),
+        ),
+        _same_shape(_of(["ResizeBilinear", "ResizeBilinearGrad", "ResizeNearestNeighbor"], _aligned)),
     ),
     Entry(
         "`erf` of infinity in float64",

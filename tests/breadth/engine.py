@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 ROOT = Path(isolate.__file__).parents[2]
 """The repository, or its copy among a test's runfiles."""
 
-TOGETHER = 24
+TOGETHER = 40
 """How many cases share a model."""
 
 
@@ -72,10 +72,12 @@ class Case:
     @property
     def text(self) -> str:
         """What it is, in a line."""
-        shown = [
-            f"{'fed' if operand.fed else 'constant'} {operand.value.dtype}{list(operand.value.shape)}"
-            for operand in self.operands
-        ]
+        shown = []
+        for operand in self.operands:
+            value = operand.value
+            few = not operand.fed and value.size <= 8
+            what = f"{value.dtype}{value.tolist() if few else list(value.shape)}"
+            shown.append(what if few else f"{'fed' if operand.fed else 'constant'} {what}")
         return self.expression.format(*shown, n="")
 
 
