@@ -238,9 +238,9 @@ ENTRIES: tuple[Entry, ...] = (
         (
             _example(
                 "MaxPoolGrad",
-                "tf.gradients(tf.nn.max_pool1d({0}, 3, 2, 'SAME') * {1}, {0})",
-                np.ones([1, 3, 1], np.float32),
-                np.array([1, 2], np.float32).reshape(1, 2, 1),
+                "tf.gradients(tf.nn.max_pool2d({0}, [3, 2], 2, 'SAME') * {1}, {0})",
+                np.array([[0, 1, 1], [1, 0, 0], [0, 1, 0]], np.float32).reshape(1, 3, 3, 1),
+                np.array([[4, 3], [8, 4]], np.float32).reshape(1, 2, 2, 1),
             ),
         ),
         _same_shape(

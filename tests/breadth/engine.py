@@ -134,7 +134,7 @@ def value(dtype, shape, bits):
 
 
 def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
-    """A Python file that has no other input, and the case by the number of the line that calls it.
+    """A Python file that has no other input, and the case by the numbers of its lines.
 
     It is a model of all cases, whose outputs are `c{case}_{output}`, or what the case calls its only one.
     """
@@ -151,9 +151,10 @@ def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
                 body.append(f"    {name} = tf.constant({bits})")
             names.append(name)
         if case.setup:
-            setups.append(case.setup.replace("{n}", str(index)) + "\n\n")
+            lines = case.setup.replace("{n}", str(index)).splitlines()
+            setups += [f"{line}  # case {index}" if line else "" for line in lines] + [""]
         expression = case.expression.format(*names, n=index)
-        body.append(f"    put({index}, {expression}{f', {case.name!r}' if case.name else ''})  # {case.op}")
+        body.append(f"    put({index}, {expression}{f', {case.name!r}' if case.name else ''})  # case {index}")
     inputs = [name for spec in specs for name in re.findall(r'"(x\d+_\d+)"', spec)]
     text = "\n".join(
         [
@@ -178,7 +179,7 @@ def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
             "",
         ]
     )
-    calls = {line: re.match(r"    put\((\d+), ", content) for line, content in enumerate(text.split("\n"), 1)}
+    calls = {line: re.search(r"  # case (\d+)$", content) for line, content in enumerate(text.split("\n"), 1)}
     return text, {line: int(found[1]) for line, found in calls.items() if found}
 
 
