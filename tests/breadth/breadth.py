@@ -118,7 +118,7 @@ def main() -> None:
         what = kind(outcome)
         counts[outcome.case.op][what] += 1
         if what not in COLUMNS:
-            print(f"\n## {what}: {outcome.case.text}\n{outcome.details[-2000:]}", flush=True)
+            print(f"\n## {what}: {outcome.case.text[:1000]}\n{outcome.details[-2000:]}", flush=True)
 
     begin = time.process_time() + resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     for number in range(flags.first, flags.first + flags.rounds):

@@ -78,6 +78,27 @@ def model(x, n):
         self.assertEqual([op for op in ops if op.startswith("FakeQuant") or op.endswith("Grad")], [])
         self.compile(exported)
 
+    def test_what_nothing_needs(self) -> None:
+        """A loop over `tf.range` of an input compiles in a function, too: XLA would refuse the range, which nothing reads."""
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+
+@tf.function
+def inner(x, n):
+    for _ in tf.range(n):
+        x = tf.sin(x)
+    return x
+
+
+@tf.function(input_signature=[tf.TensorSpec([3], tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")])
+def model(x, n):
+    return inner(x, n)
+"""
+        )
+        self.compile(exported)
+
     def test_disable_copy_on_read(self) -> None:
         """What restored models say of how variables are read does not stop the compiler."""
         exported = self.export(
