@@ -499,6 +499,14 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
             "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are "
             "(i + tf.range(n))[:, None]",
         )
+    if "3D convolution is not implemented" in message:
+        # XLA makes such convolutions of some gradients by the kernel, too.
+        nodes = _nodes_of(lambda op: op.startswith("Conv3D"), request) or _nodes_of(lambda op: "Conv2D" in op, request)
+        return TfaotError(
+            f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
+            details="\n".join(nodes or [message]),
+            do="replace these ops, or move them out of the model to where its inputs are made",
+        )
     if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
         kind = thunk[1].replace("-", "")
         return TfaotError(
