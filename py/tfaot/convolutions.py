@@ -30,8 +30,9 @@ def for_xla(program: Program) -> int:
     if any_by_kernel(program.graph):
         tensors = program.tensors()
         for node in [*program.graph.node]:
-            shapes = _shapes(node, lambda tensor: tensors[tensor].shape)
-            build = _Gradient.of(node, shapes, dilated=True) if node.op in (_BY_KERNEL, _DEPTHWISE) else None
+            if node.op not in (_BY_KERNEL, _DEPTHWISE):
+                continue
+            build = _Gradient.of(node, _shapes(node, lambda tensor: tensors[tensor].shape), dilated=True)
             if build is not None and not build.native:
                 _splice(_Graph(program), node, build.rewritten)
                 count += 1

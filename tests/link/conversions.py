@@ -14,7 +14,8 @@ def model(x, n):
     small = tf.math.floormod(n, 60) + 1
     for source in (*FLOATS, *INTEGERS):
         start = tf.cast(small, source)
-        for target in (*FLOATS, *INTEGERS):
+        # Between integers, conversions are instructions.
+        for target in (*FLOATS, *(INTEGERS if source in FLOATS else ())):
             converted.append(tf.cast(tf.cast(start + start, target), tf.float32))
     for dtype in FLOATS:
         y, z = tf.cast(tf.abs(x) + 0.5, dtype), tf.cast(small, dtype)
