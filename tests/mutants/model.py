@@ -1,0 +1,294 @@
+"""A model with switches for its faults: what the stages made of it, rewritten, compiled, and run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import re
+import shutil
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from program import FLOATS, Argument, Mutant, Program, walk
+
+from tfaot import constants
+from tfaot.manifest import Manifest
+
+ROOT = Path(__file__).absolute().parents[2]
+_HERE = Path(__file__).absolute().parent
+
+CHANGED = 1e-4
+"""A mutant changes a result by more than rounding if a value moves by more than this part of its tensor's largest."""
+
+_LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+_FLAGS = ("-std=c++17", "-DNDEBUG", "-w")
+
+
+class Failed(Exception):
+    """The C++ compiler or the driver did; says how."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What became of a mutant."""
+
+    mutant: Mutant
+    observed: str
+    """How the run of the class ended: `ok`, `exit 1`, `signal 11`."""
+    tested: str
+    """How the generated test did."""
+    differs: bool
+    """Whether a bit of a result is another."""
+    change: float
+    """The largest change that is more than rounding, as a part of its tensor's largest value; 0 if there is none."""
+    call: int
+    tensor: str
+
+    @property
+    def caught(self) -> bool:
+        """Whether the generated test fails."""
+        return self.tested != "ok"
+
+    @property
+    def changes(self) -> bool:
+        """Whether a result changes by more than rounding; no result at all does as well."""
+        return self.observed != "ok" or self.change > CHANGED
+
+    @property
+    def survives(self) -> bool:
+        """Whether the generated test misses it."""
+        return self.changes and not self.caught
+
+
+class Toolchain:
+    """The C++ compiler, and what all models are linked with."""
+
+    def __init__(self, folder: Path) -> None:
+        """Prepares a folder.
+
+        Args:
+          folder: for what is built; made if there is none, and emptied.
+        """
+        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        if not found:
+            raise Failed("no C++ compiler on PATH: set CXX")
+        self._compiler, self.folder = found, folder.resolve()
+        headers = self.folder / "include" / "tfaot"
+        shutil.rmtree(self.folder, ignore_errors=True)
+        headers.mkdir(parents=True)
+        for path in (ROOT / "tools/runtime/tfaot").iterdir():
+            (headers / path.name).symlink_to(path)
+        (headers / "kernels").symlink_to(ROOT / "tools/runtime/kernels")
+        self._kernels: dict[tuple[str, str], Path] = {}
+        self._runtime: list[Path] = []
+
+    def compile(self, source: Path, out: Path, *flags: str) -> Path:
+        """Compiles one file.
+
+        Raises:
+          Failed: it does not compile.
+        """
+        self._run("-c", f"-I{self.folder}/include", f"-I{_HERE}", *_FLAGS, *flags, str(source), "-o", str(out))
+        return out
+
+    def link(self, objects: Sequence[Path], out: Path) -> Path:
+        """Links a program.
+
+        Raises:
+          Failed: it does not link.
+        """
+        self._run(*map(str, objects), "-o", str(out), "-lpthread")
+        return out
+
+    def for_level(self, source: Path, out: Path, isa: str, *flags: str) -> Path:
+        """Compiles one file as rules/private/link.bzl compiles executors."""
+        return self.compile(source, out, "-O3", f"-march={isa}", "-fno-math-errno", *flags)
+
+    def kernels(self, name: str, isa: str) -> Path:
+        """Products or convolutions for a level."""
+        if (name, isa) not in self._kernels:
+            source = ROOT / f"tools/runtime/kernels/{name}.cc"
+            self._kernels[name, isa] = self.for_level(source, self.folder / f"{name}.{isa}.o", isa)
+        return self._kernels[name, isa]
+
+    @property
+    def runtime(self) -> list[Path]:
+        """What models are linked with, and the mutants' driver."""
+        if not self._runtime:
+            sources = [ROOT / f"tools/runtime/tfaot/{name}.cc" for name in ("executor", "isa", "sort", "variables")]
+            sources += [ROOT / "tools/runtime/kernels/plain.cc", _HERE / "mutation.cc", _HERE / "driver.cc"]
+            self._runtime = [self.compile(path, self.folder / f"{path.stem}.o", "-O2") for path in sources]
+        return self._runtime
+
+    def _run(self, *arguments: str) -> None:
+        result = subprocess.run([self._compiler, *arguments], capture_output=True, check=False, text=True)
+        if result.returncode:
+            raise Failed(result.stderr[-4000:])
+
+
+class Model:
+    """One target."""
+
+    def __init__(self, stem: Path, generated: Path, toolchain: Toolchain) -> None:
+        """Reads what the stages made.
+
+        Args:
+          stem: the path of the stages' outputs without their endings, `…/bin/examples/fc/fc_aot`.
+          generated: the folder that headers are included from, `…/bin`.
+          toolchain: compiles it.
+
+        Raises:
+          Unknown: a program holds what is not known.
+        """
+        self.label = f"//{stem.parent.relative_to(generated)}:{stem.name}"
+        self._stem, self._generated, self._toolchain = stem, generated, toolchain
+        path = Path(f"{stem}.model.json")
+        self.manifest = Manifest.from_json(path.read_text(), path=str(path))
+        self._folder = toolchain.folder / stem.relative_to(generated)
+        self._folder.mkdir(parents=True)
+        self._programs: list[tuple[Program, str, Path]] = []
+        self._objects: list[Path] = []
+        site = 0
+        for entry in self.manifest.entry_points:
+            name = f".{entry.name}" if len(self.manifest.entry_points) > 1 else ""
+            for batch in entry.batch_sizes or (0,):
+                function = f"{stem}{name}" + (f".b{batch}" if batch else "")
+                held = constants.values(Path(f"{function}.constants.o").read_bytes()) if _is_object(function) else {}
+                for isa in _LEVELS:
+                    source = Path(f"{function}.{isa}.executor.cc")
+                    if not source.exists():
+                        continue
+                    program = Program(
+                        source.read_text(),
+                        isa=isa,
+                        name=f"{name[1:]}{f' of {batch}' if batch else ''}",
+                        first_site=site,
+                        arguments=_arguments(self.manifest, entry.name),
+                        constant_bytes={symbol: len(value) for symbol, value in held.items()},
+                        is_float=lambda symbol, held=held: _is_float(bytes(held[symbol])),
+                    )
+                    site = program.sites
+                    self._programs.append((program, isa, source))
+                    self._objects.append(Path(f"{function}.{isa}.kernels.o"))
+                self._objects.append(Path(f"{function}.constants.o"))
+
+    @property
+    def mutants(self) -> list[Mutant]:
+        """Every fault that can be put in."""
+        return list(walk([program for program, _, _ in self._programs]))
+
+    @property
+    def isas(self) -> list[str]:
+        """The levels that there is code for."""
+        return sorted({isa for _, isa, _ in self._programs})
+
+    def build(self) -> Path:
+        """Compiles and links the driver.
+
+        Raises:
+          Failed: something does not compile.
+        """
+        tools, folder, stem = self._toolchain, self._folder, self._stem
+        objects = list(self._objects)
+        for index, (program, isa, source) in enumerate(self._programs):
+            mutated = folder / source.name
+            mutated.write_text(program.mutated)
+            objects.append(tools.for_level(mutated, folder / f"{index}.o", isa))
+            kernels = [tools.kernels(name, isa) for name in program.kernels]
+            objects += [kernel for kernel in kernels if kernel not in objects]
+        (folder / "observe.cc").write_text(self._observer())
+        include = f"-I{self._generated}"
+        objects.append(tools.compile(Path(f"{stem}.cc"), folder / "class.o", "-O2", include))
+        objects.append(tools.compile(folder / "observe.cc", folder / "observe.o", "-O1", include))
+        test = Path(f"{stem}_test.cc")
+        objects.append(tools.compile(test, folder / "test.o", "-O2", include, "-Dmain=GeneratedTest"))
+        variables = f'-DTFAOT_VARIABLES="{stem}.variables.safetensors"'
+        objects.append(tools.compile(Path(f"{stem}.variables.S"), folder / "variables.o", variables))
+        return tools.link([*objects, *tools.runtime], folder / "driver")
+
+    def run(self, driver: Path, mutants: Sequence[Mutant]) -> list[Verdict]:
+        """Runs mutants, each in processes of its own.
+
+        Raises:
+          Failed: the driver did.
+        """
+        inputs, lines = self._folder / "inputs", self._folder / "mutants"
+        inputs.write_bytes(self._inputs())
+        lines.write_text("".join(mutant.line + "\n" for mutant in mutants))
+        files = (f"{self._stem}.goldens.safetensors", f"{self._stem}.variables.safetensors", inputs, lines)
+        result = subprocess.run([driver, *files], capture_output=True, check=False, text=True)
+        answers = result.stdout.splitlines()
+        if result.returncode or len(answers) != len(mutants):
+            raise Failed(f"{self.label}: the driver ended with {result.returncode}: {result.stderr[-2000:]}")
+        verdicts = []
+        for mutant, answer in zip(mutants, answers, strict=True):
+            observed, tested, differs, change, call, tensor = answer.split("\t")
+            verdicts.append(Verdict(mutant, observed, tested, differs == "1", float(change), int(call), tensor))
+        return verdicts
+
+    def _inputs(self) -> bytes:
+        """Values of all inputs, in the order of the calls."""
+        data = Path(f"{self._stem}.golden_inputs.safetensors").read_bytes()
+        (length,) = struct.unpack_from("<Q", data)
+        header = json.loads(data[8 : 8 + length])
+        parts = []
+        for step, call in enumerate(self.manifest.calls):
+            for tensor in self.manifest.entry_point(call.entry_point).inputs:
+                begin, end = header[f"step{step}/{tensor.cpp_name}"]["data_offsets"]
+                parts.append(data[8 + length + begin : 8 + length + end])
+        return b"".join(parts)
+
+    def _observer(self) -> str:
+        manifest = self.manifest
+        lines = [
+            f'#include "{self._stem.relative_to(self._generated)}.h"',
+            '#include "observer.h"',
+            "void tfaot::mutants::Observe(const char* isa, const char* path, Observer& o) {",
+            f"  ::{manifest.cpp_class} model(isa);",
+            "  static_cast<void>(path);",
+        ]
+        if ".incbin" not in Path(f"{self._stem}.variables.S").read_text() and manifest.variables:
+            lines.append("  if (!model.Load(path)) std::abort();")
+        # What is fed as seeds is no number to round.
+        lines += [f"  o.Start(model.{v.cpp_name}());" for v in manifest.variables if v.dtype in FLOATS]
+        for call in manifest.calls:
+            entry = manifest.entry_point(call.entry_point)
+            rows = f", {call.batch}"
+            lines += [f"  o.Feed(model.{t.cpp_name}(){rows if t.batched else ''});" for t in entry.inputs]
+            lines.append(f"  o.Ran(model.{entry.cpp_name}({call.batch if entry.batch_sizes else ''}));")
+            lines += [
+                f"  o.Seen({json.dumps(t.name)}, model.{t.cpp_name}(){rows if t.batched else ''});"
+                for t in entry.outputs
+            ]
+            lines += [f"  o.Seen({json.dumps(v.name)}, model.{v.cpp_name}());" for v in manifest.written_by(entry)]
+        return "\n".join([*lines, "}", ""])
+
+
+def _is_object(function: str) -> bool:
+    return bool(re.search(r"kConstants\[\]", "".join(p.read_text() for p in _executors(function))))
+
+
+def _executors(function: str) -> list[Path]:
+    return [path for path in (Path(f"{function}.{isa}.executor.cc") for isa in _LEVELS) if path.exists()]
+
+
+def _arguments(manifest: Manifest, entry_point: str) -> list[Argument]:
+    only = manifest.only(entry_point)
+    return [
+        *(Argument(t.name, t.dtype, t.shape, t.bytes, False, False) for t in only.entry_points[0].inputs),
+        *(Argument(t.name, t.dtype, t.shape, t.bytes, True, t.written) for t in only.variables),
+    ]
+
+
+def _is_float(values: bytes) -> bool:
+    """Whether bytes look like weights: floats of ordinary size, and not all the same."""
+    if len(values) % 4:
+        return False
+    floats = struct.unpack(f"<{len(values) // 4}f", values)
+    return len(set(floats)) > 1 and all(
+        value == 0 or 1e-12 < abs(value) < 1e12 for value in floats if not math.isnan(value)
+    )

@@ -1,0 +1,81 @@
+// One fault in a compiled program, chosen at run time.
+//
+// mutate.py rewrites a model's executor.cc so that each call asks this header
+// what to do. One build then holds every mutant of a model, and a process runs
+// any of them. Everything is defined in mutation.cc: the code that includes
+// this is compiled for several CPU levels, and must share nothing inline.
+// Nothing here is safe to call from two threads.
+#ifndef TFAOT_TESTS_MUTANTS_MUTATION_H_
+#define TFAOT_TESTS_MUTANTS_MUTATION_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tfaot/executor.h"
+#include "tfaot/kernels/calls.h"
+
+namespace tfaot::mutants {
+
+enum class Kind : int {
+  kNone,         // the program as it was compiled
+  kRounding,     // not a fault: results of products move by one ULP
+  kSkip,         // the statement does not run
+  kBias,         // an epilogue has no bias
+  kAddend,       // an epilogue has no addend
+  kBound,        // an epilogue has another bound: operand 0 low, 1 high
+  kPadding,      // a convolution's axis `operand` starts `a` values earlier
+  kScale,        // an operand is multiplied by `value`
+  kZero,         // an operand is zero
+  kTranspose,    // an operand's matrices are transposed
+  kSwapRows,     // rows a and b of an operand's matrices trade places
+  kSwapColumns,  // columns do
+  kSwapResults,  // columns a and b of a call's result do
+  kExchange,     // arguments a and b of the program `site` trade places
+  kTrips,        // a loop runs `a` times
+};
+
+// `site` is a statement, `operand` one of its operands: of a kernel, its
+// argument; of a product or convolution, 0 left or input, 1 right or kernel.
+// An operand holds `count` values of `dtype` ('f' float, 'd' double), which are
+// matrices of `rows` and `columns`.
+struct Mutation {
+  Kind kind = Kind::kNone;
+  int site = -1;
+  int operand = -1;
+  char dtype = 'f';
+  std::int64_t count = 0;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t a = 0;
+  std::int64_t b = 0;
+  double value = 0;
+};
+
+// The one that runs from now on.
+void Choose(const Mutation& mutation);
+const Mutation& Chosen();
+
+// Moves every finite, nonzero value up or down by one unit in the last place.
+void Round(float* values, std::size_t count);
+void Round(double* values, std::size_t count);
+
+bool Runs(int site);
+std::int64_t Trips(int site, std::int64_t trips);
+unsigned char* Operand(int site, int operand, unsigned char* data);
+kernels::Images Sizes(int site, kernels::Images sizes);
+kernels::Epilogue Finish(int site, kernels::Epilogue epilogue);
+// What a call has written, and with an epilogue, to `finished`.
+void Written(int site, char dtype, const kernels::Products& sizes, void* out,
+             void* finished = nullptr);
+void Written(int site, char dtype, const kernels::Images& sizes, void* out,
+             void* finished = nullptr);
+// A kernel's call, with what is to be mutated in a copy.
+const KernelCall* Call(int site, const KernelCall* call);
+
+// Runs `body` with two arguments exchanged if the program's site is chosen.
+bool Run(int site, const Instance& instance, const Program& program,
+         bool (*body)(const Instance&));
+
+}  // namespace tfaot::mutants
+
+#endif  // TFAOT_TESTS_MUTANTS_MUTATION_H_

@@ -1,0 +1,418 @@
+"""A compiled program as text: what can be broken in it, and the same program with a switch for each fault.
+
+`executor.cc` is read as py/tfaot/executor.py writes it. A statement that is not known is an error: a fault that cannot be put
+in must not look like one that was caught.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+KINDS = (
+    "none",
+    "rounding",
+    "skip",
+    "bias",
+    "addend",
+    "bound",
+    "padding",
+    "scale",
+    "zero",
+    "transpose",
+    "swap_rows",
+    "swap_columns",
+    "swap_results",
+    "exchange",
+    "trips",
+)
+"""As `Kind` in mutation.h counts them."""
+
+SCALE = 1.001
+FLOATS = {"float32": "f", "float64": "d"}
+_DTYPES = {"float": "f", "double": "d"}
+_BYTES = {"f": 4, "d": 8}
+
+_PLACE = re.compile(r"b\[(\d+)\] \+ (\d+)")
+_KERNEL = re.compile(r"^if \((\w+)\(calls \+ (\d+)\) != nullptr\) return false;$")
+_WORKGROUPS = re.compile(r"^if \(!::tfaot::RunWorkgroups\(&(\w+), calls\[(\d+)\]\)\) return false;$")
+_COPY = re.compile(r"^std::memcpy\((b\[.*), (b\[.*), (\d+)\);$")
+_FOR = re.compile(r"^for \(std::int64_t i = 0; i < (\d+); \+\+i\) \{$")
+_PRODUCT = re.compile(
+    r"^(kernels::[\w:]*Run(?:Plain)?(Products|Convolution|Winograd)<([\w:<>]+)>)\((k\w+)\[(\d+)\], (.*)\);$"
+)
+_OTHER = re.compile(
+    r"^(\}|\{|for \(;;\) \{|if \(\*\(b\[\d+\] \+ \d+\) == 0\) break;|break;|switch \(.*\) \{|(case \d+|default): \{|return true;"
+    r"|unsigned char\* const values\[\] = \{.*\};|static constexpr std::size_t kSizes\[\] = \{.*\};"
+    r"|::tfaot::(Sort|TopK|NextRngState)\(.*|instance\.scratch\);"
+    r"|unsigned char\* const\* const b = instance\.buffers;|const ::tfaot::KernelCall\* const calls = instance\.calls;"
+    r"|static_cast<void>\((b|calls)\);|)$"
+)
+
+
+class Unknown(Exception):
+    """Text that is not what py/tfaot/executor.py writes."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An argument of the program: an input or a variable."""
+
+    name: str
+    dtype: str
+    """As the compiler sees it."""
+    shape: tuple[int, ...]
+    bytes: int
+    variable: bool
+    written: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    """One fault."""
+
+    name: str
+    """The class that it counts for."""
+    where: str
+    """For people: the statement, and what else tells it from others."""
+    isa: str
+    kind: str
+    site: int
+    operand: int = -1
+    dtype: str = "f"
+    count: int = 0
+    rows: int = 0
+    columns: int = 0
+    a: int = 0
+    b: int = 0
+    value: float = 0.0
+
+    @property
+    def line(self) -> str:
+        """As the driver reads it."""
+        numbers = (self.count, self.rows, self.columns, self.a, self.b)
+        # Of an infinity, iostreams write and read nothing: the largest value does as well for a bound of floats.
+        value = max(-1e300, min(1e300, self.value))
+        return f"{self.isa} {KINDS.index(self.kind)} {self.site} {self.operand} {self.dtype} " + " ".join(
+            map(str, (*numbers, repr(value)))
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Place:
+    buffer: int
+    offset: int
+
+
+class Program:
+    """One `executor.cc`: the code of an entry point, for one size of batch and one CPU level."""
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        isa: str,
+        name: str,
+        first_site: int,
+        arguments: Sequence[Argument],
+        constant_bytes: Mapping[str, int],
+        is_float: Callable[[str], bool],
+    ) -> None:
+        """Reads the text.
+
+        Args:
+          text: of the file.
+          isa: the level.
+          name: says which entry point and batch, for people; may be empty.
+          first_site: the program's own number; those of its statements follow.
+          arguments: of the program, in order.
+          constant_bytes: sizes of the constants, by symbol.
+          is_float: whether the constant of a symbol seems to hold floats.
+
+        Raises:
+          Unknown: it holds a statement that is not known.
+        """
+        self._text, self._isa, self._name = text, isa, name
+        self._arguments = arguments
+        self._constant_bytes, self._is_float = constant_bytes, is_float
+        self._site = self._first_site = first_site
+        self._products = [_numbers(line) for line in _table(text, "kProducts")]
+        self._images = [_numbers(line) for line in _table(text, "kImages")]
+        self._constants = [line.partition(" ")[0] for line in _table(text, "kConstants")]
+        self._memory = len(_table(text, "kMemory"))
+        self._args = [_numbers(line) for line in _table(text, "kKernelArgs")]
+        counts = [_numbers(line)[3] for line in _table(text, "kCalls")]
+        self._first_arg = [sum(counts[:index]) for index in range(len(counts) + 1)]
+        self._mutants: list[Mutant] = []
+        self.mutated = self._rewritten()
+        """The text, with switches."""
+        self._exchanges()
+
+    @property
+    def sites(self) -> int:
+        """The first number that no statement has."""
+        return self._site + 1
+
+    @property
+    def mutants(self) -> Sequence[Mutant]:
+        """Every fault that can be put in."""
+        return self._mutants
+
+    def _rewritten(self) -> str:
+        head, body = self._text.split("bool Run(const ::tfaot::Instance& instance) {\n", 1)
+        body, tail = body.split("\n}\n", 1)
+        lines = [self._line(line) for line in body.split("\n")]
+        self.kernels = re.findall(r'#include "tfaot/kernels/(\w+)\.cc"\n', head)
+        """Sources that the text included; they are compiled once for all models, by the same flags."""
+        head = re.sub(r'#include "tfaot/kernels/\w+\.cc"\n', "", head)
+        if "WinogradScratchBytes" in tail:
+            head = head.replace("\n#include", '\n#include "tfaot/kernels/winograd.h"\n#include', 1)
+        head = head.replace("\n#include", '\n#include "mutation.h"\n#include', 1)
+        declared = re.search(r"^extern const ::tfaot::Program (\w+);\n", tail, re.MULTILINE)
+        if declared is None or "    &Run,\n" not in tail:
+            raise Unknown("an executor without its Program")
+        switch = (
+            "static bool Switched(const ::tfaot::Instance& instance) {\n"
+            f"  return ::tfaot::mutants::Run({self._first_site}, instance, {declared[1]}, &Run);\n}}\n"
+        )
+        tail = tail[: declared.end()] + switch + tail[declared.end() :]
+        tail = tail.replace("    &Run,\n", "    &Switched,\n")
+        return (
+            head + "namespace M = ::tfaot::mutants;\nbool Run(const ::tfaot::Instance& instance) {\n" + "\n".join(lines)
+        ) + ("\n}\n" + tail)
+
+    def _line(self, line: str) -> str:
+        text = line.strip()
+        if found := _KERNEL.match(text) or _WORKGROUPS.match(text):
+            return self._kernel(text, found[1], int(found[2]))
+        if found := _PRODUCT.match(text):
+            return self._product(*found.groups())
+        if found := _COPY.match(text):
+            self._site += 1
+            self._skip(f"copy of {found[3]} bytes", [_place(found[1])])
+            return f"if (M::Runs({self._site})) {text}"
+        if found := _FOR.match(text):
+            self._site += 1
+            trips = int(found[1])
+            self._add("a turn of a loop fewer", f"loop of {trips}", "trips", a=trips - 1)
+            return f"for (std::int64_t i = 0; i < M::Trips({self._site}, {trips}); ++i) {{"
+        if _OTHER.match(text):
+            return text
+        raise Unknown(f"unknown statement: {text}")
+
+    def _add(self, name: str, where: str, kind: str, **rest: float) -> None:
+        place = f"{self._name}, {where}" if self._name else where
+        self._mutants.append(Mutant(name, place, self._isa, kind, self._site, **rest))  # type: ignore[arg-type]
+
+    def _skip(self, where: str, outs: Sequence[_Place]) -> None:
+        written = [self._arguments[out.buffer].name for out in outs if self._is_written(out.buffer)]
+        if written:
+            self._add("skip an update", f"{where}, which writes {', '.join(written)}", "skip")
+        else:
+            self._add("skip another call", where, "skip")
+
+    def _is_written(self, buffer: int) -> bool:
+        return buffer < len(self._arguments) and self._arguments[buffer].written
+
+    def _kernel(self, text: str, symbol: str, call: int) -> str:
+        self._site += 1
+        where = f"{symbol.rpartition('x86_64_v')[2][2:] or symbol}, call {call}"
+        args = self._args[self._first_arg[call] : self._first_arg[call + 1]]
+        places = [_Place(buffer, offset) for offset, _, buffer in args]
+        # XLA's kernels have their results last; what is written in place is among the operands as well.
+        outs = [place for index, place in enumerate(places) if place in places[:index]] or places[-1:]
+        self._skip(where, outs)
+        for operand, (offset, _, buffer) in enumerate(args):
+            place = places[operand]
+            if place in places[:operand] or (place in outs and places.count(place) == 1) or offset:
+                continue
+            if buffer < len(self._arguments) and self._arguments[buffer].variable:
+                argument = self._arguments[buffer]
+                if argument.dtype not in FLOATS:
+                    continue
+                self._weight(where, operand, argument.name, FLOATS[argument.dtype], argument.shape)
+            elif (symbol_ := self._constant(buffer)) and self._is_float(symbol_):
+                size = self._constant_bytes[symbol_] // 4
+                if size >= 8:
+                    self._add(
+                        "scale a kernel by 1.001",
+                        f"{where}, constant {size}",
+                        "scale",
+                        operand=operand,
+                        count=size,
+                        value=SCALE,
+                    )
+        called = f"M::Call({self._site}, calls + {call})"
+        if "RunWorkgroups" in text:
+            return f"if (M::Runs({self._site}) && !::tfaot::RunWorkgroups(&{symbol}, *{called})) return false;"
+        return f"if (M::Runs({self._site}) && {symbol}({called}) != nullptr) return false;"
+
+    def _weight(self, where: str, operand: int, name: str, dtype: str, shape: Sequence[int]) -> None:
+        """Faults of a variable that a kernel of XLA reads."""
+        where = f"{where}, {name}"
+        count = 1
+        for size in shape:
+            count *= size
+        columns = shape[-1] if shape else 1
+        rest = {"operand": operand, "dtype": dtype, "count": count}
+        if len(shape) == 1 and count > 1:
+            self._add("drop a bias", where, "zero", **rest)  # type: ignore[arg-type]
+        if len(shape) >= 2:
+            self._matrix(where, count // columns, columns, rest)
+
+    def _matrix(
+        self, where: str, rows: int, columns: int, rest: Mapping[str, object], transposed: bool = False
+    ) -> None:
+        """Faults of an operand that is matrices; the filters are columns, or rows if it is transposed."""
+        scaled: dict[str, object] = {**rest, "value": SCALE}
+        self._add("scale a kernel by 1.001", where, "scale", **scaled)  # type: ignore[arg-type]
+        shape: dict[str, object] = {**rest, "rows": rows, "columns": columns}
+        if rows > 1 and columns > 1:
+            self._add("transpose a weight", where, "transpose", **shape)  # type: ignore[arg-type]
+        filters = rows if transposed else columns
+        if filters > 1:
+            kind = "swap_rows" if transposed else "swap_columns"
+            for a, b in _pairs(filters, where):
+                self._add("swap two filters", f"{where}, {a} and {b}", kind, **{**shape, "a": a, "b": b})  # type: ignore[arg-type]
+
+    def _constant(self, buffer: int) -> str:
+        index = buffer - len(self._arguments) - self._memory
+        return self._constants[index] if index >= 0 else ""
+
+    def _product(self, function: str, kind: str, cpp: str, table: str, index: str, rest: str) -> str:
+        self._site += 1
+        site, dtype = self._site, _DTYPES.get(cpp, "-")
+        operands, epilogue = _split(rest), ""
+        if operands[-1].startswith("{"):
+            epilogue = operands.pop()
+        places = [_place(operand) for operand in operands[:3]]
+        where = f"{kind.lower()} {index}"
+        numbers = (self._products if table == "kProducts" else self._images)[int(index)]
+        finished = "nullptr"
+        end = _split(epilogue[1:-1]) if epilogue else []
+        if end:
+            finished = end[3]
+            self._finish(where, end)
+        self._skip(where, [places[2], *([_place(finished)] if finished != "nullptr" else [])])
+        if dtype in _BYTES:
+            if table == "kProducts":
+                self._product_operands(where, numbers, places, dtype)
+            else:
+                self._convolution(where, numbers, places, dtype)
+        sizes = f"{table}[{index}]"
+        given = sizes if table == "kProducts" else f"M::Sizes({site}, {sizes})"
+        calls = [f"M::Operand({site}, {i}, {operand})" for i, operand in enumerate(operands[:2])] + operands[2:]
+        if epilogue:
+            calls.append(f"M::Finish({site}, {epilogue})")
+        return (
+            f"if (M::Runs({site})) {{ {function}({', '.join([given, *calls])}); "
+            f"M::Written({site}, '{dtype}', {sizes}, {operands[2]}, {finished}); }}"
+        )
+
+    def _finish(self, where: str, end: Sequence[str]) -> None:
+        bias, addend, _, _, low, high = end
+        if bias != "nullptr":
+            self._add("drop a bias", where, "bias")
+        if addend != "nullptr":
+            self._add("drop an addend", where, "addend")
+        for operand, (bound, infinity) in enumerate(((low, "-INFINITY"), (high, "INFINITY"))):
+            if bound != infinity:
+                values = [float("-inf") if operand == 0 else float("inf"), float(bound) + 0.01]
+            else:
+                values = [0.0 if operand == 0 else 6.0]
+            for value in values:
+                text = f"{where}, {('low', 'high')[operand]} {bound} becomes {value}"
+                self._add("wrong epilogue bound", text, "bound", operand=operand, value=value)
+
+    def _product_operands(self, where: str, numbers: Sequence[int], places: Sequence[_Place], dtype: str) -> None:
+        batch, rows, columns, depth, left, right, *_ = numbers
+        packed = numbers[9]
+        shapes = ((depth, rows) if left else (rows, depth), (columns, depth) if right else (depth, columns))
+        for operand, (place, shape) in enumerate(zip(places[:2], shapes, strict=True)):
+            if operand == 1 and packed:
+                self._packed(where, place, columns, dtype)
+            elif operand == 1 or self._is_weight(place):
+                # A left operand's filters are its rows.
+                transposed = not left if operand == 0 else bool(right)
+                rest = {"operand": operand, "dtype": dtype, "count": batch * shape[0] * shape[1]}
+                self._matrix(f"{where}, {'left' if operand == 0 else 'right'}", *shape, rest, transposed)
+
+    def _is_weight(self, place: _Place) -> bool:
+        return place.buffer >= len(self._arguments) + self._memory or (
+            place.buffer < len(self._arguments) and self._arguments[place.buffer].variable
+        )
+
+    def _packed(self, where: str, place: _Place, columns: int, dtype: str) -> None:
+        """Of a packed constant only what does not depend on its layout."""
+        size = self._constant_bytes[self._constant(place.buffer)] // _BYTES[dtype]
+        rest = {"operand": 1, "dtype": dtype, "count": size, "value": SCALE}
+        self._add("scale a kernel by 1.001", f"{where}, packed", "scale", **rest)  # type: ignore[arg-type]
+        for a, b in _pairs(columns, where):
+            self._add("swap two filters", f"{where}, packed, {a} and {b}", "swap_results", a=a, b=b)
+
+    def _convolution(self, where: str, numbers: Sequence[int], places: Sequence[_Place], dtype: str) -> None:
+        _, _, kernel_channels, filters, _ = numbers[:5]
+        axes, packed = (numbers[5:12], numbers[12:19]), numbers[19]
+        # Winograd's kernels know no padding but 0 and 1.
+        for operand, axis in enumerate(axes):
+            for shift in (1, -1) if packed != 2 else (1 - 2 * min(1, axis[4]),):
+                text = f"{where}, {'xy'[operand]} {axis[4]} becomes {axis[4] + shift}"
+                self._add("shift padding by one", text, "padding", operand=operand, a=shift)
+        if packed:
+            self._packed(where, places[1], filters, dtype)
+        else:
+            rows = axes[0][1] * axes[1][1] * kernel_channels
+            self._matrix(where, rows, filters, {"operand": 1, "dtype": dtype, "count": rows * filters})
+
+    def _exchanges(self) -> None:
+        self._site, last = self._first_site, self._site
+        variables = [index for index, argument in enumerate(self._arguments) if argument.variable]
+        for position, first in enumerate(variables):
+            for second in variables[position + 1 :]:
+                a, b = self._arguments[first], self._arguments[second]
+                if a.bytes == b.bytes and a.dtype == b.dtype:
+                    self._add("exchange two variables", f"{a.name} and {b.name}", "exchange", a=first, b=second)
+        self._site = last
+
+
+def _pairs(size: int, seed: str) -> list[tuple[int, int]]:
+    """Two neighbours, and two at random."""
+    if size < 2:
+        return []
+    drawn = random.Random(seed).sample(range(size), 2)
+    first = drawn[0] % (size - 1)
+    return [(first, first + 1), (min(drawn), max(drawn))]
+
+
+def _table(text: str, name: str) -> list[str]:
+    found = re.search(rf"^constexpr .* {name}\[\] = \{{\n(.*?)^\}};$", text, re.MULTILINE | re.DOTALL)
+    return [line.strip().rstrip(",") for line in found[1].splitlines() if line.strip()] if found else []
+
+
+_WORDS = {"false": 0, "true": 1, "kNone": 0, "kPanels": 1, "kWinograd": 2}
+
+
+def _numbers(line: str) -> list[int]:
+    """Numbers, booleans, and packings of a nested initializer, flat."""
+    words = re.findall(r"-?\d+|\bfalse\b|\btrue\b|\bk[A-Z]\w+", line.replace("kernels::Packing::", ""))
+    return [_WORDS[word] if word in _WORDS else int(word) for word in words]
+
+
+def _place(text: str) -> _Place:
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise Unknown(f"no place: {text}")
+    return _Place(int(found[1]), int(found[2]))
+
+
+def _split(text: str) -> list[str]:
+    """Parts between commas that are in no braces."""
+    return [part.strip() for part in re.findall(r"(?:\{[^{}]*\}|[^,{}])+", text)]
+
+
+def walk(programs: Sequence[Program]) -> Iterator[Mutant]:
+    """The faults of all programs."""
+    for program in programs:
+        yield from program.mutants

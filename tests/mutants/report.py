@@ -1,0 +1,207 @@
+"""The page of a run: what was caught, by model and by class of fault, and every mutant that was missed."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from model import CHANGED, Verdict
+
+ORIGINALS = ("unmutated", "rounding")
+"""Names of what is no fault."""
+
+AIM = 0.99
+
+NOISE = 10
+"""How much more than what one ULP in each product does is not rounding; observer.h has the same number."""
+
+_BOUNDS = (1e-3, 1e-4, 1e-5, 1e-6, 0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """A run in numbers."""
+
+    text: str
+    reached: bool
+    """Whether at least `AIM` of the mutants that change a result are caught, no unmutated model alarms, and each model has
+    mutants that change a result."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    mutants: int
+    same: int
+    rounding: int
+    changing: int
+    caught: int
+    crashed: int
+
+    @classmethod
+    def of(cls, verdicts: Sequence[Verdict]) -> _Row:
+        faults = [verdict for verdict in verdicts if verdict.mutant.name not in ORIGINALS]
+        changing = [verdict for verdict in faults if verdict.changes]
+        same = sum(verdict.observed == "ok" and not verdict.differs for verdict in faults)
+        return cls(
+            len(faults),
+            same,
+            len(faults) - same - len(changing),
+            len(changing),
+            sum(verdict.caught for verdict in changing),
+            sum(verdict.tested.startswith("signal") for verdict in changing),
+        )
+
+    @property
+    def cells(self) -> str:
+        part = f"{100 * self.caught / self.changing:.1f} %" if self.changing else "–"
+        numbers = (self.mutants, self.same, self.rounding, self.changing, self.caught)
+        return " | ".join([*map(str, numbers), part])
+
+
+def summary(results: Mapping[str, Sequence[Verdict]]) -> Summary:
+    """Sums up a run."""
+    every = [verdict for verdicts in results.values() for verdict in verdicts]
+    row = _Row.of(every)
+    alarms = _alarms(results, "none")
+    shaken = _alarms(results, "rounding")
+    part = row.caught / row.changing if row.changing else 0.0
+    text = (
+        f"{row.mutants} mutants of {len(results)} models: {row.same} change no bit, {row.rounding} no more than rounding "
+        f"does, {row.changing} change a result; {row.caught} of these are caught, {100 * part:.2f} %. "
+        f"{len(alarms)} unmutated models alarm; with products rounded anew, {len(shaken)} do."
+    )
+    dead = _dead(results)
+    if dead:
+        text += f" Of {len(dead)} models no mutant changes a result: {', '.join(dead)}."
+    return Summary(text, part >= AIM and not alarms and not dead)
+
+
+def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
+    """The page's text."""
+    total = summary(results)
+    every = [verdict for verdicts in results.values() for verdict in verdicts]
+    by_name: dict[str, list[Verdict]] = collections.defaultdict(list)
+    for verdict in every:
+        if verdict.mutant.name not in ORIGINALS:
+            by_name[verdict.mutant.name].append(verdict)
+    missed = [(label, v) for label, verdicts in results.items() for v in verdicts if v.survives]
+    alarms = _alarms(results, "none")
+    shaken = _alarms(results, "rounding")
+    row = _Row.of(every)
+    header = "mutants | change no bit | only rounding | change a result | caught | |"
+    return "\n".join(
+        [
+            "# What the generated test catches",
+            "",
+            "A test that cannot fail proves nothing. This page breaks compiled programs on purpose, and counts how often the",
+            "generated test notices. To measure it again:",
+            "",
+            "```sh",
+            f"python3 tests/mutants/mutate.py --count {row.mutants} --page docs/measured/mutants.md",
+            "```",
+            "",
+            f"Measured on {_cpu()}. {total.text}",
+            "",
+            "## How it is measured",
+            "",
+            f"The programs of the examples offer {possible:,} places for a fault. A run draws from them so that models and",
+            "classes of faults come in turn. Each model is linked once, with a switch for every fault, and each mutant runs in a",
+            "process of its own. The only verdict is the exit status of the generated test.",
+            "",
+            "Whether a mutant changes a result is decided without the test, its goldens, or its tolerances. A second process",
+            "runs the class on the inputs that are verified, and compares every output and every written variable, in full, with",
+            "what the unmutated program gives. A mutant **changes a result** if a value moves by more than two bounds:",
+            "",
+            f"- {CHANGED:g} of its tensor's largest value.",
+            f"- {NOISE} times what rounding does there. Rounding is measured: three times, each variable, each input, and each",
+            "  value that a product or convolution gives moves up or down by one unit in the last place.",
+            "",
+            "Integers and booleans may not change at all, unless rounding changes them. A mutant that crashes, or never ends,",
+            f"changes a result as well; {row.crashed} do.",
+            "",
+            "Initial values of variables are compared bit by bit before the first run, so no fault is put into them: the program",
+            "reads a changed copy instead.",
+            "",
+            "If no mutant of a model changes a result, then its inputs or weights leave nothing to see, and nothing has been",
+            "measured. The run fails then, as it does if too few are caught.",
+            "",
+            "## If the bound were another",
+            "",
+            "| a value moves by more than | change a result | caught | |",
+            "|---:|---:|---:|---:|",
+            *(_bound(every, bound) for bound in _BOUNDS),
+            "",
+            "## By class of fault",
+            "",
+            f"| class | {header}",
+            "|---|" + "---:|" * 6,
+            *(f"| {name} | {_Row.of(found).cells} |" for name, found in sorted(by_name.items())),
+            f"| all | {row.cells} |",
+            "",
+            "## By model",
+            "",
+            "The last column says whether the test of the unmutated model passes, and how many of its runs with products rounded",
+            "anew pass.",
+            "",
+            f"| model | {header} passes |",
+            "|---|" + "---:|" * 6 + "---|",
+            *(f"| {label} | {_Row.of(found).cells} | {_passes(found)} |" for label, found in results.items()),
+            "",
+            "## What is missed",
+            "",
+            *(_missed(missed) or ["Nothing."]),
+            "",
+            "## False alarms",
+            "",
+            *([f"- {label}" for label in alarms] or ["No unmutated model fails its test."]),
+            *([f"- with products rounded anew: {label}" for label in shaken]),
+            "",
+        ]
+    )
+
+
+def _bound(verdicts: Sequence[Verdict], bound: float) -> str:
+    faults = [verdict for verdict in verdicts if verdict.mutant.name not in ORIGINALS]
+    changing = [verdict for verdict in faults if verdict.observed != "ok" or verdict.change > bound]
+    caught = sum(verdict.caught for verdict in changing)
+    part = f"{100 * caught / len(changing):.1f} %" if changing else "–"
+    return f"| {bound:g} of the largest value | {len(changing)} | {caught} | {part} |"
+
+
+def _dead(results: Mapping[str, Sequence[Verdict]]) -> list[str]:
+    return [label for label, verdicts in results.items() if not _Row.of(verdicts).changing]
+
+
+def _missed(missed: Sequence[tuple[str, Verdict]]) -> list[str]:
+    if not missed:
+        return []
+    return [
+        "| model | level | class | where | change | first seen in |",
+        "|---|---|---|---|---:|---|",
+        *(
+            f"| {label} | {v.mutant.isa} | {v.mutant.name} | {v.mutant.where} | {v.change:.2g} | `{v.tensor}`, call {v.call} |"
+            for label, v in sorted(missed, key=lambda item: (item[0], -item[1].change))
+        ),
+    ]
+
+
+def _alarms(results: Mapping[str, Sequence[Verdict]], kind: str) -> list[str]:
+    return [label for label, verdicts in results.items() if any(v.caught for v in verdicts if v.mutant.kind == kind)]
+
+
+def _passes(verdicts: Iterable[Verdict]) -> str:
+    verdicts = list(verdicts)
+    plain = [v for v in verdicts if v.mutant.kind == "none"]
+    rounded = [v for v in verdicts if v.mutant.kind == "rounding"]
+    good = "yes" if not any(v.caught for v in plain) else "**no**"
+    return f"{good}, {sum(not v.caught for v in rounded)} of {len(rounded)}"
+
+
+def _cpu() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.processor()
