@@ -1,6 +1,6 @@
 """Writes docs/study.md from the logs of the examples' tests.
 
-    ./bazelw test //examples/... && python3 tests/study/report.py
+./bazelw test //examples/... && python3 -m tests.study.report
 
 Every number of ours on the page is read from a test's log; the study's two columns are what it reported.
 """
@@ -12,6 +12,8 @@ import pathlib
 import platform
 import re
 import sys
+
+from tests.stages.logs import rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -33,9 +35,6 @@ STUDY = {
     "conv_fc_batchnorm_notrain": ("yes", "no: read-only variables"),
 }
 
-_ROW = re.compile(r"^(\d+) +(.+?) +([\d.e+-]+) +([\d.e+-]+) +([\d.e+-]+)% +([\d.e+-]+|inf)(  FAILED|  BLIND)?$")
-
-
 @dataclasses.dataclass(frozen=True)
 class Verified:
     """What the log of a comparison with TensorFlow says."""
@@ -50,20 +49,14 @@ class Verified:
 
 
 def read(log: pathlib.Path, outputs: str) -> Verified:
-    """Reads the table that a generated test, or a replay, prints."""
-    rows = []
-    for line in log.read_text(encoding="utf-8").splitlines():
-        if match := _ROW.match(line):
-            step, name, _, ulp, share, _, verdict = match.groups()
-            rows.append((int(step), name, float(ulp), float(share) / 100, verdict or ""))
-    if not rows:
-        sys.exit(f"{log} holds no table of comparisons: run ./bazelw test //examples/... first")
+    """Sums a log up."""
+    found = rows(log)
     return Verified(
-        steps=max(row[0] for row in rows) + 1,
-        comparisons=len(rows),
-        output_ulp=max((row[2] for row in rows if re.search(outputs, row[1])), default=0.0),
-        share=max(row[3] for row in rows),
-        failed=sum("FAILED" in row[4] for row in rows),
+        steps=max(row.step for row in found) + 1,
+        comparisons=len(found),
+        output_ulp=max((row.ulp for row in found if re.search(outputs, row.name)), default=0.0),
+        share=max(row.share for row in found),
+        failed=sum(row.verdict == "FAILED" for row in found),
     )
 
 
@@ -78,7 +71,7 @@ def main() -> None:
         "several steps and compares the loss and every written variable with TensorFlow's after each, and whose HLO is run a",
         "second time by a compiler that is not tfcompile (jaxlib's CPU client) and compared in the same way.",
         "",
-        "Made by `./bazelw test //examples/... && python3 tests/study/report.py`, which reads the tests' logs, on "
+        "Made by `./bazelw test //examples/... && python3 -m tests.study.report`, which reads the tests' logs, on "
         f"{platform.system()} {platform.machine()}.",
         "",
         "| model | TF 1.14 (study) | TF 2.0 (study) | compiled | verified steps | comparisons | loss off by, ULP "

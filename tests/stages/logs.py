@@ -1,0 +1,39 @@
+"""Reads the table that a generated test, or a replay, prints."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+import sys
+
+_ROW = re.compile(r"^(\d+) +(.+?) +(\S+) +(\S+) +(\S+)% +(\S+)(?:  (FAILED|BLIND))?$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """One comparison."""
+
+    step: int
+    name: str
+    ulp: float
+    """The largest error, in units in the last place."""
+    share: float
+    """The largest error as a share of its value's tolerance."""
+    sees: float
+    """How many tolerances a change of the model moves it by."""
+    verdict: str
+    """`FAILED`, `BLIND`, or nothing."""
+
+
+def rows(log: pathlib.Path) -> list[Row]:
+    """Returns all comparisons of a log; ends the process if there are none."""
+    found = []
+    if log.exists():
+        for line in log.read_text(encoding="utf-8").splitlines():
+            if match := _ROW.match(line):
+                step, name, _, ulp, share, sees, verdict = match.groups()
+                found.append(Row(int(step), name, float(ulp), float(share) / 100, float(sees), verdict or ""))
+    if not found:
+        sys.exit(f"{log} holds no table of comparisons: run ./bazelw test //examples/... first")
+    return found

@@ -1,0 +1,70 @@
+"""Writes docs/measured/numerics.md from the logs of the examples' tests.
+
+./bazelw test //examples/... && python3 -m tests.verify.report
+"""
+
+from __future__ import annotations
+
+import pathlib
+import platform
+
+from tests.stages.logs import Row, rows
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def line(name: str, found: list[Row]) -> str:
+    """The table's line of a target."""
+    free = [row for row in found if "(free run)" in row.name]
+    each = [row for row in found if row not in free]
+    seeing = [row for row in each if not row.verdict]
+    blind = sum(row.verdict == "BLIND" for row in found)
+    least = min((row.sees for row in seeing), default=0.0)
+    middle = sorted(row.sees for row in seeing)[len(seeing) // 2] if seeing else 0.0
+    return (
+        f"| `{name}` | {len(found)} | {sum(row.verdict == 'FAILED' for row in found)} | {blind} "
+        f"| {max(row.share for row in each):.0%} | {max((row.share for row in free), default=0.0):.0%} "
+        f"| {max(row.ulp for row in each):.3g} | {least:.1e} | {middle:.1e} |"
+    )
+
+
+def cpu() -> str:
+    """The CPU's name, and its highest level."""
+    text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    name = next(each.partition(":")[2].strip() for each in text.splitlines() if each.startswith("model name"))
+    return f"{name} ({'AVX-512' if ' avx512vl ' in text else 'AVX2' if ' avx2 ' in text else 'no AVX2'})"
+
+
+def main() -> None:
+    """Writes the page."""
+    logs = ROOT / "bazel-testlogs" / "examples"
+    found = {
+        f"//examples/{log.parent.parent.relative_to(logs)}:{log.parent.name.removesuffix('_test')}": rows(log)
+        for log in sorted(logs.rglob("*_aot_test/test.log"))
+    }
+    every = [row for each in found.values() for row in each]
+    lines = [
+        "# Measured numerics",
+        "",
+        "The generated test of every example, compared value by value with TensorFlow. [Numerics](../numerics.md) explains the rule.",
+        "",
+        f"Made by `./bazelw test //examples/... && python3 -m tests.verify.report` on {platform.machine()}, {cpu()}.",
+        "",
+        f"{len(every):,} comparisons of {len(found)} targets: {sum(row.verdict == 'FAILED' for row in every)} failed, "
+        f"{sum(row.verdict == 'BLIND' for row in every)} blind. The largest error is "
+        f"{max(row.share for row in every):.0%} of its tolerance.",
+        "",
+        "- *of tolerance* is the largest error of any value, as a share of that value's own tolerance; 100 % would fail.",
+        "- *free run* is the same for runs in which each step goes on from the variables that the one before left.",
+        "- *sees* says by how many tolerances the results move when inputs are others and variables change by 1 %.",
+        "",
+        "| target | comparisons | failed | blind | of tolerance | free run | max ulp | sees, least | sees, median |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(line(name, each) for name, each in found.items()),
+        "",
+    ]
+    (ROOT / "docs" / "measured" / "numerics.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
