@@ -37,9 +37,18 @@ def noise_like(input_fn):
 
 
 def dense(values, units, name, activation=None, norm=None):
-    """Returns a dense layer; with `norm`, batch norm follows its activation, for training if `norm` is true."""
+    """Returns a dense layer; unless `norm` is None, batch norm follows its activation, for training if `norm` is true."""
     values = tf1.layers.dense(values, units, activation=activation, name=name)
-    return values if norm is None else tf1.layers.batch_normalization(values, training=norm, name=name + "_norm")
+    if norm is None:
+        return values
+    # Statistics that are only read stand for those of an earlier training: 0 and 1 would hide whether they are used.
+    initial = {} if norm else {"moving_mean_initializer": uniform(-0.5, 0.5), "moving_variance_initializer": uniform(0.5, 2)}
+    return tf1.layers.batch_normalization(values, training=norm, name=name + "_norm", **initial)
+
+
+def uniform(low, high):
+    """Returns an initializer of random values."""
+    return tf1.random_uniform_initializer(low, high)
 
 
 def fully_connected(features, norm=None):
