@@ -148,9 +148,15 @@ class Entry:
     inputs: tuple[Member, ...]
     outputs: tuple[Member, ...]
     functions: tuple[Function, ...]
-    batched: bool
+    plan: str
+    """Member of Impl that says how a batch is split; empty if there are no batches."""
     writes: bool
     written: tuple[Member, ...]
+
+    @property
+    def batched(self) -> bool:
+        """Whether it takes batches of any size."""
+        return bool(self.plan)
 
 
 def render(request: Request) -> None:
@@ -376,7 +382,8 @@ def _entry(
         tuple(inputs),
         tuple(outputs),
         tuple(functions),
-        bool(entry.batch_sizes),
+        # No name of a function ends in a digit: its underscore follows.
+        f"plan{manifest.entry_points.index(entry)}" if entry.batch_sizes else "",
         bool(written),
         tuple(variables[use.variable].member for use in written),
     )

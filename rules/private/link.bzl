@@ -3,6 +3,7 @@
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain", "use_cpp_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+load(":copts.bzl", "EXACT", "level_copts")
 load(":hlo.bzl", "hlo_groups")
 load(
     ":providers.bzl",
@@ -31,7 +32,7 @@ def _tf_aot_link_impl(ctx):
     contexts = [dep.compilation_context for dep in support]
 
     # In every build mode as quick as can be. Generated code has had its warnings looked at here, by our tests.
-    flags = ["-O3", "-std=c++17", "-DNDEBUG", "-w"]
+    flags = ["-O3", "-std=c++17", "-DNDEBUG", "-w"] + EXACT
     _, class_ = cc_common.compile(
         name = ctx.label.name,
         actions = ctx.actions,
@@ -53,7 +54,7 @@ def _tf_aot_link_impl(ctx):
             feature_configuration = features,
             srcs = files,
             compilation_contexts = contexts,
-            user_compile_flags = flags + ["-march=" + level, "-fno-math-errno"],
+            user_compile_flags = flags + level_copts(level) + ["-fno-math-errno"],
         )[1]
         for level, files in compiled.sources.items()
     ]

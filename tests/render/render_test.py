@@ -543,6 +543,9 @@ int main() {
   CHECK(!none.Run() && *none.loss() == 0 && none.scope_w()(0, 0) == 0 && *none.step() == 41);
   CHECK(!none.Save("/dev/null/file") && std::strstr(none.error(), "/dev/null/file"));
   CHECK(!none.Run() && !std::strncmp(none.error(), why.c_str(), why.size()));
+  // Files can be loaded and saved there, which changes nothing of that.
+  CHECK(none.Save("saved") && !std::strncmp(none.error(), why.c_str(), why.size()));
+  CHECK(none.Load("saved") && !std::strncmp(none.error(), why.c_str(), why.size()));
   none = a::b::Small("x86-64");
   CHECK(none.Run() && !std::strcmp(none.isa(), "x86-64"));
   setenv("TFAOT_ISA", "avx2", 1);
@@ -748,7 +751,7 @@ int main(int, char** argv) {
 
     def test_names_that_the_source_uses_itself(self) -> None:
         """Protects tensors that are called as what the generated source declares inside its functions."""
-        wild = iter(["impl", "batch", "rows", "kPlan", "state", "path", "ok", "seed"])
+        wild = iter(["impl", "batch", "rows", "plan0", "state", "path", "ok", "seed"])
 
         def renamed(item: Any) -> Any:
             return dataclasses.replace(item, cpp_name=next(wild))
@@ -822,6 +825,27 @@ int main(int, char** argv) {
         for line, cpp_class in enumerate(refused.split(), 1):
             with self.subTest(cpp_class, refused="without need"):
                 self.assertIn(f"refused:{line}:", result.stderr)
+
+    def test_without_exceptions(self) -> None:
+        """Protects programs that are built without exceptions: a class and its runtime compile there."""
+        self.render()
+        (self.folder / "small.executor.h").write_text(self.fake())
+        runtime = [str(ROOT / f"tools/runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        result = self.compiler("-fsyntax-only", "-fno-exceptions", "-fno-rtti", "small.cc", *runtime)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_large_batches_take_no_lock(self) -> None:
+        """Protects real-time use: whatever the largest batch, a run makes no table, on the stack or under a lock."""
+        self.render(dataclasses.replace(FAMILY, max_batch=1_200_000), "family")
+        self.write_family()
+        for flags in ("-O2", "-Wframe-larger-than=4096", "-Werror"), ("-O0",):
+            result = self.compiler("-c", "-o", "family.o", "family.cc", *flags)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            symbols = subprocess.run(
+                ["nm", "-C", "family.o"], capture_output=True, check=True, cwd=self.folder, text=True
+            )
+            self.assertIn("Embed(long)", symbols.stdout)
+            self.assertNotIn("guard", symbols.stdout)
 
     def test_generated_test_says_why_a_run_failed(self) -> None:
         """Protects the reader of a failed test: the error is that of the run, not of the one before."""

@@ -171,12 +171,12 @@ def _compile_flags_test_impl(ctx):
     for source, given, never in [
         (
             ctx.attr.executor % level,
-            ["-O3", "-march=" + level],
+            ["-O3", "-fno-fast-math", "-march=" + level],
             ["-ffast-math", "-march=native"] + ["-march=" + other for other in levels if other != level],
         )
         for level in levels
     ] + [
-        (ctx.attr.source, ["-O3"], ["-ffast-math", "-march=native"] + ["-march=" + level for level in levels]),
+        (ctx.attr.source, ["-O3", "-fno-fast-math"], ["-ffast-math", "-march=native"] + ["-march=" + level for level in levels]),
     ]:
         actions = [
             action

@@ -14,13 +14,9 @@
 namespace {
 
 constexpr std::size_t kMax = 100;
-using Plan = tfaot::BatchPlan<3, kMax>;
+using Plan = tfaot::BatchPlan<3>;
 using Sizes = std::array<std::int64_t, 3>;
 using Costs = std::array<double, 3>;
-
-// The plan is a constant where it is asked to be.
-constexpr Plan kPlan({1, 8, 64}, {1, 2, 10});
-static_assert(kPlan.next(1) == 0 && kPlan.next(2) == 1 && kPlan.next(64) == 2);
 
 // What a batch costs by the plan.
 double Cost(const Plan& plan, const Sizes& sizes, const Costs& costs,
@@ -55,7 +51,7 @@ void TestPlanCostsLeast() {
   const Costs dear[] = {{1, 8, 64}, {5, 5.5, 6}, {1, 12, 200}};
   for (const Sizes& sizes : some) {
     for (const Costs& costs : dear) {
-      const Plan plan(sizes, costs);
+      const Plan plan(sizes, costs, kMax);
       for (std::int64_t rows = 1; rows <= static_cast<std::int64_t>(kMax);
            ++rows) {
         EXPECT(Cost(plan, sizes, costs, rows) == Least(sizes, costs, rows));
@@ -65,9 +61,17 @@ void TestPlanCostsLeast() {
 }
 
 void TestTiesTakeLargerParts() {
-  const Plan plan({1, 2, 4}, {1, 2, 4});
+  const Plan plan({1, 2, 4}, {1, 2, 4}, 7);
   EXPECT(plan.next(4) == 2 && plan.next(7) == 2);
   EXPECT(plan.next(3) == 1 && plan.next(1) == 0);
+}
+
+// The largest batches fit no stack, and need none.
+void TestManyRows() {
+  constexpr std::int64_t kMany = 20'000'000;
+  const Plan plan({1, 8, 64}, {1, 2, 10}, kMany);
+  EXPECT(plan.next(kMany) == 2 && plan.next(kMany - 1) == 2);
+  EXPECT(plan.next(64) == 2 && plan.next(2) == 1 && plan.next(1) == 0);
 }
 
 // Doubles rows of `kColumns` floats; takes any number of them.
@@ -145,6 +149,7 @@ void TestAlignedPartsAreNotCopied() {
 int main() {
   TestPlanCostsLeast();
   TestTiesTakeLargerParts();
+  TestManyRows();
   TestRows();
   TestAlignedPartsAreNotCopied();
   return failed == 0 ? 0 : 1;

@@ -49,6 +49,7 @@ class ExchangeTest(unittest.TestCase):
     ) -> subprocess.CompletedProcess[str]:
         """Runs C++ with variables like `model` on a file `in`, to write `out`."""
         (self.folder / "in").write_bytes(content)
+        (self.folder / "out").unlink(missing_ok=True)  # what it holds would stay
         arguments = []
         for name, value in model.items():
             code = dtypes.BY_NAME[str(value.dtype)].safetensors

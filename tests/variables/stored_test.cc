@@ -39,9 +39,9 @@ void TestRunBeforeLoad() {
   ExpectRefused(model);
   EXPECT(IsZero(model));
   // A load that fails gives no values.
-  EXPECT(!model.Load("/nonexistent"));
+  EXPECT(!model.Load("/proc/nonexistent"));
   EXPECT(std::string(model.error()) ==
-         "/nonexistent cannot be opened\n"
+         "/proc/nonexistent cannot be opened\n"
          "  found: No such file or directory\n"
          "  to do: pass a safetensors file that this process may read");
   ExpectRefused(model);

@@ -9,6 +9,32 @@
 #ifndef TFAOT_KERNELS_ISA_H_
 #define TFAOT_KERNELS_ISA_H_
 
+// Compiler flags that reach this are an error rather than other numbers than
+// those that were verified, or instructions that the CPU lacks.
+#if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) ||      \
+    defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
+    (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
+#error \
+    "models are compiled without fast math: take -ffast-math and the like \
+out of the flags of these files, such as those of --per_file_copt"
+#endif
+
+// Instructions of no level that compilers use by themselves.
+#if defined(TFAOT_LEVEL) &&                                                  \
+    (defined(__AVX512FP16__) || defined(__AVX512VNNI__) ||                   \
+     defined(__AVX512BF16__) || defined(__AVX512VBMI__) ||                   \
+     defined(__AVX512IFMA__) || defined(__AVX512VPOPCNTDQ__) ||              \
+     defined(__AVX10_1__) || defined(__AVXVNNI__) || defined(__AVXIFMA__) || \
+     defined(__APX_F__) || defined(__FMA4__) || defined(__XOP__) ||          \
+     (TFAOT_LEVEL < 4 && defined(__AVX512F__)) ||                            \
+     (TFAOT_LEVEL < 3 && (defined(__AVX__) || defined(__BMI__) ||            \
+                          defined(__LZCNT__) || defined(__MOVBE__))) ||      \
+     (TFAOT_LEVEL < 2 && (defined(__SSE3__) || defined(__POPCNT__))))
+#error \
+    "a model's code for a CPU level is compiled for more than that: take \
+flags such as -mavx512fp16 out of --copt, or compile the model for this CPU"
+#endif
+
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)
 #define TFAOT_ISA x86_64_v4
 #elif defined(__AVX2__) && defined(__FMA__) && defined(__BMI2__)

@@ -8,29 +8,34 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <limits>
+#include <memory>
 
 #include "tfaot/arena.h"
 
 namespace tfaot {
 
-// Which of kSizes compiled sizes to run next, for up to kMax rows. The plan of
-// a batch costs least of all ways to split it, padding of the last part
-// included; of ways that cost the same, it has the larger parts.
-template <std::size_t kSizes, std::size_t kMax>
+// Which of kSizes compiled sizes to run next. The plan of a batch costs least
+// of all ways to split it, padding of the last part included; of ways that cost
+// the same, it has the larger parts.
+//
+// It takes a byte for each row of the largest batch. Immutable once made.
+template <std::size_t kSizes>
 class BatchPlan {
  public:
-  // `sizes` rise; `costs` are what a run of each costs, in any unit.
-  constexpr BatchPlan(const std::array<std::int64_t, kSizes>& sizes,
-                      const std::array<double, kSizes>& costs)
-      : next_{} {
-    std::array<double, kMax + 1> best{};
-    for (std::size_t rows = 1; rows <= kMax; ++rows) {
-      best[rows] = std::numeric_limits<double>::infinity();
+  // For batches of 1 to `most` rows. `sizes` rise; `costs` are what a run of
+  // each costs, in any unit. Throws std::bad_alloc.
+  BatchPlan(const std::array<std::int64_t, kSizes>& sizes,
+            const std::array<double, kSizes>& costs, std::int64_t most)
+      : next_(new std::uint8_t[static_cast<std::size_t>(most) + 1]) {
+    const std::size_t end = static_cast<std::size_t>(most) + 1;
+    const std::unique_ptr<double[]> best(new double[end]);
+    best[0] = 0;
+    next_[0] = 0;
+    for (std::size_t rows = 1; rows < end; ++rows) {
       for (std::size_t i = 0; i < kSizes; ++i) {
         const auto size = static_cast<std::size_t>(sizes[i]);
         const double cost = costs[i] + best[rows > size ? rows - size : 0];
-        if (cost <= best[rows]) {
+        if (i == 0 || cost <= best[rows]) {
           best[rows] = cost;
           next_[rows] = static_cast<std::uint8_t>(i);
         }
@@ -38,15 +43,15 @@ class BatchPlan {
     }
   }
 
-  // Index of the size to run when `rows` are left, 1 to kMax.
-  constexpr std::size_t next(std::int64_t rows) const {
+  // Index of the size to run when `rows` are left.
+  std::size_t next(std::int64_t rows) const noexcept {
     return next_[static_cast<std::size_t>(rows)];
   }
 
  private:
   static_assert(kSizes >= 1 && kSizes <= 255);
 
-  std::array<std::uint8_t, kMax + 1> next_;
+  std::unique_ptr<std::uint8_t[]> next_;
 };
 
 // An input or an output of a compiled function, and where its rows are.

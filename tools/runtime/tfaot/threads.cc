@@ -8,6 +8,8 @@
 #include <thread>
 #include <vector>
 
+#include "tfaot/cgroup.h"
+
 #if defined(__linux__)
 #include <sched.h>
 #endif
@@ -116,7 +118,8 @@ struct Threads::Impl {
     wake.notify_all();
   }
 
-  void End() {
+  // Also if not all of them could be started.
+  ~Impl() {
     ends.store(true);
     WakeAll();
     for (std::thread& worker : workers) worker.join();
@@ -124,27 +127,25 @@ struct Threads::Impl {
 };
 
 Threads::Threads(int threads) : impl_(new Impl) {
-  try {
-    for (int i = 1; i < threads; ++i) {
-      impl_->workers.emplace_back([impl = impl_.get()] { impl->Serve(); });
-    }
-  } catch (...) {
-    impl_->End();
-    throw;
+  for (int i = 1; i < threads; ++i) {
+    impl_->workers.emplace_back([impl = impl_.get()] { impl->Serve(); });
   }
 }
 
-Threads::~Threads() { impl_->End(); }
+Threads::~Threads() = default;
 
-int Threads::Cores() noexcept {
+int Threads::Cores() { return Cores(CgroupCores()); }
+
+int Threads::Cores(double allowed) noexcept {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
 #if defined(__linux__)
-  cpu_set_t cores;
-  if (sched_getaffinity(0, sizeof(cores), &cores) == 0) {
-    return CPU_COUNT(&cores);
-  }
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
 #endif
-  const unsigned cores_of_all = std::thread::hardware_concurrency();
-  return cores_of_all == 0 ? 1 : static_cast<int>(cores_of_all);
+  // Rounded down: of threads that look for work, one too many is enough to use
+  // up a group's time before the period ends, and then all of them stand still.
+  if (allowed > 0 && allowed < cores) cores = static_cast<int>(allowed);
+  return cores < 1 ? 1 : cores;
 }
 
 int Threads::threads() const noexcept {

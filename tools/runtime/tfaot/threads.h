@@ -30,8 +30,12 @@ class Threads final : public ThreadPool {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
-  // Cores that the calling thread may run on, at least 1.
-  static int Cores() noexcept;
+  // Cores that the calling thread may run on, at least 1: as its affinity and
+  // the quotas of its control groups say. Throws std::bad_alloc.
+  static int Cores();
+
+  // The same, if quotas allow so many cores' worth of time; 0 for any.
+  static int Cores(double allowed) noexcept;
 
   int threads() const noexcept override;
   void ParallelFor(int parts, void (*run)(void* context, int part),
