@@ -163,10 +163,8 @@ RECIPES["Betainc"] = dataclasses.replace(
         )
     )(d.dtype("Betainc"), d.shape()),
 )
-recipe(
-    "EluGrad LeakyReluGrad ReciprocalGrad Relu6Grad ReluGrad RsqrtGrad SeluGrad SoftplusGrad SoftsignGrad SqrtGrad",
-    alike(2),
-)
+recipe("EluGrad LeakyReluGrad Relu6Grad ReluGrad SeluGrad SoftplusGrad SoftsignGrad", alike(2))
+recipe("ReciprocalGrad RsqrtGrad SqrtGrad", alike(2, "tame"))
 recipe("SigmoidGrad TanhGrad", alike(2, "unit"))
 recipe(
     "ClipByValue",
