@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import resource
 import shutil
 import tempfile
@@ -128,8 +129,22 @@ def main() -> None:
     seconds = time.process_time() + children.ru_utime + children.ru_stime - begin
     print(f"{seconds:.0f} s of CPU time")
     if flags.page:
+        if flags.ops:  # only their rows are new
+            rows, before = rows_of(PAGE.read_text())
+            counts, seconds = {**rows, **counts}, seconds + before
         PAGE.parent.mkdir(exist_ok=True)
         PAGE.write_text(page(flags.rounds, dict(sorted(counts.items())), seconds))
+
+
+def rows_of(text: str) -> tuple[dict[str, Counter[str]], float]:
+    """What a page says of each op, and the seconds that it took."""
+    rows = {}
+    for line in re.findall(r"(?m)^\| (.+) \|$", text.partition("## By op")[2]):
+        op, *numbers = (cell.strip() for cell in f"{line} ".split("|"))
+        if len(numbers) == len(COLUMNS) and all(number.isdecimal() or not number for number in numbers):
+            rows[op] = Counter({name: int(number or 0) for name, number in zip(COLUMNS, numbers, strict=True)})
+    (seconds,) = re.findall(r"took ([\d,]+) s of", text)
+    return rows, float(seconds.replace(",", ""))
 
 
 if __name__ == "__main__":
