@@ -42,8 +42,12 @@ def dense(values, units, name, activation=None, norm=None):
     if norm is None:
         return values
     # Statistics that are only read stand for those of an earlier training: 0 and 1 would hide whether they are used.
-    initial = {} if norm else {"moving_mean_initializer": uniform(-0.5, 0.5), "moving_variance_initializer": uniform(0.5, 2)}
-    return tf1.layers.batch_normalization(values, training=norm, name=name + "_norm", **initial)
+    mean, variance = (
+        (uniform(-0.5, 0.5), uniform(0.5, 2)) if not norm else (tf1.zeros_initializer(), tf1.ones_initializer())
+    )
+    return tf1.layers.batch_normalization(
+        values, training=norm, name=name + "_norm", moving_mean_initializer=mean, moving_variance_initializer=variance
+    )
 
 
 def uniform(low, high):
