@@ -3,7 +3,7 @@
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain", "use_cpp_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load(":copts.bzl", "EXACT", "level_copts")
+load("//tools/runtime:copts.bzl", "EXACT", "level_copts")
 load(":hlo.bzl", "hlo_groups")
 load(
     ":providers.bzl",
