@@ -15,6 +15,7 @@ import tensorflow as tf
 keras.utils.set_random_seed(1)
 lstm = keras.layers.LSTM(4, dropout=0.5)
 lstm.build((None, 5, 3))
+dropout = keras.layers.Dropout(0.5)
 calls = tf.Variable(0, name="calls")
 
 
@@ -24,6 +25,10 @@ def predict(x):
 
 def train(x):
     return lstm(x, training=True)
+
+
+def dropped(x):
+    return dropout(x, training=True)
 
 
 def counted(x):
@@ -54,6 +59,13 @@ class SeedsTest(StageTest):
         for entry in exported.manifest.entry_points:
             written = [exported.manifest.variables[use.variable].name for use in entry.variables if use.written]
             self.assertEqual(written, [COUNTER], entry.name)
+
+    def test_drawn_from_outside_of_loops(self) -> None:
+        """A counter stays whose draws go straight to an output."""
+        exported = self.export(MODEL, entry_points=(("Run", "dropped"),), signature={"x": "float32[2, 3]"})
+        ((name, written),) = exported.written.items()
+        self.assertRegex(name, "seed_generator.*/seed_generator_state$")
+        self.assertTrue(written)
 
     def test_counters_of_the_user(self) -> None:
         """A variable that only counts may be for the caller to read: it stays, and the error of a batch names it."""
