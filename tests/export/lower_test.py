@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unittest
+from pathlib import Path
 
 from tests.stages.harness import StageTest
 
@@ -48,6 +49,55 @@ def model(at):
         )
         self.compile(exported)
         self.assertEqual([variable.name for variable in exported.manifest.variables], ["Variable"])
+
+    def test_spelled_out(self) -> None:
+        """Ops that XLA computes wrongly are replaced wherever they are: at top level, in functions, and in loops."""
+        from tensorflow.core.framework import graph_pb2
+
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+
+@tf.function
+def step(x):
+    return tf.quantization.fake_quant_with_min_max_args(x, min=-1.3, max=2.1) + 1.0
+
+
+@tf.function(input_signature=[tf.TensorSpec([3], tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")])
+def model(x, n):
+    z = tf.complex(x, x + 1)
+    (gradient,) = tf.gradients(tf.math.real(tf.sqrt(z) + tf.math.rsqrt(z) + tf.math.reciprocal(z)), [z])
+    for _ in tf.range(n):
+        x = step(x)
+    return tf.quantization.fake_quant_with_min_max_vars(x, -1.7, 2.9), gradient
+"""
+        )
+        graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
+        ops = {node.op for nodes in [graph.node, *(f.node_def for f in graph.library.function)] for node in nodes}
+        self.assertEqual([op for op in ops if op.startswith("FakeQuant") or op.endswith("Grad")], [])
+        self.compile(exported)
+
+    def test_what_nothing_needs(self) -> None:
+        """A loop over `tf.range` of an input compiles in a function, too: XLA would refuse the range, which nothing reads."""
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+
+@tf.function
+def inner(x, n):
+    for _ in tf.range(n):
+        x = tf.sin(x)
+    return x
+
+
+@tf.function(input_signature=[tf.TensorSpec([3], tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")])
+def model(x, n):
+    return inner(x, n)
+"""
+        )
+        self.compile(exported)
 
     def test_disable_copy_on_read(self) -> None:
         """What restored models say of how variables are read does not stop the compiler."""

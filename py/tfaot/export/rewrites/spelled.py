@@ -1,0 +1,160 @@
+"""Ops that XLA computes otherwise than TensorFlow's kernels, in terms of simpler ops. Pure.
+
+- Fake quantization: XLA rounds the distance from the range's lower end instead of the steps from zero, so that 0.0 does not
+  stay 0.0.
+- Gradients of complex `sqrt`, `rsqrt`, and `reciprocal`: XLA leaves out that the derivative is conjugated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, types_pb2
+
+from tfaot.export.rewrites.handles import Scope, become
+
+_OPS = {
+    "FakeQuantWithMinMaxArgs": False,
+    "FakeQuantWithMinMaxVars": True,
+    "FakeQuantWithMinMaxVarsPerChannel": True,
+}
+"""The ops, and whether a range that is empty at zero makes zeros of everything."""
+
+_GRADIENTS = ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")
+"""Ops of a function's value and the gradient of that."""
+
+_COMPLEX = (types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128)
+
+_F32 = types_pb2.DT_FLOAT
+
+
+def spell_out(graph: graph_pb2.GraphDef) -> None:
+    """Rewrites a graph and its functions in place; nodes keep their names."""
+    _spell(Scope(graph.node, "", ()), graph)
+    for function in graph.library.function:
+        args = [argument.name for argument in function.signature.input_arg]
+        _spell(Scope(function.node_def, function.signature.name, args), function)
+
+
+def _spell(scope: Scope, body: graph_pb2.GraphDef | function_pb2.FunctionDef) -> None:
+    nodes = body.node if isinstance(body, graph_pb2.GraphDef) else body.node_def
+    renamed = {}
+    for node in list(nodes):
+        if node.op in _OPS:
+            _Quantization(node, scope).write()
+            renamed[f"{node.name}:outputs:0"] = f"{node.name}:z:0"
+        elif node.op in _GRADIENTS and node.attr["T"].type in _COMPLEX:
+            _conjugate(node, scope)
+    if renamed and isinstance(body, function_pb2.FunctionDef):
+        for node in nodes:
+            node.input[:] = [renamed.get(operand, operand) for operand in node.input]
+        for result, operand in body.ret.items():
+            body.ret[result] = renamed.get(operand, operand)
+
+
+def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:
+    """Makes the gradient a product, or a quotient, of the conjugated value and the gradient of that."""
+    types = {"T": node.attr["T"].type}
+    value, gradient, *waits = node.input
+
+    def add(name: str, op: str, *inputs: str) -> str:
+        output = {"Conj": "output", "Neg": "y"}.get(op, "z")
+        return scope.output(scope.add(f"{node.name}/{name}", op, inputs, types), output)
+
+    conjugate = add("conjugate", "Conj", value)
+    if node.op == "SqrtGrad":
+        op, operands = "RealDiv", [gradient, add("twice", "AddV2", conjugate, conjugate)]
+    else:
+        factor = add("square", "Mul", conjugate, conjugate)
+        if node.op == "RsqrtGrad":
+            factor = add("half_cube", "Mul", factor, add("halved", "Mul", conjugate, _half(node, scope)))
+        op, operands = "Mul", [add("negated", "Neg", gradient), factor]
+    node.ClearField("input")
+    node.input.extend([*operands, *waits])
+    become(node, op, types)
+
+
+def _half(node: node_def_pb2.NodeDef, scope: Scope) -> str:
+    """The constant 0.5, in the same round of a loop as the node."""
+    dtype = node.attr["T"].type
+    constant = scope.add(f"{node.name}/half", "Const", scope.wait_for(node.input[0]), {"dtype": dtype})
+    tensor = constant.attr["value"].tensor
+    tensor.dtype = dtype
+    tensor.tensor_shape.SetInParent()
+    (tensor.scomplex_val if dtype == types_pb2.DT_COMPLEX64 else tensor.dcomplex_val).extend([0.5, 0.0])
+    return scope.output(constant, "output")
+
+
+class _Quantization:
+    """One node, and those that are added for it."""
+
+    def __init__(self, node: node_def_pb2.NodeDef, scope: Scope) -> None:
+        self._node = node
+        self._scope = scope
+        self._waits = [operand for operand in node.input if operand.startswith("^")]
+        # Constants wait for what the node waits for, so as to run in the same round of a loop as it does.
+        self._with = self._waits or scope.wait_for(node.input[0])
+
+    def write(self) -> None:
+        """Makes the node a product of steps and their size."""
+        node = self._node
+        empty = _OPS[node.op]
+        bits = node.attr["num_bits"].i if "num_bits" in node.attr else 8
+        low = 1.0 if node.attr["narrow_range"].b else 0.0
+        high = float((1 << bits) - 1)
+        operands = [operand for operand in node.input if not operand.startswith("^")]
+        if len(operands) == 1:
+            least = self._constant("min", node.attr["min"].f if "min" in node.attr else -6.0)
+            most = self._constant("max", node.attr["max"].f if "max" in node.attr else 6.0)
+        else:
+            least, most = operands[1:]
+        bottom, top, half, one = (
+            self._constant(n, v) for n, v in (("low", low), ("high", high), ("half", 0.5), ("one", 1.0))
+        )
+        scale = self._add(
+            "scale", "RealDiv", self._add("range", "Sub", most, least), self._constant("steps", high - low)
+        )
+        # Rounds half away from zero, as C++ does; the point is not negative where that matters.
+        point = self._add("point", "Sub", bottom, self._add("min_steps", "RealDiv", least, scale))
+        whole = self._add("whole", "Floor", point)
+        up = self._add("up", "GreaterEqual", self._add("rest", "Sub", point, whole), half)
+        round_up = self._add("round_up", "SelectV2", up, self._add("next", "AddV2", whole, one), whole)
+        zero_point = self._add("zero_point", "Minimum", self._add("clamped_point", "Maximum", round_up, bottom), top)
+        nudged_min = self._add("nudged_min", "Mul", self._add("below", "Sub", bottom, zero_point), scale)
+        nudged_max = self._add("nudged_max", "Mul", self._add("above", "Sub", top, zero_point), scale)
+        inverse = self._add("inverse", "RealDiv", one, scale)
+        from_min = self._add("from_min", "Mul", self._add("negated", "Neg", nudged_min), inverse)
+        zero = self._add("zero", "Floor", self._add("zero_half", "AddV2", from_min, half))
+        clamped = self._add("clamped", "Maximum", self._add("at_most", "Minimum", operands[0], nudged_max), nudged_min)
+        shifted = self._add("steps_up", "Mul", self._add("shifted", "Sub", clamped, nudged_min), inverse)
+        quantized = self._add(
+            "quantized", "Floor", self._add("half_up", "AddV2", self._add("from_zero", "Sub", shifted, zero), half)
+        )
+        if empty:
+            none = self._constant("none", 0.0)
+            nothing = self._add(
+                "nothing",
+                "LogicalAnd",
+                self._add("min_zero", "Equal", least, none),
+                self._add("max_zero", "Equal", most, none),
+            )
+            # Both, since the steps are NaN there, and so is their size.
+            quantized = self._add("quantized_or_0", "SelectV2", nothing, none, quantized)
+            scale = self._add("scale_or_0", "SelectV2", nothing, none, scale)
+        node.ClearField("input")
+        node.input.extend([quantized, scale, *self._waits])
+        become(node, "Mul", {"T": _F32})
+
+    def _add(self, name: str, op: str, *inputs: str) -> str:
+        types: Mapping[str, int] = {} if op == "LogicalAnd" else {"T": _F32}
+        output = {"Floor": "y", "Neg": "y", "SelectV2": "output"}.get(op, "z")
+        return self._scope.output(self._scope.add(f"{self._node.name}/{name}", op, inputs, types), output)
+
+    def _constant(self, name: str, value: float) -> str:
+        waits: Sequence[str] = self._with
+        node = self._scope.add(f"{self._node.name}/{name}", "Const", waits, {"dtype": _F32})
+        tensor = node.attr["value"].tensor
+        tensor.dtype = _F32
+        tensor.tensor_shape.SetInParent()
+        tensor.float_val.append(value)
+        return self._scope.output(node, "output")
