@@ -1,0 +1,527 @@
+"""Runs small models of many op instances through all stages, and compares each result with TensorFlow's.
+
+A case is one op with its operands. Many cases are put into one model, since what costs time is a model: an export, a
+compilation, a C++ compiler, each about a second. If a model does not get through, it is halved until the case that is to
+blame stands alone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import importlib.util
+import os
+import pickle
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from tfaot import dtypes, isolate
+from tfaot.errors import TfaotError
+from tfaot.manifest import Manifest
+
+Array = npt.NDArray[Any]
+
+ROOT = Path(isolate.__file__).parents[2]
+"""The repository, or its copy among a test's runfiles."""
+
+TOGETHER = 40
+"""How many cases share a model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Operand:
+    """A value that a case takes."""
+
+    value: Array
+    fed: bool
+    """An input of the model; else a constant of its graph, which the compiler may fold."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """One op with its operands."""
+
+    op: str
+    """Its name in TensorFlow's registry, or that of a structure."""
+    expression: str
+    """Python, in which `{0}` stands for the first operand. It gives a tensor, or several in any nest."""
+    operands: tuple[Operand, ...]
+    sums: bool = False
+    """Whether a result is a sum of terms that may cancel: it is then only as exact as its largest neighbour."""
+    rtol: float = 0.0
+    """Allowed relative error; 0 for the dtype's usual one."""
+    atol: float = 0.0
+    """Allowed absolute error of 32 bits and less, where TensorFlow itself loses digits."""
+    setup: str = ""
+    """Python that comes before the model's function, in which `{n}` stands for a number of this case alone."""
+
+    name: str = ""
+    """What its only output is called."""
+
+    @property
+    def text(self) -> str:
+        """What it is, in a line."""
+        shown = []
+        for operand in self.operands:
+            value = operand.value
+            few = not operand.fed and value.size <= 8
+            what = f"{value.dtype}{value.tolist() if few else list(value.shape)}"
+            shown.append(what if few else f"{'fed' if operand.fed else 'constant'} {what}")
+        return self.expression.format(*shown, n="")
+
+
+PASSES = "passes"
+REFUSED = "refused"
+DIFFERS = "differs"
+NO_REFERENCE = "TensorFlow refuses"
+BROKEN = "broken"
+
+
+@dataclasses.dataclass(frozen=True)
+class Difference:
+    """Values of one result that differ, in order."""
+
+    theirs: Array
+    ours: Array
+    operands: tuple[Array, ...]
+    """Of those operands that have the result's shape, the values at the same places."""
+
+    def __str__(self) -> str:
+        if self.theirs.dtype != self.ours.dtype or self.theirs.shape != self.ours.shape:
+            return f"{self.theirs.dtype}{list(self.theirs.shape)} is {self.ours.dtype}{list(self.ours.shape)} here"
+        rows = list(zip(self.theirs, self.ours, *self.operands, strict=True))
+        shown = [
+            f"{a!s} is {b!s} here" + (f" of {', '.join(map(str, rest))}" if rest else "") for a, b, *rest in rows[:4]
+        ]
+        return f"{len(rows)} differ: " + "; ".join(shown)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a case."""
+
+    case: Case
+    kind: str
+    """One of the above. `REFUSED` is an error of ours that names the line of the model; `BROKEN` is all else "
+    "that ends."""
+    details: str = ""
+    differences: tuple[Difference, ...] = ()
+    results: tuple[tuple[Array, Array], ...] = ()
+    """Of each result TensorFlow's, and ours."""
+
+
+_PREAMBLE = """\
+import numpy as np
+import tensorflow as tf
+
+
+def value(dtype, shape, bits):
+    return np.frombuffer(bytes.fromhex(bits), tf.as_dtype(dtype).as_numpy_dtype).reshape(shape)
+
+
+"""
+
+
+def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
+    """A Python file that has no other input, and the case by the numbers of its lines.
+
+    It is a model of all cases, whose outputs are `c{case}_{output}`, or what the case calls its only one.
+    """
+    setups, specs, body, golden = [], [], [], []
+    for index, case in enumerate(cases):
+        names = []
+        for number, operand in enumerate(case.operands):
+            name, shape = f"x{index}_{number}", list(operand.value.shape)
+            bits = f'value("{operand.value.dtype}", {shape}, "{np.ascontiguousarray(operand.value).tobytes().hex()}")'
+            if operand.fed:
+                specs.append(f'    tf.TensorSpec({shape}, "{operand.value.dtype}", "{name}"),')
+                golden.append(f'        "{name}": {bits},')
+            else:
+                body.append(f"    {name} = tf.constant({bits})")
+            names.append(name)
+        if case.setup:
+            lines = case.setup.replace("{n}", str(index)).splitlines()
+            setups += [f"{line}  # case {index}" if line else "" for line in lines] + [""]
+        expression = case.expression.format(*names, n=index)
+        body.append(f"    put({index}, {expression}{f', {case.name!r}' if case.name else ''})  # case {index}")
+    inputs = [name for spec in specs for name in re.findall(r'"(x\d+_\d+)"', spec)]
+    text = "\n".join(
+        [
+            _PREAMBLE,
+            *setups,
+            "@tf.function(input_signature=[",
+            *specs,
+            "], autograph=True)",
+            f"def model({', '.join(inputs)}):",
+            "    result = {}",
+            "    def put(case, tensors, name=''):",
+            "        for index, tensor in enumerate(tf.nest.flatten(tensors, expand_composites=True)):",
+            '            result[name or f"c{case}_{index}"] = tf.identity(tensor)',
+            *body,
+            "    return result",
+            "",
+            "",
+            "def golden_fn(step, rng):",
+            "    return {",
+            *golden,
+            "    }",
+            "",
+        ]
+    )
+    calls = {line: re.search(r"  # case (\d+)$", content) for line, content in enumerate(text.split("\n"), 1)}
+    return text, {line: int(found[1]) for line, found in calls.items() if found}
+
+
+class Engine:
+    """The stages on cases. TensorFlow must be imported; nothing in this process may have built a graph."""
+
+    def __init__(self, folder: Path, *, flags: Sequence[str] = ("-O1",)) -> None:
+        """Compiles the runtime, once.
+
+        Args:
+          folder: for whatever is written.
+          flags: of the C++ compiler.
+        """
+        self._folder = folder
+        self._compiler = shlex.split(os.environ.get("CXX", "g++"))
+        include = folder / "include"
+        runtime = ROOT / "tools" / "runtime"
+        (include / "tfaot" / "kernels").mkdir(parents=True)
+        for source, target in ((runtime / "tfaot", "tfaot"), (runtime / "kernels", "tfaot/kernels")):
+            for file in source.iterdir():
+                (include / target / file.name).symlink_to(file.resolve())
+        self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(include)]
+        self._runtime = [str(folder / f"{name}.o") for name in ("executor", "isa", "sort", "variables", "plain")]
+        for target in self._runtime:
+            name = Path(target).stem
+            source = runtime / ("kernels" if name == "plain" else "tfaot") / f"{name}.cc"
+            self._run([*self._flags, "-I", str(runtime), "-c", str(source), "-o", target])
+
+    def _run(self, flags: Sequence[str]) -> None:
+        done = subprocess.run([*self._compiler, *flags], capture_output=True, check=False, text=True)
+        if done.returncode:
+            raise RuntimeError(f"{shlex.join([*self._compiler, *flags])}\n{done.stderr[:4000]}")
+
+    def outcomes(self, cases: Sequence[Case]) -> list[Outcome]:
+        """What becomes of each case, in order. Cases of one model must be few enough to share it."""
+        if not cases:
+            return []
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            folder = Path(name)
+            text, lines = model_text(cases)
+            (folder / "model.py").write_text(text)
+            kind, error = NO_REFERENCE, ""
+            try:
+                with _silent(folder / "log"):
+                    isolate.run_isolated(lambda: _reference(folder), what="TensorFlow")
+                    kind = BROKEN
+                    self._stages(folder)
+            except TfaotError as raised:
+                error = str(raised)
+                if kind == BROKEN and "model.py:" in error and "was killed" not in error and "exited with" not in error:
+                    kind = REFUSED
+            except RuntimeError as raised:
+                error = str(raised)
+            if not error:
+                return _compared(cases, folder)
+        if len(cases) == 1:
+            return [Outcome(cases[0], kind, error)]
+        # Mostly the error names the line. Else the halves are tried.
+        blamed = {lines[int(line)] for line in _LINE.findall(error) if int(line) in lines}
+        if not blamed or len(blamed) == len(cases):
+            half = len(cases) // 2
+            return [*self.outcomes(cases[:half]), *self.outcomes(cases[half:])]
+        alone = {index: self.outcomes([cases[index]])[0] for index in sorted(blamed)}
+        others = iter(self.outcomes([each for index, each in enumerate(cases) if index not in blamed]))
+        return [alone[index] if index in blamed else next(others) for index in range(len(cases))]
+
+    def compiled(self, cases: Sequence[Case]) -> list[Array]:
+        """What compiled code gives for each case, of one output each, whatever TensorFlow does.
+
+        Raises:
+          TfaotError: a stage refuses the model.
+        """
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            folder = Path(name)
+            (folder / "model.py").write_text(model_text(cases)[0])
+            self._stages(folder)
+            names = sorted(f"c{index}_0" for index in range(len(cases)))
+            found = dict(zip(names, _load(folder / "ours"), strict=True))
+            return [found[f"c{index}_0"] for index in range(len(cases))]
+
+    def _stages(self, folder: Path) -> None:
+        """Export, compile, render, the C++ compiler, and a run, whose results are in `ours.npz`."""
+        isolate.run_isolated(lambda: _export(folder), what="exporting model.py")
+        from tfaot import compile as compiler
+        from tfaot import render
+
+        compiler.compile_graph(
+            compiler.Request(
+                manifest=str(folder / "manifest"),
+                graph=str(folder / "graph"),
+                config=str(folder / "config"),
+                sources=str(folder / "sources"),
+                isa=("x86-64-v3",),
+                xla_flags=(),
+                out_objects=(str(folder / "kernels.o"),),
+                out_constants=str(folder / "constants.o"),
+                out_header=str(folder / "executor.h"),
+                out_sources=(str(folder / "executor.cc"),),
+                out_hlo=str(folder / "hlo"),
+                passes=("*",),
+            )
+        )
+        render.render(
+            render.Request(
+                manifest=str(folder / "manifest"),
+                header="model.h",
+                private_headers=("executor.h",),
+                embed=True,
+                keep_denormals=False,
+                out_header=str(folder / "model.h"),
+                out_source=str(folder / "model.cc"),
+                out_variables=str(folder / "variables.S"),
+                out_test=str(folder / "test.cc"),
+                out_benchmark=str(folder / "benchmark.cc"),
+            )
+        )
+        manifest = Manifest.from_json((folder / "manifest").read_text())
+        (folder / "whole.cc").write_text('#include "model.cc"\n#include "executor.cc"\n' + shim(manifest))
+        extra = []
+        if manifest.variables:
+            extra = [str(folder / "variables.S"), f'-DTFAOT_VARIABLES="{folder / "variables"}"']
+        self._run(
+            [
+                *(*self._flags, "-I", str(folder), "-march=x86-64-v3", "-fno-math-errno", "-shared"),
+                *(str(folder / "whole.cc"), *extra, str(folder / "kernels.o"), str(folder / "constants.o")),
+                *(*self._runtime, "-lm", "-Wl,--no-undefined", "-o", str(folder / "model.so")),
+            ]
+        )
+        isolate.run_isolated(lambda: _run_compiled(folder, manifest), what="running the compiled model")
+
+
+_LINE = re.compile(r"model\.py(?::|\", line )(\d+)")
+"""How errors, ours and Python's, name a line of the model."""
+
+
+class _silent:  # noqa: N801
+    """Keeps back what children print: the outcome holds their errors."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        sys.stderr.flush()
+        self._kept = os.dup(2)
+        null = os.open(self._path, os.O_WRONLY | os.O_CREAT)
+        os.dup2(null, 2)
+        os.close(null)
+
+    def __exit__(self, *_: object) -> None:
+        sys.stderr.flush()
+        os.dup2(self._kept, 2)
+        os.close(self._kept)
+
+
+def shim(manifest: Manifest) -> str:
+    """C functions for a compiled model, by which Python reaches it: tensors by number, inputs before outputs."""
+    (entry,) = manifest.entry_points
+    tensors = [*entry.inputs, *entry.outputs]
+    data = [f"    case {i}: return m.{tensor.cpp_name}().data();" for i, tensor in enumerate(tensors)]
+    dims = [
+        f"    case {i}: return m.{tensor.cpp_name}().dim(d);"
+        for i, tensor in enumerate(tensors)
+        if getattr(tensor, "size", "")
+    ]
+    name = "::" + manifest.cpp_class.removeprefix("::")
+    return "\n".join(
+        [
+            'extern "C" {',
+            f"void* model_new() {{ return new {name}; }}",
+            f"int model_run(void* p) {{ return static_cast<{name}*>(p)->{entry.cpp_name}() ? 1 : 0; }}",
+            f"void* model_data(void* p, int i) {{ auto& m = *static_cast<{name}*>(p); switch (i) {{",
+            *data,
+            "  } return nullptr; }",
+            f"long long model_dim(void* p, int i, int d) {{ auto& m = *static_cast<{name}*>(p); switch (i) {{",
+            *dims,
+            "  } return -1; }",
+            "}",
+            "",
+        ]
+    )
+
+
+def _export(folder: Path) -> None:
+    os.chdir(folder)
+    sys.dont_write_bytecode = True
+    from tfaot.export.export import Request, export
+    from tfaot.export.sources.model import Model
+
+    export(
+        Request(
+            model=Model(model="model.py"),
+            cpp_class="breadth::Model",
+            golden_steps=1,
+            out_graph="graph",
+            out_configs=("config",),
+            out_manifest="manifest",
+            out_variables="variables",
+            out_golden_inputs="golden_inputs",
+            out_sources="sources",
+        )
+    )
+
+
+def _run_compiled(folder: Path, manifest: Manifest) -> None:
+    from tfaot import safetensors
+
+    (entry,) = manifest.entry_points
+    values = safetensors.read(str(folder / "golden_inputs"))
+    library = ctypes.CDLL(str(folder / "model.so"))
+    library.model_new.restype = library.model_data.restype = ctypes.c_void_p
+    library.model_data.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    library.model_run.argtypes = [ctypes.c_void_p]
+    library.model_dim.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int]
+    library.model_dim.restype = ctypes.c_longlong
+    model = library.model_new()
+    for index, tensor in enumerate(entry.inputs):
+        value = np.ascontiguousarray(values[f"step0/{tensor.cpp_name}"])
+        ctypes.memmove(library.model_data(model, index), value.ctypes.data, value.nbytes)
+    if not library.model_run(model):
+        raise RuntimeError("Run() failed")
+    results = []
+    for number, output in enumerate(entry.outputs):
+        index = len(entry.inputs) + number
+        shape = list(output.shape)
+        if output.size:
+            shape = [library.model_dim(model, index, axis) for axis in range(len(shape))]
+        dtype = dtypes.BY_NAME[output.dtype].numpy()
+        count = int(np.prod(shape)) * dtype.itemsize
+        data = ctypes.string_at(library.model_data(model, index), count) if count else b""
+        results.append((str(dtype), shape, data))
+    _save(folder / "ours", results)
+
+
+_Stored = list[tuple[str, list[int], bytes]]
+
+
+def _save(path: Path, results: _Stored) -> None:
+    path.write_bytes(pickle.dumps(results))
+
+
+def _load(path: Path) -> list[Array]:
+    stored: _Stored = pickle.loads(path.read_bytes())
+    return [np.frombuffer(data, dtypes.BY_NAME[dtype].numpy()).reshape(shape) for dtype, shape, data in stored]
+
+
+def _reference(folder: Path) -> None:
+    """What TensorFlow computes of the file itself, so that the export's rewrites are compared too."""
+    import tensorflow as tf
+
+    from tfaot.session import session_config
+
+    spec = importlib.util.spec_from_file_location("model", folder / "model.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    with tf.compat.v1.Session(graph=tf.Graph(), config=session_config()) as session, session.graph.as_default():
+        spec.loader.exec_module(module)
+        feeds = module.golden_fn(0, None)
+        given = {name: tf.compat.v1.placeholder(value.dtype, value.shape) for name, value in feeds.items()}
+        results = module.model(*given.values())
+        session.run(tf.compat.v1.global_variables_initializer())
+        values = session.run(results, {given[name]: value for name, value in feeds.items()})
+    # As `tf.nest` orders a dict, and with it the outputs of the compiled model.
+    names = sorted(values)
+    arrays = [values[name] for name in names]
+    _save(folder / "theirs", [(str(each.dtype), list(each.shape), each.tobytes()) for each in arrays])
+    (folder / "names").write_bytes(pickle.dumps(names))
+
+
+def _compared(cases: Sequence[Case], folder: Path) -> list[Outcome]:
+    names: list[str] = pickle.loads((folder / "names").read_bytes())
+    results = list(zip(names, _load(folder / "theirs"), _load(folder / "ours"), strict=True))
+    result = []
+    for index, case in enumerate(cases):
+        pairs = tuple(
+            (want, got)
+            for name, want, got in results
+            if name == case.name or (not case.name and name.startswith(f"c{index}_"))
+        )
+        found = [difference(case, want, got) for want, got in pairs]
+        differing = tuple(each for each in found if each is not None)
+        kind = DIFFERS if differing else PASSES
+        result.append(Outcome(case, kind, "; ".join(map(str, differing)), differing, pairs))
+    return result
+
+
+def difference(case: Case, want: Array, got: Array) -> Difference | None:
+    """How a result differs from TensorFlow's by more than a compiler may; None if it does not.
+
+    A float may miss by its dtype's relative error. NaN, infinities, and the sign of zero are exact; a denormal is a zero.
+    """
+    if want.dtype != got.dtype or want.shape != got.shape:
+        return Difference(want, got, ())
+    wrong = _wrong(case, want, got)
+    if not wrong.any():
+        return None
+    operands = tuple(each.value[wrong] for each in case.operands if each.value.shape == want.shape)
+    return Difference(want[wrong], got[wrong], operands)
+
+
+def _wrong(case: Case, want: Array, got: Array) -> Array:
+    numeric = dtypes.BY_NAME[str(want.dtype)]
+    if not numeric.floating:
+        return np.asarray(want != got)
+    info = ml_dtypes.finfo(want.dtype)
+    eps, tiny = float(info.eps), float(info.smallest_normal)
+    rtol = max(case.rtol, 100 * eps if info.bits > 16 else 4 * eps)
+    wide = want.astype(np.complex128 if want.dtype.kind == "c" else np.float64)
+    own = got.astype(wide.dtype)
+    scale = np.where(np.isfinite(wide), np.abs(wide), 0.0)
+    if case.sums and scale.size:
+        scale = np.full_like(scale, np.max(scale, initial=0.0))
+    if info.bits == 16:
+        scale = scale + 1  # steps in between round to 16 bits too
+    limit = rtol * scale + 2 * tiny + (case.atol if info.bits <= 32 else case.atol * 1e-8)
+    parts = [(wide.real, own.real), (wide.imag, own.imag)] if want.dtype.kind == "c" else [(wide, own)]
+    result = np.zeros(want.shape, np.bool_)
+    for a, b in parts:
+        finite = np.isfinite(a) & np.isfinite(b)
+        same = (a == b) | (np.isnan(a) & np.isnan(b))
+        zeros = (
+            (a == 0) & (b == 0) & (np.signbit(a) != np.signbit(b)) & np.bool_(not case.sums and want.dtype.kind != "c")
+        )
+        with np.errstate(invalid="ignore", over="ignore"):
+            close = np.abs(a - b) <= limit
+        result |= np.where(finite, ~close | zeros, ~same)
+    return result
+
+
+def chunks(cases: Iterable[Case], size: int = TOGETHER) -> list[list[Case]]:
+    """Cases in groups that share a model."""
+    listed = list(cases)
+    return [listed[i : i + size] for i in range(0, len(listed), size)]
+
+
+def run_all(cases: Sequence[Case], *, flags: Sequence[str] = ("-O1",), each: Callable[[Outcome], None]) -> None:
+    """Calls `each` with the outcome of every case."""
+    folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+    try:
+        engine = Engine(folder, flags=flags)
+        for group in chunks(cases):
+            for outcome in engine.outcomes(group):
+                each(outcome)
+    finally:
+        shutil.rmtree(folder)
