@@ -119,8 +119,7 @@ _structure(
 )
 _structure(
     "variables written in a branch",
-    "w{n} = tf.Variable(V + 1)\n\n@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        w{n}.assign_add(x)\n    "
-    "return w{n} + 0\n",
+    "@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        V.assign_add(x)\n    return V + 0\n",
     "f{n}(X, N)",
     variable=True,
 )
