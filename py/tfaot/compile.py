@@ -507,6 +507,24 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
             details="\n".join(nodes or [message]),
             do="replace these ops, or move them out of the model to where its inputs are made",
         )
+    if empty := re.search(
+        r"Missing xla_context \d+-th output from (\S+)", message
+    ):  # a slice of nothing that is assigned
+        sources = _sources(request)
+        nodes = [_place(prefix, node, sources) for prefix, node in _all_nodes(request) if node.name == empty[1]]
+        return TfaotError(
+            f"{what}: XLA finds no result for an op",
+            details="\n".join(nodes or [message]),
+            do="leave this op out if its operands are empty, or replace it",
+        )
+    if "3D convolution is not implemented" in message:
+        # XLA makes such convolutions of some gradients by the kernel, too.
+        nodes = _nodes_of(lambda op: op.startswith("Conv3D"), request) or _nodes_of(lambda op: "Conv2D" in op, request)
+        return TfaotError(
+            f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
+            details="\n".join(nodes or [message]),
+            do="replace these ops, or move them out of the model to where its inputs are made",
+        )
     if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
         kind = thunk[1].replace("-", "")
         return TfaotError(

@@ -77,9 +77,9 @@ def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
         f"./bazelw run //tests/breadth -- --rounds={rounds} --page",
         "```",
         "",
-        f"That command drew {sum(total.values()):,} cases in {rounds} rounds, and took {seconds:,.0f} s of CPU "
-        f"time on an AMD EPYC (Zen 4). CI runs the first "
-        "round.",
+        f"That command draws {rounds} case(s) of each of {len(recipes.RECIPES) + len(structures.STRUCTURES)} ops and structures. "
+        f"This page has {sum(total.values()):,} cases of {len(counts)} of them, which took {seconds:,.0f} s of CPU time "
+        "on an AMD EPYC (Zen 4). CI runs the first round.",
         "",
         "| outcome | cases |",
         "|---|---|",
@@ -129,7 +129,7 @@ def main() -> None:
     seconds = time.process_time() + children.ru_utime + children.ru_stime - begin
     print(f"{seconds:.0f} s of CPU time")
     if flags.page:
-        if flags.ops:  # only their rows are new
+        if flags.ops and PAGE.exists():  # only their rows are new
             rows, before = rows_of(PAGE.read_text())
             counts, seconds = {**rows, **counts}, seconds + before
         PAGE.parent.mkdir(exist_ok=True)

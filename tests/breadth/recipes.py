@@ -332,7 +332,11 @@ recipe(
 )
 recipe(
     "Transpose ConjugateTranspose",
-    lambda d, op: call(op, d.of(d.dtype(op), s := d.shape()), d.const(d.rng.permutation(len(s)))),
+    lambda d, op: call(
+        op,
+        d.of(d.dtype(op, among=COMPLEX if op[0] == "C" else None), s := d.shape()),
+        d.const(d.rng.permutation(len(s))),
+    ),
 )
 recipe(
     "Tile",
@@ -771,7 +775,7 @@ def _image(d: Draw, *, channels: int = 0) -> list[int]:
 def _pool(d: Draw, op: str) -> str:
     window = {"ksize": [1, d.int(1, 3), d.int(1, 3), 1], "strides": [1, d.int(1, 3), d.int(1, 3), 1]}
     window |= {"padding": d.pick(["SAME", "VALID"])}
-    dtype, shape = d.dtype(op), _image(d)
+    dtype, shape = d.dtype(op, among=(*FLOATS, "int32")), _image(d)
     kind = "tame" if op.startswith("Avg") or "Grad" in op else "any"
     if op == "AvgPool" or op == "MaxPool":
         return call(op, d.of(dtype, shape, kind), **window)
@@ -826,7 +830,7 @@ recipe("BiasAddGrad", lambda d, op: call(op, d.of(d.dtype(op), d.shape(low=2), "
 def _conv(d: Draw, op: str) -> str:
     dtype = d.dtype(op, among=FLOATS)
     depthwise = op.startswith("Depthwise")
-    groups = 1 if depthwise or d.flip(0.8) else 2
+    groups = 1 if depthwise or "Backprop" in op or d.flip(0.8) else 2  # TensorFlow has no such gradient on CPUs
     channels = groups * d.pick([1, 2, 3, 8])
     image = _image(d, channels=channels)
     out = groups * d.pick([1, 2, 5, 16])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from tests.breadth.draw import Draw
@@ -21,7 +23,7 @@ def _structure(name: str, setup: str, expression: str, *, rank: int | None = Non
             text = text.replace("N", d.add(np.int32(d.int(0, 5))))
         if variable:
             d.variable(d.values("float32", shape, "unit"))
-        d.setup += setup.replace("V", "v{n}_0")
+        d.setup += re.sub(r"\bV\b", "v{n}_0", setup)
         return text
 
     assert name not in STRUCTURES, name
@@ -65,7 +67,7 @@ _structure(
 )
 _structure(
     "a branch in a loop",
-    "@tf.function\ndef f{n}(x, k):\n    for i in tf.range(k):\n        if i % 2 == 0:\n            x = x + 1\n  "
+    "@tf.function\ndef f{n}(x, k):\n    for i in tf.range(k):\n        if tf.equal(i % 2, 0):\n            x = x + 1\n  "
     "      else:\n"
     "            x = x * 0.5\n    return x\n",
     "f{n}(X, N)",
@@ -117,8 +119,7 @@ _structure(
 )
 _structure(
     "variables written in a branch",
-    "w{n} = tf.Variable(V + 1)\n\n@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        w{n}.assign_add(x)\n    "
-    "return w{n} + 0\n",
+    "@tf.function\ndef f{n}(x, k):\n    if k > 2:\n        V.assign_add(x)\n    return V + 0\n",
     "f{n}(X, N)",
     variable=True,
 )
