@@ -164,6 +164,9 @@ class _Body:
         originals = list(self._nodes)
         outputs = {}
         for node in originals:
+            for attr in self._op_def(node).attr:
+                if attr.HasField("default_value") and attr.name not in node.attr:
+                    node.attr[attr.name].CopyFrom(attr.default_value)  # a SavedModel leaves defaults out
             outputs[node.name] = [(ref, dtype) for ref, dtype in self._outputs(node, self._op_def(node), node.attr)]
             self._types |= dict(outputs[node.name])
         places: dict[str, str] = {}
