@@ -21,8 +21,8 @@ def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> N
     os.environ["TF_USE_LEGACY_KERAS"] = "1" if legacy_keras else "0"
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"  # keep warnings and errors
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
-    # oneDNN picks kernels by CPU: they add in another order on each, and its fused products lose NaNs with AVX-512. TensorFlow's own
-    # products go through oneDNN's sgemm all the same, so that it gets the same level everywhere.
+    # oneDNN picks kernels by CPU. They add in another order on each, and its fused products lose NaNs with AVX-512.
+    # TensorFlow's own products go through oneDNN's sgemm all the same, so it gets the same level everywhere.
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
     os.environ["ONEDNN_MAX_CPU_ISA"] = os.environ["DNNL_MAX_CPU_ISA"] = "AVX2"
     ours = (

@@ -35,6 +35,7 @@ STUDY = {
     "conv_fc_batchnorm_notrain": ("yes", "no: read-only variables"),
 }
 
+
 @dataclasses.dataclass(frozen=True)
 class Verified:
     """What the log of a comparison with TensorFlow says."""

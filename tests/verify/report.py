@@ -46,7 +46,8 @@ def main() -> None:
     lines = [
         "# Measured numerics",
         "",
-        "The generated test of every example, compared value by value with TensorFlow. [Numerics](../numerics.md) explains the rule.",
+        "The generated test of every example, compared value by value with TensorFlow.",
+        "[Numerics](../numerics.md) explains the rule.",
         "",
         f"Made by `./bazelw test //examples/... && python3 -m tests.verify.report` on {platform.machine()}, {cpu()}.",
         "",
