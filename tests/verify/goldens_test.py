@@ -349,6 +349,14 @@ def model_fn(features, labels):
             """,
         )
 
+    def test_constant_outputs(self) -> None:
+        """Protects outputs that depend on nothing, such as the flag of a function without results: they are not blind."""
+        exported = self.export(
+            HEAD + "def model_fn(features, labels):\n    return {'y': labels * 2.0, 'done': tf.constant(True)}\n",
+            golden_steps=2,
+        )
+        self.assertTrue(self.goldens(exported)["step0/done"])
+
     def test_blindness_that_is_accepted(self) -> None:
         """Protects `unseen`: what it names is no error, and the comparison still says what it sees."""
         exported = self.export(

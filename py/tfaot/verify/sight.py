@@ -166,6 +166,21 @@ class Probe:
         return {name: changed(values[name], rng) for name in names}
 
 
+def constant(graph: graph_pb2.GraphDef, tensor: str) -> bool:
+    """Whether a tensor of the main graph, `node:port`, depends on no input and no variable: it can be only what it is."""
+    nodes = {node.name: node for node in graph.node}
+    reached = {tensor.partition(":")[0]}
+    left = list(reached)
+    while left:
+        node = nodes[left.pop()]
+        if node.op in ("Placeholder", "PlaceholderWithDefault", "VarHandleOp"):
+            return False
+        new = {name.partition(":")[0] for name in node.input if not name.startswith("^")} - reached
+        reached |= new
+        left += new
+    return not any(name in reached for name, _ in _constants(graph))
+
+
 def changed(value: Array, rng: np.random.Generator, change: float = CHANGE) -> Array:
     """Values that are larger or smaller by 1 %, or by `ULPS` if that is more, zeros by 0.01; whole numbers are 1 larger."""
     moved: Array
