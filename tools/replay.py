@@ -203,7 +203,7 @@ def compare(got: Array, want: Array, tolerance: Array) -> Errors:
     share = np.where(np.isnan(share), np.inf, share)
     at = int(share.argmax())
     bad = difference > tolerance
-    return Errors(float(difference.max()), float((difference / unit).max()), float(share.flat[at]), at, not bad.any())
+    return Errors(float(difference.max()), float((difference / unit).max()), float(share[at]), at, not bad.any())
 
 
 def _smallest_normal(dtype: np.dtype[Any]) -> Any:
@@ -374,8 +374,8 @@ def from_stored(value: Array, tensor: Mapping[str, Any]) -> Array:
 
 def _check(step: int, name: str, result: Array, expected: Expected) -> bool:
     """Compares, prints the line, and returns whether the differences are tolerated."""
-    got, want = expected.of(pairs(result)), pairs(expected.value)
-    errors = compare(got, want, expected.tolerance)
+    got, want, tolerance = expected.of(pairs(result)), pairs(expected.value), expected.tolerance.reshape(-1)
+    errors = compare(got, want, tolerance)
     blind = expected.sees < SEES and want.size > 0
     print(
         f"{step:<5} {name + expected.part:<44} {errors.absolute:>10.3g} {errors.ulp:>10.3g} {100 * errors.share:>9.3g}% "
@@ -383,10 +383,7 @@ def _check(step: int, name: str, result: Array, expected: Expected) -> bool:
     )
     if not errors.tolerated:
         at = errors.at
-        print(
-            f"      at index {at}: got {got.flat[at]:.9g}, expected {want.flat[at]:.9g} "
-            f"+- {expected.tolerance.flat[at]:.3g}"
-        )
+        print(f"      at index {at}: got {got[at]:.9g}, expected {want[at]:.9g} +- {tolerance[at]:.3g}")
     return errors.tolerated
 
 

@@ -479,6 +479,7 @@ def golden_fn(step, rng):
             "def model(x):\n    return {'own': x + 1, 'mixed': x - tf.reduce_mean(x, 0)}\n",
             batch_sizes=(1, 4),
             golden_steps=2,
+            rows_independent=True,  # or export would refuse it
             signature={"x": "float32[None, 2]"},
         )
         self.assert_error(
