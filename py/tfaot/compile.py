@@ -501,7 +501,8 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
         )
     if "3D convolution is not implemented" in message:
         # XLA makes such convolutions of some gradients by the kernel, too.
-        nodes = _nodes_of(lambda op: op.startswith("Conv3D"), request) or _nodes_of(lambda op: "Conv2D" in op, request)
+        nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
+        nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
         return TfaotError(
             f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
             details="\n".join(nodes or [message]),
@@ -516,14 +517,6 @@ def explain_known(message: str, request: Origin, what: str) -> TfaotError | None
             f"{what}: XLA finds no result for an op",
             details="\n".join(nodes or [message]),
             do="leave this op out if its operands are empty, or replace it",
-        )
-    if "3D convolution is not implemented" in message:
-        # XLA makes such convolutions of some gradients by the kernel, too.
-        nodes = _nodes_of(lambda op: op.startswith("Conv3D"), request) or _nodes_of(lambda op: "Conv2D" in op, request)
-        return TfaotError(
-            f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
-            details="\n".join(nodes or [message]),
-            do="replace these ops, or move them out of the model to where its inputs are made",
         )
     if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
         kind = thunk[1].replace("-", "")

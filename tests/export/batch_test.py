@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.export.eager import EagerTest
 from tests.stages.harness import Exported
+from tfaot import isolate
 
 HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n\nSpec = tf.TensorSpec\n\n\n"
 
@@ -77,18 +78,22 @@ def model(x, z, scale):
         self.assertEqual([call.batch for call in once.manifest.calls], [9, 9])
 
     def verified(self, exported: Exported) -> None:
-        """Runs the verify stage."""
-        from tfaot.verify.goldens import Request, compute_goldens
+        """Runs the verify stage in a child: this process must stay without threads, since it forks."""
 
-        compute_goldens(
-            Request(
-                manifest=exported.path("manifest"),
-                graph=exported.path("graph"),
-                variables=exported.path("variables"),
-                golden_inputs=exported.path("golden_inputs"),
-                out_goldens=exported.path("goldens"),
+        def work() -> None:
+            from tfaot.verify.goldens import Request, compute_goldens
+
+            compute_goldens(
+                Request(
+                    manifest=exported.path("manifest"),
+                    graph=exported.path("graph"),
+                    variables=exported.path("variables"),
+                    golden_inputs=exported.path("golden_inputs"),
+                    out_goldens=exported.path("goldens"),
+                )
             )
-        )
+
+        isolate.run_isolated(work, what="computing goldens")
 
     def test_rows_that_see_each_other(self) -> None:
         """Whatever mixes rows is refused: a mean, a norm, a softmax, sums up to a row, another order; also one mixed weakly."""
