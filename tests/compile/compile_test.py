@@ -354,6 +354,21 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
             """,
         )
 
+    def test_three_dimensions(self) -> None:
+        """A convolution of three dimensions, which XLA refuses without a name, is named with its line."""
+        body = "def model_fn(x, n):\n    volume = tf.ones([1, 4, 5, 6, 2]) * x[0]\n"
+        body += "    return tf.nn.conv3d(volume, tf.ones([2, 2, 2, 2, 3]), [1] * 5, 'SAME', name='deep')\n"
+        self.assert_error(
+            self.refused(self.export(PREAMBLE + body)),
+            """
+            t::Model: XLA cannot compile convolutions of three dimensions ahead of time
+
+                Conv3D 'deep' at model.py:12
+
+              to do: replace these ops, or move them out of the model to where its inputs are made
+            """,
+        )
+
     def test_unbounded_loop(self) -> None:
         """A gradient through a loop without a bound names this loop's line, not the bounded one's, and the mend."""
         text = self.refused(self.export(LOOPS))

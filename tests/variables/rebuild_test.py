@@ -119,6 +119,8 @@ class Workspace:
     def build(self) -> dict[str, set[tuple[str, str]]]:
         """Builds all of the package, and returns what it ran for each library: mnemonics and what they say they do."""
         flags = [self._override, "--symlink_prefix=/", "--color=no", "--curses=no", "--subcommands"]
+        # What a cache has need not be written to the output tree.
+        flags.append("--disk_cache=")
         done = subprocess.run(
             [*self._bazel(), "build", *flags, *(f"//scratch:{name}" for name in (*LIBRARIES, "user"))],
             cwd=self._root,
