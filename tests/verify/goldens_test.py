@@ -9,6 +9,7 @@ import unittest
 import zlib
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -327,6 +328,25 @@ def model_fn(features, labels):
         # The free run is chaotic, and so says that it sees nothing any more.
         self.assertLess(float(goldens["step0/y/free/tolerance"][0]), 1e-5)
         self.assertGreater(float(goldens["step29/y/free/tolerance"][0]), 0.1)
+
+    def test_variables_too_large_to_be_restored(self) -> None:
+        """Protects large models: steps follow each other, and what each comparison sees is measured all the same."""
+        exported = self.export(
+            HEAD
+            + """\
+def model_fn(features, labels):
+    w = v1.get_variable("w", initializer=[1.0, 2.0, 3.0])
+    with tf.control_dependencies([w.assign_add(labels * 0.1)]):
+        return {"y": w * features["b"]}
+""",
+            golden_steps=2,
+        )
+        with mock.patch("tfaot.manifest.RESTORED", 0):
+            goldens = self.goldens(exported)
+            self.assert_read_in_order(exported, goldens)
+        self.assertFalse([name for name in goldens if "before" in name or "free" in name])
+        for name in ("step0/y", "step1/y", "step0/w", "step1/w"):
+            self.assertGreater(float(goldens[f"{name}/sees"]), 1000, name)
 
     def test_blind_outputs(self) -> None:
         """Protects from a test that cannot fail: an output that neither inputs nor weights move is an error, unless accepted."""

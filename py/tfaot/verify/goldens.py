@@ -117,7 +117,7 @@ def compute_goldens(request: Request) -> None:
                 calls, run.results, measured.exact, measured.spreads, strict=True
             )
         ]
-        seen = sight.Probe(manifest, graph, runner, initial, run.states, run.results, calls, rows)
+        seen = sight.Probe(manifest, graph, runner, initial, run.before, run.results, calls, rows)
         sights = seen.sights()
         _check_sight(manifest, graph, calls, sights, seen.unseen_variables(), request.unseen)
     with open(request.out_goldens, "wb") as out:
@@ -133,11 +133,16 @@ class _Run:
         self.free = len(calls) > 1 and any(call.restored for call in calls)
         """Whether a free run is another run than this one."""
         self.states: list[dict[str, Array]] = []
+        """Of the variables that are restored before each call."""
+        self.before: list[dict[str, Array]] = []
+        """Of all that each call uses and some call writes."""
         self.results: list[list[Array]] = []
         state = {variable.name: initial[variable.name] for variable in manifest.written}
         runner.assign(initial.items())
         for call in calls:
             self.states.append({variable.name: state[variable.name] for variable in call.restored})
+            used = (manifest.variables[use.variable].name for use in call.entry.variables)
+            self.before.append({name: state[name] for name in used if name in state})
             results = runner.call(call.entry, call.inputs)
             self.results.append(results)
             for tensor, value in zip(call.tensors, results, strict=True):

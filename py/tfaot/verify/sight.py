@@ -60,19 +60,14 @@ class Probe:
     def sights(self) -> list[list[dict[str, float]]]:
         """For each call, result, and part: the largest change in tolerances."""
         sights = []
-        wrote: set[str] = set()
         for step, call in enumerate(self._calls):
             best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
-            used = {self._manifest.variables[use.variable].name for use in call.entry.variables}
-            # What the variables are before this call must be known.
-            if not wrote & used - self._states[step].keys():
-                self._look(best, step, self._other_inputs(step), {}, {})
-                rng = np.random.default_rng(step)
-                variables = {} if self._large else self._changed(step, rng)
-                constants = {name: changed(value, rng) for name, value in self._constants.items()}
-                self._look(best, step, call.inputs, variables, constants)
+            self._look(best, step, self._other_inputs(step), {}, {})
+            rng = np.random.default_rng(step)
+            variables = {} if self._large else self._changed(step, rng)
+            constants = {name: changed(value, rng) for name, value in self._constants.items()}
+            self._look(best, step, call.inputs, variables, constants)
             sights.append(best)
-            wrote |= {variable.name for variable in self._manifest.written_by(call.entry)}
         return sights
 
     def unseen_variables(self) -> list[str]:
