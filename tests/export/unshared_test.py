@@ -87,7 +87,10 @@ class UnsharedTest(StageTest):
                     v.assign_add(x * 0.125)
                 return x
 
-            return inner(x) + inner(x * 2)
+            # A graph that no tf.function traces has no automatic control dependencies, so that the calls would race.
+            first = inner(x)
+            with tf.control_dependencies([first]):
+                return first + inner(x * 2)
 
         outcome = self.check(body)
         self.assertNotEqual(outcome.before[-1][0].tolist(), [1, 2, 3, 4])
