@@ -1,8 +1,7 @@
 """The study's `fc_kerasbatchnorm`: a dense layer, Keras' batch norm, whose updates run too, and a dense layer."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.flat_images
 golden_fn = study.noise_like(input_fn)

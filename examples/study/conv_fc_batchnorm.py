@@ -1,8 +1,7 @@
-"""The study's `conv_fc_batchnorm_notrain`: as conv_fc_batchnorm, with moving statistics that are only read."""
+"""The study's `conv_fc_batchnorm`: a convolution and two dense layers with batch norm, gradient descent."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.images
 golden_fn = study.noise_like(input_fn)
@@ -10,6 +9,6 @@ golden_fn = study.noise_like(input_fn)
 
 def model_fn(features, labels):
     """Returns the loss before the step, after all variables took the step."""
-    with tf.compat.v1.variable_scope("conv_fc_batchnorm_notrain"):
-        logits = study.convolutional(features, norm=False)
+    with tf.compat.v1.variable_scope("conv_fc_batchnorm"):
+        logits = study.convolutional(features, norm=True)
         return study.train(study.cross_entropy(logits, labels), study.sgd())

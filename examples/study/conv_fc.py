@@ -1,8 +1,7 @@
-"""The study's `conv_fc_adam`: a convolution and two dense layers, Adam."""
+"""The study's `conv_fc`: a convolution and two dense layers, gradient descent."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.images
 golden_fn = study.noise_like(input_fn)
@@ -10,6 +9,6 @@ golden_fn = study.noise_like(input_fn)
 
 def model_fn(features, labels):
     """Returns the loss before the step, after all variables took the step."""
-    with tf.compat.v1.variable_scope("conv_fc_adam"):
+    with tf.compat.v1.variable_scope("conv_fc"):
         logits = study.convolutional(features)
-        return study.train(study.cross_entropy(logits, labels), study.adam())
+        return study.train(study.cross_entropy(logits, labels), study.sgd())

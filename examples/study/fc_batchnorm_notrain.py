@@ -1,8 +1,7 @@
 """The study's `fc_batchnorm_notrain`: dense layers with batch norm whose moving statistics are only read."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.flat_images
 golden_fn = study.noise_like(input_fn)

@@ -1,8 +1,7 @@
 """The study's `dynamic_rnn`: a BasicRNNCell of 32, a dense layer on all steps, the last one's logits."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.sequences
 golden_fn = study.noise_like(input_fn)

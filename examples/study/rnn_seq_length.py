@@ -1,8 +1,7 @@
 """The study's `rnn_seq_length`: an LSTM of 1000 over sequences of 12, 5, and 10 words of a vocabulary of 5000."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 tf1 = tf.compat.v1
 

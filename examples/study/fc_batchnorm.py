@@ -1,8 +1,7 @@
 """The study's `fc_batchnorm`: dense layers with batch norm, gradient descent."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.flat_images
 golden_fn = study.noise_like(input_fn)

@@ -1,8 +1,7 @@
 """The study's `keras_rnn`: Keras' RNN over a SimpleRNNCell of 32, and a dense layer."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.sequences
 golden_fn = study.noise_like(input_fn)

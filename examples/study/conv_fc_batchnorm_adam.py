@@ -1,8 +1,7 @@
 """The study's `conv_fc_batchnorm_adam`: a convolution and two dense layers with batch norm, Adam."""
 
+import study
 import tensorflow as tf
-
-from examples.common import study
 
 input_fn = study.images
 golden_fn = study.noise_like(input_fn)
