@@ -1,6 +1,6 @@
 """Compiles models with one flag of XLA after another, and says what each does to the time and to the results.
 
-    python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/xla_flags.md]
+    python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/measured/xla_flags.md]
     python3 benchmarks/flags.py --models mobilenet_v2 --without fold_batch_norm
 
 or `./bazelw run //benchmarks:flags -- …`. The second form leaves out passes of ours in place of setting flags. All variants of a

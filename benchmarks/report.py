@@ -226,7 +226,7 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     lines = [
         "# Performance: compiled models beside other frameworks",
         "",
-        "Written by the benchmark suite ([benchmarks/README.md](../benchmarks/README.md)); renew it with",
+        "Written by the benchmark suite ([benchmarks/README.md](../../benchmarks/README.md)); renew it with",
         "",
         f"    {document['command']}",
         "",

@@ -1,6 +1,6 @@
 """Measures how much quicker compiled models become on several threads, and writes a table and a plot.
 
-    python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/threads.md]
+    python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/measured/threads.md]
 
 or `./bazelw run //benchmarks:threads -- …`. Each number of threads is a process of its own, free to use any core; they run in
 interleaved rounds. Their outputs must be the same, bit by bit.

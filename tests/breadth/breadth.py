@@ -87,7 +87,7 @@ def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
         "",
         "- **passes**: the same shape and dtype, and every value within rounding of TensorFlow's.",
         "- **refused**: the build ends with an error that names the op and the line of the model.",
-        "- **differs as documented**: [differences.md](../differences.md) has the reason.",
+        "- **differs as documented**: [differences.md](../reference/differences.md) has the reason.",
         "",
         "## By op",
         "| op | passes | refused | differs as documented |",

@@ -1,4 +1,4 @@
-"""Writes docs/study.md from the logs of the examples' tests.
+"""Writes docs/measured/study.md from the logs of the examples' tests.
 
 ./bazelw test //examples/... && python3 -m tests.study.report
 
@@ -91,10 +91,10 @@ def main() -> None:
             sys.exit(f"{name}: {ours.failed} comparisons failed; no page is written")
     lines += [
         "",
-        "[Numerics](numerics.md) explains how tolerances are derived. Initial values are compared bit by bit.",
+        "[Numerics](../internals/numerics.md) explains how tolerances are derived. Initial values are compared bit by bit.",
         "",
     ]
-    (ROOT / "docs" / "study.md").write_text("\n".join(lines), encoding="utf-8")
+    (ROOT / "docs" / "measured" / "study.md").write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

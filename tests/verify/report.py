@@ -47,7 +47,7 @@ def main() -> None:
         "# Measured numerics",
         "",
         "The generated test of every example, compared value by value with TensorFlow.",
-        "[Numerics](../numerics.md) explains the rule.",
+        "[Numerics](../internals/numerics.md) explains the rule.",
         "",
         f"Made by `./bazelw test //examples/... && python3 -m tests.verify.report` on {platform.machine()}, {cpu()}.",
         "",
