@@ -192,13 +192,12 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
         meaning = SETS[variant.name][2] if variant.name in SETS else ""
         differences.append([variant.name, words, meaning, ieee, *(f"{f.difference:.1e}" if f else "–" for f in found)])
     lines = [
-        "## Time: the default's over the variant's",
+        "## Time of the default, divided by that of the variant",
         "",
-        "Ratio of the smallest batches, and the smallest and largest ratio of one round: above 1 means that the variant is "
-        "quicker.",
+        "Ratio of the smallest batches, and the smallest and largest ratio of one round. Above 1 means that the variant is faster.",
         "",
         *table(["variant", *titles], [["default, µs", *(number(model.microseconds) for model in models)], *gains]),
-        "## Results: largest difference to the default's, as a share of the largest value",
+        "## Largest difference from the default's results, as a share of the largest value",
         "",
         *table(["variant", "flags", "what it does", "IEEE results", *titles], differences),
     ]
