@@ -82,7 +82,7 @@ def main() -> None:
     from tensorflow.compiler.tf2xla import tf2xla_pb2
     from tensorflow.python import _pywrap_tfcompile
 
-    from tfaot.manifest import Manifest
+    from tfaot.core.manifest import Manifest
 
     with open(flags.config, encoding="utf-8") as file:
         config = text_format.Parse(file.read(), tf2xla_pb2.Config())

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import isolate
-from tfaot.bundle import Request, pack
+from tfaot.core import isolate
+from tfaot.hlo.bundle import Request, pack
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.bundle.Request`, and packs."""
+    """Parses the flags, which are the fields of `tfaot.hlo.bundle.Request`, and packs."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--name", required=True, help="the model's name, and that of the folder in the archive")
     parser.add_argument("--file", action="append", default=[], help="NAME=PATH: what to pack, and where it is")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import isolate
-from tfaot.compile import Request, compile_graph
+from tfaot.compile.compile import Request, compile_graph
+from tfaot.core import isolate
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.compile.Request`, and compiles."""
+    """Parses the flags, which are the fields of `tfaot.compile.compile.Request`, and compiles."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "config", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import dtypes, environment, isolate
+from tfaot.core import dtypes, environment, isolate
 
 
 def main() -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import isolate
-from tfaot.hlo import Request, extract
+from tfaot.core import isolate
+from tfaot.hlo.hlo import Request, extract
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.hlo.Request`, and extracts."""
+    """Parses the flags, which are the fields of `tfaot.hlo.hlo.Request`, and extracts."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "config", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")

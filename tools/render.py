@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import isolate
-from tfaot.render import Request, render
+from tfaot.core import isolate
+from tfaot.render.render import Request, render
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.render.Request`, and renders."""
+    """Parses the flags, which are the fields of `tfaot.render.render.Request`, and renders."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--manifest", required=True, help="an output of the export stage")
     parser.add_argument("--header", required=True, help="how the public header is included")

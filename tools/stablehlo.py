@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import isolate
-from tfaot.stablehlo import Request, translate
+from tfaot.core import isolate
+from tfaot.hlo.stablehlo import Request, translate
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.stablehlo.Request`, and translates."""
+    """Parses the flags, which are the fields of `tfaot.hlo.stablehlo.Request`, and translates."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")

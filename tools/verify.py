@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from tfaot import environment, isolate
+from tfaot.core import environment, isolate
 
 
 def main() -> None:

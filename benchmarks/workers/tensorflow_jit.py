@@ -13,8 +13,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 import tensorflow as tf
 from tensorflow.python.eager import context
 
-from tfaot import safetensors
-from tfaot.manifest import Manifest
+from tfaot.core import safetensors
+from tfaot.core.manifest import Manifest
 
 tf.config.threading.set_intra_op_parallelism_threads(1)
 tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -12,8 +12,8 @@ os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
 
 import tensorflow as tf
 
-from tfaot import safetensors
-from tfaot.manifest import Manifest
+from tfaot.core import safetensors
+from tfaot.core.manifest import Manifest
 
 
 class Session:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfaot.errors import TfaotError
+from tfaot.core.errors import TfaotError
 
 Array = npt.NDArray[Any]
 

@@ -73,6 +73,6 @@ tf_aot_bundle = rule(
             doc = "How the archive's name starts, and the name of the folder in it; the target's name by default.",
         ),
         "_replay": attr.label(default = "//tools:replay.py", allow_single_file = [".py"]),
-    } | stage_attrs("//tools:bundle.py"),
+    } | stage_attrs("//tools:bundle.py", "//py/tfaot/hlo"),
     toolchains = [TOOLCHAIN_TYPE],
 )

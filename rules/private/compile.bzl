@@ -72,7 +72,7 @@ tf_aot_compile = rule(
         "xla_flags": attr.string_list(
             doc = "Further flags of XLA, `--xla_…=…`.",
         ),
-    } | isa_attrs() | graph_attrs() | stage_attrs("//tools:compile.py"),
+    } | isa_attrs() | graph_attrs() | stage_attrs("//tools:compile.py", "//py/tfaot/compile"),
     provides = [TfaotObjectInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

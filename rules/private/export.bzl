@@ -240,7 +240,7 @@ tf_aot_export = rule(
             doc = "A safetensors file with the values of all variables, instead of the model's own initial values.",
             allow_single_file = [".safetensors"],
         ),
-    } | stage_attrs("//tools:export.py"),
+    } | stage_attrs("//tools:export.py", "//py/tfaot/export:with_calibrate"),
     provides = [TfaotGraphInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

@@ -59,7 +59,7 @@ tf_aot_lower = rule(
         "xla_flags": attr.string_list(
             doc = "Further flags of XLA, `--xla_…=…`.",
         ),
-    } | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py"),
+    } | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py", "//py/tfaot/hlo"),
     provides = [TfaotHloInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )
@@ -101,7 +101,7 @@ def _tf_aot_stablehlo_impl(ctx):
 tf_aot_stablehlo = rule(
     implementation = _tf_aot_stablehlo_impl,
     doc = "Translates an exported graph to portable StableHLO.",
-    attrs = graph_attrs() | stage_attrs("//tools:stablehlo.py"),
+    attrs = graph_attrs() | stage_attrs("//tools:stablehlo.py", "//py/tfaot/hlo"),
     provides = [TfaotStablehloInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

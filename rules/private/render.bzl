@@ -72,7 +72,7 @@ tf_aot_render = rule(
         "show_sources": attr.bool(
             doc = "Whether the test names the line of the user's code that made an output.",
         ),
-    } | graph_attrs() | stage_attrs("//tools:render.py"),
+    } | graph_attrs() | stage_attrs("//tools:render.py", "//py/tfaot/render"),
     provides = [TfaotSourcesInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

@@ -8,18 +8,19 @@ visibility(["//rules/..."])
 
 TOOLCHAIN_TYPE = "//rules:toolchain_type"
 
-def stage_attrs(main):
+def stage_attrs(main, library):
     """Attributes of a rule that calls `run_stage`.
 
     Args:
       main: (str) label of the stage's main
+      library: (str) label of the stage's Python package
 
     Returns:
       (dict[str, Attribute]) private attributes
     """
     return {
         "_main": attr.label(default = main, allow_single_file = [".py"], cfg = "exec"),
-        "_tfaot": attr.label(default = "//py/tfaot", providers = [PyInfo], cfg = "exec"),
+        "_library": attr.label(default = library, providers = [PyInfo], cfg = "exec"),
     }
 
 def graph_attrs():
@@ -94,7 +95,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
       deps: (list[Target]) Python libraries that user code imports
     """
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
-    libraries = [ctx.attr._tfaot] + deps
+    libraries = [ctx.attr._library] + deps
     imports = [
         exec_path(path, ctx.workspace_name)
         for library in libraries

@@ -32,7 +32,7 @@ def _tf_aot_verify_impl(ctx):
 tf_aot_verify = rule(
     implementation = _tf_aot_verify_impl,
     doc = "Runs an exported graph in a TensorFlow session and records what must come out, and how exactly.",
-    attrs = graph_attrs() | stage_attrs("//tools:verify.py") | {
+    attrs = graph_attrs() | stage_attrs("//tools:verify.py", "//py/tfaot/verify") | {
         "unseen": attr.string_list(
             doc = "Patterns of outputs and variables, by TensorFlow's names, that no comparison needs to see. Without it, the stage " +
                   "fails for one that other inputs, and variables changed by 1 %, move by no more than rounding errors may.",

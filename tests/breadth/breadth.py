@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.breadth import differences, engine, recipes, structures
-from tfaot import environment
+from tfaot.core import environment
 
 PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "measured" / "breadth.md"
 

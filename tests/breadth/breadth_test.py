@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.breadth import breadth, engine, recipes, structures
 from tests.breadth.engine import Case, Operand
-from tfaot import environment
+from tfaot.core import environment
 
 NEVER_REFUSED = 3
 """How many of `recipes.REFUSED` the test compiles: each is a model of its own."""

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.breadth.engine import Case, Difference, Operand
-from tfaot import dtypes
+from tfaot.core import dtypes
 
 Array = npt.NDArray[Any]
 Covers = Callable[[Case, Difference], Array]

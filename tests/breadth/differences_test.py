@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.breadth import differences, engine
-from tfaot import environment
+from tfaot.core import environment
 
 PAGE = engine.ROOT / "docs" / "reference" / "differences.md"
 

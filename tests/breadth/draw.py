@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.breadth.engine import Operand
-from tfaot import dtypes
+from tfaot.core import dtypes
 
 Array = npt.NDArray[Any]
 

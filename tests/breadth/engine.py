@@ -26,13 +26,14 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from tfaot import dtypes, isolate
-from tfaot.errors import TfaotError
-from tfaot.manifest import Manifest
+import tfaot
+from tfaot.core import dtypes, isolate
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Manifest
 
 Array = npt.NDArray[Any]
 
-ROOT = Path(isolate.__file__).parents[2]
+ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy among a test's runfiles."""
 
 TOGETHER = 40
@@ -263,8 +264,8 @@ class Engine:
     def _stages(self, folder: Path) -> None:
         """Export, compile, render, the C++ compiler, and a run, whose results are in `ours.npz`."""
         isolate.run_isolated(lambda: _export(folder), what="exporting model.py")
-        from tfaot import compile as compiler
-        from tfaot import render
+        from tfaot.compile import compile as compiler
+        from tfaot.render import render
 
         compiler.compile_graph(
             compiler.Request(
@@ -384,7 +385,7 @@ def _export(folder: Path) -> None:
 
 
 def _run_compiled(folder: Path, manifest: Manifest) -> None:
-    from tfaot import safetensors
+    from tfaot.core import safetensors
 
     (entry,) = manifest.entry_points
     values = safetensors.read(str(folder / "golden_inputs"))
@@ -429,7 +430,7 @@ def _reference(folder: Path) -> None:
     """What TensorFlow computes of the file itself, so that the export's rewrites are compared too."""
     import tensorflow as tf
 
-    from tfaot.session import session_config
+    from tfaot.core.session import session_config
 
     spec = importlib.util.spec_from_file_location("model", folder / "model.py")
     assert spec is not None and spec.loader is not None

@@ -15,9 +15,10 @@ from pathlib import Path
 from unittest import mock
 
 from tests.stages.harness import PREAMBLE, Exported, StageTest, run_main
-from tfaot import compile as compiler
-from tfaot import cost, isolate
-from tfaot.errors import TfaotError
+from tfaot.compile import compile as compiler
+from tfaot.compile.program import cost
+from tfaot.core import isolate
+from tfaot.core.errors import TfaotError
 from tfaot.export.sources.model import Model
 
 OUTPUTS = ("object", "constants", "header", "source", "hlo", "passes")

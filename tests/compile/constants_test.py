@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from tests.stages.harness import PREAMBLE, StageTest
-from tfaot.constants import ALIGNMENT, merged
+from tfaot.compile.program.constants import ALIGNMENT, merged
 
 _MODEL = """\
 import tensorflow as tf
@@ -118,8 +118,8 @@ class ConstantsTest(StageTest):
                 self.error_of(merged, [data, other]),
                 """
                 tfcompile's object of constants is not what is known here: it is no object file for x86-64
-                  to do: use the TensorFlow that tools/python/requirements.lock names, or teach py/tfaot/constants.py \
-what the file means
+                  to do: use the TensorFlow that tools/python/requirements.lock names, or teach tfaot/compile/program what \
+the file means
                 """,
             )
         kernels = path.with_name("object").read_bytes()

@@ -9,9 +9,9 @@ from typing import Any
 from unittest import mock
 
 from tests.stages.harness import PREAMBLE, StageTest
-from tfaot import compile as compiler
-from tfaot import isolate
-from tfaot.errors import TfaotError
+from tfaot.compile import compile as compiler
+from tfaot.core import isolate
+from tfaot.core.errors import TfaotError
 
 LAYERS = """\
 def model_fn(x, n):
@@ -66,7 +66,7 @@ class FindTest(StageTest):
 
     def find(self, graph: Any, config: Any, fatal: str = "", **limits: Any) -> Any:
         """Searches with the real compiler, or with one that dies of a node whose name is given."""
-        from tfaot import crash
+        from tfaot.compile import crash
         from tfaot.export import verdict
 
         def dies(part: Any, asked: Any) -> bool:

@@ -9,9 +9,9 @@ import unittest
 from pathlib import Path
 
 from tests.stages.harness import StageTest
-from tfaot import epilogues
-from tfaot.epilogues import Finish
-from tfaot.thunks import (
+from tfaot.compile.program import epilogues
+from tfaot.compile.program.epilogues import Finish
+from tfaot.compile.program.thunks import (
     Buffer,
     CompiledFunction,
     Convolution,

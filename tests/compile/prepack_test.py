@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import PREAMBLE, StageTest
-from tfaot import constants, prepack
-from tfaot.thunks import (
+from tfaot.compile.program import constants, prepack
+from tfaot.compile.program.thunks import (
     Buffer,
     CompiledFunction,
     Convolution,

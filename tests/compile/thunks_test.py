@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import ROOT, Exported, StageTest
-from tfaot import executor, isolate, thunks
+from tfaot.compile.program import executor, thunks
+from tfaot.core import isolate
 
 Array = npt.NDArray[Any]
 
@@ -503,7 +504,7 @@ class HeaderTest(StageTest):
 
                 // Custom Thunk …
 
-              to do: use the TensorFlow that tools/python/requirements.lock names, or teach py/tfaot/thunks.py what the text means
+              to do: use the TensorFlow that tools/python/requirements.lock names, or teach tfaot/compile/program what it means
             """,
         )
         for old, new in (

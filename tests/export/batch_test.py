@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.export.eager import EagerTest
 from tests.stages.harness import Exported
-from tfaot import isolate
+from tfaot.core import isolate
 
 HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n\nSpec = tf.TensorSpec\n\n\n"
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from tests.stages.harness import StageTest
-from tfaot import environment, isolate
 from tfaot.calibrate import rounded
+from tfaot.core import environment, isolate
 
 
 def network(kind: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.export.eager import EagerTest
 from tests.stages.harness import Exported
-from tfaot import isolate
+from tfaot.core import isolate
 from tfaot.export.sources.model import Model
 
 HEAD = "import tensorflow as tf\n\nSpec = tf.TensorSpec\n\n\n"

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.stages.harness import Exported, StageTest
-from tfaot import environment, isolate
+from tfaot.core import environment, isolate
 
 Eager = Callable[[Any, str, Sequence[Any]], Any]
 """From the user's module, an entry point's own name, and its inputs in order, to what the user's code returns."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.export.rewriting import Model, Outcome, built, compared
 from tests.stages.harness import StageTest
-from tfaot import dtypes, isolate
+from tfaot.core import dtypes, isolate
 
 STORED = tuple(dtype for dtype in dtypes.ALL if dtype.stored != dtype.name)
 """The dtypes that are converted."""

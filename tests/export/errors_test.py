@@ -8,7 +8,7 @@ import unittest
 import numpy as np
 
 from tests.stages.harness import PREAMBLE, StageTest, run_main
-from tfaot import dtypes
+from tfaot.core import dtypes
 
 
 class ErrorsTest(StageTest):

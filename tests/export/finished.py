@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.stages.harness import StageTest
-from tfaot import isolate
+from tfaot.core import isolate
 
 Arrays = Mapping[str, Any]
 
@@ -63,8 +63,8 @@ class FinishedTest(StageTest):
 def _run(source: Any, entry_point: str, runs: Sequence[Arrays], dims: Mapping[str, tuple[int | None, ...]]) -> Ran:
     import tensorflow as tf
 
-    from tfaot.export.graph import prune, tensor_name, variable_uses
     from tfaot.export.traced import Dims
+    from tfaot.graph.graph import prune, tensor_name, variable_uses
 
     function = source.function(entry_point, Dims(dims))
     fetches = [tensor_name(edge.name)[0] for edge in function.outputs]

@@ -12,7 +12,7 @@ import numpy as np
 
 from tests.export.rewriting import Model, Outcome, built, compared
 from tests.stages.harness import StageTest
-from tfaot import dtypes, isolate
+from tfaot.core import dtypes, isolate
 
 Body = Callable[..., Any]
 
@@ -320,8 +320,8 @@ class FreezeTest(StageTest):
 
             import tensorflow as tf
 
-            from tfaot.export import graph as graphs
             from tfaot.export.sources.functions import VariableNames, function_of
+            from tfaot.graph import graph as graphs
 
             keras = importlib.import_module(package)
             keras.utils.set_random_seed(1)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import unittest
 
-from tfaot import environment
+from tfaot.core import environment
 
 environment.prepare()
 
 from google.protobuf import text_format  # noqa: E402
 from tensorflow.core.framework import graph_pb2  # noqa: E402
 
-from tfaot.export import graph as graphs  # noqa: E402
 from tfaot.export.assemble import Whole, assemble  # noqa: E402
 from tfaot.export.traced import Edge, Function  # noqa: E402
+from tfaot.graph import graph as graphs  # noqa: E402
 
 
 def parse(*texts: str) -> graph_pb2.GraphDef:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import StageTest
-from tfaot import dtypes
+from tfaot.core import dtypes
 
 BFLOAT16 = dtypes.BY_NAME["bfloat16"].numpy()
 

@@ -8,18 +8,8 @@ import json
 import unittest
 from typing import Any
 
-from tfaot.errors import TfaotError
-from tfaot.manifest import (
-    Call,
-    EntryPoint,
-    Fingerprints,
-    Frozen,
-    Input,
-    Manifest,
-    Output,
-    Use,
-    Variable,
-)
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Frozen, Input, Manifest, Output, Use, Variable
 
 MANIFEST = Manifest(
     format=2,

@@ -6,8 +6,8 @@ import itertools
 import random
 import unittest
 
-from tfaot import names
-from tfaot.errors import TfaotError
+from tfaot.core import names
+from tfaot.core.errors import TfaotError
 
 
 def unique(*wanted: str, class_name: str = "Model") -> list[str]:

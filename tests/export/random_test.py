@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfaot import environment
+from tfaot.core import environment
 
 environment.prepare(legacy_keras=True)
 
@@ -26,8 +26,8 @@ from tensorflow.python import _pywrap_tfcompile  # noqa: E402
 from tensorflow.python.framework import function as legacy_functions  # noqa: E402
 from tensorflow.python.framework import graph_to_function_def  # noqa: E402
 
-from tfaot.export import graph as graphs  # noqa: E402
 from tfaot.export.rewrites import random  # noqa: E402
+from tfaot.graph import graph as graphs  # noqa: E402
 
 v1 = tf.compat.v1
 raw = tf.raw_ops

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfaot import dtypes, environment, isolate
+from tfaot.core import dtypes, environment, isolate
 
 Array = npt.NDArray[Any]
 
@@ -59,8 +59,8 @@ def built(build: Callable[[], Any], edit: Callable[[Any], None] = lambda graph: 
     """
     import tensorflow as tf
 
-    from tfaot.export import graph as graphs
     from tfaot.export.traced import Edge
+    from tfaot.graph import graph as graphs
 
     v1 = tf.compat.v1
     v1.disable_eager_execution()
@@ -176,8 +176,8 @@ def _compile(model: Model, dump: str) -> tuple[str, bytes, str, str]:
     """The last four fields of an outcome, from the texts that XLA writes into a folder."""
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 
-    from tfaot.export import graph as graphs
     from tfaot.export import verdict
+    from tfaot.graph import graph as graphs
 
     config = tf2xla_pb2.Config()
     for kind, edges in (("feed", model.inputs), ("fetch", model.outputs)):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.stages.harness import StageTest
-from tfaot import environment, isolate
+from tfaot.core import environment, isolate
 
 HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\nfrom keras import layers\n\n\n"
 

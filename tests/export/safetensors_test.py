@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfaot import dtypes, safetensors
-from tfaot.errors import TfaotError
+from tfaot.core import dtypes, safetensors
+from tfaot.core.errors import TfaotError
 
 
 def tensors() -> dict[str, npt.NDArray[Any]]:

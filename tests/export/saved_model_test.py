@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tests.export.finished import FinishedTest
-from tfaot import isolate
+from tfaot.core import isolate
 
 X = np.array([[1.0, 2.0, -1.0], [0.5, -0.5, 3.0]], np.float32)
 

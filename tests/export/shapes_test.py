@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tests.stages.harness import PREAMBLE, Exported, StageTest
-from tfaot.manifest import Output
+from tfaot.core.manifest import Output
 
 OPEN = """\
 import tensorflow as tf

@@ -10,7 +10,7 @@ import numpy as np
 
 from tests.export.rewriting import Model, Outcome, built, compared
 from tests.stages.harness import StageTest
-from tfaot.errors import TfaotError
+from tfaot.core.errors import TfaotError
 
 TWICE = """\
 import tensorflow as tf

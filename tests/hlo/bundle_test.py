@@ -13,8 +13,9 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from tfaot import bundle, version
-from tfaot.manifest import Manifest
+from tfaot.core import version
+from tfaot.core.manifest import Manifest
+from tfaot.hlo import bundle
 
 ARCHIVE, REPLAY, MODULE, *GROUPS = map(Path, sys.argv[1:])
 

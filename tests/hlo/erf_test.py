@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from jaxlib import xla_client
 
-from tfaot import erf
+from tfaot.hlo import erf
 
 X = np.concatenate(
     [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import unittest
 from xml.etree import ElementTree
 
-from tfaot import hlo_graph
-from tfaot.hlo_graph import Computation, Instruction, Module
+from tfaot.hlo import picture as hlo_graph
+from tfaot.hlo.picture import Computation, Instruction, Module
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.stages.harness import PREAMBLE, Exported, StageTest
-from tfaot import hlo, stablehlo
+from tfaot.hlo import hlo, stablehlo
 
 ORDER = """\
 import tensorflow as tf

@@ -5,8 +5,8 @@ from __future__ import annotations
 import textwrap
 import unittest
 
-from tfaot import hlo, stablehlo
-from tfaot.errors import TfaotError
+from tfaot.core.errors import TfaotError
+from tfaot.hlo import hlo, stablehlo
 
 
 class CleanTextTest(unittest.TestCase):

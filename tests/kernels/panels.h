@@ -1,4 +1,5 @@
-// Packs right sides for the tests of the kernels, as py/tfaot/prepack.py does.
+// Packs right sides for the tests of the kernels, as
+// py/tfaot/compile/program/prepack.py does.
 #ifndef TFAOT_TESTS_KERNELS_PANELS_H_
 #define TFAOT_TESTS_KERNELS_PANELS_H_
 

@@ -1,5 +1,5 @@
 // Packs kernels of 3x3 convolutions for tests and benchmarks of Winograd's
-// algorithm, as py/tfaot/winograd.py does.
+// algorithm, as py/tfaot/compile/program/winograd.py does.
 #ifndef TFAOT_TESTS_KERNELS_WINOGRAD_KERNEL_H_
 #define TFAOT_TESTS_KERNELS_WINOGRAD_KERNEL_H_
 

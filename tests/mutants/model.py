@@ -15,8 +15,8 @@ from pathlib import Path
 
 from program import FLOATS, Argument, Mutant, Program, walk
 
-from tfaot import constants
-from tfaot.manifest import Manifest
+from tfaot.compile.program import constants
+from tfaot.core.manifest import Manifest
 
 ROOT = Path(__file__).absolute().parents[2]
 _HERE = Path(__file__).absolute().parent

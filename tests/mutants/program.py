@@ -1,6 +1,6 @@
 """A compiled program as text: what can be broken in it, and the same program with a switch for each fault.
 
-`executor.cc` is read as py/tfaot/executor.py writes it. A statement that is not known is an error: a fault that cannot be put
+`executor.cc` is read as `tfaot.compile.program.executor` writes it. An unknown statement is an error: a fault that cannot be put
 in must not look like one that was caught.
 """
 
@@ -53,7 +53,7 @@ _OTHER = re.compile(
 
 
 class Unknown(Exception):
-    """Text that is not what py/tfaot/executor.py writes."""
+    """Text that is not what py/tfaot/compile/program/executor.py writes."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.passes.graphs import Array, config_of
 from tests.stages.harness import StageTest
-from tfaot import isolate
+from tfaot.core import isolate
 from tfaot.export.sources.model import Model
 
 STEPS, FEATURES = 12, 24
@@ -54,8 +54,8 @@ class CallsTest(StageTest):
 
     def inlined(self, graph: Any, fetches: list[str], feeds: dict[str, Array] | None = None) -> Any:
         """What passes see of a graph."""
-        from tfaot.passes.calls import inline_calls
-        from tfaot.passes.program import Program
+        from tfaot.graph.calls import inline_calls
+        from tfaot.graph.program import Program
 
         feeds = feeds or {}
         program = Program.of(graph, config_of([*feeds], [*feeds.values()], fetches))
@@ -192,7 +192,7 @@ def _before_and_after(exported: Any, x: Array) -> tuple[list[str], Array, Array]
     from tensorflow.compiler.tf2xla import tf2xla_pb2
     from tensorflow.core.framework import graph_pb2
 
-    from tfaot.passes import passes
+    from tfaot.compile.passes import passes
 
     graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
     config = text_format.Parse(exported.config, tf2xla_pb2.Config())

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.passes.graphs import Array, config_of, run
 from tests.stages.harness import StageTest
-from tfaot import isolate
+from tfaot.core import isolate
 
 Pair = tuple[int, int]
 
@@ -152,7 +152,7 @@ class GradientsTest(unittest.TestCase):
         """TensorFlow's own kernels, which have neither groups nor dilation here, give the numbers of the definition."""
 
         def work() -> list[tuple[Case, list[Array], int]]:
-            from tfaot.convolutions import for_tensorflow
+            from tfaot.graph.convolutions import for_tensorflow
 
             found = []
             for groups, kernel in ((2, (3, 3, 2, 6)), (4, (2, 3, 1, 8)), (1, (3, 2, 3, 4))):
@@ -175,7 +175,7 @@ class GradientsTest(unittest.TestCase):
         """What XLA gets in place of gradients by kernels that it lacks gives the numbers of the definition."""
 
         def work() -> list[tuple[Case, list[Array], int]]:
-            from tfaot.passes import passes
+            from tfaot.compile.passes import passes
 
             found = []
             forms: list[tuple[int, tuple[int, ...], bool]] = [
@@ -202,7 +202,7 @@ class GradientsTest(unittest.TestCase):
         def work() -> tuple[list[Array], list[Array]]:
             import tensorflow as tf
 
-            from tfaot.convolutions import for_tensorflow
+            from tfaot.graph.convolutions import for_tensorflow
 
             case = Case((3, 3, 2, 6), 2, (1, 1), (1, 2), "SAME")
 

@@ -20,7 +20,7 @@ class ErfcTest(PassTest):
         """What XLA makes of erfc after the pass."""
         import tensorflow as tf
 
-        from tfaot.passes import passes
+        from tfaot.compile.passes import passes
 
         with tf.Graph().as_default() as graph:
             fetch = tf.math.erfc(tf.compat.v1.placeholder(x.dtype, x.shape, "x0")).name

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfaot import environment
+from tfaot.core import environment
 
 Array = npt.NDArray[Any]
 Build = Callable[..., Any]
@@ -38,7 +38,7 @@ class PassTest(unittest.TestCase):
         """
         import tensorflow as tf
 
-        from tfaot.passes import passes
+        from tfaot.compile.passes import passes
 
         with tf.Graph().as_default() as graph:
             inputs = [tf.compat.v1.placeholder(feed.dtype, feed.shape, f"x{i}") for i, feed in enumerate(feeds)]

@@ -45,8 +45,8 @@ class LoopTest(PassTest):
         """The graph that passes make of what is built."""
         import tensorflow as tf
 
+        from tfaot.compile.passes import passes
         from tfaot.export.sources.xla_context import xla_context
-        from tfaot.passes import passes
 
         with tf.Graph().as_default() as graph, xla_context():
             inputs = [tf.compat.v1.placeholder(feed.dtype, feed.shape, f"x{i}") for i, feed in enumerate(feeds)]
@@ -587,8 +587,8 @@ class TripsTest(LoopTest):
         """How often a loop runs, as passes see it: `condition` takes a counter, and perhaps a fed number."""
         import tensorflow as tf
 
-        from tfaot.passes.loops import Loops
-        from tfaot.passes.program import Program
+        from tfaot.compile.passes.loops import Loops
+        from tfaot.graph.program import Program
 
         def build(n: Any) -> Any:
             first = start() if callable(start) else tf.constant(start, dtype or tf.int32)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.passes.graphs import config_of, run
 from tests.stages.harness import PREAMBLE, StageTest
-from tfaot.errors import TfaotError
+from tfaot.core.errors import TfaotError
 
 NET = """\
 import numpy as np
@@ -37,7 +37,7 @@ class PassesTest(StageTest):
 
     def test_unknown_pass(self) -> None:
         """A pass that does not exist is one error that names those that do."""
-        from tfaot.passes import passes
+        from tfaot.compile.passes import passes
 
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
         self.assert_error(
@@ -51,7 +51,7 @@ class PassesTest(StageTest):
 
     def test_patterns(self) -> None:
         """Later patterns win, as those of `frozen` do, and none at all is no pass."""
-        from tfaot.passes import passes
+        from tfaot.compile.passes import passes
 
         names = {each.name for each in passes.PASSES}
         self.assertEqual(passes.chosen(["*"]), names)
@@ -63,7 +63,7 @@ class PassesTest(StageTest):
 
     def test_what_is_written(self) -> None:
         """The file says of each pass how many places it changed, 0 where it found none, and null where it is off."""
-        from tfaot.passes import passes
+        from tfaot.compile.passes import passes
 
         exported = self.export(NET % "y")
         for patterns, want in ((("*",), 1), ((), None), (("*", "!fold_batch_norm"), None)):
@@ -115,7 +115,7 @@ class ProgramTest(unittest.TestCase):
 
     def program(self, graph: Any, config: Any) -> Any:
         """What an entry point needs of a graph."""
-        from tfaot.passes.program import Program
+        from tfaot.graph.program import Program
 
         return Program.of(graph.as_graph_def(), config)
 

@@ -145,8 +145,8 @@ class RandomLoopsTest(PassTest):
         """No pass changes what a loop computes, how often it runs, or in which order it writes."""
         import tensorflow as tf
 
+        from tfaot.compile.passes import passes
         from tfaot.export.sources.xla_context import xla_context
-        from tfaot.passes import passes
 
         x = np.array([[0.5, -0.25, 0.75], [-0.5, 0.125, 0.0]], np.float32)
         names = [each.name for each in passes.PASSES]

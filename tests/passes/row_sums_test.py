@@ -60,7 +60,7 @@ class RowSumsTest(PassTest):
     def test_accuracy(self) -> None:
         """A sum of positive values is off by no more than half a unit for each of the steps that XLA takes, too."""
         from tests.passes.graphs import config_of, run
-        from tfaot.passes import passes
+        from tfaot.compile.passes import passes
 
         x = RNG.uniform(0, 1, (50, 1024)).astype(np.float32)
         import tensorflow as tf

@@ -18,11 +18,11 @@ import jinja2
 import numpy as np
 
 from tests.stages.harness import ROOT
-from tfaot import compile as compiler
-from tfaot import dtypes, names, safetensors
-from tfaot import render as stage
-from tfaot.errors import TfaotError
-from tfaot.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
+from tfaot.compile import compile as compiler
+from tfaot.core import dtypes, names, safetensors
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
+from tfaot.render import render as stage
 
 UPDATE = "bazel run //tests/render:render_test -- --update"
 KINDS = {
@@ -232,7 +232,7 @@ class GoldenTest(RenderTest):
 
     def test_undefined_variable_fails(self) -> None:
         """Protects from text that silently lacks a name: a template that asks for what is not there is an error."""
-        shutil.copytree(ROOT / "py/tfaot/templates", self.folder / "templates")
+        shutil.copytree(ROOT / "py/tfaot/render/templates", self.folder / "templates")
         (self.folder / "templates/test.cc.jinja").write_text("{{ no_such_thing }}")
         with (
             mock.patch.object(stage, "_TEMPLATES", str(self.folder / "templates")),

@@ -53,6 +53,8 @@ def _inputs_test_impl(ctx):
         asserts.true(env, name in names, "{} does not read {}".format(ctx.attr.mnemonic, name))
     for name in ctx.attr.reads_not:
         asserts.false(env, name in names, "{} waits for {}".format(ctx.attr.mnemonic, name))
+    packages = {file.short_path.split("py/tfaot/")[1].rpartition("/")[0]: None for file in files if "py/tfaot/" in file.short_path}
+    asserts.equals(env, sorted(ctx.attr.packages), sorted(packages.keys()))
     asserts.true(env, "site-packages" in names)
     asserts.true(env, len(files) < 150, "{} inputs: each is a link in the sandbox".format(len(files)))
     asserts.equals(env, "0", action.env["PYTHONHASHSEED"])
@@ -60,6 +62,7 @@ def _inputs_test_impl(ctx):
 
 inputs_test = analysistest.make(_inputs_test_impl, attrs = {
     "mnemonic": attr.string(),
+    "packages": attr.string_list(doc = "Folders below py/tfaot: a change in any other runs nothing again."),
     "reads": attr.string_list(),
     "reads_not": attr.string_list(),
 })
@@ -204,6 +207,15 @@ def _wrong_provider_test_impl(ctx):
 
 wrong_provider_test = analysistest.make(_wrong_provider_test_impl, expect_failure = True)
 
+_PACKAGES = {
+    "export": ["", "core", "export", "export/rewrites", "export/sources", "graph"],
+    "compile": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph"],
+    "render": ["", "core", "render", "render/templates"],
+    "verify": ["", "core", "graph", "verify"],
+    "hlo": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
+    "stablehlo": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
+}
+
 def rules_test_suite(*, name, library, family):
     """Declares all tests of this file.
 
@@ -257,17 +269,18 @@ def rules_test_suite(*, name, library, family):
             target_under_test = "{}.{}".format(library, stage),
         )
         tests.append(stage + "_test")
-    for stage, mnemonic, reads, reads_not in [
-        ("export", "TfaotExport", ["small.py"], []),
-        ("compile", "TfaotCompile", ["small_aot.pb"], ["small_aot.variables.safetensors", "small.py"]),
-        ("render", "TfaotRender", ["small_aot.model.json"], ["small_aot.x86-64-v2.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
-        ("verify", "TfaotVerify", ["small_aot.variables.safetensors"], ["small_aot.x86-64-v2.kernels.o", "small.py"]),
-        ("hlo", "TfaotHlo", ["small_aot.pb"], ["small_aot.x86-64-v2.kernels.o", "small_aot.variables.safetensors"]),
-        ("stablehlo", "TfaotStablehlo", ["small_aot.pb"], ["small_aot.hlo.pb", "small_aot.variables.safetensors"]),
+    for stage, mnemonic, packages, reads, reads_not in [
+        ("export", "TfaotExport", _PACKAGES["export"], ["small.py"], []),
+        ("compile", "TfaotCompile", _PACKAGES["compile"], ["small_aot.pb"], ["small_aot.variables.safetensors", "small.py"]),
+        ("render", "TfaotRender", _PACKAGES["render"], ["small_aot.model.json"], ["small_aot.x86-64-v2.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
+        ("verify", "TfaotVerify", _PACKAGES["verify"], ["small_aot.variables.safetensors"], ["small_aot.x86-64-v2.kernels.o", "small.py"]),
+        ("hlo", "TfaotHlo", _PACKAGES["hlo"], ["small_aot.pb"], ["small_aot.x86-64-v2.kernels.o", "small_aot.variables.safetensors"]),
+        ("stablehlo", "TfaotStablehlo", _PACKAGES["stablehlo"], ["small_aot.pb"], ["small_aot.hlo.pb", "small_aot.variables.safetensors"]),
     ]:
         inputs_test(
             name = stage + "_inputs_test",
             mnemonic = mnemonic,
+            packages = packages,
             reads = reads,
             reads_not = reads_not,
             target_under_test = "{}.{}".format(library, stage),

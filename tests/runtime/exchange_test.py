@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfaot import dtypes, safetensors
+from tfaot.core import dtypes, safetensors
 
 Tensors = Mapping[str, npt.NDArray[Any]]
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from unittest import mock
 
-from tfaot import environment, isolate
+from tfaot.core import environment, isolate
 
 MODEL = """
 import tensorflow as tf
@@ -80,11 +80,11 @@ def measure(nodes: int, gigabytes: float) -> Result:
     environment.prepare(legacy_keras=True)
     from tensorflow.core.framework import graph_pb2
 
+    from tfaot.core.manifest import Manifest
     from tfaot.export import config as configs
-    from tfaot.export import graph as graphs
     from tfaot.export.export import Request, export
     from tfaot.export.sources.model import Model
-    from tfaot.manifest import Manifest
+    from tfaot.graph import graph as graphs
 
     count = int(gigabytes * 2) if gigabytes else 0
     large = LARGE.format(count=count, rows=int(gigabytes * 1e9 / max(count, 1) / 256)) if count else ""
@@ -142,11 +142,11 @@ def measure_keras(layers: int) -> KerasResult:
     environment.prepare()
     import keras
 
+    from tfaot.core.manifest import Manifest
     from tfaot.export.export import Request, export
     from tfaot.export.sources.model import Model
     from tfaot.export.sources.user_code import UserCode
     from tfaot.export.sources.xla_context import xla_context
-    from tfaot.manifest import Manifest
 
     assert keras.__version__
     with xla_context():

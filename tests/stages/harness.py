@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tfaot import environment, isolate, safetensors
-from tfaot.errors import TfaotError
+import tfaot
+from tfaot.core import environment, isolate, safetensors
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Manifest
 from tfaot.export.sources.model import Model
-from tfaot.manifest import Manifest
 
-ROOT = Path(isolate.__file__).parents[2]
+ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy among a test's runfiles."""
 
 PREAMBLE = """\
@@ -200,7 +201,7 @@ class StageTest(unittest.TestCase):
         Outputs of an entry point, or of a size of batch, that is named have `.NAME` and `.bBATCH` after their names; those
         of one of several CPU levels have `.LEVEL`.
         """
-        from tfaot.compile import Request, compile_graph
+        from tfaot.compile.compile import Request, compile_graph
 
         suffix = (f".{entry_point}" if entry_point else "") + (f".b{batch}" if batch else "")
         levels = [f".{level}" for level in isa] if len(isa) > 1 else [""]

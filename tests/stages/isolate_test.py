@@ -9,8 +9,8 @@ import threading
 import time
 import unittest
 
-from tfaot import isolate
-from tfaot.errors import TfaotError
+from tfaot.core import isolate
+from tfaot.core.errors import TfaotError
 
 LIMIT = 0.6
 

@@ -17,8 +17,8 @@ import sys
 import time
 
 from tests.stages.harness import StageTest
-from tfaot import isolate
-from tfaot.errors import TfaotError
+from tfaot.core import isolate
+from tfaot.core.errors import TfaotError
 
 MODEL = """\
 import tensorflow as tf

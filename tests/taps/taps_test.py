@@ -130,7 +130,7 @@ decide can be tapped, and none inside a loop or a branch
 
     def test_lines(self) -> None:
         """A test names the line of Python behind a tap, and leaves names alone where none is known."""
-        from tfaot.render import placed
+        from tfaot.render.render import placed
 
         exported = self.export(LAYERS, taps=("a/product",))
         manifest = placed(exported.manifest, json.loads(Path(exported.path("sources")).read_text()))

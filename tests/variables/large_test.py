@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from safetensors import safe_open
 
-from tfaot import safetensors
+from tfaot.core import safetensors
 
 ROWS, CLASSES, WIDTH = 18_000_000, 2_000_000, 64
 """Of large.py."""

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-from tfaot import dtypes
-from tfaot import safetensors as tfaot_safetensors
+from tfaot.core import dtypes
+from tfaot.core import safetensors as tfaot_safetensors
 
 Tensors = dict[str, npt.NDArray[Any]]
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from tfaot import safetensors
-from tfaot.manifest import Manifest
+from tfaot.core import safetensors
+from tfaot.core.manifest import Manifest
 
 RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
 WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent

@@ -7,8 +7,8 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-from tfaot import dtypes
-from tfaot import safetensors as tfaot_safetensors
+from tfaot.core import dtypes
+from tfaot.core import safetensors as tfaot_safetensors
 
 BFLOAT16 = dtypes.BY_NAME["bfloat16"].numpy()
 

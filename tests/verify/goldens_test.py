@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import ROOT, Exported, StageTest
-from tfaot import dtypes, isolate, safetensors
+from tfaot.core import dtypes, isolate, safetensors
 
 Array = npt.NDArray[Any]
 
@@ -94,7 +94,7 @@ class GoldensTest(StageTest):
 
     def rendered_test(self, exported: Exported) -> str:
         """The generated test's source."""
-        from tfaot.render import Request, render
+        from tfaot.render.render import Request, render
 
         out = {f"out_{kind}": exported.path(kind) for kind in ("header", "source", "test", "benchmark")}
         render(
@@ -341,7 +341,7 @@ def model_fn(features, labels):
 """,
             golden_steps=2,
         )
-        with mock.patch("tfaot.manifest.RESTORED", 0):
+        with mock.patch("tfaot.core.manifest.RESTORED", 0):
             goldens = self.goldens(exported)
             self.assert_read_in_order(exported, goldens)
         self.assertFalse([name for name in goldens if "before" in name or "free" in name])
@@ -662,7 +662,7 @@ class DerivationTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        from tfaot import environment
+        from tfaot.core import environment
 
         environment.prepare()
 

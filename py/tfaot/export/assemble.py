@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.export import graph as graphs
 from tfaot.export.rewrites.lower import lowered
 from tfaot.export.traced import Edge, Function
+from tfaot.graph import graph as graphs
 
 
 @dataclasses.dataclass(frozen=True)

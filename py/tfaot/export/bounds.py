@@ -11,14 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot import compile as compiler
-from tfaot import dtypes, manifest
-from tfaot.errors import TfaotError
+from tfaot.core import dtypes, manifest, refusals
+from tfaot.core.errors import TfaotError
 from tfaot.export import config as configs
 from tfaot.export import verdict
-from tfaot.export.graph import tensor_name
 from tfaot.export.rewrites import edges as conversions
 from tfaot.export.traced import Edge, Shape, shown
+from tfaot.graph.graph import tensor_name
 
 
 def sizes(edge: Edge, largest: int) -> tuple[int, ...]:
@@ -199,9 +198,9 @@ def _found(
             file_.write(graph.SerializeToString())
         with open(origin.sources, "w", encoding="utf-8") as file:
             json.dump(dict(sources), file)
-        raise compiler.explain_known(answer, origin, what) or TfaotError(
+        raise refusals.known(answer, origin, what) or TfaotError(
             f"{what}: {len(unknown)} output(s) of {draft.name} have a size that the compiler cannot find",
-            details=compiler.explain_unknown(answer, origin),
+            details=refusals.unknown(answer, origin),
             exists="; ".join(
                 f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "") for edge in unknown
             ),
@@ -211,7 +210,7 @@ def _found(
 
 @dataclasses.dataclass(frozen=True)
 class _Origin:
-    """A graph and its sources as files; see `compile.Origin`."""
+    """A graph and its sources as files; see `refusals.Origin`."""
 
     graph: str
     sources: str

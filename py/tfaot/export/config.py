@@ -9,9 +9,9 @@ from google.protobuf import text_format
 from tensorflow.compiler.tf2xla import tf2xla_pb2
 from tensorflow.core.framework import types_pb2
 
-from tfaot import dtypes
-from tfaot.export.graph import tensor_name
-from tfaot.manifest import EntryPoint, Variable
+from tfaot.core import dtypes
+from tfaot.core.manifest import EntryPoint, Variable
+from tfaot.graph.graph import tensor_name
 
 
 def infer(entry: EntryPoint, variables: Sequence[Variable]) -> tf2xla_pb2.Config:

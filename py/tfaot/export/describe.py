@@ -9,13 +9,13 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot import dtypes, manifest, names, safetensors
-from tfaot.errors import TfaotError, listed
+from tfaot.core import dtypes, manifest, names, safetensors
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export import bounds, verdict
 from tfaot.export import config as configs
-from tfaot.export import graph as graphs
 from tfaot.export.assemble import Whole
 from tfaot.export.traced import Edge, shown
+from tfaot.graph import graph as graphs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,15 +9,15 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfaot import manifest, names, safetensors
-from tfaot.errors import TfaotError, listed
+from tfaot.core import manifest, names, safetensors
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, rows, taps, user_config
-from tfaot.export import graph as graphs
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.rewrites import edges, freeze, lists, random, seeds, unshared
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
+from tfaot.graph import graph as graphs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from tfaot import dtypes, manifest
-from tfaot.errors import TfaotError
+from tfaot.core import dtypes, manifest
+from tfaot.core.errors import TfaotError
 from tfaot.export.sources.user_code import SEED
 from tfaot.export.traced import Array, Edge, Function, Source, shown
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tfaot import dtypes, safetensors
-from tfaot.errors import TfaotError, listed
-from tfaot.export import graph as graphs
+from tfaot.core import dtypes, safetensors
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.rewrites import random
 from tfaot.export.traced import Array, Source, shown
+from tfaot.graph import graph as graphs
 
 
 def values(

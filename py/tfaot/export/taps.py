@@ -15,13 +15,13 @@ from collections.abc import Mapping, Sequence
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.python.framework import op_def_registry
 
-from tfaot import dtypes
-from tfaot.errors import TfaotError, listed
+from tfaot.core import dtypes
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.assemble import Entry, Whole
-from tfaot.export.graph import tensor_name
 from tfaot.export.traced import Edge
-from tfaot.passes.calls import inline_calls
-from tfaot.passes.program import Program, Tensor
+from tfaot.graph.calls import inline_calls
+from tfaot.graph.graph import tensor_name
+from tfaot.graph.program import Program, Tensor
 
 _SHOWN = 100
 """How many names an error lists: it is where users look them up."""

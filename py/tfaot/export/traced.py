@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError, listed
 
 Array = npt.NDArray[Any]
 Shape = tuple[int | None, ...]

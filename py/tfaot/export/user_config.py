@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
 from tensorflow.compiler.tf2xla import tf2xla_pb2
 
-from tfaot import dtypes, manifest, names
-from tfaot.errors import TfaotError, listed
+from tfaot.core import dtypes, manifest, names
+from tfaot.core.errors import TfaotError, listed
 
 _T = TypeVar("_T", bound=manifest.Tensor)
 

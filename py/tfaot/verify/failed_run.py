@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tfaot import compile as compiler
-from tfaot import safetensors
-from tfaot.errors import TfaotError
-from tfaot.manifest import Manifest
+from tfaot.core import refusals, safetensors
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Manifest
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -40,7 +39,7 @@ def explained(
     nodes = [f"{{{{node {error.node_def.name}}}}}"] if error.node_def is not None else []
     reason = re.sub(r"^(Graph execution error:\s*|Detected at node .*\n|Node: .*\n)+", "", message.lstrip())
     reason = re.sub(r"\n?\s*\[\[.*?\]\]", "", reason).strip()
-    places = compiler.mentioned("\n".join([*nodes, message]), sources or {})
+    places = refusals.mentioned("\n".join([*nodes, message]), sources or {})
     what = f" in {error.node_def.op} {error.node_def.name!r}" if error.node_def is not None else ""
     inputs = []
     for entry in manifest.entry_points:

@@ -16,9 +16,10 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot import convolutions, dtypes, safetensors
-from tfaot.errors import TfaotError, listed
-from tfaot.manifest import EntryPoint, Manifest, Output, Tensor, Variable
+from tfaot.core import dtypes, safetensors
+from tfaot.core.errors import TfaotError, listed
+from tfaot.core.manifest import EntryPoint, Manifest, Output, Tensor, Variable
+from tfaot.graph import convolutions
 from tfaot.verify import noise, sight
 from tfaot.verify.kept import Array, kept, reals
 from tfaot.verify.runner import Runner

@@ -10,9 +10,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot import dtypes
-from tfaot.manifest import EntryPoint, Manifest, Tensor
-from tfaot.session import session_config
+from tfaot.core import dtypes
+from tfaot.core.manifest import EntryPoint, Manifest, Tensor
+from tfaot.core.session import session_config
 from tfaot.verify import noise
 from tfaot.verify.helpers import AMPLITUDE
 from tfaot.verify.kept import Array

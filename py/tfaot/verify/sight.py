@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.manifest import Manifest
+from tfaot.core.manifest import Manifest
 from tfaot.verify.kept import Array, kept
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, distance

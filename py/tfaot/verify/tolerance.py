@@ -11,7 +11,7 @@ import dataclasses
 import ml_dtypes
 import numpy as np
 
-from tfaot import dtypes
+from tfaot.core import dtypes
 from tfaot.verify import kept
 from tfaot.verify.kept import Array, reals
 
@@ -90,7 +90,7 @@ def expected(result: Array, exact: Array, spread: Spread, unit: Array, *, dtype:
       exact: the reference's.
       spread: of runs with noise around the reference.
       unit: one unit in the last place of each value, from `units`.
-      dtype: of the whole result; a name of `tfaot.dtypes`.
+      dtype: of the whole result; a name of `tfaot.core.dtypes`.
       noise: how many times larger than rounding errors the noise was.
     """
     off = distance(result, exact)

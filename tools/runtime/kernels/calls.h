@@ -15,7 +15,7 @@
 namespace tfaot::kernels {
 
 // How a constant right side, or a convolution's kernel, lies in memory. The
-// compile stage packs it (py/tfaot/prepack.py).
+// compile stage packs it (py/tfaot/compile/program/prepack.py).
 enum class Packing {
   kNone,      // as the structs below say
   kPanels,    // a matrix of `columns` or `filters` columns, in panels (tile.h)

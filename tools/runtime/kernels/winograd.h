@@ -8,9 +8,9 @@
 // [channels][filters], and the 16 sums m become the outputs A^T m A.
 //
 // The kernel g comes as these matrices, G g G^T, packed in the order of their
-// use (py/tfaot/winograd.py): filters in blocks of kWinogradFilters, the last
-// of as many as are left; a block's 16 matrices one after another, each in
-// panels (tile.h).
+// use (py/tfaot/compile/program/winograd.py): filters in blocks of
+// kWinogradFilters, the last of as many as are left; a block's 16 matrices one
+// after another, each in panels (tile.h).
 //
 // How channels are added up depends on their number alone: bits do not depend
 // on parts or blocks. Results differ from a direct convolution's by rounding

@@ -89,7 +89,7 @@ class Descriptor {
   int fd_;
 };
 
-// The form of all errors of the rules (py/tfaot/errors.py).
+// The form of all errors of the rules (py/tfaot/core/errors.py).
 std::string Message(const std::string& asked, const std::string& found,
                     const std::string& to_do,
                     const std::vector<std::string>& details = {}) {
@@ -106,7 +106,7 @@ std::string Message(const std::string& asked, const std::string& found,
 std::string SystemError() { return std::generic_category().message(errno); }
 
 // What the values of a dtype are called elsewhere in the rules, and their size
-// in bytes (py/tfaot/dtypes.py).
+// in bytes (py/tfaot/core/dtypes.py).
 struct DType {
   const char* code;
   const char* name;

@@ -68,9 +68,9 @@ class Variables {
   bool Load(const char* path);
 
   // Writes all values to a safetensors file, of the layout that
-  // py/tfaot/safetensors.py gives variables. Returns whether it succeeded; if
-  // not, `path` is what it was, and error() says why. It fails if loaded() is
-  // false: there are no values.
+  // py/tfaot/core/safetensors.py gives variables. Returns whether it succeeded;
+  // if not, `path` is what it was, and error() says why. It fails if loaded()
+  // is false: there are no values.
   //
   // A file or a link that is there is replaced at once when all is written,
   // also the file that is loaded. The new file keeps the old one's permissions,

@@ -14,11 +14,11 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
-from tfaot import dtypes
-from tfaot.errors import TfaotError
-from tfaot.export.graph import tensor_name
-from tfaot.export.rewrites.handles import Rewrite, Scope, become
+from tfaot.core import dtypes
+from tfaot.core.errors import TfaotError
 from tfaot.export.traced import Edge
+from tfaot.graph.graph import tensor_name
+from tfaot.graph.handles import Rewrite, Scope, become
 
 
 def stored(

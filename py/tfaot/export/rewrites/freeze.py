@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
-from tfaot.errors import TfaotError, listed
-from tfaot.export.rewrites.handles import Rewrite, Scope, become
+from tfaot.core.errors import TfaotError, listed
+from tfaot.graph.handles import Rewrite, Scope, become
 
 Array = npt.NDArray[Any]
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.errors import TfaotError
+from tfaot.core.errors import TfaotError
 
 
 def check(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what: str) -> None:

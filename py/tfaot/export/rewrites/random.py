@@ -28,8 +28,8 @@ import numpy.typing as npt
 from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
 from tensorflow.python.framework import op_def_registry, tensor_util
 
-from tfaot import dtypes
-from tfaot.errors import TfaotError, listed
+from tfaot.core import dtypes
+from tfaot.core.errors import TfaotError, listed
 
 Array = npt.NDArray[np.int64]
 

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.python.framework import op_def_registry
 
-from tfaot.export.graph import tensor_name
+from tfaot.graph.graph import tensor_name
 
 _COUNTER = re.compile(r"(^|/)seed_generator_state(_\d+)?$")
 """What Keras calls the state of a SeedGenerator. Other variables that are only written may be for the caller to read."""

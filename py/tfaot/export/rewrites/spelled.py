@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, types_pb2
 
-from tfaot.export.rewrites.handles import Scope, become
+from tfaot.graph.handles import Scope, become
 
 _OPS = {
     "FakeQuantWithMinMaxArgs": False,

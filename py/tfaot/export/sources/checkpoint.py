@@ -13,9 +13,9 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 from tensorflow.core.protobuf import saver_pb2, trackable_object_graph_pb2
 from tensorflow.python.framework import tensor_util
 
-from tfaot.errors import TfaotError, listed
-from tfaot.export.graph import tensor_name
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.traced import Array, shown
+from tfaot.graph.graph import tensor_name
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """The tensor in which TensorFlow 2 says which object each value belongs to."""

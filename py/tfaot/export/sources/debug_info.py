@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from google.protobuf import message, text_format
 from tensorflow.core.framework import graph_debug_info_pb2
 
-from tfaot.errors import TfaotError
+from tfaot.core.errors import TfaotError
 
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/")
 """Parts of paths that are no user's."""

@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.rewrites.freeze import LIMIT
 from tfaot.export.sources.inline import inlined
 from tfaot.export.sources.subgraph import add_done, unused_name

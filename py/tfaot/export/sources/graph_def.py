@@ -13,15 +13,15 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, saver_pb2
 from tensorflow.python.framework import op_def_registry
 
-from tfaot.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import user_config
-from tfaot.export.graph import tensor_name
 from tfaot.export.sources import debug_info as debug
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted, saved_by
 from tfaot.export.sources.ref_variables import REFS, name_variables
 from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
+from tfaot.graph.graph import tensor_name
 
 ENTRY_POINT = "graph"
 """A graph has one entry point, and no name for it."""

@@ -12,14 +12,14 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.errors import TfaotError, listed
-from tfaot.export import graph as graphs
+from tfaot.core.errors import TfaotError, listed
+from tfaot.core.session import session_config
 from tfaot.export.sources.functions import sources_of
 from tfaot.export.sources.ref_variables import REFS
 from tfaot.export.sources.user_code import SEED, UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function
-from tfaot.session import session_config
+from tfaot.graph import graph as graphs
 
 v1 = tf.compat.v1
 

@@ -18,8 +18,8 @@ from typing import Any, cast
 import numpy as np
 import tensorflow as tf
 
-from tfaot import dtypes
-from tfaot.errors import TfaotError, listed
+from tfaot.core import dtypes
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.functions import Leaf, VariableNames, check_dense, function_of, leaves_of
 from tfaot.export.sources.user_code import UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context

@@ -14,8 +14,8 @@ from collections.abc import Collection, Sequence
 from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2, types_pb2
 from tensorflow.python.framework import op_def_registry
 
-from tfaot.errors import TfaotError, listed
-from tfaot.export.graph import tensor_name
+from tfaot.core.errors import TfaotError, listed
+from tfaot.graph.graph import tensor_name
 
 REFS = frozenset({"Variable", "VariableV2", "AutoReloadVariable"})
 """Ops whose result is a reference to a variable of TensorFlow 1."""

@@ -11,7 +11,7 @@ from google.protobuf import message
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow.python.saved_model import constants, loader_impl, signature_constants
 
-from tfaot.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import debug_info as debug
 from tfaot.export.sources.checkpoint import Checkpoint
 from tfaot.export.sources.graph_def import wanted_of

@@ -17,12 +17,12 @@ from tensorflow.core.framework import function_pb2, graph_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_object_graph_pb2
 from tensorflow.python.saved_model import constants, nested_structure_coder, signature_constants
 
-from tfaot.errors import TfaotError, listed
-from tfaot.export import graph as graphs
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
 from tfaot.export.sources.functions import Leaf, leaves_of, output_label
 from tfaot.export.sources.subgraph import add_done, add_placeholder, imported, operand, unused_name
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape, shown
+from tfaot.graph import graph as graphs
 
 _DEFAULT = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _SIGNATURES = "signatures"

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
-from tfaot.errors import TfaotError, listed
-from tfaot.export import graph as graphs
-from tfaot.export.graph import tensor_name
+from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
+from tfaot.graph import graph as graphs
+from tfaot.graph.graph import tensor_name
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 """Ops whose value may be given from outside."""

@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 import tfaot
-from tfaot.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError, listed
 
 SEED = 1
 """Seed of TensorFlow, NumPy, and `random` while user code runs: two exports give the same initial values."""

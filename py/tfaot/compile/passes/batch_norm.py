@@ -1,0 +1,289 @@
+"""Batch norm of inference, folded into the kernel of the product before it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2, types_pb2
+
+from tfaot.graph.graph import tensor_name
+from tfaot.graph.program import FLOATS, Array, Program, Shape, Tensor, User, literal
+
+_FORWARDS = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
+_RESHAPES = frozenset({"ExpandDims", "Reshape", "Squeeze"})
+_NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
+_ARITHMETIC: dict[str, Callable[..., Array]] = {
+    "Add": np.add,
+    "AddV2": np.add,
+    "Mul": np.multiply,
+    "Neg": np.negative,
+    "RealDiv": np.divide,
+    "Reciprocal": np.reciprocal,
+    "Rsqrt": lambda x: 1 / np.sqrt(x),
+    "Sqrt": np.sqrt,
+    "Square": np.square,
+    "Sub": np.subtract,
+}
+_FACTORS = (2.0**-60, 2.0**60)
+"""What a product of factors must lie between, or be zero: beyond, TensorFlow's values may underflow or overflow on the way."""
+_LARGEST = 1 << 20
+"""Elements of a constant that is evaluated: those of a batch norm have as many as there are channels."""
+
+
+@dataclasses.dataclass
+class _Chain:
+    """What follows a product as long as it is one factor and one summand a channel."""
+
+    scale: Array
+    """float64[channels]"""
+    offset: Array
+    """float64[channels]"""
+    steps: list[tuple[node_def_pb2.NodeDef, str]]
+    """Nodes that scale or shift, and the operand of each that carries the value."""
+    scaled: bool = False
+    """Whether some step scales: shifts alone are better left to the compiler."""
+
+
+def fold_batch_norm(program: Program) -> int:
+    """Folds what scales and shifts each channel of a product by constants into its kernel and one sum.
+
+    Products are Conv2D, DepthwiseConv2dNative, and MatMul with a constant kernel that nobody else uses. What follows may be
+    FusedBatchNorm of inference or the arithmetic that it stands for, with sums, factors, and changes of shape that keep the
+    channels in between. With k the kernel, y = (k·x)·s + t is y = (k·s)·x + t; k·s is computed in float64.
+
+    Returns:
+      The number of products whose kernel took up a factor.
+    """
+    folder = _Folder(program)
+    products = [node for node in program.graph.node if node.op in ("Conv2D", "DepthwiseConv2dNative", "MatMul")]
+    return sum(folder.fold(node) for node in products)
+
+
+class _Folder:
+    """The pass on one program; lookups stay valid, since folding makes no new way between nodes that it looks at."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._nodes = program.nodes()
+        self._users = program.users()
+        self._kept = program.kept()
+        self._constant = self._constants()
+        self._values: dict[str, Array | None] = {}
+        self._known: Mapping[str, Tensor] | None = None
+
+    def fold(self, product: node_def_pb2.NodeDef) -> bool:
+        """Folds what follows one product, if something does that can be folded."""
+        kernel = self._kernel(product)
+        if kernel is None:
+            return False
+        channels, axis, shaped = _layout(product, kernel.shape)
+        chain = self._follow(product, channels, axis)
+        if not chain.scaled:
+            return False
+        with np.errstate(over="ignore"):
+            folded = _flushed(kernel, kernel.dtype) * chain.scale.reshape(shaped)
+            offset = chain.offset.astype(kernel.dtype)
+        if not (_fits(folded, kernel.dtype, shaped) and np.isfinite(offset).all()):
+            return False
+        folded = folded.astype(kernel.dtype)
+        program = self._program
+        dtype = product.attr["T"]
+        product.input[1] = program.constant(f"{product.name}/folded", folded, origin=product.name).name
+        for node, operand in chain.steps[:-1]:
+            program.become(node, "Identity", [operand], T=dtype)
+        last, operand = chain.steps[-1]
+        if axis == 1 and product.op != "MatMul":
+            offset = offset.reshape(-1, 1, 1)
+        bias = program.constant(f"{last.name}/offset", offset, origin=last.name)
+        program.become(last, "AddV2", [operand, bias.name], T=dtype)
+        return True
+
+    def _kernel(self, product: node_def_pb2.NodeDef) -> Array | None:
+        """The constant kernel of a product that nothing else uses."""
+        if product.attr["T"].type not in FLOATS:
+            return None
+        first = name, port = tensor_name(product.input[1])
+        while len(self._users[name]) == 1 and port == 0 and name not in self._kept:
+            node = self._nodes[name]
+            if node.op == "Const":
+                value = literal(node)
+                return value if name == first[0] else value.reshape([size or 0 for size in self._shape(first[0]) or ()])
+            if node.op not in _FORWARDS | _RESHAPES:
+                return None
+            name, port = tensor_name(node.input[0])
+        return None
+
+    def _follow(self, product: node_def_pb2.NodeDef, channels: int, axis: int) -> _Chain:
+        """Walks from a product to the last node that scales or shifts its channels, and nothing else."""
+        chain = _Chain(np.ones(channels), np.zeros(channels), [])
+        node = product
+        while node.name not in self._kept and len(self._users[node.name]) == 1:
+            (user,) = self._users[node.name]
+            step = user.node
+            if user.port != 0 or len(step.input) == 0 or any(operand.startswith("^") for operand in step.input):
+                break
+            if not self._shape_only(step, user, channels, axis):
+                affine = self._affine(step, user, channels, axis)
+                if affine is None:
+                    break
+                scale, offset = affine
+                factors = np.abs(chain.scale * scale)
+                if ((factors != 0) & ~((factors >= _FACTORS[0]) & (factors <= _FACTORS[1]))).any():
+                    break
+                chain.scaled |= bool((scale != 1).any())
+                chain.scale, chain.offset = chain.scale * scale, chain.offset * scale + offset
+                chain.steps.append((step, step.input[user.operand]))
+            node = step
+        return chain
+
+    def _shape_only(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> bool:
+        """Whether a node returns its operand with the channels where they were."""
+        if step.op in _FORWARDS:
+            return True
+        if step.op not in _RESHAPES or axis != -1 or user.operand != 0:
+            return False
+        shape = self._shape(step.name)
+        return shape is not None and shape[-1:] == (channels,)
+
+    def _affine(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> tuple[Array, Array] | None:
+        """What a node multiplies its operand with, and what it then adds, a float64[channels] each; or None."""
+        if step.op in _NORMS:
+            return self._norm(step, user, channels, axis)
+        if step.op not in ("Add", "AddV2", "BiasAdd", "Mul", "RealDiv", "Sub"):
+            return None
+        other = self._value(step.input[1 - user.operand])
+        if other is None:
+            return None
+        if step.op == "BiasAdd":
+            last = _format(step) != "NCHW"
+            fits = user.operand == 0 and last == (axis == -1) and other.shape == (channels,)
+            constant = other if fits else None
+        else:
+            shape = self._shape(tensor_name(step.input[user.operand])[0])
+            constant = _per_channel(other, None if shape is None else len(shape), channels, axis)
+        if constant is None:
+            return None
+        one, zero = np.ones(channels), np.zeros(channels)
+        if step.op == "Mul":
+            return constant, zero
+        if step.op == "RealDiv":
+            return (1 / constant, zero) if user.operand == 0 and constant.all() else None
+        if step.op == "Sub":
+            return (one, -constant) if user.operand == 0 else (-one, constant)
+        return one, constant
+
+    def _norm(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> tuple[Array, Array] | None:
+        """Factor and summand of a FusedBatchNorm: (x - mean) * scale / sqrt(variance + epsilon) + offset."""
+        last = _format(step) != "NCHW"
+        if step.attr["is_training"].b or user.operand != 0 or last != (axis == -1):
+            return None
+        if any(other.port > 0 for other in self._users[step.name]):
+            return None
+        values = [self._value(operand) for operand in step.input[1:5]]
+        if any(value is None or value.shape != (channels,) for value in values):
+            return None
+        scale, offset, mean, variance = (value for value in values if value is not None)
+        factor = scale / np.sqrt(variance + np.float64(step.attr["epsilon"].f))
+        return factor, offset - mean * factor
+
+    def _shape(self, name: str) -> Shape:
+        if self._known is None:
+            self._known = self._program.tensors()
+        return self._known[f"{name}:0"].shape
+
+    def _constants(self) -> set[str]:
+        """Constants of floating point, and arithmetic on nothing else."""
+        found = {node.name for node in self._nodes.values() if node.op == "Const" and node.name not in self._kept}
+        missing: dict[str, int] = {}
+        pending = [*found]
+        while pending:
+            for user in self._users[pending.pop()]:
+                node = user.node
+                if node.op in _ARITHMETIC or node.op in _FORWARDS:
+                    missing[node.name] = missing.get(node.name, len(node.input)) - 1
+                    if missing[node.name] == 0 and user.port == 0 and node.name not in self._kept:
+                        found.add(node.name)
+                        pending.append(node.name)
+        return found
+
+    def _value(self, tensor: str) -> Array | None:
+        """A constant, or what arithmetic makes of constants, in float64; None if it is none, or too large."""
+        name, port = tensor_name(tensor)
+        if port != 0 or name not in self._constant:
+            return None
+        if name not in self._values:
+            self._values[name] = self._evaluate(self._nodes[name])
+        return self._values[name]
+
+    def _evaluate(self, node: node_def_pb2.NodeDef) -> Array | None:
+        if node.op == "Const":
+            if node.attr["dtype"].type not in FLOATS:
+                return None
+            value = literal(node)
+            return _flushed(value, value.dtype) if value.size <= _LARGEST else None
+        if node.op in _FORWARDS:
+            return self._value(node.input[0])
+        operands = [self._value(operand) for operand in node.input]
+        if any(operand is None for operand in operands):
+            return None
+        with np.errstate(all="ignore"):
+            value = np.asarray(_ARITHMETIC[node.op](*operands))
+            return _flushed(value, np.dtype(np.float32 if node.attr["T"].type == types_pb2.DT_FLOAT else np.float64))
+
+
+def _flushed(value: Array, dtype: np.dtype[Any]) -> Array:
+    """A value in float64, with zeros and infinities where TensorFlow has them: it flushes denormals."""
+    range_ = np.finfo(dtype)
+    wide = value.astype(np.float64)
+    wide = np.where(np.abs(wide) < range_.tiny, 0, wide)
+    return np.where(np.abs(wide) > range_.max, np.copysign(np.inf, wide), wide)
+
+
+def _fits(kernel: Array, dtype: np.dtype[Any], shaped: tuple[int, ...]) -> bool:
+    """Whether a dtype has a kernel's values: finite, and none underflows that counts beside others of its channel.
+
+    Args:
+      kernel: in float64.
+      dtype: the product's.
+      shaped: 1 along all axes of the kernel but those of the channels.
+    """
+    sizes = np.abs(kernel)
+    others = tuple(axis for axis, size in enumerate(shaped) if size == 1)
+    largest = sizes.max(axis=others, keepdims=True, initial=0)
+    lost = (sizes != 0) & (sizes < np.finfo(dtype).tiny)
+    return bool(
+        (sizes <= np.finfo(dtype).max).all()
+        and (sizes[lost] <= (np.finfo(dtype).eps * (largest + 0 * sizes))[lost]).all()
+    )
+
+
+def _format(node: node_def_pb2.NodeDef) -> str:
+    result: str = node.attr["data_format"].s.decode()
+    return result
+
+
+def _layout(product: node_def_pb2.NodeDef, kernel: Sequence[int]) -> tuple[int, int, tuple[int, ...]]:
+    """How many channels a product makes, their axis in it, -1 or 1, and the shape of a factor for its kernel."""
+    if product.op == "MatMul":
+        channels = kernel[0] if product.attr["transpose_b"].b else kernel[1]
+        return channels, -1, (channels, 1) if product.attr["transpose_b"].b else (1, channels)
+    axis = 1 if _format(product) == "NCHW" else -1
+    if product.op == "Conv2D":
+        return kernel[3], axis, (1, 1, 1, kernel[3])
+    return kernel[2] * kernel[3], axis, (1, 1, kernel[2], kernel[3])
+
+
+def _per_channel(value: Array, rank: int | None, channels: int, axis: int) -> Array | None:
+    """A constant that is broadcast along all axes but the channels', as float64[channels]; None if it varies elsewhere."""
+    if value.ndim == 0:
+        return np.full(channels, value)
+    if rank is None or value.ndim > rank:
+        return None
+    padded = (1,) * (rank - value.ndim) + value.shape
+    where = axis % rank
+    if any(size != 1 for index, size in enumerate(padded) if index != where) or padded[where] not in (1, channels):
+        return None
+    return np.broadcast_to(value.reshape(-1), (channels,))

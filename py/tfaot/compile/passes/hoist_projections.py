@@ -1,0 +1,270 @@
+"""Products of a loop's inputs with weights, computed for all steps before the loop."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2, types_pb2
+
+from tfaot.compile.passes.loops import Indices, Loop, Loops, list_attributes
+from tfaot.graph.program import Program, type_attribute
+
+_CACHED = 1 << 20
+"""Bytes of a weight that stays in the cache from step to step."""
+_LARGEST = 1 << 26
+"""Bytes of a product of all steps that are worth keeping."""
+_FLOATS = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16})
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rows:
+    """The inputs of a loop's steps, as items of a list that is made of one tensor."""
+
+    tensor: str
+    """Of the graph, [steps, batch, features]."""
+    sizes: tuple[int, int, int]
+    indices: Indices
+    """Which item each step reads: one after the other, from the first or from the last."""
+
+    @property
+    def slope(self) -> int:
+        """From one step's item to the next one's."""
+        return int(self.indices[1] - self.indices[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class _Joined:
+    """A step's input with other values beside it, as in the cells of TensorFlow 1: [batch, features + others]."""
+
+    rows: _Rows
+    others: tuple[str, ...]
+    """Tensors of the body."""
+    first: bool
+    """Whether the input comes before the others."""
+    axis: str
+    """The operand that says along which axis they are joined."""
+
+
+def hoist_projections(program: Program) -> int:
+    """Computes x·W for all steps at once, before a loop whose steps read x from a list and in which W stays the same.
+
+    With steps T and batch B, T products [B, in]·[in, out] become one [T·B, in]·[in, out], which reads W once; each step reads
+    its rows of the result. Of a product of the input joined with a state, [x, h]·W, the part of x is taken out: x·Wx before
+    the loop, + h·Wh in it, if that costs less than cutting W in two.
+
+    Returns:
+      The number of products that left a loop.
+    """
+    loops = Loops(program)
+    count = 0
+    for loop in loops.loops.values():
+        hoisted = sum(_hoist(loops, loop, node) for node in [*loop.body.nodes.values()] if node.op == "MatMul")
+        if hoisted:
+            loop.write()
+        count += hoisted
+    return count
+
+
+def _hoist(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef) -> bool:
+    dtype = node.attr["T"].type
+    if node.attr["transpose_a"].b or dtype not in _FLOATS or (loop.trips or 0) < 2:
+        return False
+    rows = _rows(loops, loop, node.input[0])
+    joined = None if rows is not None else _joined(loops, loop, node.input[0])
+    if rows is None and joined is None:
+        return False
+    weight = loop.outside(node.input[1])
+    sizes = loops.shape(weight) if weight is not None else None
+    if weight is None or sizes is None:
+        return False
+    transposed = node.attr["transpose_b"].b
+    if rows is not None:
+        if not _pays(rows, sizes, transposed=transposed):
+            return False
+        product = _product(loops, loop, node, rows, weight, transposed)
+        _read(loops, loop, node, product, rows, sizes[0 if transposed else 1])
+        return True
+    if joined is None or transposed or not _pays(joined.rows, sizes, transposed=False):
+        return False
+    features = joined.rows.sizes[2]
+    rest, out = sizes[0] - features, sizes[1]
+    # What a step saves is reading Wx; what cutting costs is writing and reading Wh once.
+    if (loop.trips or 0) * features < 2 * rest:
+        return False
+    begin = 0 if joined.first else rest
+    cut = [
+        _cut(loops, loop, node, weight, (begin, features, out), dtype),
+        _cut(loops, loop, node, weight, (features if joined.first else 0, rest, out), dtype),
+    ]
+    product = _product(loops, loop, node, joined.rows, cut[0], transposed=False)
+    others = loop.give(cut[1], dtype, f"{node.name}/rest")
+    state = joined.others[0]
+    if len(joined.others) > 1:
+        made = loop.body.add(
+            "ConcatV2",
+            f"{node.name}/state",
+            [*joined.others, joined.axis],
+            N=len(joined.others),
+            T=type_attribute(dtype),
+            Tidx=type_attribute(types_pb2.DT_INT32),
+        )
+        state = f"{made.name}:0"
+    recurrent = loop.body.add(
+        "MatMul",
+        f"{node.name}/recurrent",
+        [state, others],
+        T=type_attribute(dtype),
+        transpose_a=False,
+        transpose_b=False,
+    )
+    read = loop.body.add("NoOp", f"{node.name}/projected", ())
+    _read(loops, loop, read, product, joined.rows, out)
+    loop.body.become(node, "AddV2", [f"{read.name}:0", f"{recurrent.name}:0"], T=type_attribute(dtype))
+    return True
+
+
+def _pays(rows: _Rows, weight: tuple[int, ...], *, transposed: bool) -> bool:
+    """Whether a product of all steps is quicker than one in each.
+
+    A step no longer reads in·out weights, and instead writes and reads batch·out results twice more, from farther away.
+    Measured with LSTM(128) over 50 steps of 64: with batch 1 it takes 0.73 of the time, 4: 0.9, 16: 1.01, 64: 1.08.
+    """
+    steps, batch, features = rows.sizes
+    if 4 * steps * batch * weight[0 if transposed else 1] > _LARGEST:
+        return False
+    return features >= (8 if 4 * weight[0] * weight[1] <= _CACHED else 4) * batch
+
+
+def _rows(loops: Loops, loop: Loop, tensor: str) -> _Rows | None:
+    """The inputs of all steps, if a tensor of the body is an item of a list of them; else None."""
+    item = loop.item(tensor)
+    if item is None:
+        return None
+    made = loops.producer(loop.operands[item.index])
+    if made is None or made.op != "TensorListFromTensor":
+        return None
+    sizes = loops.shape(made.input[0])
+    # Each item once: else the product would compute rows that no step reads.
+    if sizes is None or len(sizes) != 3 or sorted(item.indices) != [*range(sizes[0])]:
+        return None
+    rows = _Rows(made.input[0], (sizes[0], sizes[1], sizes[2]), item.indices)
+    return rows if loop.scalar(item.indices, "step") is not None else None
+
+
+def _joined(loops: Loops, loop: Loop, tensor: str) -> _Joined | None:
+    node = loop.body.producer(loop.body.resolve(tensor))
+    if node is None or node.op != "ConcatV2":
+        return None
+    *parts, axis = (operand for operand in node.input if not operand.startswith("^"))
+    along = loop.values(axis)
+    if along is None or along[0] not in (1, -1) or len(parts) < 2:
+        return None
+    for part, others, first in ((parts[0], parts[1:], True), (parts[-1], parts[:-1], False)):
+        rows = _rows(loops, loop, part)
+        if rows is not None:
+            return _Joined(rows, tuple(others), first, axis)
+    return None
+
+
+def _product(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, rows: _Rows, weight: str, transposed: bool) -> str:
+    """Adds the product of all steps to the graph, [steps, …] of `_row`; returns it."""
+    steps, batch, features = rows.sizes
+    dtype = node.attr["T"].type
+    sizes = loops.shape(weight) or (0, 0)
+    out = sizes[0 if transposed else 1]
+    name = f"{loop.name}/{node.name}"
+
+    def shaped(part: str, tensor: str, shape: tuple[int, ...]) -> str:
+        operands = [tensor, loops.constant_vector(f"{name}/{part}/shape", shape, origin=loop.name)]
+        kinds = {"T": type_attribute(dtype), "Tshape": type_attribute(types_pb2.DT_INT32)}
+        return loops.add("Reshape", f"{name}/{part}", operands, shape, dtype, origin=loop.name, **kinds)
+
+    product = loops.add(
+        "MatMul",
+        f"{name}/all_steps",
+        [shaped("rows", rows.tensor, (steps * batch, features)), weight],
+        (steps * batch, out),
+        dtype,
+        origin=loop.name,
+        T=type_attribute(dtype),
+        transpose_a=False,
+        transpose_b=transposed,
+    )
+    return shaped("steps", product, (steps, *_row(batch, out)))
+
+
+def _row(batch: int, out: int) -> tuple[int, ...]:
+    """The shape of a step's rows on their way into the body.
+
+    One row goes as a vector: XLA then adds it while it multiplies the state by its matrix, which is a vector to it, too.
+    """
+    return (batch, out) if batch > 1 else (out,)
+
+
+def _cut(
+    loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, weight: str, rows: tuple[int, int, int], dtype: int
+) -> str:
+    """Adds rows of a matrix to the graph: `rows` is the first of them, how many there are, and the columns."""
+    begin, count, columns = rows
+    name = f"{loop.name}/{node.name}"
+    operands = [
+        weight,
+        loops.constant_vector(f"{name}/begin", (begin, 0), origin=loop.name),
+        loops.constant_vector(f"{name}/size", (count, columns), origin=loop.name),
+    ]
+    kinds = {"T": type_attribute(dtype), "Index": type_attribute(types_pb2.DT_INT32)}
+    return loops.add("Slice", f"{name}/rows", operands, (count, columns), dtype, origin=loop.name, **kinds)
+
+
+def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, rows: _Rows, out: int) -> None:
+    """Makes of a node of the body a step's rows of a product of all steps.
+
+    A step finds its rows as an operand and reads those of the next one. If it read its own, XLA would do so within the
+    arithmetic that follows, once for each of its uses, and of code like this LLVM makes no vectors.
+
+    Args:
+      loops: of the program.
+      loop: the one in question.
+      node: becomes the rows.
+      product: of the graph, [steps, …]
+      rows: which were multiplied.
+      out: columns.
+    """
+    steps, batch, _ = rows.sizes
+    dtype = loops.dtype(product)
+    shape = _row(batch, out)
+    name = f"{loop.name}/{node.name}"
+    kinds = {"T": type_attribute(dtype), "Index": type_attribute(types_pb2.DT_INT32)}
+    first = int(rows.indices[0])
+    begin = loops.constant_vector(f"{name}/first/begin", (first, *(0 for _ in shape)), origin=loop.name)
+    size = loops.constant_vector(f"{name}/first/size", (1, *shape), origin=loop.name)
+    block = loops.add(
+        "Slice", f"{name}/first/rows", [product, begin, size], (1, *shape), dtype, origin=loop.name, **kinds
+    )
+    sizes = loops.constant_vector(f"{name}/first/shape", shape, origin=loop.name)
+    reshape = {"T": type_attribute(dtype), "Tshape": type_attribute(types_pb2.DT_INT32)}
+    row = loops.add("Reshape", f"{name}/first", [block, sizes], shape, dtype, origin=loop.name, **reshape)
+    products = loops.add(
+        "TensorListFromTensor",
+        f"{name}/projected",
+        [product, loops.constant_vector(f"{name}/element_shape", shape, origin=loop.name)],
+        (),
+        types_pb2.DT_VARIANT,
+        origin=loop.name,
+        **list_attributes(dtype),
+    )
+    given = loop.give(products, types_pb2.DT_VARIANT, f"{node.name}/all_steps")
+    now = loop.give(row, dtype, f"{node.name}/now")
+    position = len(loop.operands) - 1
+    int32 = np.dtype(np.int32)
+    following = [loop.scalar(rows.indices, f"{node.name}/step") or "", loop.number(rows.slope, f"{node.name}/next")]
+    place = loop.body.add("AddV2", f"{node.name}/next", following, T=int32)
+    # After the last step there is none to read for.
+    for op, bound in (("Minimum", steps - 1), ("Maximum", 0)):
+        limit = loop.number(bound, f"{node.name}/{op}")
+        place = loop.body.add(op, f"{node.name}/next/{op}", [f"{place.name}:0", limit], T=int32)
+    operands = [given, f"{place.name}:0", loop.vector(shape, f"{node.name}/next/shape")]
+    read = loop.body.add("TensorListGetItem", f"{node.name}/next/rows", operands, element_dtype=type_attribute(dtype))
+    loop.body.results[position] = f"{read.name}:0"
+    loop.body.become(node, "Reshape", [now, loop.vector((batch, out), f"{node.name}/shape")], **reshape)

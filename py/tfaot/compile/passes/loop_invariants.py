@@ -1,0 +1,148 @@
+"""What a loop need not compute, push, or pop again in every step."""
+
+from __future__ import annotations
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2, types_pb2
+
+from tfaot.compile.passes.loops import WHILES, Loop, Loops, Popped
+from tfaot.graph.graph import tensor_name
+from tfaot.graph.program import Program, type_attribute
+
+
+def loop_invariants(program: Program) -> int:
+    """Takes out of loops what is the same in every step, or at hand elsewhere.
+
+    - A variable that a loop reads and does not write is read before it.
+    - The stacks between a loop and its gradient lose what the gradient gets otherwise: values that are the same in every
+      step (above all weights, of which there would be a copy a step), indices, and items of a list that is an operand.
+    - A gradient loop zeroes each item of a list once it was read. If nothing reads the list again, it stays as it is.
+
+    Returns:
+      The number of reads, pops, and writes that are gone.
+    """
+    if not any(node.op in WHILES for node in program.graph.node):
+        return 0
+    _wait_for_loops(program)
+    program.prune()
+    loops = Loops(program)
+    count = 0
+    for loop in loops.loops.values():
+        _use_operands(loops, loop)
+        count += loop.hoist_reads() + _unstack(loops, loop) + _keep_lists(loops, loop)
+    if count:
+        # Gradient loops first: then it is known which stacks the loops before them need not fill.
+        for loop in reversed(loops.loops.values()):
+            loop.write()
+    return count
+
+
+def _wait_for_loops(program: Program) -> None:
+    """Lets nodes that wait for an identity of a loop's result wait for the loop, so that the result is not needed.
+
+    TensorFlow 1 puts such identities behind every result of a gradient.
+    """
+    nodes = program.nodes()
+    for node in program.graph.node:
+        waits = [operand for operand in node.input if operand.startswith("^")]
+        for wait in waits:
+            waited = nodes[wait[1:]]
+            if waited.op == "Identity" and len(waited.input) == 1 and f"{waited.name}:0" not in program.feeds:
+                producer = tensor_name(waited.input[0])[0]
+                if nodes[producer].op in WHILES:
+                    waits[waits.index(wait)] = f"^{producer}"
+        data = [operand for operand in node.input if not operand.startswith("^")]
+        node.input[:] = [*data, *dict.fromkeys(waits)]
+
+
+def _use_operands(loops: Loops, loop: Loop) -> None:
+    """Lets nodes after a loop take what it only hands on from where it comes from."""
+    users = loops.program.users()[loop.name]
+    for user in users:
+        if user.port >= 0 and loop.invariant(user.port) and user.node.name not in loops.loops:
+            resource = loop.body.types[user.port] == types_pb2.DT_RESOURCE
+            if not resource or user.node.op == "VariableShape":
+                user.node.input[user.operand] = loop.operands[user.port]
+
+
+def _unstack(loops: Loops, loop: Loop) -> int:
+    count = 0
+    for node in [node for node in loop.body.nodes.values() if node.op == "TensorListPopBack"]:
+        popped = loop.popped(f"{node.name}:1")
+        if popped is None:
+            continue
+        found = _at_hand(loops, loop, node, popped)
+        if found is None:
+            continue
+        handle = loop.body.arguments[int(loop.body.argument(node.input[0]) or 0)]
+        for other in loop.body.nodes.values():
+            for position, operand in enumerate(other.input):
+                if operand == f"{node.name}:1":
+                    other.input[position] = found
+                elif operand == f"{node.name}:0":
+                    other.input[position] = handle
+        replaced = {f"{node.name}:1": found, f"{node.name}:0": handle}
+        loop.body.results = [replaced.get(result, result) for result in loop.body.results]
+        for other in loop.body.nodes.values():
+            other.input[:] = [operand for operand in other.input if operand != f"^{node.name}"]
+        del loop.body.nodes[node.name]
+        count += 1
+    return count
+
+
+def _at_hand(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, popped: Popped) -> str | None:
+    """A tensor of the body that is what is popped, without a stack; None if there is none."""
+    earlier = popped.loop
+    dtype = node.attr["element_dtype"].type
+    index = earlier.constant_argument(popped.value)
+    if index is not None:
+        return loop.give(earlier.operands[index], dtype, f"{node.name}/value")
+    indices = loop.values(f"{node.name}:1")
+    if indices is not None and dtype == types_pb2.DT_INT32:
+        return loop.scalar(indices, f"{node.name}/index")
+    item = earlier.item(popped.value)
+    if item is None:
+        return None
+    place = loop.scalar(item.indices[::-1], f"{node.name}/index")
+    shape = loops.element_shape(earlier.operands[popped.index])
+    if place is None or shape is None or None in shape:
+        return None
+    sizes = loop.body.add(
+        "Const",
+        f"{node.name}/shape",
+        (),
+        dtype=np.dtype(np.int32),
+        value=np.array(shape, np.int32),
+    )
+    given = loop.give(earlier.operands[item.index], types_pb2.DT_VARIANT, f"{node.name}/list")
+    read = loop.body.add(
+        "TensorListGetItem",
+        f"{node.name}/item",
+        [given, place, f"{sizes.name}:0"],
+        element_dtype=type_attribute(dtype),
+    )
+    return f"{read.name}:0"
+
+
+def _keep_lists(loops: Loops, loop: Loop) -> int:
+    """Removes writes to a list whose items are each read once, before they are written, and never after the loop."""
+    count = 0
+    users = loops.program.users()[loop.name]
+    for index, argument in enumerate(loop.body.arguments):
+        node = loop.body.producer(loop.body.resolve(loop.body.results[index]))
+        if node is None or node.op != "TensorListSetItem" or loop.body.argument(node.input[0]) != index:
+            continue
+        if any(user.port == index for user in users) or loops.fetched(loop.name):
+            continue
+        written = loop.values(node.input[1])
+        readers = [user for user, _ in loop.body.users(argument) if user is not node]
+        if written is None or len(np.unique(written)) != len(written):
+            continue
+        places = [loop.values(reader.input[1]) for reader in readers if reader.op == "TensorListGetItem"]
+        if len(places) != len(readers) or any(place is None or not np.array_equal(place, written) for place in places):
+            continue
+        if loop.body.users(f"{node.name}:0") or len(loop.body.returned(f"{node.name}:0")) != 1:
+            continue
+        loop.body.results[index] = argument
+        count += 1
+    return count

@@ -1,0 +1,85 @@
+"""Sums along rows, as layer norms have them, of vectors."""
+
+from __future__ import annotations
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2
+
+from tfaot.graph.graph import tensor_name
+from tfaot.graph.program import FLOATS, Program, Tensor, attribute, constant_of, dtype_enum
+
+_WINDOW = 32
+"""Rows up to here XLA sums up in one loop, with what comes before and after."""
+_LONGEST = _WINDOW * _WINDOW
+
+
+def row_sums(program: Program) -> int:
+    """Adds up pieces of rows, of at most `_WINDOW` values, value by value, and then the one piece that is left.
+
+    XLA cuts longer rows into windows, lest one sum be that of all, and computes these in a kernel of their own, value after value.
+    Sums of pieces are vectors, and part of the kernel around them; as many roundings are in a result as before.
+
+    Returns:
+      The number of sums and means.
+    """
+    nodes, tensors = program.nodes(), None
+    count = 0
+    for node in nodes.values():
+        if node.op not in ("Mean", "Sum") or node.attr["T"].type not in FLOATS:
+            continue
+        axes = constant_of(nodes, node.input[1], program.feeds)
+        if axes is None or axes.size != 1:
+            continue
+        tensors = tensors or program.tensors()
+        name, port = tensor_name(node.input[0])
+        width = _width(tensors[f"{name}:{port}"], int(axes.item()))
+        if width:
+            _write(program, node, tensors[f"{name}:{port}"], width)
+            count += 1
+    return count
+
+
+def _width(tensor: Tensor, axis: int) -> int:
+    """The width of pieces in which the rows of a tensor are to be added up; 0 for none."""
+    if tensor.shape is None or axis not in (-1, len(tensor.shape) - 1):
+        return 0
+    columns = tensor.shape[-1]
+    if None in tensor.shape or columns is None or not _WINDOW < columns <= _LONGEST:
+        return 0
+    width = max(each for each in range(1, _WINDOW + 1) if columns % each == 0)
+    return width if columns // width <= _WINDOW else 0
+
+
+def _write(program: Program, node: node_def_pb2.NodeDef, tensor: Tensor, width: int) -> None:
+    x, axis, dtype = node.input[0], node.input[1], node.attr["T"]
+    assert tensor.shape is not None
+    *rows, columns = (size or 0 for size in tensor.shape)
+
+    def numbers(*values: int) -> str:
+        added: str = program.constant(f"{node.name}/index", np.array(values, np.int32), origin=node.name).name
+        return added
+
+    size = numbers(*rows, width)
+    pieces = [
+        program.add(
+            "Slice",
+            f"{node.name}/piece",
+            (x, numbers(*(0 for _ in rows), first), size),
+            origin=node.name,
+            T=dtype,
+            Index=np.dtype("int32"),
+        ).name
+        for first in range(0, columns, width)
+    ]
+    while len(pieces) > 1:
+        pairs = zip(pieces[::2], pieces[1::2], strict=False)
+        added = [program.add("AddV2", f"{node.name}/add", pair, origin=node.name, T=dtype).name for pair in pairs]
+        pieces = added + pieces[2 * len(added) :]
+    options = {key: attribute(node.attr[key]) for key in ("T", "Tidx", "keep_dims")}
+    if node.op == "Sum":
+        program.become(node, "Sum", (pieces[0], axis), **options)
+        return
+    total = program.add("Sum", f"{node.name}/sum", (pieces[0], axis), origin=node.name, **options)
+    types = {dtype_enum(each): each for each in (np.dtype("float32"), np.dtype("float64"))}
+    divisor = program.constant(f"{node.name}/columns", np.array(columns, types[dtype.type]), origin=node.name)
+    program.become(node, "RealDiv", (total.name, divisor.name), T=options["T"])

@@ -1,0 +1,65 @@
+"""Products of one row with a constant matrix of few rows."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfaot.graph.graph import tensor_name
+from tfaot.graph.program import FLOATS, Program, constant_of, type_attribute
+
+_SHORT = 64
+"""Rows of the matrix, from which on the two ways take the same time."""
+_NARROW = 8
+"""Columns of the matrix, of which fewer are not a vector."""
+
+
+def short_products(program: Program) -> int:
+    """Writes x·W, of one row with a constant matrix of few rows, as the transpose of Wᵀ·xᵀ.
+
+    XLA lays a constant matrix on a product's right side out in columns, and adds up along each, which is short: sums across
+    vectors, and values that fill none, then cost more than the product. On the left side it stays in rows, which are added up
+    as they lie.
+
+    Returns:
+      The number of products.
+    """
+    nodes, tensors = program.nodes(), None
+    count = 0
+    for node in nodes.values():
+        if node.op != "MatMul" or node.attr["T"].type not in FLOATS:
+            continue
+        matrix = constant_of(nodes, node.input[1], program.feeds)
+        if matrix is None or node.attr["transpose_a"].b or node.attr["transpose_b"].b:
+            continue
+        depth, columns = matrix.shape
+        if not 1 < depth <= _SHORT or columns < _NARROW:
+            continue
+        tensors = tensors or program.tensors()
+        name, port = tensor_name(node.input[0])
+        if tensors[f"{name}:{port}"].shape == (1, depth):
+            _write(program, node.name, depth, columns)
+            count += 1
+    return count
+
+
+def _write(program: Program, name: str, depth: int, columns: int) -> None:
+    node = program.nodes()[name]
+    row, matrix = node.input[0], node.input[1]
+    options = {"T": type_attribute(node.attr["T"].type)}
+    shapes = {**options, "Tshape": np.dtype("int32")}
+
+    def shape(*sizes: int) -> str:
+        added: str = program.constant(f"{name}/shape", np.array(sizes, np.int32), origin=name).name
+        return added
+
+    column = program.add("Reshape", f"{name}/column", (row, shape(depth, 1)), origin=name, **shapes)
+    product = program.add(
+        "MatMul",
+        f"{name}/product",
+        (matrix, column.name),
+        origin=name,
+        transpose_a=True,
+        transpose_b=False,
+        **options,
+    )
+    program.become(node, "Reshape", (product.name, shape(1, columns)), **shapes)

@@ -1,0 +1,325 @@
+"""The program of a compiled function: C++ that runs its thunks, with all that is known beforehand worked out beforehand.
+
+tfcompile's own header does the same through XLA's runtime, which needs abseil and Eigen, and allocates as it runs. Here a run
+is straight calls of the kernels: where their arguments lie is put together when an instance is made.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+
+from tfaot.compile.program import thunks
+from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
+from tfaot.core.errors import TfaotError
+
+_TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
+
+ALIGNMENT = 64
+"""Of every buffer in an instance's memory, in bytes, as XLA's kernels want it."""
+
+MAX_SORTED = 64
+"""The most arrays that are sorted together; tools/runtime/tfaot/sort.h has the same number."""
+
+_SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}
+"""What a product's source is called whose dtype has fast code."""
+
+_CPP = {
+    "float": "float",
+    "double": "double",
+    "int32_t": "std::uint32_t",
+    "Eigen::half": "::tfaot::Float16",
+    "std::complex<float>": "std::complex<float>",
+    "std::complex<double>": "std::complex<double>",
+}
+"""How our runtime calls tfcompile's dtypes."""
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """C++ of a compiled function."""
+
+    header: str
+    """Declares the class that the public one has a member of."""
+    sources: tuple[str, ...]
+    """Its programs, one for each CPU level; to be compiled for that level."""
+
+
+def for_isa(name: str, isa: str) -> str:
+    """What belongs to a CPU level, of several things that are called `name`."""
+    return f"{name}_{isa.replace('-', '_')}"
+
+
+def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
+    """Renders a compiled function.
+
+    Args:
+      functions: what tfcompile's headers say of it, by CPU level, lowest first; each was told `for_isa(cpp_class, …)`
+      cpp_class: the class to declare, `namespace::name`, which no other function in a program has
+      cost: what a run costs, in any unit
+      tensorflow: the version that compiled it
+
+    Raises:
+      TfaotError: it sorts more arrays together than the runtime can.
+    """
+    namespace, _, name = cpp_class.rpartition("::")
+    shared = {
+        "arg_bytes": _fewest_bytes([[f.buffers[b].size for b in f.arguments] for f in functions.values()]),
+        "cost": f"{cost:.6g}",
+        "function": next(iter(functions.values())),
+        "guard": "TFAOT_GENERATED_" + name + "_EXECUTOR_H_",
+        "name": name,
+        "namespace": namespace,
+        "result_bytes": _fewest_bytes([[f.buffers[b].size for b in f.results] for f in functions.values()]),
+        "programs": {isa: for_isa(name, isa) + "_program" for isa in functions},
+        "tensorflow": tensorflow,
+    }
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    source = environment.get_template("executor.cc.jinja")
+    return Rendered(
+        environment.get_template("executor.h.jinja").render(shared),
+        tuple(
+            source.render(shared, **_Plan(function).context(), function=function, isa=isa)
+            for isa, function in functions.items()
+        ),
+    )
+
+
+def _fewest_bytes(sizes: Sequence[Sequence[int]]) -> str:
+    """C++ of how many bytes each argument or result has at least, whatever the CPU level; a zero ends them."""
+    return ", ".join(f"{size}u" for size in (*map(min, zip(*sizes, strict=True)), 0))
+
+
+class _Plan:
+    """Numbers buffers anew, places them, and writes the run.
+
+    Buffers become: the arguments; those in an instance's memory; the constants. What no thunk uses and no result is has none.
+    """
+
+    def __init__(self, function: CompiledFunction) -> None:
+        self._function = function
+        self._kernel_args: list[tuple[int, int, int]] = []
+        self._calls: list[str] = []
+        self._products: list[str] = []
+        self._images: list[str] = []
+        self._sources: dict[str, None] = {}
+        self._scratch: list[str] = []
+        used = {at.buffer for thunk in thunks.walk(function.thunks) for at, _ in thunks.slices(thunk)}
+        used |= set(function.results)
+        self._new = {buffer: index for index, buffer in enumerate(function.arguments)}
+        self._memory: list[int] = []
+        self._memory_bytes = 0
+        constants = [
+            index for index, buffer in enumerate(function.buffers) if buffer.kind == "constant" and buffer.size
+        ]
+        for index in sorted(used - set(self._new) - set(constants)):
+            self._new[index] = len(self._new)
+            self._memory.append(self._memory_bytes)
+            self._memory_bytes += _aligned(function.buffers[index].size)
+        self._constants = []
+        for index, symbol in zip(constants, function.constants, strict=True):
+            if index in used:
+                self._new[index] = len(self._new)
+                self._constants.append(symbol)
+        self._run = self._sequence(function.thunks, 1)
+
+    def context(self) -> dict[str, Any]:
+        """What the templates name."""
+        function = self._function
+        all_thunks = tuple(thunks.walk(function.thunks))
+        products = [thunk for thunk in all_thunks if isinstance(thunk, thunks.Dot | thunks.Convolution)]
+        dtypes = {thunk.dtype for thunk in products}
+        uses: list[int] = []
+        first_use = [0]
+        for argument in range(len(function.arguments)):
+            uses += [index for index, (_, _, buffer) in enumerate(self._kernel_args) if buffer == argument]
+            first_use.append(len(uses))
+        return {
+            "calls": self._calls,
+            "comparators": sorted({thunk.comparator for thunk in all_thunks if isinstance(thunk, thunks.Sort)}),
+            "constant_data": [f"{symbol} + 64" for symbol in self._constants],
+            "constants": self._constants,
+            "first_use": first_use,
+            "images": self._images,
+            "kernel_args": [f"{{{offset}u, {size}u, {buffer}u}}" for offset, size, buffer in self._kernel_args],
+            "kernels": sorted({thunk.symbol for thunk in all_thunks if isinstance(thunk, thunks.Kernel)}),
+            "memory": [f"{offset}u" for offset in self._memory],
+            "memory_bytes": self._memory_bytes,
+            "products": self._products,
+            "results": [f"{self._new[buffer]}u" for buffer in function.results],
+            "run": self._run,
+            "scratch": list(dict.fromkeys(self._scratch)),
+            "sources": sorted(self._sources),
+            "uses": uses,
+            "uses_calls": bool(dtypes),
+            "uses_bounds": any(thunk.epilogue for thunk in products),
+            "uses_complex": any("complex" in dtype for dtype in dtypes),
+            "uses_half": "Eigen::half" in dtypes,
+            "uses_sort": any(isinstance(thunk, thunks.Sort | thunks.TopK) for thunk in all_thunks),
+        }
+
+    def _at(self, place: Slice) -> str:
+        return f"b[{self._new[place.buffer]}] + {place.offset}"
+
+    def _sequence(self, sequence: Sequence[Thunk], depth: int) -> list[str]:
+        return [line for thunk in sequence for line in self._thunk(thunk, depth)]
+
+    def _thunk(self, thunk: Thunk, depth: int) -> list[str]:
+        indent = "  " * depth
+        if isinstance(thunk, thunks.Kernel):
+            return [indent + self._kernel(thunk)]
+        if isinstance(thunk, thunks.Dot):
+            return [indent + self._dot(thunk)]
+        if isinstance(thunk, thunks.Convolution):
+            return [indent + self._convolution(thunk)]
+        if isinstance(thunk, thunks.Copy):
+            return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
+        if isinstance(thunk, thunks.Sort):
+            return [indent + line for line in self._sort(thunk)]
+        if isinstance(thunk, thunks.TopK):
+            return [indent + self._top_k(thunk)]
+        if isinstance(thunk, thunks.Rng):
+            return [f"{indent}::tfaot::NextRngState(instance.rng[{thunk.state}], {self._at(thunk.out)});"]
+        if isinstance(thunk, thunks.Call):
+            return self._sequence(thunk.body, depth)
+        if isinstance(thunk, thunks.For):
+            return [
+                f"{indent}for (std::int64_t i = 0; i < {thunk.trips}; ++i) {{",
+                *self._sequence(thunk.body, depth + 1),
+                indent + "}",
+            ]
+        if isinstance(thunk, thunks.While):
+            return [
+                indent + "for (;;) {",
+                *self._sequence(thunk.condition, depth + 1),
+                f"{indent}  if (*({self._at(thunk.flag)}) == 0) break;",
+                *self._sequence(thunk.body, depth + 1),
+                indent + "}",
+            ]
+        return self._conditional(thunk, depth)
+
+    def _kernel(self, kernel: thunks.Kernel) -> str:
+        call = len(self._calls)
+        self._kernel_args += [(arg.slice.offset, arg.size, self._new[arg.slice.buffer]) for arg in kernel.args]
+        self._calls.append(f"{{{{{', '.join(f'{count}u' for count in kernel.workgroups)}}}, {len(kernel.args)}u}}")
+        if kernel.workgroups == (1, 1, 1):
+            return f"if ({kernel.symbol}(calls + {call}) != nullptr) return false;"
+        return f"if (!::tfaot::RunWorkgroups(&{kernel.symbol}, calls[{call}])) return false;"
+
+    def _dot(self, dot: thunks.Dot) -> str:
+        # A matrix in columns is its transpose in rows, and the transpose of a product is the product of the transposes in
+        # reverse.
+        out_step, right_step, left_step = dot.strides
+        transposed = [str(flag).lower() for flag in (dot.transpose_rhs, dot.transpose_lhs)]
+        index = len(self._products)
+        sizes = ", ".join(map(str, (dot.batch, dot.n, dot.m, dot.k, *transposed, left_step, right_step, out_step)))
+        self._products.append(f"{{{sizes}, {_packing(dot)}}}")
+        return self._call("Products", dot, f"kProducts[{index}]", dot.rhs, dot.lhs, dot.out)
+
+    def _convolution(self, c: thunks.Convolution) -> str:
+        axes = [
+            ", ".join(
+                map(
+                    str,
+                    (
+                        c.input_size[axis],
+                        c.kernel_size[axis],
+                        c.output_size[axis],
+                        c.stride[axis],
+                        c.padding_before[axis],
+                        c.input_dilation[axis],
+                        c.kernel_dilation[axis],
+                    ),
+                )
+            )
+            for axis in (0, 1)
+        ]
+        index = len(self._images)
+        sizes = ", ".join(map(str, (c.batch, c.input_channels, c.kernel_channels, c.filters, c.groups)))
+        self._images.append(f"{{{sizes}, {{{axes[0]}}}, {{{axes[1]}}}, {_packing(c)}}}")
+        sizes = f"kImages[{index}]"
+        if c.packing == "winograd":
+            self._scratch.append(f"kernels::WinogradScratchBytes({sizes})")
+            return self._call("Winograd", c, sizes, c.input, c.kernel, c.out)
+        return self._call("Convolution", c, sizes, c.input, c.kernel, c.out)
+
+    def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
+        """Products or a convolution: fast code of the CPU level, which knows of threads and epilogues, or plain loops."""
+        dtype = thunk.dtype
+        operands = ", ".join((sizes, *map(self._at, places)))
+        if dtype in _SOURCES if what == "Products" else dtype == "float":
+            self._sources[f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc"] = None
+            if what == "Winograd":
+                operands += ", instance.scratch"
+            return f"kernels::TFAOT_ISA::Run{what}<{_CPP[dtype]}>({operands}, instance.threads{self._epilogue(thunk.epilogue)});"
+        return f"kernels::RunPlain{what}<{_CPP[dtype]}>({operands});"
+
+    def _epilogue(self, epilogue: Epilogue | None) -> str:
+        if epilogue is None:
+            return ""
+        places = [
+            place and self._at(place) for place in (epilogue.bias, epilogue.addend, epilogue.addend_bias, epilogue.out)
+        ]
+        # repr() of a float is its shortest text, which is the same value again; of an infinity it is no C++.
+        bounds = [repr(bound).replace("inf", "INFINITY") for bound in (epilogue.low, epilogue.high)]
+        return ", {" + ", ".join([*(place or "nullptr" for place in places), *bounds]) + "}"
+
+    def _sort(self, sort: thunks.Sort) -> list[str]:
+        if len(sort.values) > MAX_SORTED:
+            raise TfaotError(
+                f"the model sorts {len(sort.values)} arrays together",
+                exists=f"at most {MAX_SORTED} can be",
+                do="sort the indices, and gather by them",
+            )
+        outer, length, inner = sort.shape
+        # What SortScratchBytes says.
+        self._scratch.append(f"std::size_t{{{_aligned(length * (16 + max(sort.value_sizes)))}}}")
+        return [
+            "{",
+            f"  unsigned char* const values[] = {{{', '.join(map(self._at, sort.values))}}};",
+            f"  static constexpr std::size_t kSizes[] = {{{', '.join(map(str, sort.value_sizes))}}};",
+            f"  ::tfaot::Sort({{{outer}, {length}, {inner}}}, &{sort.comparator}, {len(sort.values)}, values, kSizes,",
+            "                instance.scratch);",
+            "}",
+        ]
+
+    def _top_k(self, top: thunks.TopK) -> str:
+        values = f"reinterpret_cast<const float*>({self._at(top.values)})"
+        out_values = f"reinterpret_cast<float*>({self._at(top.out_values)})"
+        out_indices = f"reinterpret_cast<std::int32_t*>({self._at(top.out_indices)})"
+        return f"::tfaot::TopK({top.batch}, {top.size}, {top.k}, {values}, {out_values}, {out_indices});"
+
+    def _conditional(self, conditional: thunks.Conditional, depth: int) -> list[str]:
+        indent = "  " * depth
+        at = self._at(conditional.index)
+        # An index that names no branch chooses the last one, in XLA as in TensorFlow.
+        index = f"*({at}) != 0 ? 0 : 1" if conditional.boolean else f"*reinterpret_cast<const std::int32_t*>({at})"
+        lines = [f"{indent}switch ({index}) {{"]
+        for branch, body in enumerate(conditional.branches):
+            last = branch + 1 == len(conditional.branches)
+            lines += [
+                f"{indent}  {'default' if last else f'case {branch}'}: {{",
+                *self._sequence(body, depth + 2),
+                f"{indent}    break;",
+                indent + "  }",
+            ]
+        return [*lines, indent + "}"]
+
+
+def _packing(thunk: thunks.Dot | thunks.Convolution) -> str:
+    return f"kernels::Packing::k{thunk.packing.capitalize()}"
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT

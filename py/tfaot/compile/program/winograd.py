@@ -1,0 +1,57 @@
+"""Kernels of 3x3 convolutions for Winograd's minimal filtering F(2x2, 3x3): tools/runtime/kernels/winograd.h.
+
+A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1: the outputs of a 2x2 tile are
+A^T [(G g G^T) * (B^T d B)] A, with 16 multiplications where 36 are formed otherwise. G g G^T, of a constant g, is worked out
+here, in float64, and is rounded once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tfaot.compile.program.thunks import Convolution
+
+_G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
+
+_PANEL = 16
+"""Filters of a panel: kPanelColumns<float> in tools/runtime/kernels/tile.h."""
+_BLOCK = 64
+"""Filters of a block: kWinogradFilters in tools/runtime/kernels/winograd.h."""
+
+
+def applies(convolution: Convolution) -> bool:
+    """Whether a convolution is one that F(2x2, 3x3) computes, and is then quicker.
+
+    Found by `./bazelw run //tests/kernels:winograd_benchmark -- --grid` (docs/internals/kernels.md). Transforming
+    inputs pays if there are filters, and outputs if there are channels; of few tiles the kernel, which is larger, is read for
+    too little; and tiles that stick out of a small image are computed for nothing.
+    """
+    c = convolution
+    x, y = c.output_size
+    across = -(-x // 2) * -(-y // 2)
+    tiles = c.batch * across
+    return (
+        c.dtype == "float"
+        and c.kernel_size == (3, 3)
+        and c.stride == c.input_dilation == c.kernel_dilation == (1, 1)
+        and c.groups == 1
+        and c.input_channels >= 32
+        and c.filters >= 16
+        and tiles >= 9
+        and 3 * x * y >= 8 * across  # at most two thirds of the multiplications
+    )
+
+
+def transformed(kernel: memoryview, convolution: Convolution) -> bytes:
+    """Returns G g G^T of every channel and filter, packed: blocks of filters, in each 16 matrices, in each panels of filters.
+
+    Args:
+      kernel: float32 [3, 3, channels, filters], g
+      convolution: what uses it
+    """
+    channels, filters = convolution.kernel_channels, convolution.filters
+    g = np.frombuffer(kernel, np.float32).reshape(3, 3, channels, filters).astype(np.float64)
+    points = np.einsum("ix,jy,xycf->ijcf", _G, _G, g).astype(np.float32).reshape(16, channels, filters)
+    points = np.pad(points, ((0, 0), (0, 0), (0, -filters % _PANEL)))
+    blocks = (points[..., at : at + _BLOCK] for at in range(0, points.shape[-1], _BLOCK))
+    return b"".join(block.reshape(16, channels, -1, _PANEL).transpose(0, 2, 1, 3).tobytes() for block in blocks)

@@ -1,0 +1,93 @@
+"""What the compiler made of a function's arguments and results, compared with what the manifest says.
+
+A graph can claim a shape that its values do not have: `set_shape`, a SavedModel's signature, and a GraphDef's attributes are
+taken at their word. XLA works shapes out from the operations. The class and its views are made from the manifest, and the
+memory behind them from XLA's shapes, so a claim that is wrong would read and write past the end of an instance's memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfaot.core import dtypes
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import EntryPoint, Manifest, Tensor
+
+_KINDS = {"float": "F", "int": "S", "uint": "U", "complex": "C"}
+"""How XLA calls dtypes whose names end in their size."""
+
+_TENSORFLOW = {"PRED": "bool", "BF16": "bfloat16"} | {
+    kind + name.removeprefix(prefix): name
+    for name in dtypes.BY_NAME
+    for prefix, kind in _KINDS.items()
+    if name.removeprefix(prefix).isdigit()
+}
+"""TensorFlow's name of a dtype by XLA's."""
+
+
+def check(program_shape: Any, manifest: Manifest, entry_point: str, batch: int, sources: Mapping[str, str]) -> None:
+    """Compares all arguments and results of a function.
+
+    Args:
+      program_shape: `xla.ProgramShapeProto` of the compiled module.
+      manifest: the model's.
+      entry_point: the function's.
+      batch: the size of batch that the function is compiled for, 0 if it has none.
+      sources: `file:line` by node.
+
+    Raises:
+      TfaotError: a dtype or a shape differs, or there are more or fewer values.
+    """
+    only = manifest.only(entry_point)
+    entry = only.entry_points[0]
+    result = program_shape.result
+    found = {
+        "argument": list(program_shape.parameters),
+        "result": list(result.tuple_shapes) if _dtype(result) == "TUPLE" else [result],
+    }
+    wanted = {
+        "argument": [*_sized(entry.inputs, batch), *((v, v.shape) for v in only.variables)],
+        "result": [*_sized(entry.outputs, batch), *((v, v.shape) for v in only.written_by(entry))],
+    }
+    differences = []
+    for kind in ("argument", "result"):
+        if len(found[kind]) != len(wanted[kind]):
+            differences.append(f"{len(found[kind])} {kind}s; the model has {len(wanted[kind])}")
+            continue
+        for actual, (tensor, shape) in zip(found[kind], wanted[kind], strict=True):
+            claimed = _shown(tensor.dtype, shape)
+            computed = _shown(_dtype(actual), actual.dimensions)
+            if computed != claimed:
+                place = sources.get(tensor.name.partition(":")[0], "")
+                differences.append(
+                    f"the {kind} {tensor.name!r} is {computed}; the model says {claimed}"
+                    + (f" at {place}" if place else "")
+                )
+    if differences:
+        raise TfaotError(
+            f"{_name(manifest, entry)}: the compiled function is not what the model says: "
+            f"{len(differences)} difference(s)",
+            details="\n".join(differences),
+            do="correct the shape or dtype that the model claims: tf.Tensor.set_shape and a SavedModel's signature are "
+            "believed without a check; tf.ensure_shape and tf.reshape are checked",
+        )
+
+
+def _sized(tensors: Sequence[Any], batch: int) -> list[tuple[Tensor, tuple[int, ...]]]:
+    return [(tensor, (batch, *tensor.shape[1:]) if tensor.batched else tensor.shape) for tensor in tensors]
+
+
+def _name(manifest: Manifest, entry: EntryPoint) -> str:
+    return f"{manifest.cpp_class}::{entry.cpp_name}"
+
+
+def _dtype(shape: Any) -> str:
+    from tensorflow.compiler.xla import xla_data_pb2
+
+    name: str = xla_data_pb2.PrimitiveType.Name(shape.element_type)
+    return _TENSORFLOW.get(name, name)
+
+
+def _shown(dtype: str, sizes: Sequence[int]) -> str:
+    return f"{dtype}[{', '.join(map(str, sizes))}]"

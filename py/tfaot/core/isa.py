@@ -1,0 +1,33 @@
+"""CPU levels and the compiler's target."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tfaot.core.errors import TfaotError, listed
+
+CPU_LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+"""The levels of the x86-64 psABI. A level, not a CPU and never `native`: caches are shared between machines."""
+
+TARGET_TRIPLE = "x86_64-pc-linux"
+
+
+def check_isa(isa: Sequence[str]) -> None:
+    """Checks what a request asks for.
+
+    Raises:
+      TfaotError: a level is unknown, is named twice, comes before a lower one, or there is none.
+    """
+    for level in isa:
+        if level not in CPU_LEVELS:
+            raise TfaotError(
+                f"{level!r} is no CPU level that can be compiled for",
+                exists=listed(CPU_LEVELS),
+                do="name one of these, or several",
+            )
+    if not isa or list(isa) != [level for level in CPU_LEVELS if level in isa]:
+        raise TfaotError(
+            f"isa = {list(isa)} is no list of CPU levels to compile for",
+            exists=listed(CPU_LEVELS),
+            do="name at least one, each once, the lowest first",
+        )

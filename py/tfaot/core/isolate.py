@@ -1,0 +1,278 @@
+"""Runs code that may crash or hang, TensorFlow's compiler and user code, in a child process that takes nothing along."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import faulthandler
+import gc
+import os
+import pickle
+import re
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from typing import NoReturn, TypeVar
+
+from tfaot.core.errors import TfaotError, listed
+
+T = TypeVar("T")
+
+IDLE_SECONDS = 60.0
+"""How long a child and its descendants may use no CPU time at all before they are taken to be stuck."""
+
+_LOG_LINES = 25
+"""How much of a dead child's output an error quotes."""
+
+_POLL_SECONDS = 0.02
+
+_stacks: int | None = None
+"""In a child, the file descriptor that it writes its stack to when asked. The outermost parent watches the whole tree."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Ended:
+    """What is left of a child."""
+
+    status: int
+    """Its exit status, negative for a signal."""
+    outcome: tuple[str, object]
+    """What it answered, if the status is 0."""
+    printed: str
+    stacks: str
+    """Of the child and its descendants, if it was ended because it stood still; empty otherwise."""
+
+
+def run_isolated(
+    function: Callable[[], T],
+    *,
+    what: str,
+    crashed: Callable[[str, str], TfaotError] | None = None,
+    idle_seconds: float = IDLE_SECONDS,
+) -> T:
+    """Calls `function` in a forked child and returns its result, which must be picklable.
+
+    Whatever the child prints is kept back, and shown only if it fails: TensorFlow logs at every start. A child that
+    stands still is ended, and tried once more. The calling process must not run other threads: the child would inherit
+    the locks that they hold, and wait for them forever.
+
+    Args:
+      function: called without arguments; called a second time if the first child stood still.
+      what: names the work in the error, for instance "compiling examples::fc::Fc".
+      crashed: makes the error of a child that died, from how (`was killed by SIGABRT`) and from what it printed.
+      idle_seconds: how long the child may use no CPU time; a call within a child leaves the watching to the outermost one.
+
+    Raises:
+      TfaotError: the child raised one, died, or stood still twice.
+    """
+    ended = _attempt(function, what, idle_seconds)
+    if ended.stacks:
+        sys.stderr.write(f"warning: {what}: no CPU time for {idle_seconds:g} s; trying once more\n{ended.stacks}")
+        ended = _attempt(function, what, idle_seconds)
+    if ended.stacks:
+        raise TfaotError(
+            f"{what}: the process stood still, twice: it used no CPU time for {idle_seconds:g} s",
+            details=ended.stacks,
+            do="if the stack above ends in your code, do not let it wait there; otherwise report it to rules_tfaot",
+        )
+    if ended.status == 0:
+        kind, value = ended.outcome
+        if kind == "result":
+            return value  # type: ignore[return-value]
+        if isinstance(value, TfaotError):
+            raise value
+        sys.stderr.write(ended.printed)
+        raise RuntimeError(f"{what}: unexpected error in rules_tfaot, please report it\n{value}")
+    how = (
+        f"was killed by {signal.Signals(-ended.status).name}"
+        if ended.status < 0
+        else f"exited with status {ended.status}"
+    )
+    if crashed is not None:
+        raise crashed(how, ended.printed)
+    raise TfaotError(
+        f"{what}: the process {how}",
+        details="\n".join(last_words(ended.printed)),
+        do="see its last words above; a model that leaves the process (sys.exit, os.abort, out of memory) "
+        "cannot be exported",
+    )
+
+
+def _attempt(function: Callable[[], T], what: str, idle_seconds: float) -> _Ended:
+    with tempfile.TemporaryFile() as answer, tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as stacks:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _child(function, answer.fileno(), log.fileno(), stacks.fileno())
+        _refuse_threads(pid, what)
+        # A stack is asked for by the outermost parent only, and written to its file.
+        still = _stacks is None and _stands_still(pid, idle_seconds)
+        if still:
+            _end(pid, stacks.fileno())
+        _, status = os.waitpid(pid, 0)
+        answer.seek(0)
+        log.seek(0)
+        stacks.seek(0)
+        code = os.waitstatus_to_exitcode(status)
+        return _Ended(
+            code,
+            pickle.load(answer) if code == 0 else ("", None),
+            log.read().decode(errors="replace"),
+            (stacks.read().decode(errors="replace") or "(no stack)\n") if still and code != 0 else "",
+        )
+
+
+def _refuse_threads(pid: int, what: str) -> None:
+    """Ends a child that was forked beside other threads.
+
+    Asked after the fork, because libraries that know of forks, such as OpenBLAS, end their threads for it.
+
+    Raises:
+      RuntimeError: this process runs other threads.
+    """
+    for _ in range(100):
+        threads = [task for task in os.listdir("/proc/self/task") if task != str(os.getpid())]
+        if not threads:
+            return
+        time.sleep(0.01)  # one that was just joined is still listed for a moment
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    names = sorted(_read(f"/proc/self/task/{task}/comm").strip() for task in threads)
+    raise RuntimeError(
+        f"{what}: this process forks while it runs other threads ({listed(names)}), and the child could wait forever "
+        "for a lock that one of them held; build graphs and run sessions in a child of their own"
+    )
+
+
+def _stands_still(pid: int, idle_seconds: float) -> bool:
+    """Waits for a child; returns True if it lives on, and nothing below it has used CPU time for so long."""
+    used, since, looked = -1, time.monotonic(), 0.0
+    while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        now = time.monotonic()
+        if now - looked > idle_seconds / 10:
+            looked = now
+            active = _activity(pid)
+            if active is None or active != used:
+                used, since = -1 if active is None else active, now
+        if now - since > idle_seconds:
+            return True
+        time.sleep(_POLL_SECONDS)
+    return False
+
+
+def _activity(pid: int) -> int | None:
+    """CPU time of a process and its descendants, in ticks; None if a thread runs, waits for a disk, or is stopped."""
+    ticks = 0
+    for process in _tree(pid):
+        for task in _listing(f"/proc/{process}/task"):
+            if fields := _stat(f"/proc/{process}/task/{task}/stat"):
+                if fields[0] in "RDTt":
+                    return None
+                ticks += int(fields[11]) + int(fields[12])
+        if fields := _stat(f"/proc/{process}/stat"):
+            ticks += int(fields[13]) + int(fields[14])  # of children that have ended
+    return ticks
+
+
+def _tree(pid: int) -> list[int]:
+    """A process and its descendants, parents first."""
+    children: dict[int, list[int]] = {}
+    for name in _listing("/proc"):
+        if name.isdigit() and (fields := _stat(f"/proc/{name}/stat")):
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found = [pid]
+    for process in found:
+        found += children.get(process, [])
+    return found
+
+
+def _stat(path: str) -> list[str]:
+    """The fields of a `stat` file from the state on: the name before it may hold anything. Empty if the task has ended."""
+    return _read(path).rpartition(")")[2].split()
+
+
+def _listing(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:  # it has ended
+        return []
+
+
+def _read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:  # it has ended
+        return ""
+
+
+def _end(pid: int, stacks: int) -> None:
+    """Ends a process and its descendants; those of them that are ours first write their stacks."""
+    tree = _tree(pid)
+    for process in tree:
+        caught = re.search(r"^SigCgt:\s*(\w+)", _read(f"/proc/{process}/status"), re.MULTILINE)
+        if caught is None or not int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1:
+            continue  # the user's code started another program
+        threads = [f"/proc/{process}/task/{task}" for task in _listing(f"/proc/{process}/task")]
+        waits = [f"{_read(thread + '/comm').strip()} in {_read(thread + '/wchan') or '?'}" for thread in threads]
+        os.write(stacks, f"process {process}, threads: {listed(waits)}\n".encode())
+        start = size = os.fstat(stacks).st_size
+        os.kill(process, signal.SIGUSR1)
+        for _ in range(20):
+            time.sleep(0.1)
+            before, size = size, os.fstat(stacks).st_size
+            if start < size == before:
+                break
+    for process in tree:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def last_words(printed: str) -> list[str]:
+    """The end of what a child printed; or what is around the stack that Python prints when it crashes."""
+    lines = printed.splitlines()
+    stack = next((index for index, line in enumerate(lines) if "(most recent call first)" in line), None)
+    return lines[-_LOG_LINES:] if stack is None else lines[max(0, stack - 8) : stack + _LOG_LINES]
+
+
+def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoReturn:
+    """The child's whole life."""
+    global _stacks
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    if _stacks is None:
+        _stacks = stacks
+    gc.disable()  # short-lived, and a graph of 100,000 nodes makes the collector quadratic
+    faulthandler.enable(2)  # a crash in C++ still names the Python line that called it
+    faulthandler.register(signal.SIGUSR1, file=_stacks)
+    outcome: tuple[str, object]
+    try:
+        outcome = ("result", function())
+    except TfaotError as error:
+        outcome = ("error", error)
+    except BaseException as error:
+        if isinstance(error, SystemExit):
+            traceback.print_exc()
+            os._exit(error.code if isinstance(error.code, int) and error.code else 70)
+        outcome = ("error", traceback.format_exc())
+    with os.fdopen(answer, "wb", closefd=False) as file:
+        try:
+            pickle.dump(outcome, file)
+        except Exception:
+            file.seek(0)
+            pickle.dump(("error", traceback.format_exc()), file)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # past TensorFlow's destructors, which have nothing to add
+
+
+def main(body: Callable[[], None]) -> None:
+    """Runs a stage's main: a `TfaotError` becomes one message and exit status 1."""
+    try:
+        body()
+    except TfaotError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,226 @@
+"""From any name TensorFlow accepts to a C++ identifier, with the way back in the manifest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from tfaot.core import reserved
+from tfaot.core.errors import TfaotError
+
+KEYWORDS = frozenset(
+    [
+        "alignas",
+        "alignof",
+        "and",
+        "and_eq",
+        "asm",
+        "auto",
+        "bitand",
+        "bitor",
+        "bool",
+        "break",
+        "case",
+        "catch",
+        "char",
+        "char16_t",
+        "char32_t",
+        "char8_t",
+        "class",
+        "co_await",
+        "co_return",
+        "co_yield",
+        "compl",
+        "concept",
+        "const",
+        "const_cast",
+        "consteval",
+        "constexpr",
+        "constinit",
+        "continue",
+        "decltype",
+        "default",
+        "delete",
+        "do",
+        "double",
+        "dynamic_cast",
+        "else",
+        "enum",
+        "explicit",
+        "export",
+        "extern",
+        "false",
+        "float",
+        "for",
+        "friend",
+        "goto",
+        "if",
+        "inline",
+        "int",
+        "long",
+        "mutable",
+        "namespace",
+        "new",
+        "noexcept",
+        "not",
+        "not_eq",
+        "nullptr",
+        "operator",
+        "or",
+        "or_eq",
+        "private",
+        "protected",
+        "public",
+        "register",
+        "reinterpret_cast",
+        "requires",
+        "return",
+        "short",
+        "signed",
+        "sizeof",
+        "static",
+        "static_assert",
+        "static_cast",
+        "struct",
+        "switch",
+        "template",
+        "this",
+        "thread_local",
+        "throw",
+        "true",
+        "try",
+        "typedef",
+        "typeid",
+        "typename",
+        "union",
+        "unsigned",
+        "using",
+        "virtual",
+        "void",
+        "volatile",
+        "wchar_t",
+        "while",
+        "xor",
+        "xor_eq",
+    ]
+)
+"""C++ keywords up to C++20 and alternative tokens, none of which can name a member."""
+
+MEMBERS = frozenset(
+    {
+        "Impl",
+        "Load",
+        "Run",
+        "RunCompiled",
+        "Save",
+        "Seed",
+        "error",
+        "impl_",
+        "isa",
+        "isas",
+        "kIsas",
+        "kMaxBatch",
+        "kVariables",
+        "set_thread_pool",
+        "std",
+        "tfaot",
+    }
+)
+"""What the generated class declares or spells itself."""
+
+_NAMESPACES = ("std", "tfaot", "tfaot_internal")
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*_?")
+
+
+def is_identifier(name: str) -> bool:
+    """Whether `name` can be a member as it stands: an identifier, no keyword or macro, not reserved by the standard."""
+    return bool(_IDENTIFIER.fullmatch(name)) and name not in KEYWORDS and name not in reserved.MACROS
+
+
+def to_identifier(name: str) -> str:
+    """Maps a TensorFlow name to a legal C++ identifier, not yet a unique one.
+
+    Every run of characters that C++ does not allow, and of underscores (two in a row are reserved), becomes one
+    underscore; a leading digit gets the prefix `t`; keywords and macros get a suffix `_`. A legal name stays.
+    """
+    if is_identifier(name):
+        return name
+    identifier = re.sub(r"[^A-Za-z0-9]+", "_", name).strip("_") or "unnamed"
+    if identifier[0].isdigit():
+        identifier = "t" + identifier
+    return identifier + "_" if identifier in KEYWORDS or identifier in reserved.MACROS else identifier
+
+
+def unique_identifiers(names: Iterable[str], *, taken: Iterable[str] = MEMBERS, class_name: str = "") -> list[str]:
+    """Returns one identifier for each name, in order, all different and none of them in `taken`.
+
+    A name that is legal as it stands keeps its spelling, whatever others map to; among the rest the first keeps the
+    plain mapping and later ones get `_2`, `_3`, and so on. The result depends on nothing but the arguments.
+    """
+    names = list(names)
+    used = {*taken, class_name, "~" + class_name}
+    result: dict[int, str] = {}
+    for exact in (True, False):
+        for index, name in enumerate(names):
+            if index in result or (exact and (not is_identifier(name) or name in used)):
+                continue
+            base = to_identifier(name)
+            candidate, number = base, 1
+            while candidate in used:
+                number += 1
+                candidate = f"{base.rstrip('_')}_{number}"
+            used.add(candidate)
+            result[index] = candidate
+    return [result[index] for index in range(len(names))]
+
+
+def split_class(cpp_class: str) -> tuple[tuple[str, ...], str]:
+    """Splits `a::b::Class` into its namespaces and its name.
+
+    Raises:
+      TfaotError: a part is no identifier, is a keyword, or is reserved by the C++ standard; or the generated code, or C's
+        library, has the name already.
+    """
+    parts = cpp_class.removeprefix("::").split("::")
+    for part in parts:
+        if not is_identifier(part):
+            why = (
+                "is a C++ keyword"
+                if part in KEYWORDS
+                else "is a macro of C's library"
+                if part in reserved.MACROS
+                else "is not a C++ identifier that a program may use"
+            )
+            raise TfaotError(
+                f"cpp_class = {cpp_class!r}: {part!r} {why}",
+                do="write namespaces and a class name with letters, digits, and single underscores, for instance "
+                f'cpp_class = "{"::".join(to_identifier(p) for p in parts)}"',
+            )
+    if parts[0] in _NAMESPACES or parts[-1] in MEMBERS or re.fullmatch(r"kDims\d+", parts[-1]):
+        raise TfaotError(
+            f"cpp_class = {cpp_class!r} is a name that the generated code needs itself",
+            do=f"choose another class name than {listed_members()}, outside the namespaces {', '.join(_NAMESPACES)}",
+        )
+    if parts[0] == "main" or reserved.is_global(parts[0]):
+        what = "namespace" if len(parts) > 1 else "class"
+        raise TfaotError(
+            f"cpp_class = {cpp_class!r}: a global {what} cannot be called {parts[0]!r}",
+            exists="C's library, which every C++ header includes parts of, declares this name itself",
+            do=f'put it into a namespace of your own, for instance cpp_class = "models::{"::".join(parts)}"',
+        )
+    return tuple(parts[:-1]), parts[-1]
+
+
+def listed_members() -> str:
+    """The names that a generated class keeps for itself, for messages."""
+    return ", ".join(sorted(MEMBERS))
+
+
+def symbol(cpp_class: str) -> str:
+    """An identifier that differs whenever the class does: `a::b_c` gives `M1a3b_c`, `a_b::c` gives `M3a_b1c`.
+
+    Each part is preceded by its length, as in the Itanium C++ ABI (5.1.5), so that no two classes share C symbols.
+    """
+    namespaces, name = split_class(cpp_class)
+    return "M" + "".join(f"{len(part)}{part}" for part in (*namespaces, name))

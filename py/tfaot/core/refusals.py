@@ -1,0 +1,226 @@
+"""What the compiler refuses, in the user's words: its messages name nodes, and these errors name source lines."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from tfaot.core.errors import TfaotError, listed
+from tfaot.core.manifest import Manifest
+
+
+def without_trace(message: str) -> str:
+    """The compiler's message without what it knows of Python, which is made up; ours comes from the export stage."""
+    return re.sub(r"\s*Stack trace for op definition:\s*\n(?:dummy_file_name\S*\n)*", "\n", message)
+
+
+class Origin(Protocol):
+    """Where a graph comes from, for messages."""
+
+    @property
+    def graph(self) -> str:
+        """A serialized GraphDef."""
+        ...
+
+    @property
+    def sources(self) -> str:
+        """JSON of `file:line` by node."""
+        ...
+
+
+def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
+    """Turns the compiler's message into an error that names nodes, source lines, and what to do."""
+    if error := known(message, request, manifest.cpp_class):
+        return error
+    if constant := _not_constant(message):
+        return TfaotError(
+            f"{manifest.cpp_class}: argument {constant['argument']} of {constant['op']} {constant['node']!r} must be known "
+            "when the model is built",
+            details="\n".join(mentioned(message, sources_of(request))),
+            do="make it of Python numbers, constants, and shapes; not of inputs, variables, or random values",
+        )
+    return TfaotError(
+        f"{manifest.cpp_class}: the compiler refuses the graph",
+        details=unknown(message, request),
+        do="change the model at the lines named above; --xla_dump_to among the target's xla_flags shows more",
+    )
+
+
+def unknown(message: str, request: Origin) -> str:
+    """The compiler's message, and the source lines of the nodes that it names."""
+    message = without_trace(message)
+    return "\n".join([message, *mentioned(message, sources_of(request))])
+
+
+def known(message: str, request: Origin, what: str) -> TfaotError | None:
+    """An error for a message whose cause is known, or None.
+
+    Args:
+      message: the compiler's.
+      request: the graph.
+      what: names the model.
+    """
+    message = without_trace(message)
+    if re.search(r"requires a fixed (tensor list|stack) size", message):
+        loops = _loops_of(_named(message), request)
+        return TfaotError(
+            f"{what}: the gradient of a loop needs to know how often the loop runs at most",
+            details="\n".join(loops or [message]),
+            do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
+            "shape gives, not a tensor",
+        )
+    if unsupported := _unsupported(message):
+        shown = {op + (" of " + ", ".join(sorted({*dtypes.values()})) if dtypes else "") for op, dtypes in unsupported}
+        convert = "convert what they take to a dtype that XLA has them for, such as float32 or int32, "
+        return TfaotError(
+            f"{what}: XLA cannot compile {listed(sorted(shown))}",
+            details="\n".join(_nodes_of(lambda node: any(_is(node, *each) for each in unsupported), request)),
+            do=f"replace these ops, {convert if any(d for _, d in unsupported) else ''}"
+            "or move them out of the model to where its inputs are made",
+        )
+    if (constant := _not_constant(message)) and constant["op"] in _SLICE_ASSIGNMENTS:
+        return TfaotError(
+            f"{what}: a slice is assigned at an index that is known only at run time",
+            details="\n".join(mentioned(message, sources_of(request))),
+            do="write rows by their index: variable.scatter_nd_update([[i]], [row]), or "
+            "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are "
+            "(i + tf.range(n))[:, None]",
+        )
+    if "3D convolution is not implemented" in message:
+        # XLA makes such convolutions of some gradients by the kernel, too.
+        nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
+        nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
+        return TfaotError(
+            f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
+            details="\n".join(nodes or [message]),
+            do="replace these ops, or move them out of the model to where its inputs are made",
+        )
+    if empty := re.search(
+        r"Missing xla_context \d+-th output from (\S+)", message
+    ):  # a slice of nothing that is assigned
+        sources = sources_of(request)
+        nodes = [place(prefix, node, sources) for prefix, node in _all_nodes(request) if node.name == empty[1]]
+        return TfaotError(
+            f"{what}: XLA finds no result for an op",
+            details="\n".join(nodes or [message]),
+            do="leave this op out if its operands are empty, or replace it",
+        )
+    if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
+        kind = thunk[1].replace("-", "")
+        return TfaotError(
+            f"{what}: XLA cannot compile {kind} ahead of time",
+            details="\n".join(_nodes_of(lambda node: kind in node.op.lower(), request)),
+            do="replace these ops, or move them out of the model to where its inputs are made",
+        )
+    if flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message):
+        name = flag[1]  # the node's, not the config's
+        actual = "true" if flag[2] else "false"
+        return TfaotError(
+            f"{what}: the config says of the variable {name} what the compiler finds wrong",
+            details=message,
+            do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
+        )
+    return None
+
+
+_SLICE_ASSIGNMENTS = ("ResourceStridedSliceAssign", "StridedSliceAssign", "TensorStridedSliceUpdate")
+
+
+def _not_constant(message: str) -> re.Match[str] | None:
+    """The argument, node, and op in a message about what must be known when the model is built."""
+    return re.search(
+        r"Input (?P<argument>\d+) to node `(?P<node>[^`]+)` with op (?P<op>\w+) must be a compile-time", message
+    )
+
+
+def _unsupported(message: str) -> list[tuple[str, dict[str, str]]]:
+    """The ops that XLA's message says it has no kernel for, each with the dtypes, by attribute, that none is for."""
+    from tensorflow.core.framework import types_pb2
+    from tensorflow.dtypes import as_dtype
+
+    found: list[tuple[str, dict[str, str]]] = []
+    kernels = r"[,:] (\w+) \(No registered '\w+' OpKernel[^()]*(?:\(OpKernel was found[^()]*\) Requested Attributes: ([^()]*))?"
+    for op, attributes in re.findall(kernels, message):
+        dtypes = {
+            name: as_dtype(types_pb2.DataType.Value(dtype)).name
+            for name, dtype in re.findall(r"(\w+)=(DT_\w+)", attributes)
+        }
+        if (op, dtypes) not in found:
+            found.append((op, dtypes))
+    return found
+
+
+def _is(node: Any, op: str, dtypes: Mapping[str, str]) -> bool:
+    from tensorflow.dtypes import as_dtype
+
+    return node.op == op and all(
+        node.attr[name].type == as_dtype(dtype).as_datatype_enum for name, dtype in dtypes.items()
+    )
+
+
+def _nodes_of(wanted: Callable[[Any], bool], request: Origin) -> list[str]:
+    """`op 'node' at file:line` for every node that is wanted, in the graph and in its functions."""
+    sources = sources_of(request)
+    return [place(prefix, node, sources) for prefix, node in _all_nodes(request) if wanted(node)]
+
+
+def _loops_of(names_: list[str], request: Origin) -> list[str]:
+    """The loops that take one of the named nodes, where their gradients keep what they need; or else all loops."""
+    sources = sources_of(request)
+    loops = [(prefix, node) for prefix, node in _all_nodes(request) if node.op in ("While", "StatelessWhile")]
+    concerned = [
+        (prefix, node) for prefix, node in loops if {operand.partition(":")[0] for operand in node.input} & {*names_}
+    ]
+    return [place(prefix, node, sources) for prefix, node in concerned or loops]
+
+
+def _all_nodes(request: Origin) -> list[tuple[str, Any]]:
+    """The nodes of the graph and of its functions, the latter with `function/` before them."""
+    from tensorflow.core.framework import graph_pb2
+
+    graph = graph_pb2.GraphDef()
+    with open(request.graph, "rb") as file:
+        graph.ParseFromString(file.read())
+    return [("", node) for node in graph.node] + [
+        (function.signature.name + "/", node) for function in graph.library.function for node in function.node_def
+    ]
+
+
+def place(prefix: str, node: Any, sources: Mapping[str, str]) -> str:
+    """`op 'node' at file:line`.
+
+    Args:
+      prefix: `function/` of a node in a function, or empty.
+      node: a NodeDef.
+      sources: `file:line` by node, `function/node` inside functions.
+    """
+    name = prefix + node.name
+    return f"{node.op} {name!r}" + (f" at {sources[name]}" if name in sources else "")
+
+
+def _named(message: str) -> list[str]:
+    """The nodes that XLA's message names, as `{{node NAME}}` or `[[NAME]]`."""
+    return list(dict.fromkeys(re.findall(r"(?:\{\{node |\[\[)([\w./>\\-]+)(?:\}\}|\]\])", message)))
+
+
+def mentioned(message: str, sources: Mapping[str, str]) -> list[str]:
+    """Source lines of the nodes that a message of TensorFlow or XLA names.
+
+    Args:
+      message: names nodes as `{{node NAME}}` or `[[NAME]]`.
+      sources: `file:line` by node, `function/node` inside functions.
+    """
+    found = []
+    for name in _named(message):
+        places = {place for node, place in sources.items() if node == name or node.endswith("/" + name)}
+        found += [f"{name!r} at {place}" for place in sorted(places)]
+    return found
+
+
+def sources_of(request: Origin) -> dict[str, str]:
+    """Reads `file:line` by node."""
+    with open(request.sources, encoding="utf-8") as file:
+        sources: dict[str, str] = json.load(file)
+    return sources

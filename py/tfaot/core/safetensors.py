@@ -1,0 +1,201 @@
+"""The safetensors format: eight bytes of header length, a JSON header, then the tensors without gaps.
+
+Source: the format's own description, https://github.com/huggingface/safetensors#format. Values are written one tensor
+at a time, so that files larger than memory work.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import operator
+import os
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from tfaot.core import dtypes
+from tfaot.core.errors import TfaotError
+
+ALIGNMENT = 64
+"""The data starts at a multiple of this, in bytes: a cache line, and what XLA wants of a buffer."""
+
+HOLE = 1 << 20
+"""Bytes of zeros that are left out of a file. What is not written reads as zeros and takes no space on most file
+systems: variables that programs load from elsewhere cost as little as optimizers' slots, which start at zero."""
+
+LARGEST_HEADER = 100_000_000
+"""Bytes of the longest header that the format allows."""
+
+_BY_CODE = {dtype.safetensors: dtype for dtype in dtypes.ALL}
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One tensor of a file."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    offset: int
+    """From the start of the data, in bytes."""
+    bytes: int
+
+
+def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]], *, aligned: bool = False) -> tuple[Entry, ...]:
+    """Places tensors, given as (name, dtype, shape), one behind the other; the format allows no gaps.
+
+    With `aligned`, those whose size is a multiple of `ALIGNMENT` lie before all others, each group in the given order:
+    as many as possible start at a multiple of it, and are used where a mapped file has them. The entries come back in
+    the given order, wherever they lie.
+    """
+    given = list(tensors)
+    sizes = [dtypes.BY_NAME[dtype].bytes * math.prod(shape) for _, dtype, shape in given]
+    order = list(range(len(given)))
+    if aligned:
+        order.sort(key=lambda index: sizes[index] % ALIGNMENT != 0)
+    offsets = [0] * len(given)
+    end = 0
+    for index in order:
+        offsets[index] = end
+        end += sizes[index]
+    return tuple(Entry(*tensor, offset, size) for tensor, offset, size in zip(given, offsets, sizes, strict=True))
+
+
+def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: bool = False) -> tuple[Entry, ...]:
+    """Writes tensors, and returns where they are, in the mapping's order.
+
+    They lie in that order, and can be read in a row; with `aligned`, where `layout` places them. C++ saves variables as
+    the same bytes (`tools/runtime/tfaot/variables.cc`). The file must be new, and seekable.
+    """
+    entries = layout(((name, str(value.dtype), value.shape) for name, value in tensors.items()), aligned=aligned)
+    # A tensor of no bytes starts where its successor does.
+    in_file = sorted(entries, key=lambda entry: (entry.offset, entry.bytes))
+    header = json.dumps(
+        {
+            entry.name: {
+                "dtype": dtypes.BY_NAME[entry.dtype].safetensors,
+                "shape": list(entry.shape),
+                "data_offsets": [entry.offset, entry.offset + entry.bytes],
+            }
+            for entry in in_file
+        },
+        separators=(",", ":"),
+    ).encode()
+    header += b" " * (-(8 + len(header)) % ALIGNMENT)
+    file.write(struct.pack("<Q", len(header)))
+    file.write(header)
+    for entry in in_file:
+        data = np.ascontiguousarray(tensors[entry.name]).reshape(-1).view(np.uint8)
+        for begin in range(0, data.size, HOLE):
+            block = data[begin : begin + HOLE]
+            # A tensor's end is written, or the file could end before it.
+            if begin + HOLE < data.size and not block.any():
+                file.seek(HOLE, os.SEEK_CUR)
+            else:
+                file.write(block.data)
+    return entries
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
+    """Maps a file and returns its tensors by name, without copying their values.
+
+    The file may be anybody's: whatever the format does not allow is an error, as in `tools/runtime/tfaot/variables.cc`.
+
+    Raises:
+      TfaotError: the file is cut short, is none, contradicts itself, or holds a dtype that the rules do not know.
+    """
+    size = os.path.getsize(path)
+    with open(path, "rb") as file:
+        head = file.read(8)
+        length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
+        if 8 + length > size:
+            raise TfaotError(f"{os.fspath(path)} is cut short, or is no safetensors file", do="write it again")
+        if length > LARGEST_HEADER:
+            raise TfaotError(
+                f"{os.fspath(path)} has a header of {length:,} bytes",
+                exists=f"the safetensors format allows {LARGEST_HEADER:,}",
+                do="write fewer tensors into one file",
+            )
+        try:
+            header = _header(file.read(length).decode())
+        except _Twice as twice:
+            raise _contradiction(path, f"{_name(twice.key)} is in its header twice") from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            raise TfaotError(f"{os.fspath(path)} is no safetensors file", do="write it again") from None
+    tensors: dict[str, npt.NDArray[Any]] = {}
+    for name, (code, shape, begin, end) in header.items():
+        if code not in _BY_CODE:
+            raise TfaotError(
+                f"{os.fspath(path)}: {_name(name)} has dtype {_name(code)}",
+                exists="known are " + ", ".join(_BY_CODE),
+                do="write it with one of these dtypes",
+            )
+        dtype = _BY_CODE[code]
+        if 8 + length + end > size:
+            raise TfaotError(f"{os.fspath(path)} is cut short: {_name(name)} lies past its end", do="write it again")
+        if min(begin, *shape, 0) < 0 or end - begin != dtype.bytes * math.prod(shape):
+            raise _contradiction(
+                path,
+                f"{_name(name)} is at bytes {begin} to {end}, which is not the size of {dtype.name}{list(shape)}",
+            )
+        try:
+            if begin == end:
+                tensors[name] = np.zeros(shape, dtype.numpy())
+            else:
+                tensors[name] = (
+                    np.memmap(path, dtype.numpy(), "r", 8 + length + begin, shape)
+                    if shape
+                    else np.memmap(path, dtype.numpy(), "r", 8 + length + begin, (1,)).reshape(())
+                )
+        except (ValueError, OverflowError) as error:  # too many dimensions, or too large ones beside one of zero
+            raise _contradiction(path, f"{_name(name)} has a shape that cannot be: {error}") from None
+    placed = sorted((begin, end, name) for name, (_, _, begin, end) in header.items() if begin != end)
+    for (_, end, first), (begin, _, second) in itertools.pairwise(placed):
+        if begin < end:
+            raise _contradiction(path, f"{_name(first)} and {_name(second)} overlap")
+    return tensors
+
+
+class _Twice(Exception):
+    """An object of the header has a key twice: which value counts would depend on who reads it."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _header(text: str) -> dict[str, tuple[str, tuple[int, ...], int, int]]:
+    """dtype, shape, and offsets by name; raises all kinds of errors for what is no header."""
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in result:
+                raise _Twice(key)
+            result[key] = value
+        return result
+
+    header = {}
+    for name, entry in json.loads(text, object_pairs_hook=unique).items():
+        name.encode()  # half of a surrogate pair is no text
+        if name != "__metadata__":
+            shape = tuple(operator.index(size) for size in entry["shape"])
+            begin, end = (operator.index(offset) for offset in entry["data_offsets"])
+            header[name] = (str(entry["dtype"]), shape, begin, end)
+    return header
+
+
+def _name(text: str) -> str:
+    """A text from a file for a message: what a terminal might obey is escaped, and what is long is cut."""
+    shown = text if text.isprintable() else repr(text)
+    return shown if len(shown) <= 200 else shown[:200] + "…"
+
+
+def _contradiction(path: str | os.PathLike[str], what: str) -> TfaotError:
+    return TfaotError(f"{os.fspath(path)} contradicts itself", exists=what, do="write it again")

@@ -1,0 +1,311 @@
+"""Gradients of convolutions, written in ops that a compiler or TensorFlow has.
+
+XLA for CPUs cannot compile the gradient by the kernel of a grouped convolution, or of a depthwise one whose multiplier is
+above 1. TensorFlow's own kernels, without oneDNN, have no gradients of grouped or dilated convolutions. Each is a handful of
+convolutions that both have.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+from tfaot.graph.bodies import Body
+from tfaot.graph.program import Program, Shape, type_attribute
+
+_BY_KERNEL = "Conv2DBackpropFilter"
+_BY_INPUT = "Conv2DBackpropInput"
+_DEPTHWISE = "DepthwiseConv2dNativeBackpropFilter"
+
+_Build = Callable[..., Any]
+"""Of a node's operands, as tensors; returns its result."""
+
+
+def for_xla(program: Program) -> int:
+    """Rewrites gradients by kernels that XLA cannot compile, and returns how many there were."""
+    count = 0
+    if any_by_kernel(program.graph):
+        tensors = program.tensors()
+        for node in [*program.graph.node]:
+            if node.op not in (_BY_KERNEL, _DEPTHWISE):
+                continue
+            build = _Gradient.of(node, _shapes(node, lambda tensor: tensors[tensor].shape), dilated=True)
+            if build is not None and not build.native:
+                _splice(_Graph(program), node, build.rewritten)
+                count += 1
+    return count
+
+
+def any_by_kernel(graph: graph_pb2.GraphDef) -> bool:
+    """Whether a graph has gradients by kernels, which `for_xla` may have to rewrite."""
+    return _any(graph, {_BY_KERNEL, _DEPTHWISE})
+
+
+def for_tensorflow(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """Rewrites gradients of grouped and of dilated convolutions, in functions as well; returns a new graph, or the given one."""
+    import tensorflow as tf
+    from tensorflow.python.framework import function_def_to_graph
+
+    if not _any(graph, {_BY_KERNEL, _BY_INPUT}):
+        return graph
+    result = graph_pb2.GraphDef()
+    result.CopyFrom(graph)
+    with tf.Graph().as_default() as built:
+        tf.import_graph_def(graph, name="")
+        known = _known(built)
+        _rewrite_all(_Graph(Program(result, {}, ())), known)
+        library = {function.signature.name: function for function in graph.library.function}
+        for function in result.library.function:
+            if any(node.op in (_BY_KERNEL, _BY_INPUT) for node in function.node_def):
+                body = Body(function, library)
+                inner = function_def_to_graph.function_def_to_graph(function)
+                if _rewrite_all(_Function(body), _known(inner)):
+                    function.CopyFrom(body.function(function.signature.name))
+    return result
+
+
+def _any(graph: graph_pb2.GraphDef, ops: set[str]) -> bool:
+    return any(
+        node.op in ops for nodes in (graph.node, *(f.node_def for f in graph.library.function)) for node in nodes
+    )
+
+
+def _known(built: Any) -> dict[str, Shape]:
+    return {
+        tensor.name: None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        for operation in built.get_operations()
+        for tensor in operation.outputs
+    }
+
+
+def _rewrite_all(target: _Target, known: Mapping[str, Shape]) -> int:
+    count = 0
+    for node in [*target.nodes()]:
+        if node.op in (_BY_KERNEL, _BY_INPUT):
+            build = _Gradient.of(node, _shapes(node, known.get), dilated=False)
+            if build is not None and (build.groups > 1 or build.dilations != (1, 1)):
+                _splice(target, node, build.rewritten)
+                count += 1
+    return count
+
+
+def _shapes(node: node_def_pb2.NodeDef, shape: Callable[[str], Shape]) -> tuple[Shape, ...]:
+    """The shapes of a node's operands, then that of its result."""
+    names = [*(operand for operand in node.input if not operand.startswith("^")), node.name]
+    return tuple(shape(name if ":" in name else f"{name}:0") for name in names)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gradient:
+    """A gradient of a convolution by its kernel or input."""
+
+    node: node_def_pb2.NodeDef
+    kernel: tuple[int, int, int, int]
+    """Of a convolution: height, width, channels of a group, results. Of a depthwise one: channels, multiplier."""
+    groups: int
+    axis: int
+    """Of the channels."""
+    dilated: bool
+    """Whether dilation is left to the op."""
+
+    @staticmethod
+    def of(node: node_def_pb2.NodeDef, shapes: tuple[Shape, ...], *, dilated: bool) -> _Gradient | None:
+        """Reads a node; None if what must be known of its shapes is not."""
+        axis = 1 if node.attr["data_format"].s == b"NCHW" else 3
+        first, second, _, result = shapes
+        kernel, image = (second, result) if node.op == _BY_INPUT else (result, first)
+        if kernel is None or image is None or len(kernel) != 4 or len(image) != 4:
+            return None
+        height, width, channels, results = kernel
+        depth = image[axis]
+        if height is None or width is None or not channels or not results or not depth:
+            return None
+        groups = depth if node.op == _DEPTHWISE else depth // channels
+        return _Gradient(node, (height, width, channels, results), groups, axis, dilated)
+
+    @property
+    def native(self) -> bool:
+        """Whether XLA compiles it as it is."""
+        if self.node.op == _DEPTHWISE:
+            return self.kernel[3] == 1
+        return self.groups == 1 or (self.kernel[2] == 1 and self.kernel[3] == self.groups)
+
+    @property
+    def dilations(self) -> tuple[int, int]:
+        """Of rows and columns."""
+        return self._along("dilations")
+
+    def _along(self, key: str) -> tuple[int, int]:
+        values = [*self.node.attr[key].list.i] or [1, 1, 1, 1]
+        return (values[1], values[2]) if self.axis == 3 else (values[2], values[3])
+
+    def rewritten(self, *operands: Any) -> Any:
+        """The gradient in terms of its operands."""
+        if self.node.op == _BY_INPUT:
+            return self._by_input(*operands)
+        if self.node.op == _DEPTHWISE:
+            return self._by_multipliers(*operands)
+        return self._by_kernel(*operands)
+
+    def _by_kernel(self, image: Any, _: Any, gradient: Any) -> Any:
+        import tensorflow as tf
+
+        height, width, channels, results = self.kernel
+        each = results // self.groups
+        rows, columns = self._along("strides")
+        # TensorFlow's depthwise convolutions take equal strides only.
+        if channels * each < self.groups and rows == columns:
+            parts = [
+                tf.concat(
+                    [
+                        self._one(
+                            _DEPTHWISE,
+                            self._every(image, i, channels),
+                            (self.groups, 1),
+                            self._every(gradient, o, each),
+                        )
+                        for o in range(each)
+                    ],
+                    3,
+                )
+                for i in range(channels)
+            ]
+            return tf.concat([tf.reshape(part, (height, width, 1, results)) for part in parts], 2)
+        images, gradients = (tf.split(tensor, self.groups, self.axis) for tensor in (image, gradient))
+        found = [self._one(_BY_KERNEL, x, (channels, each), dy) for x, dy in zip(images, gradients, strict=True)]
+        return tf.concat(found, 3)
+
+    def _by_multipliers(self, image: Any, _: Any, gradient: Any) -> Any:
+        import tensorflow as tf
+
+        multiplier = self.kernel[3]
+        parts = [self._every(gradient, m, multiplier) for m in range(multiplier)]
+        return tf.concat([self._one(_DEPTHWISE, image, (self.groups, 1), part) for part in parts], 3)
+
+    def _by_input(self, sizes: Any, kernel: Any, gradient: Any) -> Any:
+        import tensorflow as tf
+
+        if not self.dilated:
+            kernel = self._spread(kernel)
+        channels = tf.constant([self.kernel[2]], sizes.dtype)
+        part = tf.concat([sizes[: self.axis], channels, sizes[self.axis + 1 :]], 0)
+        pairs = zip(tf.split(kernel, self.groups, 3), tf.split(gradient, self.groups, self.axis), strict=True)
+        found = [
+            tf.raw_ops.Conv2DBackpropInput(input_sizes=part, filter=w, out_backprop=dy, **self._attributes())
+            for w, dy in pairs
+        ]
+        return tf.concat(found, self.axis)
+
+    def _one(self, op: str, image: Any, last: tuple[int, int], gradient: Any) -> Any:
+        """A gradient without groups by a kernel whose last two sizes are given."""
+        import tensorflow as tf
+
+        sizes = [*self.kernel[:2], *last]
+        step = (1, 1)
+        if not self.dilated:
+            # The gradient by a kernel with zeros between its values, of which only those values' places are kept.
+            step = self.dilations
+            sizes[:2] = [(size - 1) * dilation + 1 for size, dilation in zip(sizes, step, strict=False)]
+        raw = getattr(tf.raw_ops, op)
+        found = raw(input=image, filter_sizes=sizes, out_backprop=gradient, **self._attributes())
+        return found[:: step[0], :: step[1]] if step != (1, 1) else found
+
+    def _spread(self, kernel: Any) -> Any:
+        """A kernel with zeros between its values."""
+        import tensorflow as tf
+
+        height, width, *last = self.kernel
+        rows, columns = self.dilations
+        wide = tf.pad(
+            tf.reshape(kernel, (height, 1, width, 1, *last)),
+            ((0, 0), (0, rows - 1), (0, 0), (0, columns - 1), (0, 0), (0, 0)),
+        )
+        whole = tf.reshape(wide, (height * rows, width * columns, *last))
+        return whole[: (height - 1) * rows + 1, : (width - 1) * columns + 1]
+
+    def _every(self, tensor: Any, first: int, step: int) -> Any:
+        """Every so many channels of an image."""
+        index = (*[slice(None)] * self.axis, slice(first, None, step))
+        return tensor[index] if step > 1 else tensor
+
+    def _attributes(self) -> dict[str, Any]:
+        """Of the ops that stand for this one."""
+        attributes = self.node.attr
+        return {
+            "strides": [*attributes["strides"].list.i],
+            "padding": attributes["padding"].s.decode(),
+            "explicit_paddings": [*attributes["explicit_paddings"].list.i],
+            "data_format": attributes["data_format"].s.decode() or "NHWC",
+            "dilations": [*attributes["dilations"].list.i] if self.dilated else [1, 1, 1, 1],
+        }
+
+
+class _Graph:
+    """A program's graph, to put nodes into."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+
+    def nodes(self) -> Iterator[node_def_pb2.NodeDef]:
+        """All nodes."""
+        return iter(self._program.graph.node)
+
+    def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
+        """Adds a copy of a node under a name of its own, and returns that."""
+        added = self._program.add(node.op, name, inputs, origin=origin, **node.attr)
+        return str(added.name)
+
+    def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
+        """Makes a node hand on a tensor."""
+        self._program.become(node, "Identity", [tensor], T=node.attr["T"])
+
+
+class _Function:
+    """A function's body, to put nodes into."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+
+    def nodes(self) -> Iterator[node_def_pb2.NodeDef]:
+        """All nodes."""
+        return iter(self._body.nodes.values())
+
+    def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
+        """Adds a copy of a node under a name of its own, and returns that."""
+        return str(self._body.add(node.op, name, inputs, **node.attr).name)
+
+    def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
+        """Makes a node hand on a tensor."""
+        self._body.become(node, "Identity", [tensor], T=type_attribute(node.attr["T"].type))
+
+
+_Target = _Graph | _Function
+
+
+def _splice(target: _Target, node: node_def_pb2.NodeDef, build: _Build) -> None:
+    """Puts what TensorFlow makes of a function of tensors in the place of a node."""
+    import tensorflow as tf
+
+    operands = [operand for operand in node.input if not operand.startswith("^")]
+    with tf.Graph().as_default() as built:
+        types = [tf.int32 if index == _SIZES[node.op] else node.attr["T"].type for index in range(len(operands))]
+        placed = {f"operand_{index}": operand for index, operand in enumerate(operands)}
+        result = build(*(tf.compat.v1.placeholder(dtype, name=name) for dtype, name in zip(types, placed, strict=True)))
+    names: dict[str, str] = {}
+
+    def outside(tensor: str) -> str:
+        name, separator, port = tensor.partition(":")
+        return placed[name] if name in placed else f"{names[name]}{separator or ':'}{port or 0}"
+
+    for part in built.as_graph_def().node:
+        if part.name not in placed:
+            inputs = [outside(operand) for operand in part.input]
+            names[part.name] = target.add(part, f"{node.name}/{part.name}", inputs, node.name)
+    target.become_identity(node, outside(result.name))
+
+
+_SIZES: Mapping[str, int] = {_BY_KERNEL: 1, _BY_INPUT: 0, _DEPTHWISE: 1}
+"""Which operand of a gradient says the shape of its result."""

@@ -1,0 +1,142 @@
+"""An exported graph as XLA's program, in whichever form XLA prints. The wheel alone can do it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
+_LARGE = 1 << 14
+"""A constant of more bytes becomes a parameter if its value does not matter."""
+_FLOATS = frozenset({1, 2, 14, 19})
+"""`DT_FLOAT`, `DT_DOUBLE`, `DT_BFLOAT16`, `DT_HALF`."""
+
+_runs = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Argument:
+    """An input of the program, or a variable that it reads."""
+
+    name: str
+    """An input's `node:port`, or a variable's `shared_name`."""
+    dtype: Any
+    shape: tuple[int, ...]
+
+
+def lower(
+    graph: graph_pb2.GraphDef,
+    inputs: Sequence[Argument],
+    variables: Sequence[Argument],
+    outputs: Sequence[str],
+    *,
+    stage: str,
+    for_shapes: bool = False,
+) -> Any:
+    """Returns what TensorFlow prints at a stage of its compiler, bytes or text.
+
+    Parameters are the inputs, then large constants with `for_shapes`, then the variables; results are the outputs, then
+    the written variables; each in the given order. Variables are made without touching their memory: the compiler looks at
+    their shapes only.
+
+    Args:
+      graph: the whole graph.
+      inputs: placeholders of it, with the shapes that the program is for.
+      variables: all that the graph may hold.
+      outputs: `node:port` of each.
+      stage: as of `experimental_get_compiler_ir`.
+      for_shapes: whether the program is only looked at, by a process that may know the graph's functions already: names
+        of functions and values of large constants do not matter.
+
+    Raises:
+      Exception: of TensorFlow, of whichever type; XLA refuses the graph.
+    """
+    import tensorflow as tf
+    from tensorflow.core.framework import graph_pb2
+    from tensorflow.python.eager import context
+
+    from tfaot.graph import graph as graphs
+
+    graph = graphs.prune(
+        graph,
+        [graphs.tensor_name(name)[0] for name in outputs],
+        [graphs.tensor_name(argument.name)[0] for argument in inputs],
+    )
+    if for_shapes:
+        rename_functions(graph, f"tfaot_{next(_runs)}_")
+        inputs = [*inputs, *_large(graph)]
+    handle_nodes = {node.name: node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
+    fed = {graphs.tensor_name(argument.name)[0] for argument in inputs}
+    kept = [node for node in graph.node if node.name not in handle_nodes and node.name not in fed]
+    used: set[str] = set()
+    for node in kept:
+        operands = [name for name in node.input if not (name[0] == "^" and name[1:] in fed | handle_nodes.keys())]
+        if len(operands) < len(node.input):
+            node.input[:] = operands
+        used.update(name if ":" in name else name + ":0" for name in operands)
+    body = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
+    body.node.extend(kept)
+
+    handles: dict[str, Any] = {}
+    for variable in variables:
+        handle = tf.raw_ops.VarHandleOp(
+            dtype=variable.dtype, shape=variable.shape, shared_name=f"tfaot/{variable.name}"
+        )
+        if max(variable.shape, default=0) < 2**31:
+            value = tf.raw_ops.Empty(shape=variable.shape, dtype=variable.dtype)
+        else:  # Empty takes no larger dimension
+            value = tf.zeros(tf.constant(variable.shape, tf.int64), variable.dtype)
+        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+        handles[variable.name] = handle
+    # The function's own graph knows the library; what prints the program asks the eager context.
+    for function in graph.library.function:
+        context.context().add_function_def(function)
+
+    @tf.function(jit_compile=True, autograph=False)  # type: ignore[untyped-decorator]
+    def main(*arguments: Any) -> Any:
+        into = tf.compat.v1.get_default_graph()
+        captures = {name: into.capture(handle) for name, handle in handles.items()}
+        mapping = {argument.name: value for argument, value in zip(inputs, arguments, strict=True)}
+        mapping |= {node + ":0": captures[name] for node, name in handle_nodes.items()}
+        return tf.import_graph_def(
+            body,
+            input_map={name: value for name, value in mapping.items() if name in used},
+            return_elements=list(outputs),
+            name="",
+        )
+
+    specs = [tf.TensorSpec(argument.shape, argument.dtype) for argument in inputs]
+    return main.experimental_get_compiler_ir(*specs)(stage=stage, platform_name="CPU")
+
+
+def _large(graph: graph_pb2.GraphDef) -> list[Argument]:
+    """Large floating constants, as arguments."""
+    return [
+        Argument(node.name + ":0", node.attr["dtype"].type, tuple(d.size for d in tensor.tensor_shape.dim))
+        for node in graph.node
+        if node.op == "Const"
+        and (tensor := node.attr["value"].tensor)
+        and node.attr["dtype"].type in _FLOATS
+        and len(tensor.tensor_content) > _LARGE
+    ]
+
+
+def rename_functions(graph: graph_pb2.GraphDef, prefix: str) -> None:
+    """Gives all functions of a graph, in place, new names: a process may know others under the old ones."""
+    names = {function.signature.name: prefix + function.signature.name for function in graph.library.function}
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        for node in nodes:
+            node.op = names.get(node.op, node.op)
+            for value in node.attr.values():
+                for called in (value.func, *value.list.func) if value.WhichOneof("value") in ("func", "list") else ():
+                    if called.name in names:
+                        called.name = names[called.name]
+    for function in graph.library.function:
+        function.signature.name = names[function.signature.name]
+    for gradient in graph.library.gradient:
+        gradient.function_name = names.get(gradient.function_name, gradient.function_name)
+        gradient.gradient_func = names.get(gradient.gradient_func, gradient.gradient_func)

@@ -1,0 +1,132 @@
+"""The bundle: one archive with which whoever has neither TensorFlow nor these rules can prove a compiler of theirs.
+
+It is byte-identical wherever it is packed: files in order of their names, without times and owners.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import hashlib
+import io
+import tarfile
+
+from tfaot.core import version
+from tfaot.core.manifest import Manifest, Tensor
+from tfaot.hlo import hlo
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to pack, and where to."""
+
+    name: str
+    """The model's; the archive has one folder of this name, slashes replaced."""
+    files: tuple[tuple[str, str], ...]
+    """Name in the folder, and path. `model.json` is among them."""
+    out_archive: str
+
+
+def pack(request: Request) -> None:
+    """Writes the archive, with a README, a VERSION, and checksums besides the files named."""
+    contents = {}
+    for name, path in request.files:
+        with open(path, "rb") as file:
+            contents[name] = file.read()
+    manifest = Manifest.from_json(contents["model.json"].decode(), path="model.json")
+    contents["README.md"] = readme(request.name, manifest).encode()
+    contents["VERSION"] = stamp(manifest).encode()
+    sums = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items())]
+    contents["SHA256SUMS"] = "".join(sums).encode()
+    folder = request.name.replace("/", "_")
+    with (
+        open(request.out_archive, "wb") as out,
+        gzip.GzipFile("", "wb", 6, out, mtime=0) as packed,
+        tarfile.open(mode="w", fileobj=packed, format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, data in sorted(contents.items()):
+            entry = tarfile.TarInfo(f"{folder}/{name}")
+            entry.size = len(data)
+            entry.mode = 0o755 if name.endswith(".py") else 0o644
+            archive.addfile(entry, io.BytesIO(data))
+
+
+def stamp(manifest: Manifest) -> str:
+    """What made the bundle: `key: value` lines."""
+    return (
+        f"rules_tfaot: {version.RULES}\n"
+        f"tensorflow: {manifest.tensorflow}\n"
+        f"graph: sha256:{manifest.fingerprints.graph}\n"
+        f"config: sha256:{manifest.fingerprints.configs}\n"
+    )
+
+
+def readme(name: str, manifest: Manifest) -> str:
+    """What is in the bundle and how to use it."""
+
+    def table(rows: list[tuple[str, Tensor]]) -> str:
+        lines = [
+            f"| {index} | {role} | `{tensor.cpp_name}` | `{tensor.name}` | {tensor.dtype}{list(tensor.shape)} |"
+            for index, (role, tensor) in enumerate(rows)
+        ]
+        return "\n".join(["| # | role | name | TensorFlow's name | type |", "|---|---|---|---|---|", *lines])
+
+    return _README.format(
+        name=name,
+        parameters=table(hlo.parameters(manifest)),
+        results=table(hlo.results(manifest)),
+        steps=len(manifest.calls),
+        tensorflow=manifest.tensorflow,
+        version=version.RULES,
+    )
+
+
+_README = """\
+# {name}
+
+A TensorFlow model as HLO, with TensorFlow's own numbers for it.
+Made by rules_tfaot {version} with TensorFlow {tensorflow}.
+
+| file | what it is |
+|---|---|
+| `module.hlo.pb` | `xla.HloModuleProto`, before optimization |
+| `module.hlo.txt` | the same as text |
+| `module.hlo.svg` | the same as a picture |
+| `module.optimized_hlo.txt` | after XLA's optimization for x86-64 CPUs, to read; not portable |
+| `module.stablehlo.mlir` | the program as StableHLO text |
+| `module.stablehlo.mlirbc` | the same as a portable artifact, which StableHLO's compatibility guarantee covers |
+| `model.json` | names, dtypes, shapes, and order of inputs, outputs, and variables |
+| `variables.safetensors` | initial values of the variables, by TensorFlow's name |
+| `goldens.safetensors` | for each of {steps} steps the inputs, what must come out, and how far it may be missed |
+| `replay.py` | runs the program through all steps with JAX, and compares |
+| `VERSION`, `SHA256SUMS` | what made this bundle, and checksums: `sha256sum -c SHA256SUMS` |
+
+## Parameters
+{parameters}
+
+## Results
+{results}
+
+After each run, a written variable's result is its parameter of the next run, unless `goldens.safetensors` sets it.
+
+## Replaying
+```sh
+python3 -m venv jax && jax/bin/pip install jax
+jax/bin/python replay.py
+```
+
+JAX 0.6 to 0.11 are known to work. On a GPU, install `jax[cuda12]` and add `--platform gpu`. `--help` tells the rest.
+The exit status is 0 only if all differences are tolerated.
+
+## The numbers
+In `goldens.safetensors`, `stepN/NAME` is an input or a result in step N, and `stepN/NAME/tolerance` the largest absolute
+difference that each value of the result may have. `stepN/NAME/before` is what a written variable is set to before the step.
+`stepN/NAME/sees` says how many tolerances the result moves by when the model is given other inputs or weights: a comparison
+with less than 4 proves nothing. A complex result is kept as pairs of reals. Of a result with
+more than 16384 values, `stepN/NAME` holds 1024 samples, number i being the value at `i * size // 1024` in row-major
+order, and `stepN/NAME/blocks` sums over 64 values in a row, with the signs that `block_sums` in `replay.py` gives them.
+`initial/NAME` is the CRC-32 of a variable's initial value.
+
+The tolerances are derived: the model ran in float64, and many times more with random rounding errors of float32 after each
+operation. How far these move a value is how far correct arithmetic may move it.
+"""

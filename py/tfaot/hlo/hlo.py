@@ -1,0 +1,208 @@
+"""The HLO stage: what tfcompile makes of an exported graph before it is machine code.
+
+The compiler of the compile stage runs with its dumps on, and the dumps are the product. They are written before XLA
+generates code and before tfcompile writes its header, so that a graph which only these two refuse still gives its HLO:
+bfloat16 and complex numbers at the edge, FFTs, convolutions in three dimensions.
+
+What differs from run to run or tells of a machine is taken out: the module's name, which counts modules, becomes the
+model's, and references to source files go.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import os
+import re
+import tempfile
+from typing import TYPE_CHECKING
+
+from tfaot.compile import compile
+from tfaot.core import environment, isolate, names
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Manifest, Tensor
+from tfaot.hlo import picture
+
+if TYPE_CHECKING:
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to extract, and where to write it."""
+
+    manifest: str
+    graph: str
+    config: str
+    sources: str
+    """JSON of `file:line` by node, from the export stage; only errors read it."""
+    name: str
+    """The HLO module's name; characters that HLO does not take are replaced."""
+    cpu: str
+    """One of `isa.CPU_LEVELS`; only the optimized HLO depends on it."""
+    xla_flags: tuple[str, ...]
+    """Further flags of XLA."""
+    out_hlo: str
+    """An `xla.HloModuleProto`, before optimization."""
+    out_hlo_text: str
+    """The same as text, constants written out."""
+    out_optimized_hlo: str
+    """Text, as the code generator sees it, scheduled and fused for `cpu`."""
+    out_picture: str
+    """SVG of the HLO before optimization."""
+    entry_point: str = ""
+    """Its name in the manifest; empty for the first."""
+
+
+def extract(request: Request) -> None:
+    """Runs tfcompile in a child process, and writes all outputs or none.
+
+    Raises:
+      TfaotError: the CPU or a flag is unknown, or the graph cannot be lowered to HLO.
+    """
+    with open(request.manifest, encoding="utf-8") as file:
+        manifest = Manifest.from_json(file.read(), path=request.manifest).only(request.entry_point)
+    isolate.run_isolated(lambda: _extract(request, manifest), what=f"extracting the HLO of {request.name}")
+
+
+def _extract(request: Request, manifest: Manifest) -> None:
+    environment.prepare()
+    from tensorflow.compiler.xla.service import hlo_pb2
+
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = manifest.entry_points[0].batch_sizes
+        before, after = _dump(request, folder, batch=sizes[-1] if sizes else 0)
+        with open(before + ".hlo.pb", "rb") as file:
+            module = hlo_pb2.HloProto.FromString(file.read()).hlo_module
+        name = names.to_identifier(request.name)
+        clean_module(module, name)
+        comment = describe(manifest)
+        drawn = picture.draw(
+            picture.read(module),
+            title=request.name,
+            parameters=[tensor.name for _, tensor in parameters(manifest)],
+            results=[tensor.name for _, tensor in results(manifest)],
+        )
+        with open(request.out_hlo, "wb") as file:
+            file.write(module.SerializeToString(deterministic=True))
+        for dump, output in ((before, request.out_hlo_text), (after, request.out_optimized_hlo)):
+            with open(dump + ".txt", encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
+                target.write(comment)
+                target.writelines(clean_text(line, name) for line in source)
+    with open(request.out_picture, "w", encoding="utf-8") as target:
+        target.write(drawn)
+
+
+def _dump(request: Request, folder: str, *, batch: int) -> tuple[str, str]:
+    """Compiles into a folder and returns the dumps before and after optimization, without their suffixes.
+
+    Raises:
+      TfaotError: the compiler's own, if it came before the dumps.
+    """
+
+    def path(name: str) -> str:
+        return os.path.join(folder, name)
+
+    dumps = path("dumps")
+    refused = None
+    try:
+        compile.compile_graph(
+            compile.Request(
+                manifest=request.manifest,
+                graph=request.graph,
+                config=request.config,
+                sources=request.sources,
+                isa=(request.cpu,),
+                xla_flags=(
+                    *request.xla_flags,
+                    environment.xla_flag("xla_dump_to", dumps),
+                    "--xla_dump_hlo_as_text",
+                    "--xla_dump_hlo_as_proto",
+                    "--xla_dump_large_constants",
+                ),
+                out_objects=(path("object"),),
+                out_constants=path("constants"),
+                out_header=path("header"),
+                out_sources=(path("source"),),
+                out_hlo=path("snapshot"),
+                entry_point=request.entry_point,
+                batch=batch,
+            )
+        )
+    except TfaotError as error:
+        refused = error
+    found = []
+    for stage in ("before_optimizations", "cpu_after_optimizations"):
+        texts = glob.glob(glob.escape(dumps) + f"/*.{stage}.txt")
+        if len(texts) != 1:
+            raise refused or TfaotError(
+                f"{request.name}: the compiler dumped {len(texts)} modules {stage}, not one",
+                do="take --xla_dump_… out of the target's xla_flags",
+            )
+        found.append(texts[0].removesuffix(".txt"))
+    return found[0], found[1]
+
+
+def parameters(manifest: Manifest) -> list[tuple[str, Tensor]]:
+    """The parameters of the program in order, each with what it is: the inputs, then the variables."""
+    return [
+        *(("input", tensor) for tensor in manifest.entry_points[0].inputs),
+        *(("variable, written" if v.written else "variable, only read", v) for v in manifest.variables),
+    ]
+
+
+def results(manifest: Manifest) -> list[tuple[str, Tensor]]:
+    """The results of the program in order, each with what it is: the outputs, then the written variables."""
+    return [
+        *(("output", tensor) for tensor in manifest.entry_points[0].outputs),
+        *(("written variable", variable) for variable in manifest.written),
+    ]
+
+
+def describe(manifest: Manifest) -> str:
+    """Comment lines that say which parameter and which result is what; HLO and MLIR both take `//`."""
+    lines = [f"// TensorFlow {manifest.tensorflow}, graph {manifest.fingerprints.graph[:16]}"]
+    for kind, tensors in (("parameter", parameters(manifest)), ("result", results(manifest))):
+        for index, (role, tensor) in enumerate(tensors):
+            name = tensor.name.encode("unicode_escape").decode()
+            lines.append(f"// {kind} {index}: {tensor.dtype}{list(tensor.shape)} {name} ({role})")
+    return "\n".join(lines) + "\n\n"
+
+
+_MODULE = re.compile(r"HloModule [^\s,]+")
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_SOURCE = re.compile(
+    rf"({_STRING})| ?\bsource_file={_STRING}| ?\b(?:source_(?:line|end_line|column|end_column)|stack_frame_id)=\d+"
+)
+"""A reference to a source file, or a string, which may look like one inside."""
+
+
+def clean_text(line: str, name: str) -> str:
+    """One line of an HLO text with the module's name replaced and without references to source files."""
+    if line.startswith("HloModule "):
+        return _MODULE.sub(f"HloModule {name}", line, count=1)
+    if "metadata={" not in line or not ("source_" in line or "stack_frame_id" in line):
+        return line
+    line = _SOURCE.sub(lambda match: match[1] or "", line)
+    return line.replace(", metadata={}", "").replace("metadata={ ", "metadata={")
+
+
+def clean_module(module: hlo_pb2.HloModuleProto, name: str) -> None:
+    """The same for the message: in place."""
+    module.name = name
+    module.id = 0
+    module.ClearField("stack_frame_index")
+    for computation in module.computations:
+        for instruction in computation.instructions:
+            for field in _SOURCE_FIELDS:
+                instruction.metadata.ClearField(field)
+
+
+_SOURCE_FIELDS = (
+    "source_file",
+    "source_line",
+    "source_end_line",
+    "source_column",
+    "source_end_column",
+    "stack_frame_id",
+)

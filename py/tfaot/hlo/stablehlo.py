@@ -1,0 +1,206 @@
+"""The StableHLO stage: an exported graph as portable StableHLO, text and versioned bytecode.
+
+The wheel alone can do it: the graph is imported into a function that XLA is to compile, with the manifest's inputs as
+arguments and its variables as captures, and TensorFlow prints the function's HLO as StableHLO. What that text has of
+MLIR dialects other than StableHLO, a vendor's tools do not know:
+
+- `mhlo.copy`, which keeps buffers of results apart, goes; values have no buffers in StableHLO;
+- `mhlo.erf` becomes a function that computes it;
+- attributes of `mhlo`, and locations, go. Which result replaces which variable, the manifest says.
+
+Anything else of `mhlo` or `chlo` is an error that names it. The versioned bytecode is written by StableHLO's own
+serializer, which refuses every foreign operation once more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from tfaot.core import environment, isolate, names, refusals
+from tfaot.core.errors import TfaotError, listed
+from tfaot.core.manifest import Manifest
+from tfaot.graph import lowering
+from tfaot.hlo import erf, hlo
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to translate, and where to write it."""
+
+    manifest: str
+    graph: str
+    sources: str
+    """JSON of `file:line` by node, from the export stage; only errors read it."""
+    name: str
+    """The module's name."""
+    out_text: str
+    out_bytecode: str
+    """A portable artifact: VHLO bytecode of the serializer's own version."""
+    entry_point: str = ""
+    """Its name in the manifest; empty for the first."""
+
+
+def translate(request: Request) -> None:
+    """Translates in a child process, and writes all outputs or none.
+
+    Raises:
+      TfaotError: XLA refuses the graph, or the result has an operation that StableHLO lacks.
+    """
+    with open(request.manifest, encoding="utf-8") as file:
+        manifest = Manifest.from_json(file.read(), path=request.manifest).only(request.entry_point)
+
+    def crashed(how: str, log: str) -> TfaotError:
+        return TfaotError(
+            f"translating {request.name} to StableHLO: the compiler {how}",
+            details="\n".join(log.splitlines()[-20:]),
+            do="look for an op that XLA cannot take; the last lines above are the compiler's own",
+        )
+
+    isolate.run_isolated(
+        lambda: _translate(request, manifest), what=f"translating {request.name} to StableHLO", crashed=crashed
+    )
+
+
+def _translate(request: Request, manifest: Manifest) -> None:
+    environment.prepare()
+    from tensorflow.compiler.mlir.stablehlo import stablehlo
+    from tensorflow.python import pywrap_mlir
+
+    try:
+        text = lower(request.graph, manifest)
+    except Exception as error:  # its types say nothing; its text is all there is
+        raise refusals.explain(str(error), request, manifest) from None
+    text = portable(text, names.to_identifier(request.name))
+    # Parsed and printed anew: what is written is well formed, numbered without gaps, and has no locations.
+    text = pywrap_mlir.experimental_run_pass_pipeline(text, "builtin.module(symbol-dce)", show_debug_info=False)
+    try:
+        artifact = stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
+    except ValueError as error:
+        raise TfaotError(
+            f"{request.name}: the StableHLO cannot be serialized: {error}",
+            do="replace what the compiler's log names above; the HLO itself is in the output group hlo",
+        ) from None
+    with open(request.out_text, "w", encoding="utf-8") as file:
+        file.write(hlo.describe(manifest))
+        file.write(text.rstrip("\n") + "\n")
+    with open(request.out_bytecode, "wb") as binary:
+        binary.write(artifact)
+
+
+def lower(path: str, manifest: Manifest) -> str:
+    """Returns TensorFlow's text of a graph's HLO in MLIR.
+
+    Parameters are the inputs, then the variables; results are the outputs, then the written variables; each in the
+    manifest's order. Variables are made without touching their memory: the compiler looks at their shapes only.
+    """
+    from tensorflow.core.framework import graph_pb2
+
+    with open(path, "rb") as file:
+        graph = graph_pb2.GraphDef.FromString(file.read())
+    entry = manifest.entry_points[0]
+    return str(
+        lowering.lower(
+            graph,
+            [lowering.Argument(tensor.name, tensor.dtype, tensor.shape) for tensor in entry.inputs],
+            [lowering.Argument(variable.name, variable.dtype, variable.shape) for variable in manifest.variables],
+            [tensor.name for tensor in entry.outputs],
+            stage="stablehlo",
+        )
+    )
+
+
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_VALUE = r"%[\w$.-]+(?:#\d+)?"
+_MODULE = re.compile(r"^module @\S+ (?:attributes \{.*\} )?\{")
+_COPY = re.compile(rf"^\s*({_VALUE}) = mhlo\.copy ({_VALUE}) : ")
+_ERF = re.compile(rf"^(\s*{_VALUE} = )mhlo\.erf ({_VALUE}) : tensor<((?:\d+x)*)(\w+)>")
+_TOKEN = re.compile(rf"{_STRING}|{_VALUE}")
+_FOREIGN = re.compile(rf"{_STRING}|\b((?:mhlo|chlo)\.\w+)")
+
+
+def portable(text: str, name: str) -> str:
+    """Rewrites TensorFlow's text to StableHLO alone, under a module name of ours.
+
+    Raises:
+      TfaotError: an operation has no equivalent.
+    """
+    lines: list[str] = []
+    copies: dict[str, str] = {}
+    scopes: list[tuple[int, str]] = []
+    """Copies that are visible, innermost last: indentation, and the value's name."""
+    functions: dict[str, str] = {}
+    foreign: dict[str, None] = {}
+    for line in text.splitlines():
+        if line.startswith("#loc"):
+            lines.append(line)
+            continue
+        if line.startswith("module "):
+            lines.append(_MODULE.sub(f"module @{name} {{", line))
+            continue
+        line = without_attributes(line)
+        # The printer indents by region, and names are free again once a region ends.
+        indentation = len(line) - len(line.lstrip())
+        while scopes and scopes[-1][0] > indentation:
+            del copies[scopes.pop()[1]]
+        if copies:
+            line = _TOKEN.sub(lambda token: copies.get(token[0], token[0]), line)
+        if match := _COPY.match(line):
+            copies[match[1]] = match[2]
+            scopes.append((indentation, match[1]))
+            continue
+        if (match := _ERF.match(line)) and match[4] in erf.FLOATS:
+            dims = [int(size) for size in match[3].split("x")[:-1]]
+            symbol = f"erf.{match[3].replace('x', '.')}{match[4]}"
+            functions[symbol] = erf.function(symbol, dims, match[4])
+            kind = f"tensor<{match[3]}{match[4]}>"
+            line = f"{match[1]}func.call @{symbol}({match[2]}) : ({kind}) -> {kind}"
+        foreign |= dict.fromkeys(match[1] for match in _FOREIGN.finditer(line) if match[1])
+        foreign |= dict.fromkeys(re.findall(r'"((?:mhlo|chlo)\.\w+)"\(', line))
+        lines.append(line)
+    if foreign:
+        raise TfaotError(
+            f"{name}: {listed(sorted(foreign))} cannot be written as StableHLO",
+            do="replace what the model makes them of; the HLO, in the output group hlo, has them all",
+        )
+    end = max(index for index, line in enumerate(lines) if line.startswith("}"))
+    return "\n".join(lines[:end]) + "\n" + "".join(functions.values()) + "\n".join(lines[end:]) + "\n"
+
+
+def without_attributes(line: str) -> str:
+    """Drops entries `mhlo.key = value` and `mhlo.key` from the dictionaries of a printed line."""
+    if "mhlo." not in line:
+        return line
+    kept: list[str] = []
+    """Text so far; an entry that goes leaves nothing."""
+    position = 0
+    for match in re.finditer(rf"{_STRING}|([{{,] ?)mhlo\.\w+(?: = )?", line):
+        if match.start() < position or match[1] is None:
+            continue
+        end = _end_of_value(line, match.end())
+        first, last = match[1][0] == "{", line[end] == "}"
+        kept.append(line[position : match.start()])
+        if first:
+            # The brace stays for what follows the comma; alone, it goes with the blank before it and its partner.
+            if last:
+                kept[-1] = kept[-1].rstrip(" ")
+                end += 1
+            else:
+                kept.append("{")
+                end += 2
+        position = end
+    return without_attributes("".join(kept) + line[position:]) if position else line
+
+
+def _end_of_value(line: str, start: int) -> int:
+    """Where an attribute's value ends: at the comma or brace that closes over it."""
+    depth = 0
+    for match in re.compile(rf"{_STRING}|->|[\[({{<>}})\],]").finditer(line, start):
+        token = match[0]
+        if depth == 0 and token in (",", "}"):
+            return match.start()
+        if token in ("[", "(", "{", "<"):
+            depth += 1
+        elif token in ("]", ")", "}", ">"):
+            depth -= 1
+    return len(line)

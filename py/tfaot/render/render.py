@@ -1,0 +1,427 @@
+"""The render stage: C++ from the manifest. Decisions are made here; the templates only spell them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jinja2
+
+from tfaot.core import dtypes, functions, names
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
+
+_TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
+
+ALIGNMENT = 64
+"""Of every tensor in an instance's memory, in bytes, as XLA's kernels want it."""
+
+LARGEST_EMBEDDED = 1_900_000_000
+"""Bytes of variables that a library can hold: code and data must lie within 2 GB of each other to be linked."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to render, and where to."""
+
+    manifest: str
+    header: str
+    """How the public header is included."""
+    private_headers: tuple[str, ...]
+    """How the compile stage's headers are included, in the order of `functions.functions`."""
+    embed: bool
+    """Whether the library holds the variables' initial values; if not, they are loaded from a file."""
+    keep_denormals: bool
+    """Whether a run leaves it to the caller's floating-point mode what becomes of denormals; if not, they are zeros."""
+    out_header: str
+    out_source: str
+    out_variables: str
+    """Assembler source that holds the variables' file."""
+    out_test: str
+    out_benchmark: str
+    sources: str | None = None
+    """JSON map from nodes to lines of the user's code: with it, outputs are called by both."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Member:
+    """A tensor as the templates see it."""
+
+    name: str
+    """TensorFlow's."""
+    cpp_name: str
+    view: str
+    """Type of the view of values that may change."""
+    const_view: str
+    value: str
+    """Type of a value."""
+    signature: str
+    """`float32[64, 784]`."""
+    rank: int
+    bytes: int
+    row_bytes: int
+    """Of one row of a batch."""
+    get: str
+    """Expression of a pointer to the values that may be read, given `impl`."""
+    change: str
+    """Expression of a pointer to the values that may change, given `impl`."""
+    size: str
+    """Expression of a pointer to the true shape, if it is known only at run time; else empty."""
+    note: str
+    """What the header's comment adds."""
+    batched: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Variable:
+    """What the class's table says of a variable."""
+
+    member: Member
+    dtype: str
+    """Its code in safetensors."""
+    dims: str
+    """Initializer of its sizes; at least one number."""
+    offset: int
+    written: bool
+    optional: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Arg:
+    """An argument of a compiled function that is the same in every run."""
+
+    index: int
+    get: str
+    """Expression of a pointer to its values, given `impl`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Back:
+    """A written variable: its result, and where it belongs."""
+
+    result: int
+    get: str
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A batched input or output of a compiled function."""
+
+    index: int
+    offset: int
+    row_bytes: int
+    padded: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """A compiled function as the templates see it."""
+
+    member: str
+    """Of Impl."""
+    type: str
+    """What the compile stage's header declares."""
+    cost: str
+    batch: int
+    num_args: int
+    num_results: int
+    arg_bytes: tuple[int, ...]
+    result_bytes: tuple[int, ...]
+    """What this class uses of each result; a bounded one has its sizes behind its values."""
+    args: tuple[Arg, ...]
+    back: tuple[Back, ...]
+    feeds: tuple[Rows, ...]
+    fetches: tuple[Rows, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """An entry point as the templates see it."""
+
+    name: str
+    cpp_name: str
+    inputs: tuple[Member, ...]
+    outputs: tuple[Member, ...]
+    functions: tuple[Function, ...]
+    plan: str
+    """Member of Impl that says how a batch is split; empty if there are no batches."""
+    writes: bool
+    written: tuple[Member, ...]
+
+    @property
+    def batched(self) -> bool:
+        """Whether it takes batches of any size."""
+        return bool(self.plan)
+
+
+def render(request: Request) -> None:
+    """Writes every C++ source that derives from the manifest alone.
+
+    Raises:
+      TfaotError: the variables are too large for a library.
+    """
+    with open(request.manifest, encoding="utf-8") as file:
+        manifest = Manifest.from_json(file.read(), path=request.manifest)
+    if request.sources:
+        with open(request.sources, encoding="utf-8") as file:
+            manifest = placed(manifest, json.load(file))
+    total = sum(variable.bytes for variable in manifest.variables)
+    if request.embed and total > LARGEST_EMBEDDED:
+        raise TfaotError(
+            f"{manifest.cpp_class}: its variables are {total:,} bytes, too many for a C++ library to hold",
+            exists=f"code reaches data within 2 GB; a library can hold {LARGEST_EMBEDDED:,} bytes of variables",
+            do="leave them in a file: embed_variables = False, and call Load(path) in the program",
+        )
+    context = context_of(
+        manifest,
+        header=request.header,
+        private_headers=request.private_headers,
+        embed=request.embed,
+        keep_denormals=request.keep_denormals,
+    )
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    for template, path in (
+        ("class.h.jinja", request.out_header),
+        ("class.cc.jinja", request.out_source),
+        ("variables.S.jinja", request.out_variables),
+        ("test.cc.jinja", request.out_test),
+        ("benchmark.cc.jinja", request.out_benchmark),
+    ):
+        text = environment.get_template(template).render(context)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+
+def placed(manifest: Manifest, sources: Mapping[str, str]) -> Manifest:
+    """A manifest whose outputs' names end in the line of the user's code that made them, where it is known."""
+
+    def shown(output: Output) -> Output:
+        node = output.name.partition(":")[0]
+        place = sources.get(node) or sources.get(node.removesuffix("/stored"))
+        return dataclasses.replace(output, name=f"{output.name} at {place}") if place else output
+
+    entries = tuple(
+        dataclasses.replace(entry, outputs=tuple(map(shown, entry.outputs))) for entry in manifest.entry_points
+    )
+    return dataclasses.replace(manifest, entry_points=entries)
+
+
+class _Arena:
+    """Places tensors in an instance's memory."""
+
+    def __init__(self) -> None:
+        self.size = 0
+
+    def place(self, size: int) -> int:
+        """Returns the offset of a new block."""
+        offset = self.size
+        self.size += -(-size // ALIGNMENT) * ALIGNMENT
+        return offset
+
+
+def context_of(
+    manifest: Manifest, *, header: str, private_headers: Sequence[str], embed: bool, keep_denormals: bool = False
+) -> dict[str, Any]:
+    """Everything that the templates name."""
+    namespaces, class_name = names.split_class(manifest.cpp_class)
+    symbol = names.symbol(manifest.cpp_class)
+    arena = _Arena()
+    variables = [
+        Variable(
+            _member(
+                variable,
+                get=f"impl.variables.data({index})",
+                change=f"impl.variables.mutable_data({index})",
+                note="" if variable.written else ", read only",
+            ),
+            dtypes.BY_NAME[variable.dtype].safetensors,
+            ", ".join(map(str, variable.shape or (1,))),
+            variable.offset,
+            variable.written,
+            variable.name == manifest.random_state,
+        )
+        for index, variable in enumerate(manifest.variables)
+    ]
+    compiled = functions.functions(manifest)
+    entries = [
+        _entry(manifest, entry, [f for f in compiled if f.entry_point == entry], variables, arena)
+        for entry in manifest.entry_points
+    ]
+    members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
+    members += [variable.member for variable in variables]
+    values = {member.value for member in members}
+    by_name = {variable.name: variables[index].member for index, variable in enumerate(manifest.variables)}
+    restored = [[by_name[variable.name] for variable in each] for each in manifest.restored()]
+    calls = [
+        {"entry": entry, "batch": call.batch, "step": step, "restored": restored[step]}
+        for step, call in enumerate(manifest.calls)
+        for entry in entries
+        if entry.name == call.entry_point
+    ]
+    return {
+        "class_name": class_name,
+        "full_name": manifest.cpp_class.removeprefix("::"),
+        "namespace": "::".join(namespaces),
+        "guard": "TFAOT_GENERATED_" + symbol + "_H_",
+        "header": header,
+        "private_headers": list(private_headers),
+        "variables_symbol": f"tfaot_{symbol}_variables",
+        "tensorflow": manifest.tensorflow,
+        "entries": entries,
+        "functions": [function for entry in entries for function in entry.functions],
+        "single": len(entries) == 1,
+        "variables": variables,
+        "members": members,
+        "embed": embed and bool(variables),
+        "keep_denormals": keep_denormals,
+        "random_state": next((v.member for v in variables if v.optional), None),
+        "max_batch": manifest.max_batch,
+        "arena_bytes": arena.size,
+        "calls": calls,
+        "free": any(restored),
+        "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
+        "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
+        "uses_complex": any("complex" in value for value in values),
+        "uses_bounds": any(member.size for member in members),
+    }
+
+
+def _entry(
+    manifest: Manifest,
+    entry: EntryPoint,
+    compiled: Sequence[functions.Function],
+    variables: Sequence[Variable],
+    arena: _Arena,
+) -> Entry:
+    inputs, input_offsets = [], []
+    for tensor in entry.inputs:
+        offset = arena.place(tensor.bytes)
+        inputs.append(_member(tensor, get=f"impl.arena.at({offset})", batched=tensor.batched))
+        input_offsets.append(offset)
+    first = _function_name(compiled[0])
+    outputs, output_offsets = [], []
+    sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
+    for index, output in enumerate(entry.outputs):
+        offset = arena.place(output.bytes) if output.batched else -1
+        outputs.append(
+            _member(
+                output,
+                get=f"impl.arena.at({offset})" if output.batched else f"impl.{first}.result_data({index})",
+                size=f"impl.{first}.result_data({sizes[output.name]})" if output.size else "",
+                note=", at most; its true size is known after the run" if output.size else "",
+                batched=output.batched,
+            )
+        )
+        output_offsets.append(offset)
+    results = len(entry.outputs) + len(entry.sized)
+    written = [use for use in entry.variables if use.written]
+    functions = []
+    for function in compiled:
+        feeds = tuple(
+            Rows(index, input_offsets[index], member.row_bytes, arena.place(member.row_bytes * function.batch))
+            for index, member in enumerate(inputs)
+            if member.batched
+        )
+        fetches = tuple(
+            Rows(index, output_offsets[index], member.row_bytes, 0)
+            for index, member in enumerate(outputs)
+            if member.batched
+        )
+        functions.append(
+            Function(
+                member=_function_name(function),
+                type="::" + function.internal_class,
+                cost="::" + function.cost,
+                batch=function.batch,
+                num_args=len(inputs) + len(entry.variables),
+                num_results=results + len(written),
+                arg_bytes=(
+                    *(member.row_bytes * function.batch if member.batched else member.bytes for member in inputs),
+                    *(variables[use.variable].member.bytes for use in entry.variables),
+                ),
+                result_bytes=(
+                    *(member.row_bytes * function.batch if member.batched else member.bytes for member in outputs),
+                    *(4 * len(output.shape) for output in entry.sized),
+                    *(variables[use.variable].member.bytes for use in written),
+                ),
+                args=(
+                    *(Arg(index, member.get) for index, member in enumerate(inputs) if not member.batched),
+                    *(
+                        Arg(
+                            len(inputs) + index,
+                            variables[use.variable].member.change
+                            if use.written
+                            else variables[use.variable].member.get,
+                        )
+                        for index, use in enumerate(entry.variables)
+                    ),
+                ),
+                back=tuple(
+                    Back(results + index, variables[use.variable].member.change, variables[use.variable].member.bytes)
+                    for index, use in enumerate(written)
+                ),
+                feeds=feeds,
+                fetches=fetches,
+            )
+        )
+    return Entry(
+        entry.name,
+        entry.cpp_name,
+        tuple(inputs),
+        tuple(outputs),
+        tuple(functions),
+        # No name of a function ends in a digit: its underscore follows.
+        f"plan{manifest.entry_points.index(entry)}" if entry.batch_sizes else "",
+        bool(written),
+        tuple(variables[use.variable].member for use in written),
+    )
+
+
+def _function_name(function: functions.Function) -> str:
+    return function.entry_point.cpp_name + (f"_b{function.batch}" if function.batch else "") + "_"
+
+
+def _member(
+    tensor: Tensor, *, get: str, change: str = "", size: str = "", note: str = "", batched: bool = False
+) -> Member:
+    value = dtypes.BY_NAME[tensor.dtype].cpp
+    kind = "BoundedView" if size else "View"
+    rows = tensor.shape[0] if isinstance(tensor, (Input, Output)) and batched else 1
+    return Member(
+        name=_escaped(tensor.name),
+        cpp_name=tensor.cpp_name,
+        view=_view(kind, value, tensor.shape),
+        const_view=_view(kind, "const " + value, tensor.shape),
+        value=value,
+        signature=f"{tensor.dtype}[{', '.join(map(str, tensor.shape))}]",
+        rank=len(tensor.shape),
+        bytes=tensor.bytes,
+        row_bytes=tensor.bytes // rows,
+        get=get,
+        change=change or get,
+        size=size,
+        note=note,
+        batched=batched,
+    )
+
+
+def _view(kind: str, value: str, shape: Sequence[int]) -> str:
+    return f"::tfaot::{kind}<{', '.join((value, *map(str, shape)))}>"
+
+
+def _escaped(name: str) -> str:
+    """A TensorFlow name inside a C++ string literal or comment: a shared_name may hold anything."""
+    return "".join(
+        chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in name.encode()
+    )
