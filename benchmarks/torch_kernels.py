@@ -1,4 +1,4 @@
-"""Products and convolutions in PyTorch's build for CPUs, which has oneDNN and MKL: what docs/kernels.md sets beside ours.
+"""Products and convolutions in PyTorch's build for CPUs, which has oneDNN and MKL: what docs/measured/kernels.md sets beside ours.
 
     python3 benchmarks/torch_kernels.py
 

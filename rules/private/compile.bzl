@@ -66,7 +66,7 @@ tf_aot_compile = rule(
     doc = "Compiles an exported graph to object files: every entry point, for every size of batch, for every CPU level.",
     attrs = {
         "passes": attr.string_list(
-            doc = "Patterns of the passes that make the code faster (docs/passes.md); `!pattern` takes some out again.",
+            doc = "Patterns of the passes that make the code faster (docs/reference/passes.md); `!pattern` takes some out again.",
             default = ["*"],
         ),
         "xla_flags": attr.string_list(

@@ -93,7 +93,7 @@ def tf_aot_library(
       passes: (list[str]) patterns of the passes that make the code faster, `!pattern` takes some out again; all by default
       tags: (list[str]) tags of the library and its tests
       taps: (list[str]) patterns of nodes inside the model, `!pattern` takes some out again: NAME_taps_test compares their
-        values, and says which is the first to diverge. The library stays as it is (docs/taps.md)
+        values, and says which is the first to diverge. The library stays as it is (docs/guide/debugging.md)
       test_size: (str) Bazel's test size of the test and the benchmark
       testonly: (bool) as everywhere
       unseen: (list[str]) patterns of outputs and variables, by TensorFlow's names, for which the test may be blind: it is an

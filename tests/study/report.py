@@ -1,4 +1,4 @@
-"""Writes docs/study.md from the logs of the examples' tests.
+"""Writes docs/measured/study.md from the logs of the examples' tests.
 
 ./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report
 
@@ -67,11 +67,11 @@ def main() -> None:
     lines = [
         "# The study's 14 models, then and now",
         "",
-        "Each is a training step: forward, backward, and the optimizer in one compiled function. The study compiled them with",
-        "a config made by hand and looked at the HLO by eye; here each is a target in `//examples/study` (`fc` is "
-        "`//examples/fc:fc_aot`) whose test runs",
-        "several steps and compares the loss and every written variable with TensorFlow's after each, and whose HLO is run a",
-        "second time by a compiler that is not tfcompile (jaxlib's CPU client) and compared in the same way.",
+        "Each model is a training step: forward, backward, and the optimizer in one compiled function. The study compiled them with",
+        "configs written by hand, and inspected the HLO by eye. Here, each is a target of `//examples/study`; `fc` is "
+        "`//examples/fc:fc_aot`. Its test runs",
+        "several steps, and compares the loss and every written variable with TensorFlow's after each. A second test runs its HLO",
+        "in a compiler that isn't tfcompile, jaxlib's CPU client, and compares in the same way.",
         "",
         "Made by `./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report`, which reads the tests' logs, "
         f"on {platform.system()} {platform.machine()}.",
@@ -93,10 +93,10 @@ def main() -> None:
             sys.exit(f"{name}: {ours.failed} comparisons failed; no page is written")
     lines += [
         "",
-        "[Numerics](numerics.md) explains how tolerances are derived. Initial values are compared bit by bit.",
+        "[How the generated test compares numbers](../internals/numerics.md) explains the tolerances. Initial values are compared bit by bit.",
         "",
     ]
-    (ROOT / "docs" / "study.md").write_text("\n".join(lines), encoding="utf-8")
+    (ROOT / "docs" / "measured" / "study.md").write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

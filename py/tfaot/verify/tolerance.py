@@ -1,4 +1,4 @@
-"""What is expected of each value, and how far a compiler may miss it: the rule. docs/numerics.md explains it.
+"""What is expected of each value, and how far a compiler may miss it: the rule. docs/internals/numerics.md explains it.
 
 Three things are known of each value: what TensorFlow computes, `result`; what a float64 reference computes, `exact`; and the
 standard deviation of what float32 arithmetic may compute, `deviation`, from runs with noise (`tfaot.verify.noise`).

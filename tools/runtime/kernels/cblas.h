@@ -1,4 +1,5 @@
-// Large matrix products by a library, where the build names one (docs/blas.md).
+// Large matrix products by a library, where the build names one
+// (docs/guide/blas.md).
 //
 // With TFAOT_CBLAS there is one, with CBLAS's functions for products of float
 // and of double. What they are called, and which integers they take, is for

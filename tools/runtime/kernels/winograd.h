@@ -14,9 +14,9 @@
 //
 // How channels are added up depends on their number alone: bits do not depend
 // on parts or blocks. Results differ from a direct convolution's by rounding
-// (docs/kernels.md has how much). An input that is not finite, or of which four
-// add up to more than a float holds, spoils all four outputs of each tile that
-// meets it, and may make NaN of what is infinite otherwise.
+// (docs/measured/kernels.md has how much). An input that is not finite, or of
+// which four add up to more than a float holds, spoils all four outputs of each
+// tile that meets it, and may make NaN of what is infinite otherwise.
 //
 // A call allocates nothing, takes no lock, and has no state: concurrent calls
 // are safe if their outputs and scratch memory are apart. It uses up to 40

@@ -22,9 +22,9 @@ _BLOCK = 64
 def applies(convolution: Convolution) -> bool:
     """Whether a convolution is one that F(2x2, 3x3) computes, and is then quicker.
 
-    Found by `./bazelw run //tests/kernels:winograd_benchmark -- --grid` (docs/kernels.md). Transforming inputs pays if there are
-    filters, and outputs if there are channels; of few tiles the kernel, which is larger, is read for too little; and tiles
-    that stick out of a small image are computed for nothing.
+    Found by `./bazelw run //tests/kernels:winograd_benchmark -- --grid` (docs/internals/kernels.md). Transforming
+    inputs pays if there are filters, and outputs if there are channels; of few tiles the kernel, which is larger, is read for
+    too little; and tiles that stick out of a small image are computed for nothing.
     """
     c = convolution
     x, y = c.output_size
