@@ -2,7 +2,8 @@
 
     python3 benchmarks/torch_kernels.py
 
-prints GFLOP/s by shape, on one thread of the last core, out of place: what `./bazelw run //tests/kernels:benchmark` prints of ours.
+prints GFLOP/s by shape, on one thread of the last core, out of place: what `./bazelw run //tests/runtime/kernels:benchmark`
+prints of ours.
 """
 
 from __future__ import annotations

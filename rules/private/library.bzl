@@ -194,7 +194,7 @@ def tf_aot_library(
             linkstatic = True,
             tags = tags,
             visibility = visibility,
-            deps = [name, Label("//tools/runtime/tfaot:" + library)],
+            deps = [name, Label("//runtime:" + library)],
         )
     if taps:
         _taps_test(
@@ -303,5 +303,5 @@ def _taps_test(
         linkstatic = True,
         tags = tags,
         visibility = visibility,
-        deps = [stem, Label("//tools/runtime/tfaot:verify")],
+        deps = [stem, Label("//runtime:verify")],
     )

@@ -754,7 +754,7 @@ class DerivationTest(unittest.TestCase):
 
         sums = verify.block_sums(np.arange(130, dtype=np.float32) / 8)
         self.assertEqual(sums.tolist(), [-4.5, 22.5, -0.125])
-        header = (ROOT / "tools/runtime/tfaot/verify.h").read_text()
+        header = (ROOT / "runtime/tfaot/verify.h").read_text()
         constants = dict(re.findall(r"inline constexpr std::size_t (k\w+) = (\d+);", header))
         self.assertEqual(
             constants, {"kFull": str(verify.FULL), "kSamples": str(verify.SAMPLES), "kBlock": str(verify.BLOCK)}

@@ -16,7 +16,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 
 FULL = 16384
-"""Results of up to this many values are kept whole. tools/runtime/tfaot/verify.h has the same numbers."""
+"""Results of up to this many values are kept whole. runtime/tfaot/verify.h has the same numbers."""
 SAMPLES = 1024
 BLOCK = 64
 BLOCKS = "/blocks"

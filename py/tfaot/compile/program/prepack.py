@@ -38,7 +38,7 @@ Product = Dot | Convolution
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """A way to pack, which kernels know by its name: `enum class Packing` in tools/runtime/kernels/calls.h."""
+    """A way to pack, which kernels know by its name: `enum class Packing` in runtime/tfaot/kernels/calls.h."""
 
     name: str
     """`panels` is `Packing::kPanels`."""
@@ -51,7 +51,7 @@ class Packing:
 
 
 _PANEL_BYTES = 64
-"""A row of a panel: tools/runtime/kernels/tile.h."""
+"""A row of a panel: runtime/tfaot/kernels/tile.h."""
 
 
 def _has_panels(product: Product) -> bool:

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "tests/kernels/finishing.h"
-#include "tests/kernels/fuzz.h"
-#include "tests/kernels/winograd_kernel.h"
+#include "tests/runtime/kernels/finishing.h"
+#include "tests/runtime/kernels/fuzz.h"
+#include "tests/runtime/kernels/winograd_kernel.h"
 
 namespace tfaot::kernels {
 namespace {

@@ -1,6 +1,6 @@
 #include <cstdlib>
 
-#include "tests/kernels/peer.h"
+#include "tests/runtime/kernels/peer.h"
 
 extern "C" void TFAOT_CBLAS_SGEMM(int, int, int, TFAOT_CBLAS_INT,
                                   TFAOT_CBLAS_INT, TFAOT_CBLAS_INT, float,

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "tests/kernels/fuzz.h"
+#include "tests/runtime/kernels/fuzz.h"
 #include "tfaot/half.h"
 #include "tfaot/kernels/calls.h"
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "tests/kernels/fuzz.h"
+#include "tests/runtime/kernels/fuzz.h"
 #include "tfaot/kernels/tile.h"
 
 namespace tfaot::fuzz {

@@ -8,8 +8,8 @@
 #include <string>
 #include <type_traits>
 
-#include "tests/kernels/fuzz.h"
-#include "tests/kernels/panels.h"
+#include "tests/runtime/kernels/fuzz.h"
+#include "tests/runtime/kernels/panels.h"
 #include "tfaot/kernels/convolution.h"
 #include "tfaot/kernels/matmul.h"
 

@@ -1,10 +1,10 @@
 """Compiler flags for C++ whose numbers and instructions we promise, whatever flags the user's build adds.
 
 Bazel puts a target's own flags behind those of `--copt` and `--cxxopt`, and the last one counts. For flags that no list of ours can
-undo, such as those of `--per_file_copt`, `tools/runtime/kernels/isa.h` ends the build with an error.
+undo, such as those of `--per_file_copt`, `runtime/tfaot/kernels/isa.h` ends the build with an error.
 """
 
-visibility(["//rules/...", "//tests/...", "//tools/runtime/..."])
+visibility(["//rules/...", "//tests/...", "//runtime/..."])
 
 EXACT = [
     # Each by itself: -fno-fast-math does not undo them.

@@ -6,7 +6,7 @@
 #include <limits>
 #include <string>
 
-#include "tests/kernels/fuzz.h"
+#include "tests/runtime/kernels/fuzz.h"
 #include "tfaot/kernels/tile.h"
 
 namespace tfaot::fuzz {

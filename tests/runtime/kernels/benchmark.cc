@@ -22,7 +22,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/kernels/peer.h"
+#include "tests/runtime/kernels/peer.h"
 #include "tfaot/kernels/convolution.h"
 #include "tfaot/kernels/matmul.h"
 

@@ -10,9 +10,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "tests/kernels/finishing.h"
-#include "tests/kernels/fuzz.h"
-#include "tests/kernels/panels.h"
+#include "tests/runtime/kernels/finishing.h"
+#include "tests/runtime/kernels/fuzz.h"
+#include "tests/runtime/kernels/panels.h"
 
 namespace tfaot::kernels {
 namespace {

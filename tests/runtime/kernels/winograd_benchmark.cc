@@ -19,9 +19,9 @@
 #include <random>
 #include <vector>
 
-#include "tests/kernels/fuzz.h"
-#include "tests/kernels/panels.h"
-#include "tests/kernels/winograd_kernel.h"
+#include "tests/runtime/kernels/fuzz.h"
+#include "tests/runtime/kernels/panels.h"
+#include "tests/runtime/kernels/winograd_kernel.h"
 #include "tfaot/kernels/convolution.h"
 #include "tfaot/kernels/winograd.h"
 

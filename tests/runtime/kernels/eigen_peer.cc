@@ -4,7 +4,7 @@
 #include <immintrin.h>
 #endif
 
-#include "tests/kernels/peer.h"
+#include "tests/runtime/kernels/peer.h"
 // gcc 12 fails on Eigen's own AVX-512 kernels.
 #define EIGEN_USE_AVX512_GEMM_KERNELS 0
 #include "xla/backends/cpu/runtime/convolution_lib.h"
