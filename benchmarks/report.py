@@ -144,7 +144,9 @@ def bound(work: Mapping[str, int], roofline: Mapping[str, Any]) -> float:
 def peers_of(results: Sequence[Result]) -> str:
     """A sentence that says how many peers each ratio is over: few run a training step."""
     counts = Counter(sum(name in result.measured for name in PEERS) for result in results if ratio_of(result))
-    each = [f"{peers} ({models} model{'s' if models > 1 else ''})" for peers, models in sorted(counts.items(), reverse=True)]
+    each = [
+        f"{peers} ({models} model{'s' if models > 1 else ''})" for peers, models in sorted(counts.items(), reverse=True)
+    ]
     return f"The best peer is the fastest of those that run the model. Peers that run a model: {', '.join(each)}."
 
 

@@ -202,8 +202,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "Functions of denormal values",
-        "XLA computes some functions in another way, in which a denormal value gives another result than "
-        "zero.",
+        "XLA computes some functions in another way, in which a denormal value gives another result than zero.",
         (
             _example("Atan2", "tf.atan2({0}, {1})", [TINY] * 8, [TINY] * 8),
             _example("SeluGrad", "tf.raw_ops.SeluGrad(gradients={0}, outputs={1})", [1.0], [TINY]),
@@ -246,8 +245,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "The gradient of `relu` where it is NaN or infinite",
-        "For values below zero, TensorFlow multiplies the gradient by zero, which gives NaN. Compiled "
-        "code gives zero.",
+        "For values below zero, TensorFlow multiplies the gradient by zero, which gives NaN. Compiled code gives zero.",
         (_example("ReluGrad", "tf.raw_ops.ReluGrad(gradients={0}, features={1})", [INF, NAN], [-1.0, -1.0]),),
         _same_shape(
             _of(["ReluGrad", "Relu6Grad", "LeakyReluGrad"], lambda case, d: np.isnan(d.theirs) & (d.ours == 0))
