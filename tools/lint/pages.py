@@ -16,6 +16,7 @@ _INLINE_CODE = re.compile(r"`[^`\n]+`")
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _TARGET = re.compile(r"//((?:examples|tests|tools)/[a-z0-9_/]+)(?::([\w./-]*\w))?")
+_PATH = re.compile(r"`((?:benchmarks|docs|examples|py|rules|runtime|tests|tools)/[\w./-]+)`")
 _NAMED_PAGE = re.compile(r"(?<![\w/.-])docs/[\w/]+\.md")
 _WAY_IN = re.compile(r"\]\((\w+\.md)\) \|")
 _INDEX = "docs/guide/models.md"
@@ -73,6 +74,9 @@ def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[s
             yield f"links to {link}, which does not exist"
         elif anchor and anchor not in anchors(pages.get(str(target.relative_to(root)), "")):
             yield f"links to {link}#{anchor}, but that page has no such heading"
+    for path in _PATH.findall(_FENCE.sub("", text)):
+        if not any(part.isupper() for part in Path(path).with_suffix("").parts) and not (root / path).exists():
+            yield f"names {path}, which does not exist"
     for package, label in _TARGET.findall(text):
         build = root / package.rstrip("/") / "BUILD"
         if not build.exists():
