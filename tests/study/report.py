@@ -70,7 +70,8 @@ def main() -> None:
         "Each model is a training step: forward, backward, and the optimizer in one compiled function. The study compiled them",
         "with configs written by hand, and inspected the HLO by eye. Here, each is a target in",
         "`//examples/study`, except for `//examples/fc:fc_aot`. Its test runs several steps, and compares the loss and every",
-        "written variable with TensorFlow's after each. A second test runs its HLO in a compiler that isn't tfcompile, jaxlib's CPU client, and compares in the same way.",
+        "written variable with TensorFlow's after each. A second test runs its HLO in a compiler that isn't tfcompile, jaxlib's",
+        "CPU client, and compares in the same way.",
         "",
         "Made by `./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report`, which reads the tests' logs, "
         f"on {platform.system()} {platform.machine()}.",
