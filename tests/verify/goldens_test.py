@@ -402,6 +402,22 @@ def model_fn(features, labels):
         self.assertTrue(0.005 < np.median(allowed) / np.std(value) < 0.2, np.median(allowed) / np.std(value))
         self.assertTrue(np.all(np.abs(value - self.computed(exported)[0][0]) <= allowed))
 
+    def test_reference_rounds_to_16_bits(self) -> None:
+        """Protects decisions in low precision: they depend on values that are rounded, and the reference takes the same ones."""
+        for dtype in ("bfloat16", "float16"):
+            with self.subTest(dtype):
+                exported = self.export(
+                    f"import numpy as np\nimport tensorflow as tf\n\n\n"
+                    "def model(x):\n"
+                    f"    return tf.cast(tf.nn.relu(tf.cast(x, tf.{dtype}) - 1.0), tf.float32)\n\n\n"
+                    "def golden_fn(step, rng):\n"
+                    "    return np.concatenate([1 + 4e-4 * rng.random(8), 3 * rng.random(8)])\n",
+                    signature={"x": "float32[16]"},
+                )
+                value = self.goldens(exported)["step0/output"]
+                self.assertEqual(value.tolist(), self.computed(exported)[0][0].tolist())
+                self.assertEqual(value[:8].tolist(), [0] * 8)
+
     def test_batch_norm(self) -> None:
         """Protects the reference of fused batch normalization, which has no kernel for float64: forward and gradient."""
         for training in ("True", "False"):
