@@ -369,13 +369,23 @@ def model_fn(features, labels):
             """,
         )
 
-    def test_constant_outputs(self) -> None:
-        """Protects outputs that depend on nothing, such as the flag of a function without results: they are not blind."""
+    def test_constants(self) -> None:
+        """Protects what depends on nothing, such as a flag, or a counter that is set to 0: any other value shows."""
         exported = self.export(
-            HEAD + "def model_fn(features, labels):\n    return {'y': labels * 2.0, 'done': tf.constant(True)}\n",
-            golden_steps=2,
+            SEVERAL.replace(
+                "        return y\n",
+                "        self.steps.assign_add(1)\n        return y\n\n"
+                "    @tf.function(input_signature=[])\n    def reset(self):\n        self.steps.assign(0)\n"
+                "        self.w.assign(tf.abs(self.w))\n        return {'done': True, 'two': tf.constant(2.0)}\n",
+            ).replace("        self.w =", "        self.steps = tf.Variable(0, name='steps')\n        self.w ="),
+            entry_points=(("Reset", "reset"), ("Train", "train")),
+            calls=("Reset", "Train", "Reset"),
+            golden_steps=3,
         )
-        self.assertTrue(self.goldens(exported)["step0/done"])
+        goldens = self.goldens(exported)
+        seen = {name: float(goldens[f"step2/{name}/sees"]) for name in ("Reset_done", "steps", "Reset_two", "w")}
+        self.assertEqual((seen["Reset_done"], seen["steps"]), (math.inf, math.inf))
+        self.assertTrue(all(1e4 < seen[name] < 1e9 for name in ("Reset_two", "w")), seen)
 
     def test_blindness_that_is_accepted(self) -> None:
         """Protects `unseen`: what it names is no error, and the comparison still says what it sees."""

@@ -119,7 +119,7 @@ def compute_goldens(request: Request) -> None:
         ]
         seen = sight.Probe(manifest, graph, runner, initial, run.before, run.results, calls, rows)
         sights = seen.sights()
-        _check_sight(manifest, graph, calls, sights, seen.unseen_variables(), request.unseen)
+        _check_sight(manifest, calls, sights, seen.unseen_variables(), request.unseen)
     with open(request.out_goldens, "wb") as out:
         safetensors.write(out, dict(_tensors(manifest, initial, calls, run, rows, sights, measured)))
 
@@ -345,7 +345,6 @@ def _same(together: Array, apart: Array) -> bool:
 
 def _check_sight(
     manifest: Manifest,
-    graph: graph_pb2.GraphDef,
     calls: Sequence[Call],
     sights: Sequence[Sequence[Mapping[str, float]]],
     unseen_variables: Sequence[str],
@@ -360,8 +359,6 @@ def _check_sight(
     names: dict[str, set[str]] = {name: {name} for name in unseen_variables}
     for call, results in zip(calls, sights, strict=True):
         for tensor, parts in zip(call.tensors, results, strict=True):
-            if isinstance(tensor, Output) and sight.constant(graph, tensor.name):
-                continue
             shown = tensor.cpp_name if isinstance(tensor, Output) else tensor.name
             best[shown] = max(best.get(shown, 0.0), *parts.values())
             names[shown] = {tensor.name, tensor.name.removesuffix(":0"), tensor.cpp_name}
