@@ -718,7 +718,7 @@ class DerivationTest(unittest.TestCase):
         exact = np.array([1 + 1e-9, 1.5, np.inf, np.nan])
         spread = Spread.of(exact)
         for off in (1e-6, -1e-6):
-            spread.add(exact + off, exact, excess=False)
+            spread.add(exact + off, exact)
         row = expected(result, exact, spread, np.full(4, 1e-7), dtype="float32", noise=1.0)
         np.testing.assert_array_equal(row.value, np.array([1, 1.25, np.inf, np.nan], np.float32))
         self.assertTrue(8.2e-6 <= row.tolerance[0] <= 9.3e-6, row.tolerance)
@@ -731,10 +731,11 @@ class DerivationTest(unittest.TestCase):
 
         exact = np.zeros(2)
         spread = Spread.of(exact)
-        spread.add(exact, exact, excess=False)
-        spread.add(np.array([0.0, 3.0]), exact, excess=True)
+        spread.add(exact, exact)
+        spread.add(np.array([0.0, 3.0]), exact, times=8)
         row = expected(exact.astype(np.float32), exact, spread, np.full(2, 1e-7), dtype="float32", noise=1.0)
         self.assertTrue(row.tolerance[0] < 1e-6 and 3 <= row.tolerance[1] < 3.5, row.tolerance)
+        self.assertEqual(spread.deviation()[1], 3 / 8 / 2**0.5)
 
     def test_whole_numbers(self) -> None:
         """Protects indices: they are exact, unless runs with noise gave others."""
@@ -742,7 +743,7 @@ class DerivationTest(unittest.TestCase):
 
         exact = np.array([3, 4])
         spread = Spread.of(exact)
-        spread.add(np.array([3, 6]), exact, excess=False)
+        spread.add(np.array([3, 6]), exact)
         row = expected(exact, exact, spread, np.zeros(2), dtype="int64", noise=1.0)
         self.assertEqual((row.value.tolist(), row.tolerance.tolist()), ([3, 4], [0, 2]))
 

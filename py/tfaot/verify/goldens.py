@@ -208,21 +208,20 @@ def _measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: _Run, *, precis
             return None
         spreads = _spreads(exact)
         for seed in range(SAMPLES + EXCURSIONS):
-            excess = seed >= SAMPLES
-            rng = np.random.default_rng(seed)
-            results = once(amplitude * (EXCESS if excess and precise else 1.0), rng, free=False)
+            times = EXCESS if precise and seed >= SAMPLES else 1.0
+            results = once(amplitude * times, np.random.default_rng(seed), free=False)
             for call, each, want in zip(run.calls, results, run.results, strict=True):
                 for index, (value, other) in enumerate(zip(each, want, strict=True)):
-                    if value.shape != other.shape and not excess:
+                    if value.shape != other.shape and times == 1:
                         raise _wavering(manifest, call.entry, index)
-            _add(spreads, parts(results), exact, excess=excess)
+            _add(spreads, parts(results), exact, times=times)
         measured = _Measured(amplitude, exact, spreads, [], [])
         if run.free:
             measured.free_exact = parts(once(0.0, None, free=True))
             measured.free_spreads = _spreads(measured.free_exact)
             for seed in range(FREE):
                 free = once(amplitude, np.random.default_rng(seed), free=True)
-                _add(measured.free_spreads, parts(free), measured.free_exact, excess=False)
+                _add(measured.free_spreads, parts(free), measured.free_exact)
         return measured
 
 
@@ -235,7 +234,7 @@ def _add(
     values: list[list[dict[str, Array]]],
     exact: list[list[dict[str, Array]]],
     *,
-    excess: bool,
+    times: float = 1.0,
 ) -> None:
     """Takes a run into account; not of results that have another size than the reference's."""
     for call in range(len(spreads)):
@@ -243,7 +242,7 @@ def _add(
             for part, spread in each.items():
                 value, reference = values[call][result][part], exact[call][result][part]
                 if value.shape == reference.shape:
-                    spread.add(value, reference, excess=excess)
+                    spread.add(value, reference, times=times)
 
 
 def _same_numbers(wanted: list[list[dict[str, Array]]], exact: list[list[dict[str, Array]]]) -> bool:
