@@ -24,6 +24,8 @@ from tfaot import render as stage
 from tfaot.errors import TfaotError
 from tfaot.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
 
+RUNTIME = ("files", "isa", "mapped_file", "safetensors", "variables")
+"""What every class is linked with."""
 UPDATE = "bazel run //tests/render:render_test -- --update"
 KINDS = {
     "header": "{}.h",
@@ -686,7 +688,7 @@ int main(int, char** argv) {
 
     def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
         """Makes `program` of sources and the runtime."""
-        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
         result = self.compiler(*flags, *sources, *runtime, "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
 
@@ -830,7 +832,7 @@ int main(int, char** argv) {
         """Protects programs that are built without exceptions: a class and its runtime compile there."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
-        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
         result = self.compiler("-fsyntax-only", "-fno-exceptions", "-fno-rtti", "small.cc", *runtime)
         self.assertEqual(result.returncode, 0, result.stderr)
 
