@@ -16,7 +16,8 @@ from tfaot.errors import TfaotError, listed
 from tfaot.manifest import EntryPoint, Manifest
 
 CPU_LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-"""The levels of the x86-64 psABI. A level, not a CPU and never `native`: caches are shared between machines."""
+"""The levels of the x86-64 psABI, as in runtime/copts.bzl. A level, not a CPU and never `native`: caches are shared between
+machines."""
 
 TARGET_TRIPLE = "x86_64-pc-linux"
 

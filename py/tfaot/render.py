@@ -74,6 +74,8 @@ class Member:
     note: str
     """What the header's comment adds."""
     batched: bool
+    throws: bool
+    """Whether asking for values that may change can lack memory: the first call copies values that the library holds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -245,6 +247,7 @@ def context_of(
                 get=f"impl.variables.data({index})",
                 change=f"impl.variables.mutable_data({index})",
                 note="" if variable.written else ", read only",
+                throws=not variable.written,
             ),
             dtypes.BY_NAME[variable.dtype].safetensors,
             ", ".join(map(str, variable.shape or (1,))),
@@ -288,6 +291,7 @@ def context_of(
         "keep_denormals": keep_denormals,
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,
+        "alignment": ALIGNMENT,
         "arena_bytes": arena.size,
         "calls": calls,
         "free": any(restored),
@@ -394,7 +398,14 @@ def _function_name(function: compiler.Function) -> str:
 
 
 def _member(
-    tensor: Tensor, *, get: str, change: str = "", size: str = "", note: str = "", batched: bool = False
+    tensor: Tensor,
+    *,
+    get: str,
+    change: str = "",
+    size: str = "",
+    note: str = "",
+    batched: bool = False,
+    throws: bool = False,
 ) -> Member:
     value = dtypes.BY_NAME[tensor.dtype].cpp
     kind = "BoundedView" if size else "View"
@@ -414,6 +425,7 @@ def _member(
         size=size,
         note=note,
         batched=batched,
+        throws=throws,
     )
 
 

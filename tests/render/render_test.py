@@ -828,6 +828,14 @@ int main(int, char** argv) {
             with self.subTest(cpp_class, refused="without need"):
                 self.assertIn(f"refused:{line}:", result.stderr)
 
+    def test_alignment(self) -> None:
+        """Protects inputs and outputs in memory: an alignment that is changed on one side only is an error of the C++ compiler."""
+        (self.folder / "small.executor.h").write_text(self.fake())
+        with mock.patch.object(stage, "ALIGNMENT", 32):
+            self.render()
+        result = self.compiler("-fsyntax-only", "small.cc")
+        self.assertIn("static assertion failed: inputs and outputs are placed by it", result.stderr)
+
     def test_without_exceptions(self) -> None:
         """Protects programs that are built without exceptions: a class and its runtime compile there."""
         self.render()
