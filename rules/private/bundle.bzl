@@ -72,7 +72,7 @@ tf_aot_bundle = rule(
         "stem": attr.string(
             doc = "How the archive's name starts, and the name of the folder in it; the target's name by default.",
         ),
-        "_replay": attr.label(default = "//tools:replay.py", allow_single_file = [".py"]),
+        "_replay": attr.label(default = "//py/tfaot:replay.py", allow_single_file = [".py"]),
     } | stage_attrs("//tools:bundle.py"),
     toolchains = [TOOLCHAIN_TYPE],
 )
