@@ -2,7 +2,7 @@
 
     ./bazelw run //tools/dev:profile -- //examples/fc:fc_aot [--seconds 3] [--cpu 1] [-- --config=…]
 
-In a repository of your own, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Bazel gets the flags that follow `--`.
+In a repository of your own, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Flags after `--` are for Bazel.
 It needs perf (of Debian's package linux-perf, or your distribution's linux-tools).
 """
 
