@@ -58,6 +58,7 @@ def _inputs_test_impl(ctx):
     asserts.true(env, "site-packages" in names)
     asserts.true(env, len(files) < 150, "{} inputs: each is a link in the sandbox".format(len(files)))
     asserts.equals(env, "0", action.env["PYTHONHASHSEED"])
+    asserts.equals(env, "1", action.env["PYTHONSAFEPATH"])
     return analysistest.end(env)
 
 inputs_test = analysistest.make(_inputs_test_impl, attrs = {

@@ -2,7 +2,7 @@ import os
 import unittest
 from pathlib import Path
 
-from tests.bazelw.scratch import ScratchTest
+from tests.tools.bazelw.scratch import ScratchTest
 from tools.bazelw import find
 from tools.bazelw.errors import WayFailed
 from tools.bazelw.way import Bazel

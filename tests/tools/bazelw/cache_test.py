@@ -1,7 +1,7 @@
 import unittest
 from pathlib import Path
 
-from tests.bazelw.scratch import ScratchTest
+from tests.tools.bazelw.scratch import ScratchTest
 from tools.bazelw import cache, way
 from tools.bazelw.errors import BazelwError
 

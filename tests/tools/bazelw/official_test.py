@@ -7,7 +7,7 @@ import unittest
 from typing import ClassVar
 from unittest import mock
 
-from tests.bazelw.scratch import ScratchTest
+from tests.tools.bazelw.scratch import ScratchTest
 from tools.bazelw import official
 from tools.bazelw.errors import WayFailed
 

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from tests.bazelw.scratch import ScratchTest
+from tests.tools.bazelw.scratch import ScratchTest
 from tools.bazelw import debian, packages
 from tools.bazelw.errors import WayFailed
 

@@ -1,8 +1,8 @@
 """Where a model's time goes, by kernel: `perf` samples the benchmark of a `tf_aot_library` while it runs.
 
-    ./bazelw run //tools:profile -- //examples/fc:fc_aot [--seconds 3] [--cpu 1] [-- --config=…]
+    ./bazelw run //tools/dev:profile -- //examples/fc:fc_aot [--seconds 3] [--cpu 1] [-- --config=…]
 
-From a repository of your own it is `bazel run @rules_tfaot//tools:profile -- //your:target`. What follows `--` are flags of Bazel.
+In a repository of your own, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Flags after `--` are for Bazel.
 It needs perf (of Debian's package linux-perf, or your distribution's linux-tools).
 """
 

@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 import tools.bazelw.cache
-from tests.bazelw.scratch import ScratchTest
+from tests.tools.bazelw.scratch import ScratchTest
 
 PACKAGE = Path(tools.bazelw.cache.__file__).parent
 LAUNCHER = PACKAGE.parents[1] / "bazelw"

@@ -5,7 +5,7 @@ import sys
 import unittest
 from pathlib import Path
 
-from tests.bazelw.scratch import ScratchTest
+from tests.tools.bazelw.scratch import ScratchTest
 from tools.bazelw import lock
 
 _CHILD = """

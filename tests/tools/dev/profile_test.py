@@ -5,7 +5,7 @@ import subprocess
 import sys
 import unittest
 
-from tools import profile
+from tools.dev import profile
 
 
 class ProfileTest(unittest.TestCase):

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 import tools.bazelw.cache
-from tests.bazelw.scratch import ScratchTest
+from tests.tools.bazelw.scratch import ScratchTest
 
 PACKAGE = Path(tools.bazelw.cache.__file__).parent
 
