@@ -13,7 +13,8 @@ from tensorflow.core.framework import graph_pb2  # noqa: E402
 
 from tfaot.export.assemble import Whole, assemble  # noqa: E402
 from tfaot.export.traced import Edge, Function  # noqa: E402
-from tfaot.graph import graph as graphs  # noqa: E402
+from tfaot.graph.prune import prune  # noqa: E402
+from tfaot.graph.variables import name_variables, variable_uses  # noqa: E402
 
 
 def parse(*texts: str) -> graph_pb2.GraphDef:
@@ -48,7 +49,7 @@ def function(name: str, args: str, nodes: str, returns: str = "", result: str = 
 
 def written(text: str) -> dict[str, bool]:
     """What the walk says of each variable."""
-    return {use.shared_name: use.written for use in graphs.variable_uses(parse(text))}
+    return {use.shared_name: use.written for use in variable_uses(parse(text))}
 
 
 class PruneTest(unittest.TestCase):
@@ -64,7 +65,7 @@ class PruneTest(unittest.TestCase):
             + function("g", "a", "")
             + function("h", "a", "")
         )
-        pruned = graphs.prune(parse(text), ["y"])
+        pruned = prune(parse(text), ["y"])
         self.assertEqual([n.name for n in pruned.node], ["effect", "x", "call", "y"])
         self.assertEqual([f.signature.name for f in pruned.library.function], ["f", "g"])
 
@@ -78,14 +79,14 @@ class PruneTest(unittest.TestCase):
             + 'library { gradient { function_name: "two" gradient_func: "two_grad" } '
             + 'gradient { function_name: "unused" gradient_func: "unused_grad" } }'
         )
-        pruned = graphs.prune(parse(text), ["y"])
+        pruned = prune(parse(text), ["y"])
         self.assertEqual({f.signature.name for f in pruned.library.function}, {"one", "two", "direct", "two_grad"})
         self.assertEqual([g.function_name for g in pruned.library.gradient], ["two"])
 
     def test_feeds_end_the_walk_and_stay(self) -> None:
         """Protects the interface: an input that nothing reads stays, and what computes a feed goes."""
         text = node("a", "Const") + node("x", "Identity", "a") + node("y", "Neg", "x") + node("z", "Placeholder")
-        self.assertEqual([n.name for n in graphs.prune(parse(text), ["y"], ["x", "z"]).node], ["x", "y", "z"])
+        self.assertEqual([n.name for n in prune(parse(text), ["y"], ["x", "z"]).node], ["x", "y", "z"])
 
     def test_hints_are_dropped(self) -> None:
         """Protects caches and the compiler: devices, colocation, and debug information mean nothing to it."""
@@ -94,7 +95,7 @@ class PruneTest(unittest.TestCase):
             + node("call", "f", "y")
             + function("f", "", node("n", "NoOp", _class='list { s: "loc:@x" }').replace("op:", 'device: "/gpu:0" op:'))
         )
-        pruned = graphs.prune(parse(text), ["call"])
+        pruned = prune(parse(text), ["call"])
         self.assertEqual(list(pruned.node[0].attr), ["keep"])
         self.assertEqual(pruned.node[0].device, "")
         self.assertEqual(list(pruned.library.function[0].node_def[0].attr), [])
@@ -104,7 +105,7 @@ class PruneTest(unittest.TestCase):
         """Protects the caller's graph, which still runs in a session."""
         graph = parse(node("y", "NoOp", _class='list { s: "loc:@x" }'))
         before = graph.SerializeToString(deterministic=True)
-        graphs.prune(graph, ["y"])
+        prune(graph, ["y"])
         self.assertEqual(graph.SerializeToString(deterministic=True), before)
 
     def test_large_graphs_take_linear_time(self) -> None:
@@ -114,16 +115,16 @@ class PruneTest(unittest.TestCase):
             graph.node.add(name=f"n{index}", op="Identity", input=[f"n{index - 1}"])
         graph.node.add(name="w", op="AssignVariableOp", input=["n29999", "x"])
         graph.node.add(name="x", op="Placeholder")
-        pruned = graphs.prune(graph, ["w"])
+        pruned = prune(graph, ["w"])
         self.assertEqual(len(pruned.node), 30_003)
-        self.assertTrue(graphs.variable_uses(pruned)[0].written)
+        self.assertTrue(variable_uses(pruned)[0].written)
 
 
 class VariableUsesTest(unittest.TestCase):
     def test_shape_and_dtype(self) -> None:
         """Protects the errors about shapes: unknown rank and unknown dimensions are told from scalars."""
         text = variable("a") + variable("b", shape="unknown_rank: true") + variable("c", shape="dim { size: -1 }")
-        uses = graphs.variable_uses(parse(text + variable("d", shape="")))
+        uses = variable_uses(parse(text + variable("d", shape="")))
         self.assertEqual([use.shape for use in uses], [(2,), None, (-1,), ()])
         self.assertEqual([use.dtype for use in uses], [1, 1, 1, 1])
 
@@ -177,7 +178,7 @@ class VariableUsesTest(unittest.TestCase):
     def test_unnamed_variables_get_a_name(self) -> None:
         """Protects tfcompile, which finds variables by `shared_name`: an empty one gets the node's, made unique."""
         graph = parse(variable("a", shared="") + variable("b", shared="a") + variable("c", shared="c"))
-        graphs.name_variables(graph)
+        name_variables(graph)
         self.assertEqual([n.attr["shared_name"].s for n in graph.node], [b"a_", b"a", b"c"])
 
 
@@ -229,7 +230,7 @@ class AssembleTest(unittest.TestCase):
         nodes = {n.name: n for n in whole.graph.node}
         self.assertEqual(list(nodes["Other/y"].input), ["Other/x", "Other/w:0", "^Other/effect"])
         self.assertEqual([f.signature.name for f in whole.graph.library.function], ["f"])
-        self.assertEqual({use.shared_name for use in graphs.variable_uses(whole.graph)}, {"v"})
+        self.assertEqual({use.shared_name for use in variable_uses(whole.graph)}, {"v"})
         self.assertEqual(
             [(e.feeds, e.fetches) for e in whole.entries], [(["One/x"], ["One/y"]), (["Other/x"], ["Other/y"])]
         )

@@ -17,7 +17,7 @@ from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.rewrites import edges, freeze, lists, random, seeds, unshared
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
-from tfaot.graph import graph as graphs
+from tfaot.graph.variables import variable_uses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,7 +103,7 @@ def export(request: Request) -> None:
     if seeded.left:
         raise random.refusal(what, seeded.left, whole.sources)
     whole = dataclasses.replace(whole, graph=seeded.graph)
-    uses = [graphs.variable_uses(whole.of(entry)) for entry in whole.entries]
+    uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
     known = {use.shared_name: use for entry_uses in uses for use in entry_uses}
     written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
     one = len(wanted) * max(1, len(request.batch_sizes)) == 1

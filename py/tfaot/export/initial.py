@@ -10,12 +10,10 @@ from tfaot.core import dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.rewrites import random
 from tfaot.export.traced import Array, Source, shown
-from tfaot.graph import graph as graphs
+from tfaot.graph.variables import VariableUse
 
 
-def values(
-    source: Source, path: str | None, uses: Sequence[graphs.VariableUse], random_state: str | None
-) -> dict[str, Array]:
+def values(source: Source, path: str | None, uses: Sequence[VariableUse], random_state: str | None) -> dict[str, Array]:
     """The initial value of every variable, by name.
 
     Args:
@@ -34,7 +32,7 @@ def values(
     return result
 
 
-def _weights(path: str, uses: Sequence[graphs.VariableUse], random_state: str | None) -> dict[str, Array]:
+def _weights(path: str, uses: Sequence[VariableUse], random_state: str | None) -> dict[str, Array]:
     held = safetensors.read(path)
     wrong = []
     missing = False

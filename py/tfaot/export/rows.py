@@ -26,7 +26,7 @@ from tensorflow.core.framework import graph_pb2
 from tfaot.core import manifest
 from tfaot.core.errors import TfaotError, listed
 from tfaot.graph import lowering
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
 
 SIZES = (2, 1009)
 """Sizes of batch that are compared: far apart, lest a count of rows that is cut off or rounded be the same for both."""

@@ -7,8 +7,9 @@ import dataclasses
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
-from tfaot.compile.passes.loops import Loop, Loops, complete, list_attributes
-from tfaot.graph.program import Program, Tensor, type_attribute
+from tfaot.compile.passes.loops import Loop, Loops, list_attributes
+from tfaot.graph.attributes import complete, type_attribute
+from tfaot.graph.program import Program, Tensor
 
 _LARGEST = 1 << 26
 """Bytes of what is gathered for one product, at most."""

@@ -8,7 +8,8 @@ import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
 from tfaot.compile.passes.loops import Indices, Loop, Loops, list_attributes
-from tfaot.graph.program import Program, type_attribute
+from tfaot.graph.attributes import type_attribute
+from tfaot.graph.program import Program
 
 _CACHED = 1 << 20
 """Bytes of a weight that stays in the cache from step to step."""

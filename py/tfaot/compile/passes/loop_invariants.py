@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
-from tfaot.compile.passes.loops import WHILES, Loop, Loops, Popped
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import Program, type_attribute
+from tfaot.compile.passes.loops import Loop, Loops, Popped
+from tfaot.graph.attributes import type_attribute
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import WHILES
+from tfaot.graph.program import Program
 
 
 def loop_invariants(program: Program) -> int:

@@ -12,17 +12,26 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2, tensor_shape_pb2, types_pb2
+from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2, types_pb2
 
-from tfaot.graph.bodies import Body, canonical, types
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import Array, Program, Shape, Tensor, attribute, literal, type_attribute
+from tfaot.graph.attributes import (
+    Array,
+    Shape,
+    attribute,
+    complete,
+    literal,
+    shape_proto,
+    type_attribute,
+    types_attribute,
+)
+from tfaot.graph.functions import EditableFunction
+from tfaot.graph.names import canonical, take, tensor_name
+from tfaot.graph.ops import IDENTITIES, WHILES
+from tfaot.graph.program import Program, Tensor, shape_of
 
 Indices = npt.NDArray[Any]
 """A scalar of the loop's body in each step, [trips], in its own dtype: integers wrap around as TensorFlow's do."""
 
-WHILES = frozenset({"StatelessWhile", "While"})
-_SAME = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
 _READS = frozenset({"ReadVariableOp", "VariableShape"})
 _LONGEST = 1 << 16
 """Steps of the longest loop whose indices are worked out."""
@@ -114,8 +123,8 @@ class Loop:
         """Tensors of the graph, by position."""
         self.waits = [operand for operand in node.input if operand.startswith("^")]
         """Its control inputs."""
-        self.cond = Body(library[node.attr["cond"].func.name], library)
-        self.body = Body(library[node.attr["body"].func.name], library)
+        self.cond = EditableFunction(library[node.attr["cond"].func.name], library)
+        self.body = EditableFunction(library[node.attr["body"].func.name], library)
         self._loops = loops
         self._counters: dict[int, tuple[Array, Array]] = {}
         self._values: dict[str, Indices | None] = {}
@@ -169,7 +178,7 @@ class Loop:
         result: Indices = start + step * steps.astype(_INTEGERS[self.body.types[index]])
         return result
 
-    def _constant(self, body: Body, tensor: str) -> Array | None:
+    def _constant(self, body: EditableFunction, tensor: str) -> Array | None:
         """A scalar of the condition or body, an integer or a bool, that is the same in every step, and known."""
         node = body.producer(body.resolve(tensor))
         value = None
@@ -179,14 +188,18 @@ class Loop:
             value = self._loops.constant(self.operands[index])
         return value if value is not None and value.ndim == 0 and value.dtype.kind in "ib" else None
 
-    def _evaluate(self, body: Body, tensor: str, steps: Array, memo: dict[str, Array | None]) -> Array | None:
+    def _evaluate(
+        self, body: EditableFunction, tensor: str, steps: Array, memo: dict[str, Array | None]
+    ) -> Array | None:
         """A scalar of the condition or body in given steps, if it is integer arithmetic; else None."""
         tensor = body.resolve(tensor)
         if tensor not in memo:
             memo[tensor] = self._compute(body, tensor, steps, memo)
         return memo[tensor]
 
-    def _compute(self, body: Body, tensor: str, steps: Array, memo: dict[str, Array | None]) -> Array | None:
+    def _compute(
+        self, body: EditableFunction, tensor: str, steps: Array, memo: dict[str, Array | None]
+    ) -> Array | None:
         constant = self._constant(body, tensor)
         if constant is not None:
             return np.full(steps.shape, constant)
@@ -325,9 +338,7 @@ class Loop:
         with tf.Graph().as_default() as built:
             tf.import_graph_def(graph, name="")
             result = {
-                tensor.name: Tensor(
-                    None if tensor.shape.rank is None else tuple(tensor.shape.as_list()), tensor.dtype.as_datatype_enum
-                )
+                tensor.name: Tensor(shape_of(tensor.shape), tensor.dtype.as_datatype_enum)
                 for operation in built.get_operations()
                 for tensor in operation.outputs
             }
@@ -416,16 +427,11 @@ class Loop:
         node = self._loops.nodes[self.name]
         taken = {function.signature.name for function in program.graph.library.function}
         for key, body in (("cond", self.cond), ("body", self.body)):
-            name = base = node.attr[key].func.name.removesuffix("_tfaot") + "_tfaot"
-            count = 0
-            while name in taken:
-                count += 1
-                name = f"{base}_{count}"
-            taken.add(name)
+            name = take(node.attr[key].func.name.removesuffix("_tfaot") + "_tfaot", taken)
             program.graph.library.function.append(body.function(name))
             node.attr[key].func.name = name
         node.input[:] = [*self.operands, *self.waits]
-        node.attr["T"].CopyFrom(types(self.body.types))
+        node.attr["T"].CopyFrom(types_attribute(self.body.types))
         # Without them, shapes of results are those of operands, which XLA wants in any case.
         for key in ("output_shapes", "_output_shapes", "_num_original_outputs", "_read_only_resource_inputs"):
             node.attr.pop(key, None)
@@ -542,7 +548,7 @@ class Loops:
             loop = self.loops.get(name)
             if tensor in self.program.feeds:
                 return tensor
-            if node.op in _SAME:
+            if node.op in IDENTITIES:
                 tensor = node.input[0]
             elif loop is not None and loop.body.types[port] != types_pb2.DT_RESOURCE and loop.invariant(port):
                 tensor = loop.operands[port]
@@ -571,7 +577,7 @@ class Loops:
     def variable(self, handle: str) -> str | None:
         """The shared name of the variable whose handle a tensor is; None if that is not known."""
         node = self.nodes[tensor_name(handle)[0]]
-        while node.op in _SAME or node.name in self.loops:
+        while node.op in IDENTITIES or node.name in self.loops:
             name, port = tensor_name(handle)
             loop = self.loops.get(name)
             if loop is not None and not loop.invariant(port):
@@ -705,21 +711,6 @@ class Loops:
     def fetched(self, tensor: str) -> bool:
         """Whether somebody outside sees the node of a tensor."""
         return tensor_name(tensor)[0] in self.program.kept()
-
-
-def complete(shape: Shape) -> tuple[int, ...] | None:
-    """A shape all of whose sizes are known; None for others."""
-    if shape is None or any(size is None or size < 0 for size in shape):
-        return None
-    return tuple(size for size in shape if size is not None)
-
-
-def shape_proto(shape: Shape) -> tensor_shape_pb2.TensorShapeProto:
-    """A shape as a proto."""
-    if shape is None:
-        return tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
-    dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=-1 if size is None else size) for size in shape]
-    return tensor_shape_pb2.TensorShapeProto(dim=dims)
 
 
 def list_attributes(dtype: int) -> dict[str, attr_value_pb2.AttrValue]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tfaot.compile.passes.loops import WHILES, Loop, Loops
-from tfaot.graph.graph import tensor_name
+from tfaot.compile.passes.loops import Loop, Loops
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import WHILES
 from tfaot.graph.program import Program
 
 _STEPS = 8
