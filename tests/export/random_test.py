@@ -26,7 +26,7 @@ from tensorflow.python import _pywrap_tfcompile  # noqa: E402
 from tensorflow.python.framework import function as legacy_functions  # noqa: E402
 from tensorflow.python.framework import graph_to_function_def  # noqa: E402
 
-from tfaot.export.rewrites import random  # noqa: E402
+from tfaot.export.rewrites.random import state as random  # noqa: E402
 from tfaot.graph.names import tensor_name  # noqa: E402
 from tfaot.graph.prune import prune  # noqa: E402
 

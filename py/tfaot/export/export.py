@@ -14,7 +14,8 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, rows, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
-from tfaot.export.rewrites import edges, freeze, lists, random, seeds, unshared
+from tfaot.export.rewrites import edges, freeze, lists, seeds, unshared
+from tfaot.export.rewrites.random import state
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
 from tfaot.graph.variables import variable_uses
@@ -99,9 +100,9 @@ def export(request: Request) -> None:
     lists.check(whole.graph, whole.sources, what)
     fetches = [name for entry in whole.entries for name in entry.fetches]
     whole = dataclasses.replace(whole, graph=seeds.without_unused(whole.graph, fetches))
-    seeded = random.seeded(whole.graph, [entry.fetches for entry in whole.entries])
+    seeded = state.seeded(whole.graph, [entry.fetches for entry in whole.entries])
     if seeded.left:
-        raise random.refusal(what, seeded.left, whole.sources)
+        raise state.refusal(what, seeded.left, whole.sources)
     whole = dataclasses.replace(whole, graph=seeded.graph)
     uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
     known = {use.shared_name: use for entry_uses in uses for use in entry_uses}

@@ -8,7 +8,7 @@ import numpy as np
 
 from tfaot.core import dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.rewrites import random
+from tfaot.export.rewrites.random.state import state_of
 from tfaot.export.traced import Array, Source, shown
 from tfaot.graph.variables import VariableUse
 
@@ -28,7 +28,7 @@ def values(source: Source, path: str | None, uses: Sequence[VariableUse], random
     own = [use.shared_name for use in uses if use.shared_name != random_state]
     result = dict(source.initial(own)) if path is None else _weights(path, uses, random_state)
     if random_state is not None and random_state not in result:
-        result[random_state] = random.state_of(0)
+        result[random_state] = state_of(0)
     return result
 
 

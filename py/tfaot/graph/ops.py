@@ -98,6 +98,13 @@ def attribute_of(node: node_def_pb2.NodeDef, key: str, defined: op_def_pb2.OpDef
     return next(defaults, attr_value_pb2.AttrValue())
 
 
+def type_of(node: node_def_pb2.NodeDef, key: str) -> int:
+    """A dtype among the attributes of a node, whose op TensorFlow must know."""
+    defined = definition(node.op)
+    assert defined is not None, node.op
+    return int(attribute_of(node, key, defined).type)
+
+
 def dtypes_of(node: node_def_pb2.NodeDef, arg: op_def_pb2.OpDef.ArgDef, defined: op_def_pb2.OpDef) -> list[int]:
     """The dtypes of an argument or result of an op's definition: of one tensor, of several, or of none."""
     if arg.type_list_attr:
