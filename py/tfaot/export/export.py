@@ -12,10 +12,11 @@ from typing import Any
 from tfaot.core import manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import describe, golden, initial, rows, taps, user_config
+from tfaot.export import describe, golden, initial, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
 from tfaot.export.rewrites import edges, freeze, lists, seeds, unshared
 from tfaot.export.rewrites.random import state
+from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
 from tfaot.graph.variables import variable_uses
