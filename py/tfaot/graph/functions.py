@@ -96,7 +96,7 @@ class EditableFunction:
         for index, (returned, kept) in enumerate(zip(self.results, self.result_types, strict=True)):
             result.signature.output_arg.add(name=f"result_{index}", type=kept)
             result.ret[f"result_{index}"] = nested(returned)
-        for effect, node_name in self._function.control_ret.items():
+        for effect, node_name in sorted(self._function.control_ret.items()):  # a proto's map has no order that lasts
             if node_name in self.nodes:
                 result.signature.control_output.append(effect)
                 result.control_ret[effect] = node_name
