@@ -587,7 +587,7 @@ class TripsTest(LoopTest):
         """How often a loop runs, as passes see it: `condition` takes a counter, and perhaps a fed number."""
         import tensorflow as tf
 
-        from tfaot.compile.passes.loops import Loops
+        from tfaot.compile.passes.loops.loops import Loops
         from tfaot.graph.program import Program
 
         def build(n: Any) -> Any:
@@ -602,7 +602,7 @@ class TripsTest(LoopTest):
         graph = self.graph_after([], build, np.array(4, np.int32))
         program = Program.of(graph, config_of(["x0:0"], [np.array(4, np.int32)], ["result:0"]))
         (loop,) = Loops(program).loops.values()
-        return loop.trips
+        return loop.steps.trips
 
     def test_bounds(self) -> None:
         """Conditions of constants are counted, whatever they compare; others are not."""

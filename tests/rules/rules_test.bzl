@@ -209,12 +209,21 @@ def _wrong_provider_test_impl(ctx):
 wrong_provider_test = analysistest.make(_wrong_provider_test_impl, expect_failure = True)
 
 _PACKAGES = {
-    "export": ["", "core", "export", "export/rewrites", "export/sources", "graph"],
-    "compile": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph"],
+    "export": [
+        "",
+        "core",
+        "export",
+        "export/rewrites",
+        "export/rewrites/random",
+        "export/rows",
+        "export/sources",
+        "graph",
+    ],
+    "compile": ["", "compile", "compile/passes", "compile/passes/loops", "compile/program", "compile/program/templates", "core", "graph"],
     "render": ["", "core", "render", "render/templates"],
     "verify": ["", "core", "graph", "verify"],
-    "hlo": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
-    "stablehlo": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
+    "hlo": ["", "compile", "compile/passes", "compile/passes/loops", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
+    "stablehlo": ["", "compile", "compile/passes", "compile/passes/loops", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
 }
 
 def rules_test_suite(*, name, library, family):
