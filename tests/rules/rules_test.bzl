@@ -209,11 +209,11 @@ wrong_provider_test = analysistest.make(_wrong_provider_test_impl, expect_failur
 
 _PACKAGES = {
     "export": ["", "core", "export", "export/rewrites", "export/sources", "graph"],
-    "compile": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph"],
+    "compile": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "tfcompile"],
     "render": ["", "core", "render", "render/templates"],
     "verify": ["", "core", "graph", "verify"],
-    "hlo": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
-    "stablehlo": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
+    "hlo": ["", "core", "graph", "hlo", "tfcompile"],
+    "stablehlo": ["", "core", "graph", "hlo", "tfcompile"],
 }
 
 def rules_test_suite(*, name, library, family):

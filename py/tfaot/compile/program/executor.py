@@ -16,6 +16,7 @@ import jinja2
 from tfaot.compile.program import thunks
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
 from tfaot.core.errors import TfaotError
+from tfaot.core.functions import for_isa
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
@@ -49,16 +50,11 @@ class Rendered:
     """Its programs, one for each CPU level; to be compiled for that level."""
 
 
-def for_isa(name: str, isa: str) -> str:
-    """What belongs to a CPU level, of several things that are called `name`."""
-    return f"{name}_{isa.replace('-', '_')}"
-
-
 def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
     """Renders a compiled function.
 
     Args:
-      functions: what tfcompile's headers say of it, by CPU level, lowest first; each was told `for_isa(cpp_class, …)`
+      functions: what tfcompile's headers say of it, by CPU level, lowest first; each was told `functions.for_isa(cpp_class, …)`
       cpp_class: the class to declare, `namespace::name`, which no other function in a program has
       cost: what a run costs, in any unit
       tensorflow: the version that compiled it

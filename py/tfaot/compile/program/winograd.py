@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from tfaot.compile.program import packing
+from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.thunks import Convolution
 
 _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
@@ -17,6 +19,19 @@ _PANEL = 16
 """Filters of a panel: kPanelColumns<float> in tools/runtime/kernels/tile.h."""
 _BLOCK = 64
 """Filters of a block: kWinogradFilters in tools/runtime/kernels/winograd.h."""
+
+
+def winograd(compiled: Compiled) -> int:
+    """The pass: transforms and packs constant kernels of convolutions, and returns how many."""
+
+    def gains(product: packing.Product) -> bool:
+        return isinstance(product, Convolution) and applies(product)
+
+    def packed(values: memoryview, product: packing.Product) -> bytes:
+        assert isinstance(product, Convolution)
+        return transformed(values, product)
+
+    return packing.pack(compiled, "winograd", gains, packed)
 
 
 def applies(convolution: Convolution) -> bool:
