@@ -67,7 +67,7 @@ def drivers(*, name, library):
         deps = [
             library,
             ":driver",
-            "//tools/runtime/tfaot:threads",
+            "//runtime:threads",
         ],
     )
     stock_tfcompile(

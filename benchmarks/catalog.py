@@ -86,7 +86,9 @@ MODELS: dict[str, Entry] = {
     for name, title in _DEFINED.items()
     for training in (name.endswith("_train"),)
 } | {
-    f"study_{name}": Entry(f"study: {name}", True, f"examples/{name}", f"{name}_aot", False, _AHEAD) for name in _STUDY
+    f"study_{name}": Entry(f"study: {name}", True, f"examples/{folder}", f"{name}_aot", False, _AHEAD)
+    for name in _STUDY
+    for folder in ("fc" if name == "fc" else "study",)
 }
 
 

@@ -2,8 +2,8 @@
 
     python3 benchmarks/compare.py [--models fc mlp …] [--peers jax torch_eager …] [--rounds 10] [--out FOLDER]
 
-or `./bazelw run //benchmarks:compare -- …`. docs/performance.md is made with `--page docs/performance.md`. It builds what is
-asked for, installs the peers that are asked for, and names what it cannot run, and why. benchmarks/README.md has the rest.
+or `./bazelw run //benchmarks:compare -- …`. `--page docs/measured/performance.md` writes that page. It builds the models and
+installs the peers that you ask for, and names what it cannot run, and why. benchmarks/README.md has the rest.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Compiles models with one flag of XLA after another, and says what each does to the time and to the results.
 
-    python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/xla_flags.md]
+    python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/measured/xla_flags.md]
     python3 benchmarks/flags.py --models mobilenet_v2 --without fold_batch_norm
 
 or `./bazelw run //benchmarks:flags -- …`. The second form leaves out passes of ours in place of setting flags. All variants of a
@@ -192,13 +192,12 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
         meaning = SETS[variant.name][2] if variant.name in SETS else ""
         differences.append([variant.name, words, meaning, ieee, *(f"{f.difference:.1e}" if f else "–" for f in found)])
     lines = [
-        "## Time: the default's over the variant's",
+        "## Time of the default, divided by that of the variant",
         "",
-        "Ratio of the smallest batches, and the smallest and largest ratio of one round: above 1 means that the variant is "
-        "quicker.",
+        "Ratio of the smallest batches, and the smallest and largest ratio of one round. Above 1 means that the variant is faster.",
         "",
         *table(["variant", *titles], [["default, µs", *(number(model.microseconds) for model in models)], *gains]),
-        "## Results: largest difference to the default's, as a share of the largest value",
+        "## Largest difference from the default's results, as a share of the largest value",
         "",
         *table(["variant", "flags", "what it does", "IEEE results", *titles], differences),
     ]

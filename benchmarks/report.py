@@ -7,6 +7,7 @@ import math
 import os
 import pathlib
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -140,6 +141,15 @@ def bound(work: Mapping[str, int], roofline: Mapping[str, Any]) -> float:
     return max(arithmetic, work["variables"] / level["gb_per_s"] / 1e3)
 
 
+def peers_of(results: Sequence[Result]) -> str:
+    """A sentence that says how many peers each ratio is over: few run a training step."""
+    counts = Counter(sum(name in result.measured for name in PEERS) for result in results if ratio_of(result))
+    each = [
+        f"{peers} ({models} model{'s' if models > 1 else ''})" for peers, models in sorted(counts.items(), reverse=True)
+    ]
+    return f"The best peer is the fastest of those that run the model. Peers that run a model: {', '.join(each)}."
+
+
 def shares(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
     """How near the core's limits ours and the best peer are, of the models whose work is known."""
     rows = []
@@ -226,38 +236,42 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     lines = [
         "# Performance: compiled models beside other frameworks",
         "",
-        "Written by the benchmark suite ([benchmarks/README.md](../benchmarks/README.md)); renew it with",
+        "The benchmark suite ([benchmarks/README.md](../../benchmarks/README.md)) wrote this page. To renew it:",
         "",
         f"    {document['command']}",
         "",
-        "All run on one core, with one thread, each in a process of its own, in interleaved rounds; weights and inputs are the",
-        "same. A peer is timed only if its outputs agree with TensorFlow's. Times are microseconds a call. A ratio above 1 means",
-        "that ours is quicker. Stock tfcompile output counts as a peer, and has a column of its own.",
+        "Each program runs on one core, with one thread, in a separate process, in interleaved rounds. Weights and inputs are the",
+        "same. A peer is timed only if its outputs agree with TensorFlow's. Times are microseconds for a call. A ratio above 1",
+        "means that ours is faster. Stock tfcompile output counts as a peer, and has its own column.",
         "",
     ]
     if document["note"]:
         lines += [f"> **{document['note']}**", ""]
     lines += ["## Ratios to the best peer", ""]
     lines += [f"Geometric mean over {len(found)} models: {summary.geometric_mean(found):.2f}.", ""] if found else []
+    lines += [peers_of(results), ""] if found else []
     lines += ratios(results)
     lines += [f"![{html.escape(title)}]({path})\n" for title, path in plots.items()]
     lines += ["## Share of the roofline", ""]
     lines += [
-        "Products and convolutions alone count as work. A call takes at least as long as its arithmetic at the core's peak, or as",
-        "reading its variables from the cache that holds them: the bound. The share is the bound's of the time. 3 × 3 convolutions",
-        "are counted as they are defined; by Winograd's filtering they take fewer products, so that a share may be above 100%.",
+        "Only matrix products and convolutions count as work. The bound of a call is the time that its arithmetic takes at the",
+        "core's peak, or that reading its variables takes from the cache that holds them, whichever is longer. The share is the",
+        "bound divided by the time. The work of a 3 × 3 convolution is that of its definition. Winograd filtering takes fewer",
+        "products, so a share may be above 100%.",
         "",
         *shares(results, document),
     ]
     lines += [
         "## Aims that are not reached",
         "",
-        f"The aims: the best peer / ours is at least 1, and {max(entry.aim for entry in MODELS.values()):g} on small models and on "
-        "training;",
-        f"{ROOFLINE_AIM:.0%} of the roofline where arithmetic is the bound; the first result {COLD_START_AIM:g} times sooner than "
-        "any framework's.",
-        "At most is what a program at the roofline would reach beside the same peer; of cold starts, one that takes no",
-        "longer than a call. What was tried, and what the profiles show is left, is in [gaps.md](gaps.md).",
+        "The aims are:",
+        "",
+        f"- Best peer / ours: at least 1, and {max(entry.aim for entry in MODELS.values()):g} on small models and on training.",
+        f"- {ROOFLINE_AIM:.0%} of the roofline where arithmetic is the bound.",
+        f"- The first result {COLD_START_AIM:g} times sooner than any framework's.",
+        "",
+        "*At most* is what a program at the roofline would reach beside the same peer. For cold starts, it is a program whose",
+        "first result takes no longer than a call. [Gaps](gaps.md) has what was tried, and what the profiles show is left.",
         "",
         *aims(results, document),
     ]
@@ -270,7 +284,7 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     lines += ["## Largest difference from TensorFlow's outputs, as a share of the largest value", ""]
     lines += by_peer(results, lambda m: f"{m.difference.largest:.1e}")
     lines += [
-        f"Tolerated are {harness.TOLERANCE:g} for inference, and {harness.TRAINING_TOLERANCE:g} for the losses of the first "
+        f"The tolerance is {harness.TOLERANCE:g} for inference, and {harness.TRAINING_TOLERANCE:g} for the losses of the first "
         f"{harness.TRAINING_STEPS} training steps.",
         "",
         "## Missing",

@@ -1,6 +1,6 @@
 """Measures how much quicker compiled models become on several threads, and writes a table and a plot.
 
-    python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/threads.md]
+    python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/measured/threads.md]
 
 or `./bazelw run //benchmarks:threads -- …`. Each number of threads is a process of its own, free to use any core; they run in
 interleaved rounds. Their outputs must be the same, bit by bit.
@@ -177,8 +177,9 @@ def main() -> None:
     words = (
         f"    python3 benchmarks/threads.py {shlex.join(asked)}\n\n"
         f"{on['cpu']}, {on['cores']} cores; {on['compiler']}; {datetime.date.today().isoformat()}. {flags.rounds} interleaved "
-        f"rounds; the smallest batch of each, the ratio of these, and the smallest and largest ratio of one round. Outputs are "
-        f"the same, bit by bit. Load average before and after: {on['load_before']}, {os.getloadavg()[0]:.2f}. {flags.note}"
+        f"rounds. The table has the smallest batch of each, the ratio of these, and the smallest and largest ratio of one round. "
+        f"Outputs are the same, bit by bit. Load average before and after: {on['load_before']}, {os.getloadavg()[0]:.2f}. "
+        f"{flags.note}"
     ).rstrip()
     try:
         if flags.page:

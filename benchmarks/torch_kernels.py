@@ -1,8 +1,9 @@
-"""Products and convolutions in PyTorch's build for CPUs, which has oneDNN and MKL: what docs/kernels.md sets beside ours.
+"""Products and convolutions in PyTorch's build for CPUs, which has oneDNN and MKL: what docs/measured/kernels.md sets beside ours.
 
     python3 benchmarks/torch_kernels.py
 
-prints GFLOP/s by shape, on one thread of the last core, out of place: what `./bazelw run //tests/kernels:benchmark` prints of ours.
+prints GFLOP/s by shape, on one thread of the last core, out of place: what `./bazelw run //tests/runtime/kernels:benchmark`
+prints of ours.
 """
 
 from __future__ import annotations

@@ -51,12 +51,7 @@ class Builder:
         found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
         if not found:
             raise NotBuilt("no C++ compiler on PATH: set CXX")
-        self._compiler = [found, "-std=c++17", "-DNDEBUG", "-w", f"-I{folder}/include", f"-I{root}"]
-        headers = folder / "include" / "tfaot"
-        headers.mkdir(parents=True)
-        for path in (root / "tools/runtime/tfaot").iterdir():
-            (headers / path.name).symlink_to(path)
-        (headers / "kernels").symlink_to(root / "tools/runtime/kernels")
+        self._compiler = [found, "-std=c++17", "-DNDEBUG", "-w", f"-I{root}/runtime", f"-I{root}"]
         self._runtime: list[str] = []
 
     def _out(self, library: str, variant: Variant) -> pathlib.Path:
@@ -155,8 +150,8 @@ class Builder:
         if not self._runtime:
             at = self._folder / "runtime"
             at.mkdir()
-            sources = [*sorted((self._root / "tools/runtime/tfaot").glob("*.cc"))]
-            sources.append(self._root / "tools/runtime/kernels/plain.cc")
+            sources = [*sorted((self._root / "runtime/tfaot").glob("*.cc"))]
+            sources.append(self._root / "runtime/tfaot/kernels/plain.cc")
             self._compile("-O3", "-ffunction-sections", "-c", *map(str, sources), at=at)
             self._runtime = [str(path) for path in sorted(at.glob("*.o"))]
         return self._runtime

@@ -1,4 +1,4 @@
-"""What a user needs to declare a toolchain of their own: see docs/toolchain.md."""
+"""What a user needs to declare a toolchain of their own: see docs/guide/toolchain.md."""
 
 load("//rules/private:toolchain.bzl", _TfaotToolchainInfo = "TfaotToolchainInfo", _tfaot_toolchain = "tfaot_toolchain")
 

@@ -23,7 +23,7 @@ _SAMPLE = re.compile(r"^\s*[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \(")
 _KERNEL = re.compile(r"^tfcompile_xla_generated_.*?tfaot_internal__")
 """What tfcompile puts before the names of its kernels."""
 _TIMED = re.compile(r"^(\S+), \S+: \d+ steps, min [0-9.]+ us, median ([0-9.]+) us", re.MULTILINE)
-"""A line of tools/runtime/tfaot/benchmark.h."""
+"""A line of runtime/tfaot/benchmark.h."""
 
 
 def shares(script: str) -> list[tuple[str, float]]:

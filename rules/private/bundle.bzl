@@ -1,4 +1,4 @@
-"""The bundle: a model as HLO, with all that a vendor needs to prove a compiler on it, in one archive."""
+"""The bundle: a model as HLO in one archive, with everything that a vendor needs to test a compiler on it."""
 
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
@@ -70,7 +70,7 @@ tf_aot_bundle = rule(
             providers = [TfaotStablehloInfo],
         ),
         "stem": attr.string(
-            doc = "How the archive's name starts, and the name of the folder in it; the target's name by default.",
+            doc = "The start of the archive's name, and the name of the folder in it. By default, the target's name.",
         ),
         "_replay": attr.label(default = "//tools:replay.py", allow_single_file = [".py"]),
     } | stage_attrs("//tools:bundle.py", "//py/tfaot/hlo"),

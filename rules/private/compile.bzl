@@ -63,14 +63,14 @@ def _tf_aot_compile_impl(ctx):
 
 tf_aot_compile = rule(
     implementation = _tf_aot_compile_impl,
-    doc = "Compiles an exported graph to object files: every entry point, for every size of batch, for every CPU level.",
+    doc = "Compiles an exported graph to object files: every entry point, for every batch size and every CPU level.",
     attrs = {
         "passes": attr.string_list(
-            doc = "Patterns of the passes that make the code faster (docs/passes.md); `!pattern` takes some out again.",
+            doc = "Patterns of the passes that make the code faster (docs/reference/passes.md); `!pattern` excludes some again.",
             default = ["*"],
         ),
         "xla_flags": attr.string_list(
-            doc = "Further flags of XLA, `--xla_…=…`.",
+            doc = "Additional XLA flags, `--xla_…=…`.",
         ),
     } | isa_attrs() | graph_attrs() | stage_attrs("//tools:compile.py", "//py/tfaot/compile"),
     provides = [TfaotObjectInfo],

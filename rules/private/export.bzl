@@ -1,4 +1,4 @@
-"""The export stage: from a model, however it comes, to a graph, its configs, and the manifest."""
+"""The export stage: from a model in any form to a graph, its configs, and the manifest."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
 load(":providers.bzl", "TfaotGraphInfo")
@@ -7,7 +7,7 @@ load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
 visibility(["//rules/...", "//tests/..."])
 
 def _model_flags(ctx, flags):
-    """Says where the model is; returns the files."""
+    """Adds the flags that say where the model is, and returns its files."""
     sources = [name for name in ("model", "saved_model", "graph") if getattr(ctx.attr, name)]
     if len(sources) != 1:
         fail("{}: a model is one of model, saved_model, and graph; this target has {}. To do: give exactly one.".format(
@@ -52,7 +52,7 @@ def _model_flags(ctx, flags):
     return files
 
 def _saved_model_folder(label, files):
-    """The folder that holds a SavedModel: the one with saved_model.pb in it, or what a rule made."""
+    """The folder of a SavedModel: the one that contains saved_model.pb, or the output of a rule."""
     if len(files) == 1 and files[0].is_directory:
         return files[0].path
     found = [file.dirname for file in files if file.basename in ("saved_model.pb", "saved_model.pbtxt")]
@@ -132,18 +132,18 @@ def _tf_aot_export_impl(ctx):
 
 tf_aot_export = rule(
     implementation = _tf_aot_export_impl,
-    doc = "Opens a model, and writes its graph, a tf2xla config for each entry point, and the manifest.",
+    doc = "Loads a model, and writes its graph, a tf2xla config for each entry point, and the manifest.",
     attrs = {
         "batch_sizes": attr.int_list(
-            doc = "Sizes of batch to compile for, rising. The first dimension of inputs that leave it open is the batch.",
+            doc = "Batch sizes to compile for, in increasing order. The batch is the first dimension of the inputs that leave it open.",
         ),
         "checkpoint": attr.label(
-            doc = "With `graph`: files of a checkpoint with the values of its variables.",
+            doc = "With `graph`: the files of a checkpoint that has the values of its variables.",
             allow_files = True,
         ),
         "config": attr.label(
-            doc = "A partial tf2xla config in protobuf's text format. An entry is found by its node name; each field " +
-                  "that it sets replaces the inferred one.",
+            doc = "A partial tf2xla config in protobuf text format. An entry is matched by its node name, and each field that it sets " +
+                  "replaces the inferred one.",
             allow_single_file = [".pbtxt"],
         ),
         "cpp_class": attr.string(
@@ -159,8 +159,8 @@ tf_aot_export = rule(
             allow_single_file = True,
         ),
         "default_frozen": attr.bool(
-            doc = "Whether `frozen` is left to the rules: all variables if the model writes none and there is one " +
-                  "function to compile, else none.",
+            doc = "Whether the rules choose `frozen`: all variables if the model writes none and there is one " +
+                  "function to compile; otherwise none.",
             default = True,
         ),
         "deps": attr.label_list(
@@ -168,25 +168,25 @@ tf_aot_export = rule(
             providers = [PyInfo],
         ),
         "dims": attr.string_list_dict(
-            doc = "Sizes of dimensions that inputs leave open, by input; `?` keeps what the model says.",
+            doc = "Sizes of dimensions that inputs leave open, by input. `?` keeps the model's own size.",
         ),
         "edge": attr.string(
-            doc = "What the model's edge is met by: `cpp`, a C++ program, for which float16, bfloat16, and complex " +
-                  "numbers are converted from and to their bits, or `hlo`, another compiler, for which they are not.",
+            doc = "What uses the model: `cpp`, a C++ program, for which float16, bfloat16, and complex inputs and outputs are " +
+                  "converted to and from their bits, or `hlo`, another compiler, for which they aren't.",
             default = "cpp",
             values = ["cpp", "hlo"],
         ),
         "entry_points": attr.string_dict(
-            doc = "C++ names of the entry points, and what the model calls them. By default what it offers first, as `Run`.",
+            doc = "C++ names of the entry points, and the model's names for them. By default, the model's first entry point, as `Run`.",
         ),
         "frozen": attr.string_list(
-            doc = "Patterns of the variables that become constants of the code; `!pattern` takes some out again.",
+            doc = "Patterns of the variables that become constants of the code; `!pattern` excludes some again.",
         ),
         "golden_calls": attr.string_list(
-            doc = "Entry points in the order in which the test calls them, once for each golden step; by default all.",
+            doc = "The entry points that each golden step calls, in order. By default, all of them.",
         ),
         "golden_steps": attr.int(
-            doc = "How many runs in a row are verified.",
+            doc = "How many consecutive runs to verify.",
             default = 3,
         ),
         "graph": attr.label(
@@ -198,46 +198,46 @@ tf_aot_export = rule(
             allow_single_file = True,
         ),
         "inputs": attr.string_list(
-            doc = "With `graph` and without `graph_config`: its feeds, `node` or `node:port`; by default its placeholders.",
+            doc = "With `graph` and without `graph_config`: its feeds, `node` or `node:port`. By default, its placeholders.",
         ),
         "max_batch": attr.int(
-            doc = "The largest batch that the class takes; by default the largest of `batch_sizes`.",
+            doc = "The largest batch that the class takes. By default, the largest of `batch_sizes`.",
         ),
         "model": attr.label(
-            doc = "A Python file: it defines `input_fn()` and `model_fn(features, labels)`, or `model`, a function, a " +
-                  "tf.function, a tf.Module, or a Keras model. `golden_fn(step, rng)` may give the inputs that are verified.",
+            doc = "A Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function, a " +
+                  "tf.function, a tf.Module, or a Keras model. It may define `golden_fn(step, rng)`, which returns the verified inputs.",
             allow_single_file = [".py"],
         ),
         "outputs": attr.string_list(
-            doc = "With `graph` and without `graph_config`: its fetches; by default the nodes that nothing consumes.",
+            doc = "With `graph` and without `graph_config`: its fetches. By default, the nodes that nothing consumes.",
         ),
         "rows_independent": attr.bool(
-            doc = "With `batch_sizes`: you vouch that no row of a batch changes another row's results, where the analysis " +
-                  "cannot show it.",
+            doc = "With `batch_sizes`: you vouch that no row of a batch affects another row's results, where the analysis " +
+                  "can't show it.",
         ),
         "saved_model": attr.label(
-            doc = "A SavedModel: a filegroup of its folder, or a rule that makes one.",
+            doc = "A SavedModel: a filegroup of its folder, or a rule that makes such a folder.",
             allow_files = True,
         ),
         "saved_model_tags": attr.string_list(
-            doc = "Tags of the meta graph in a SavedModel.",
+            doc = "Tags of the SavedModel's meta graph.",
             default = ["serve"],
         ),
         "saver": attr.label(
-            doc = "With `graph`: a SaverDef that says how `checkpoint` is restored.",
+            doc = "With `graph`: a SaverDef that says how to restore `checkpoint`.",
             allow_single_file = True,
         ),
         "signature": attr.string_dict(
-            doc = "With `model`: what its entry points take, `float32[64, None]` by parameter.",
+            doc = "With `model`: dtypes and shapes of its entry points' parameters, such as `float32[64, None]`, by parameter.",
         ),
         "stem": attr.string(
-            doc = "How output files' names start; the target's name by default.",
+            doc = "The start of the output files' names. By default, the target's name.",
         ),
         "taps": attr.string_list(
-            doc = "Patterns of nodes whose values become outputs, before the model's own; `!pattern` takes some out again.",
+            doc = "Patterns of nodes whose values become outputs, before the model's own outputs; `!pattern` excludes some again.",
         ),
         "weights": attr.label(
-            doc = "A safetensors file with the values of all variables, instead of the model's own initial values.",
+            doc = "A safetensors file with values for all variables, which replace the model's own initial values.",
             allow_single_file = [".safetensors"],
         ),
     } | stage_attrs("//tools:export.py", "//py/tfaot/export:with_calibrate"),
@@ -246,14 +246,14 @@ tf_aot_export = rule(
 )
 
 def export_model(*, name, model, frozen = None, **kwargs):
-    """Declares the export stage with the attributes of a model as users write them in a macro.
+    """Declares the export stage from a model's attributes as users write them in a macro.
 
     Args:
       name: (str) the target's name
-      model: (dict) attributes of `tf_aot_export`; of these, `dims` may hold integers and None, `entry_points` may be a
-        list of names that need no others in C++, and `graph` with `config` has a complete config
-      frozen: (list[str]) as of `tf_aot_export`; None leaves it to the rules
-      **kwargs: further attributes of `tf_aot_export`
+      model: (dict) attributes of `tf_aot_export`. `dims` may contain integers and None, `entry_points` may be a list of names
+        that are also the C++ names, and with `graph`, `config` is a complete config.
+      frozen: (list[str]) as in `tf_aot_export`; with None, the rules choose
+      **kwargs: additional attributes of `tf_aot_export`
     """
     model = dict(model)
     dims = {

@@ -1,4 +1,4 @@
-"""The HLO stage: what the compiler makes of an exported graph before it is machine code, for those who stop there."""
+"""The HLO stage: an exported graph as HLO and StableHLO, for other compilers."""
 
 load(":bundle.bzl", "tf_aot_bundle")
 load(":export.bzl", "export_model")
@@ -54,10 +54,10 @@ def _tf_aot_lower_impl(ctx):
 
 tf_aot_lower = rule(
     implementation = _tf_aot_lower_impl,
-    doc = "Lowers an exported graph to HLO, before and after optimization for the highest CPU level that is given, and draws it.",
+    doc = "Lowers an exported graph to HLO, before and after optimization for the highest given CPU level, and draws it.",
     attrs = {
         "xla_flags": attr.string_list(
-            doc = "Further flags of XLA, `--xla_…=…`.",
+            doc = "Additional XLA flags, `--xla_…=…`.",
         ),
     } | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py", "//py/tfaot/hlo"),
     provides = [TfaotHloInfo],
@@ -107,7 +107,7 @@ tf_aot_stablehlo = rule(
 )
 
 def hlo_groups(*, hlo, stablehlo):
-    """Output groups that a target has for its HLO.
+    """Returns the output groups for a target's HLO.
 
     Args:
       hlo: (TfaotHloInfo) from `tf_aot_lower`
@@ -146,7 +146,7 @@ def _hlo_product_impl(ctx):
 
 _hlo_product = rule(
     implementation = _hlo_product_impl,
-    doc = "Gathers what the stages up to HLO give.",
+    doc = "Collects the outputs of all stages up to HLO.",
     attrs = {
         "goldens": attr.label(mandatory = True, providers = [TfaotGoldensInfo]),
         "graph": attr.label(mandatory = True, providers = [TfaotGraphInfo]),
@@ -166,25 +166,25 @@ def tf_aot_hlo(
         visibility = None,
         xla_flags = [],
         **model):
-    """Turns a TensorFlow model into HLO and stops there: for accelerator teams.
+    """Turns a TensorFlow model into HLO for another compiler.
 
-    Nothing that only C++ asks for is asked: the target may have any name, and bfloat16, float16, and complex numbers
-    may cross the model's edge.
+    The requirements of C++ don't apply: the target can have any name, and inputs and outputs can be bfloat16, float16, or
+    complex.
 
     Targets:
-      NAME: HLO before optimization as text, as a message, and as a picture, HLO after optimization, and StableHLO.
+      NAME: HLO before optimization as text, protobuf message, and drawing, HLO after optimization, and StableHLO.
         Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, variables, goldens.
-      NAME_bundle: all of it in one archive, with TensorFlow's numbers and a script that replays them (manual).
+      NAME_bundle: all of these in one archive, with TensorFlow's numbers and a script that replays them (manual).
 
     Args:
-      name: (str) the target's name, and the module's
+      name: (str) the name of the target and of the module
       cpu: (str) x86-64 psABI level that the optimized HLO is for
-      frozen: (list[str]) patterns of variables that become constants; by default none, so that all are parameters
+      frozen: (list[str]) patterns of variables that become constants. By default, none does, and all are parameters.
       tags: (list[str]) tags of the target and the bundle
-      testonly: (bool) as everywhere
-      visibility: (list[Label]) as everywhere
-      xla_flags: (list[str]) further flags of XLA
-      **model: what the model is, and how it is verified: the attributes of `tf_aot_export`, as of `tf_aot_library`
+      testonly: (bool) as in any rule
+      visibility: (list[Label]) as in any rule
+      xla_flags: (list[str]) additional XLA flags
+      **model: the model and how to verify it: attributes of `tf_aot_export`, as in `tf_aot_library`
     """
     stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
     graph = name + ".export"
@@ -219,17 +219,17 @@ def tf_aot_hlo(
     )
 
 def hlo_targets(*, name, goldens, graph, isa, tags, testonly, visibility, xla_flags):
-    """Declares NAME.hlo, NAME.stablehlo, and NAME_bundle; nothing builds them unless asked.
+    """Declares NAME.hlo, NAME.stablehlo, and NAME_bundle. Bazel builds them only on request.
 
     Args:
       name: (str) name of the model's target
       goldens: (Label) target of the verify stage
       graph: (Label) target of the export stage
-      isa: (dict) `cpu` or `isa`, as of `tf_aot_library`: the optimized HLO is for the highest of these levels
+      isa: (dict) `cpu` or `isa`, as in `tf_aot_library`; the optimized HLO is for the highest of these levels
       tags: (list[str]) tags of the targets, besides manual
-      testonly: (bool) as everywhere
+      testonly: (bool) as in any rule
       visibility: (list[Label]) of the bundle
-      xla_flags: (list[str]) further flags of XLA
+      xla_flags: (list[str]) additional XLA flags
 
     Returns:
       (dict[str, str]) names of the first two, `hlo` and `stablehlo`

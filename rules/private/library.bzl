@@ -17,10 +17,10 @@ def _from_tf_library(model, xla_flags):
 
     Args:
       model: (dict) attributes
-      xla_flags: (list[str]) further flags of XLA
+      xla_flags: (list[str]) additional XLA flags
 
     Returns:
-      (tuple[dict, list[str]]) both, as the rules know them
+      (tuple[dict, list[str]]) both, with the names that these rules use
     """
     model = dict(model)
     for theirs, ours in (("freeze_checkpoint", "checkpoint"), ("freeze_saver", "saver")):
@@ -31,7 +31,7 @@ def _from_tf_library(model, xla_flags):
     if type(flags) == "string":
         flags = [flag for flag in flags.split(" ") if flag]
     if model.get("mlir_components", "None") in (None, "None"):
-        model.pop("mlir_components", None)  # what else it may be, no rule knows
+        model.pop("mlir_components", None)  # Bazel rejects any other value as an unknown attribute.
     for unused in (
         "copts",
         "enable_tracemes_generation",
@@ -63,64 +63,62 @@ def tf_aot_library(
         visibility = None,
         xla_flags = [],
         **model):
-    """Turns a TensorFlow model into a C++ library, proves its numbers, and hands out every intermediate result.
+    """Compiles a TensorFlow model into a C++ library, and tests its numbers against TensorFlow's.
 
     Targets:
-      NAME: the library (CcInfo); include "PACKAGE/NAME.h". Output groups: graph, config, manifest, variables,
-        goldens, object, header, sources, hlo, optimized_hlo, stablehlo, hlo_graph.
+      NAME: the library (CcInfo). Include "PACKAGE/NAME.h". Output groups: graph, config, manifest, variables, goldens, object,
+        header, sources, hlo, optimized_hlo, stablehlo, hlo_graph.
       NAME_test: compares the linked code with TensorFlow.
-      NAME_config_test: with `config_golden`, compares it with the config, and prints the command that renews it.
-      NAME_taps_test: with `taps`, compares values inside the model with TensorFlow, in the order in which they are computed.
-      NAME_benchmark: `bazel run -c opt :NAME_benchmark -- --steps=1000` times it; as a test it runs two steps.
+      NAME_config_test: with `config_golden`, compares it with the config. A failure prints the command that updates it.
+      NAME_taps_test: with `taps`, compares values inside the model with TensorFlow's, in the order of execution.
+      NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (manual).
-      NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, for those who need only
-        that far.
+      NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
       name: (str) the library's name
       cpp_class: (str) the generated class with its namespaces, `a::b::Class`
-      config_golden: (str) a file of this package: a checked-in copy of the config, so that reviews see it change
-      cpu: (str) x86-64 psABI level to compile for; x86-64-v3 by default
-      embed_variables: (bool) whether the library holds the variables' initial values; if not, the program calls
-        Load(path) before it runs the model, and the file is among the library's runfiles
-      flush_denormals: (bool) whether denormal floats count as zero within Run(), as in TensorFlow: up to a hundred times faster where
-        values fall below 1e-38. If not, the caller's floating-point mode decides
-      frozen: (list[str]) patterns of the variables that become constants of the code, `!pattern` takes some out again;
-        None for the default: all, if the model writes none and is one function, else none
-      gen_benchmark: (bool) whether there is NAME_benchmark
-      gen_test: (bool) whether there is NAME_test
-      isa: (list[str]) in place of `cpu`, several such levels: the class chooses the highest that the machine runs
-      passes: (list[str]) patterns of the passes that make the code faster, `!pattern` takes some out again; all by default
+      config_golden: (str) a checked-in copy of the config, in this package, so that reviews show changes to it
+      cpu: (str) the x86-64 psABI level to compile for; x86-64-v3 by default
+      embed_variables: (bool) whether the library contains the initial values of the variables. If False, the program calls
+        Load(path) before it runs the model, and the file is in the library's runfiles.
+      flush_denormals: (bool) whether Run() treats denormal floats as zero, as TensorFlow does. This is up to a hundred times
+        faster where values fall below 1e-38. If False, the caller's floating-point mode applies.
+      frozen: (list[str]) patterns of the variables that become constants of the code; `!pattern` excludes some again. By
+        default, all variables are frozen if the model writes none of them and compiles to one function; otherwise none is.
+      gen_benchmark: (bool) whether to declare NAME_benchmark
+      gen_test: (bool) whether to declare NAME_test
+      isa: (list[str]) instead of `cpu`, several such levels. The class uses the highest one that the machine supports.
+      passes: (list[str]) patterns of the passes that make the code faster; `!pattern` excludes some again. All by default.
       tags: (list[str]) tags of the library and its tests
-      taps: (list[str]) patterns of nodes inside the model, `!pattern` takes some out again: NAME_taps_test compares their
-        values, and says which is the first to diverge. The library stays as it is (docs/taps.md)
+      taps: (list[str]) patterns of nodes inside the model; `!pattern` excludes some again. NAME_taps_test compares their
+        values, and names the first one that diverges. The library doesn't change (docs/guide/debugging.md).
       test_size: (str) Bazel's test size of the test and the benchmark
-      testonly: (bool) as everywhere
-      unseen: (list[str]) patterns of outputs and variables, by TensorFlow's names, for which the test may be blind: it is an
-        error if no comparison would notice that one is wrong, unless a pattern matches it
-      visibility: (list[Label]) as everywhere
-      xla_flags: (list[str]) further flags of XLA
-      **model: what the model is and how it is verified, exactly one of the first three, and attributes of
-        `tf_aot_export`:
+      testonly: (bool) as in any rule
+      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
+        a matching pattern, it is an error if no comparison would notice that one of them is wrong.
+      visibility: (list[Label]) as in any rule
+      xla_flags: (list[str]) additional XLA flags
+      **model: the model and how to verify it. Give exactly one of the first three; all are attributes of `tf_aot_export`.
           model: (Label) a Python file
-          saved_model: (Label) a SavedModel's files, or a rule that makes its folder
+          saved_model: (Label) the files of a SavedModel, or a rule that makes its folder
           graph: (Label) a GraphDef; with `config`, `checkpoint`, `saver`, `debug_info`, `inputs`, `outputs`
-          config: (Label) a partial tf2xla config that is merged into the inferred ones; with `graph`, a complete one
-          entry_points: (list[str] or dict[str, str]) the model's names of its entry points, or C++ names and those
-          signature: (dict[str, str]) what a Python file's entry points take: `{"x": "float32[64, None]"}`
-          dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`, None keeps the model's
-          batch_sizes: (list[int]) sizes of batch to compile for; the class then takes any batch up to `max_batch`
-          max_batch: (int) the largest batch; by default the largest of `batch_sizes`
-          rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch changes another row's results,
-            where the analysis cannot show it
-          weights: (Label) a safetensors file with the values of all variables
+          config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
+          entry_points: (list[str] or dict[str, str]) names of the model's entry points, or a map from C++ names to them
+          signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+          dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`; None keeps the model's own size
+          batch_sizes: (list[int]) batch sizes to compile for. The class then takes any batch up to `max_batch`.
+          max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
+          rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch affects another row's results,
+            where the analysis can't show it
+          weights: (Label) a safetensors file with values for all variables
           saved_model_tags: (list[str]) tags of the meta graph
-          golden_steps: (int) how many runs in a row are verified, 3 by default
-          golden_calls: (list[str]) entry points in the order in which a step calls them
+          golden_steps: (int) how many consecutive runs to verify; 3 by default
+          golden_calls: (list[str]) the entry points that each step calls, in order
           deps: (list[Label]) Python libraries that the model's code imports
-          data: (list[Label]) files that it reads
-        Those of TensorFlow's `tf_library` are understood too: freeze_checkpoint, freeze_saver, tfcompile_flags, and what
-        there only says how the compiler is built or linked.
+          data: (list[Label]) files that the model's code reads
+        The macro also accepts the attributes of TensorFlow's `tf_library`: freeze_checkpoint, freeze_saver, and tfcompile_flags.
+        It ignores those that only say how the compiler is built or linked.
     """
     model, xla_flags = _from_tf_library(model, xla_flags)
     stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
@@ -194,7 +192,7 @@ def tf_aot_library(
             linkstatic = True,
             tags = tags,
             visibility = visibility,
-            deps = [name, Label("//tools/runtime/tfaot:" + library)],
+            deps = [name, Label("//runtime:" + library)],
         )
     if taps:
         _taps_test(
@@ -225,7 +223,7 @@ def tf_aot_library(
         diff_test(
             name = name + "_config_test",
             size = "small",
-            failure_message = "The config changed. To accept it: cp bazel-bin/{0}/{1}.config.pbtxt {0}/{2}".format(
+            failure_message = "The config changed. To accept the change: cp bazel-bin/{0}/{1}.config.pbtxt {0}/{2}".format(
                 package,
                 name,
                 config_golden,
@@ -249,21 +247,21 @@ def _taps_test(
         test_size,
         visibility,
         xla_flags):
-    """Declares all stages anew, of a model with more outputs, and the test of what they make.
+    """Declares all stages a second time, for a copy of the model with the taps as outputs, and a test of the result.
 
     Args:
       name: (str) the library's
       cpp_class: (str) the library's class
-      flush_denormals: (bool) as of `tf_aot_library`
-      frozen: (list[str]) as of `tf_aot_library`
-      levels: (dict) `cpu` or `isa`, as of `tf_aot_library`
+      flush_denormals: (bool) as in `tf_aot_library`
+      frozen: (list[str]) as in `tf_aot_library`
+      levels: (dict) `cpu` or `isa`, as in `tf_aot_library`
       model: (dict) attributes of the export stage
-      passes: (list[str]) as of `tf_aot_library`
+      passes: (list[str]) as in `tf_aot_library`
       tags: (list[str]) tags of the library
       taps: (list[str]) patterns of nodes
       test_size: (str) Bazel's test size
       visibility: (list[Label]) of the test
-      xla_flags: (list[str]) as of `tf_aot_library`
+      xla_flags: (list[str]) as in `tf_aot_library`
     """
     stem = name + ".taps"
     stages = {"stem": stem, "tags": tags + ["manual"], "testonly": True, "visibility": ["//visibility:private"]}
@@ -274,7 +272,7 @@ def _taps_test(
     tf_aot_compile(name = stem + ".compile", graph = graph, passes = passes, xla_flags = xla_flags, **(stages | levels))
     tf_aot_render(name = sources, flush_denormals = flush_denormals, graph = graph, show_sources = True, **stages)
 
-    # The library's own test says what it does not see.
+    # NAME_test already reports what it can't see.
     tf_aot_verify(name = goldens, graph = graph, unseen = ["*"], **stages)
     tf_aot_link(
         name = stem,
@@ -303,5 +301,5 @@ def _taps_test(
         linkstatic = True,
         tags = tags,
         visibility = visibility,
-        deps = [stem, Label("//tools/runtime/tfaot:verify")],
+        deps = [stem, Label("//runtime:verify")],
     )

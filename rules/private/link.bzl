@@ -3,7 +3,7 @@
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain", "use_cpp_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//tools/runtime:copts.bzl", "EXACT", "level_copts")
+load("//runtime:copts.bzl", "EXACT", "level_copts")
 load(":hlo.bzl", "hlo_groups")
 load(
     ":providers.bzl",
@@ -152,20 +152,20 @@ tf_aot_link = rule(
             doc = "How output files' names start; the target's name by default.",
         ),
         "_support": attr.label_list(default = [
-            "//tools/runtime/kernels",
-            "//tools/runtime/kernels:plain",
-            "//tools/runtime/tfaot:arena",
-            "//tools/runtime/tfaot:batch",
-            "//tools/runtime/tfaot:bfloat16",
-            "//tools/runtime/tfaot:bounded_view",
-            "//tools/runtime/tfaot:executor",
-            "//tools/runtime/tfaot:flush_denormals",
-            "//tools/runtime/tfaot:half",
-            "//tools/runtime/tfaot:isa",
-            "//tools/runtime/tfaot:sort",
-            "//tools/runtime/tfaot:thread_pool",
-            "//tools/runtime/tfaot:variables",
-            "//tools/runtime/tfaot:view",
+            "//runtime:kernels",
+            "//runtime:plain",
+            "//runtime:arena",
+            "//runtime:batch",
+            "//runtime:bfloat16",
+            "//runtime:bounded_view",
+            "//runtime:executor",
+            "//runtime:flush_denormals",
+            "//runtime:half",
+            "//runtime:isa",
+            "//runtime:sort",
+            "//runtime:thread_pool",
+            "//runtime:variables",
+            "//runtime:view",
         ]),
     },
     fragments = ["cpp"],

@@ -1,73 +1,73 @@
-"""What the stages hand to each other. Each provider is the whole output of one stage."""
+"""The providers that stages pass to each other. Each provider is the complete output of one stage."""
 
 visibility(["//rules/...", "//tests/..."])
 
 TfaotGraphInfo = provider(
-    doc = "Output of the export stage: a model as a graph, and all that is known of it.",
+    doc = "Output of the export stage: the model as a graph, and everything the later stages know about it.",
     fields = {
-        "label": "(Label) the target that exported, to simplify debugging",
-        "graph": "(File) serialized GraphDef, pruned to what the fetches need, without weights",
-        "configs": "(list[File]) tf2xla configs in protobuf's text format, one for each entry point",
-        "entry_points": "(list[str]) C++ names of the entry points; Run if there is only one",
-        "batch_sizes": "(list[int]) sizes of batch to compile for; empty if there is no batch",
+        "label": "(Label) the target that exported the model, for debugging",
+        "graph": "(File) serialized GraphDef, pruned to the nodes that the fetches need, without weights",
+        "configs": "(list[File]) tf2xla configs in protobuf text format, one for each entry point",
+        "entry_points": "(list[str]) C++ names of the entry points; Run if there is only one and it has no name",
+        "batch_sizes": "(list[int]) batch sizes to compile for; empty if the model has no batch dimension",
         "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
-        "variables": "(File) initial values of the variables, safetensors",
-        "golden_inputs": "(File) inputs for each step that is verified, safetensors",
-        "sources": "(File) JSON map from nodes to lines of the user's code, which errors quote",
+        "variables": "(File) initial values of the variables, in safetensors format",
+        "golden_inputs": "(File) inputs of each verified step, in safetensors format",
+        "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
     },
 )
 
 TfaotObjectInfo = provider(
-    doc = "Output of the compile stage: machine code without the C++ around it.",
+    doc = "Output of the compile stage: machine code, without the C++ class.",
     fields = {
-        "label": "(Label) the target that compiled, to simplify debugging",
-        "isa": "(list[str]) x86-64 psABI levels that there is code for, such as 'x86-64-v3', lowest first",
-        "objects": "(list[File]) kernels, with a C ABI: for each entry point and size of batch, one for each level",
-        "constants": "(list[File]) object files with the constants; as the others, one for each entry point and size of batch",
-        "headers": "(list[File]) declare what runs them, included by nothing but the generated source",
-        "sources": "(dict[str, list[File]]) by level: run them; for the link stage to compile, for this level",
+        "label": "(Label) the target that compiled the graph, for debugging",
+        "isa": "(list[str]) x86-64 psABI levels that the code is for, such as 'x86-64-v3', lowest first",
+        "objects": "(list[File]) object files with the kernels, which have a C ABI: one for each entry point, batch size, and level",
+        "constants": "(list[File]) object files with the constants: one for each entry point and batch size",
+        "headers": "(list[File]) headers of the executors; only the generated source includes them",
+        "sources": "(dict[str, list[File]]) sources of the executors, by the level that the link stage compiles them for",
         "hlo": "(list[File]) serialized xla.HloSnapshots, before optimization",
-        "passes": "(list[File]) JSON: how many places each pass changed in the graph, null for one that is off; and packed constants",
+        "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, and the packed constants",
     },
 )
 
 TfaotHloInfo = provider(
-    doc = "What the compiler makes of a graph before it is machine code.",
+    doc = "A graph as HLO, before the compiler turns it into machine code.",
     fields = {
-        "label": "(Label) the target that lowered, to simplify debugging",
-        "hlo": "(list[File]) serialized xla.HloModuleProto, before optimization; as the others, one for each entry point",
-        "text": "(list[File]) the same as text, constants written out",
-        "optimized": "(list[File]) text of the modules that machine code is made of: fused, scheduled, for one CPU level",
-        "picture": "(list[File]) SVG of the modules before optimization",
+        "label": "(Label) the target that lowered the graph, for debugging",
+        "hlo": "(list[File]) serialized xla.HloModuleProto messages before optimization, one for each entry point, like the other fields",
+        "text": "(list[File]) the same modules as text, with all constants written out",
+        "optimized": "(list[File]) the optimized modules as text: fused and scheduled for one CPU level",
+        "picture": "(list[File]) SVG drawings of the modules before optimization",
     },
 )
 
 TfaotStablehloInfo = provider(
-    doc = "A graph as StableHLO, with operations of no other dialect.",
+    doc = "A graph as StableHLO, without operations from other dialects.",
     fields = {
-        "label": "(Label) the target that translated, to simplify debugging",
+        "label": "(Label) the target that translated the graph, for debugging",
         "text": "(list[File]) MLIR text, one for each entry point",
         "bytecode": "(list[File]) portable artifacts: versioned bytecode",
     },
 )
 
 TfaotSourcesInfo = provider(
-    doc = "Output of the render stage: C++ sources that derive from the manifest alone.",
+    doc = "Output of the render stage: C++ sources that depend only on the manifest.",
     fields = {
-        "label": "(Label) the target that rendered, to simplify debugging",
-        "header": "(File) the public header; includes nothing of TensorFlow, Eigen, or abseil",
-        "source": "(File) the class's implementation; includes the compile stage's headers",
-        "variables": "(File) assembler source that holds the variables' file, or nothing",
-        "embed": "(bool) whether it holds them",
-        "test": "(File) test that compares the class with the goldens",
-        "benchmark": "(File) benchmark of the class",
+        "label": "(Label) the target that rendered the sources, for debugging",
+        "header": "(File) the public header, which includes nothing from TensorFlow, Eigen, or abseil",
+        "source": "(File) the implementation of the class, which includes the compile stage's headers",
+        "variables": "(File) assembler source that embeds the variables' file, or is empty",
+        "embed": "(bool) whether `variables` embeds the file",
+        "test": "(File) the test that compares the class with the goldens",
+        "benchmark": "(File) the benchmark of the class",
     },
 )
 
 TfaotGoldensInfo = provider(
     doc = "Output of the verify stage: TensorFlow's own numbers.",
     fields = {
-        "label": "(Label) the target that computed them, to simplify debugging",
-        "goldens": "(File) inputs, expected values, and tolerances for each step, safetensors",
+        "label": "(Label) the target that computed the goldens, for debugging",
+        "goldens": "(File) inputs, expected values, and tolerances of each step, in safetensors format",
     },
 )

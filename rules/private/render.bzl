@@ -64,18 +64,18 @@ def _tf_aot_render_impl(ctx):
 
 tf_aot_render = rule(
     implementation = _tf_aot_render_impl,
-    doc = "Renders the C++ class of an exported model, its test, and its benchmark. It does not wait for the compiler.",
+    doc = "Renders the C++ class of an exported model, its test, and its benchmark, without waiting for the compiler.",
     attrs = {
         "embed_variables": attr.bool(
-            doc = "Whether the library holds the variables' initial values; if not, the program loads them from a file.",
+            doc = "Whether the library contains the variables' initial values. If False, the program loads them from a file.",
             default = True,
         ),
         "flush_denormals": attr.bool(
-            doc = "Whether denormal floats count as zero within a run, as in TensorFlow; if not, the caller's mode decides.",
+            doc = "Whether a run treats denormal floats as zero, as TensorFlow does. If False, the caller's mode applies.",
             default = True,
         ),
         "show_sources": attr.bool(
-            doc = "Whether the test names the line of the user's code that made an output.",
+            doc = "Whether the test names the line of the user's code that created an output.",
         ),
     } | graph_attrs() | stage_attrs("//tools:render.py", "//py/tfaot/render"),
     provides = [TfaotSourcesInfo],

@@ -1,4 +1,4 @@
-"""How a stage runs: one Python main of ours on the toolchain's interpreter."""
+"""How a stage runs: a Python main, on the toolchain's interpreter."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
 load(":providers.bzl", "TfaotGraphInfo")
@@ -9,7 +9,7 @@ visibility(["//rules/..."])
 TOOLCHAIN_TYPE = "//rules:toolchain_type"
 
 def stage_attrs(main, library):
-    """Attributes of a rule that calls `run_stage`.
+    """Returns the attributes of a rule that calls `run_stage`.
 
     Args:
       main: (str) label of the stage's main
@@ -24,7 +24,7 @@ def stage_attrs(main, library):
     }
 
 def graph_attrs():
-    """Attributes of a stage that follows export.
+    """Returns the attributes of a stage that follows export.
 
     Returns:
       (dict[str, Attribute]) `graph` and `stem`
@@ -36,7 +36,7 @@ def graph_attrs():
             providers = [TfaotGraphInfo],
         ),
         "stem": attr.string(
-            doc = "How output files' names start, and the name of what they hold; the target's name by default.",
+            doc = "The start of the output files' names, and the name of their content. By default, the target's name.",
         ),
     }
 
@@ -88,11 +88,11 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
 
     Args:
       ctx: the rule's context; the rule has `stage_attrs` and uses `TOOLCHAIN_TYPE`
-      mnemonic: (str) the stage's, the same everywhere
+      mnemonic: (str) the stage's mnemonic, which never changes
       progress_message: (str) with %{label}
       flags: (Args) flags of the main, one a line
-      inputs: (list[File]) what the main reads
-      outputs: (list[File]) what it writes
+      inputs: (list[File]) files that the main reads
+      outputs: (list[File]) files that it writes
       deps: (list[Target]) Python libraries that user code imports
     """
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
@@ -103,13 +103,13 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
         for path in library[PyInfo].imports.to_list()
     ]
 
-    # User code imports its neighbours by their path in the workspace; generated modules lie below bin_dir.
+    # User code imports its neighbors by their path in the workspace. Generated modules are below bin_dir.
     roots = {target.label.workspace_root or ".": None for target in [ctx] + deps}
     for root in roots.keys():
         roots[ctx.bin_dir.path if root == "." else ctx.bin_dir.path + "/" + root] = None
 
-    # What comes from other repositories, as pip's packages do, is found after the toolchain's: TensorFlow keeps the versions
-    # that it was locked with.
+    # Packages from other repositories, such as pip's, come after the toolchain's, so that TensorFlow finds the versions that it
+    # was locked with.
     others = [path for path in imports if path.startswith("external/")]
     own = [path for path in imports if path not in others]
     python_path = own + roots.keys() + toolchain.imports.to_list() + others

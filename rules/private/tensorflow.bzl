@@ -96,7 +96,7 @@ def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
     """
     visibility = ["//visibility:public"]
 
-    # One directory, not its 21,000 files: declared one by one, the sandbox links each for each action (docs/toolchain.md).
+    # One directory: the sandbox would link its thousands of files, declared one by one, for each action (docs/measured/sandbox.md).
     native.filegroup(
         name = "site_packages",
         srcs = ["site-packages"],

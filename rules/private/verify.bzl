@@ -31,11 +31,11 @@ def _tf_aot_verify_impl(ctx):
 
 tf_aot_verify = rule(
     implementation = _tf_aot_verify_impl,
-    doc = "Runs an exported graph in a TensorFlow session and records what must come out, and how exactly.",
+    doc = "Runs an exported graph in a TensorFlow session, and records the expected values and their tolerances.",
     attrs = graph_attrs() | stage_attrs("//tools:verify.py", "//py/tfaot/verify") | {
         "unseen": attr.string_list(
-            doc = "Patterns of outputs and variables, by TensorFlow's names, that no comparison needs to see. Without it, the stage " +
-                  "fails for one that other inputs, and variables changed by 1 %, move by no more than rounding errors may.",
+            doc = "Patterns of outputs and variables, by their TensorFlow names, that no comparison needs to see. Without a matching " +
+                  "pattern, the stage fails if other inputs and variables changed by 1 % move a value no more than rounding errors do.",
         ),
     },
     provides = [TfaotGoldensInfo],

@@ -67,27 +67,26 @@ def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
     lines = [
         "# Breadth: every op of XLA's registry, in small models",
         "",
-        "`tests/breadth` draws small models for every op that TensorFlow's XLA bridge has for CPUs, with odd "
-        "shapes and dtypes, with NaN, infinities, "
-        "denormals, and the largest values, with hostile names, and with nested functions, loops, and branches. "
-        "Each model goes through export, "
-        "compile, render, and the C++ compiler; each result is compared with TensorFlow's, element by element.",
+        "`tests/breadth` draws small models for every op that TensorFlow's XLA bridge has for CPUs. They have odd shapes "
+        "and dtypes, NaN, infinities, denormals, and the largest values, hostile names, and nested functions, loops, and "
+        "branches. Each model goes through export, compile, render, and the C++ compiler. The test compares each result "
+        "with TensorFlow's, element by element.",
         "",
         "```sh",
         f"./bazelw run //tests/breadth -- --rounds={rounds} --page",
         "```",
         "",
-        f"That command draws {rounds} case(s) of each of {len(recipes.RECIPES) + len(structures.STRUCTURES)} ops and structures. "
-        f"This page has {sum(total.values()):,} cases of {len(counts)} of them, which took {seconds:,.0f} s of CPU time "
-        "on an AMD EPYC (Zen 4). CI runs the first round.",
+        f"This command draws {rounds} case(s) for each of {len(recipes.RECIPES) + len(structures.STRUCTURES)} ops and structures. "
+        f"This page has {sum(total.values()):,} cases of {len(counts)} of them. They took {seconds:,.0f} s of CPU time on an "
+        "AMD EPYC (Zen 4). CI runs the first round.",
         "",
         "| outcome | cases |",
         "|---|---|",
         *[f"| {name} | {total[name]:,} |" for name in (*COLUMNS, *sorted(set(total) - {*COLUMNS}))],
         "",
-        "- **passes**: the same shape and dtype, and every value within rounding of TensorFlow's.",
-        "- **refused**: the build ends with an error that names the op and the line of the model.",
-        "- **differs as documented**: [differences.md](../differences.md) has the reason.",
+        "- **passes**: the shape and dtype are TensorFlow's, and every value differs by rounding at most.",
+        "- **refused**: the build fails with an error that names the op and the line of the model.",
+        "- **differs as documented**: [Differences](../reference/differences.md) has the reason.",
         "",
         "## By op",
         "| op | passes | refused | differs as documented |",

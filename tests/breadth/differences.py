@@ -146,9 +146,9 @@ _MAX = [[1, NAN, 3], [NAN, 1, 2], [-0.0, 0.0, -1]]
 ENTRIES: tuple[Entry, ...] = (
     Entry(
         "Casts of NaN and of values out of range to integers",
-        "C++ leaves these casts undefined. TensorFlow gives whatever the CPU's instruction gives, which depends "
-        "even on the value's place in the tensor. Compiled code gives 0 for NaN, and "
-        "the nearest value that the integer dtype has for all else. If your model relies on either, clip the "
+        "C++ leaves these casts undefined. TensorFlow gives whatever the CPU's instruction gives, which "
+        "depends even on the value's position in the tensor. Compiled code gives 0 for NaN, and the "
+        "nearest value of the integer dtype for everything else. If your model relies on either, clip the "
         "values before the cast.",
         tuple(
             _example("Cast", f"tf.cast({{0}}, tf.{dtype})", _CAST)
@@ -158,10 +158,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "NaN and signed zeros where values are put in order",
-        "TensorFlow compares with `<` or `>`, to which a NaN is neither, so that its result depends on where "
-        "the NaN stands. XLA puts values "
-        "in one total order: -NaN, -inf, …, -0.0, 0.0, …, inf, NaN for sorts and `top_k`; and a maximum keeps a "
-        "NaN. Replace NaN before you sort.",
+        "TensorFlow compares with `<` or `>`, and both are false for a NaN, so its result depends on the "
+        "position of the NaN. For sorts and `top_k`, XLA uses one total order: -NaN, -inf, …, -0.0, 0.0, "
+        "…, inf, NaN. A maximum keeps a NaN. Replace NaN before you sort.",
         (
             _example("ArgMin", "tf.argmin({0}, axis=-1)", [[1, NAN, 3], [NAN, 1, 2]]),
             _example("Sort", "tf.sort({0})", _MAX),
@@ -179,9 +178,8 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "The sign of zero",
-        "Where a result is zero, its sign may be the other one. Both count as equal in comparisons; only `1 / "
-        "x`, `atan2`, and bit casts tell "
-        "them apart.",
+        "A result of zero may have the other sign. Comparisons treat both zeros as equal. Only `1 / x`, "
+        "`atan2`, and bit casts tell them apart.",
         (
             _example("Sign", "tf.sign({0})", [-0.0]),
             _example("Relu", "tf.nn.relu({0})", [-0.0]),
@@ -192,10 +190,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "Denormal values that the compiler knows",
-        "TensorFlow, and a compiled model inside `Run()`, take denormal floats for zero. XLA folds what depends "
-        "on constants and frozen variables "
-        "alone while it compiles, and keeps denormals there. Feed such a variable (`frozen = []`), or round its "
-        "values.",
+        "TensorFlow treats denormal floats as zero, and so does a compiled model inside `Run()`. At "
+        "compile time, XLA folds everything that depends only on constants and frozen variables, and "
+        "keeps denormals there. Feed such a variable (`frozen = []`), or round its values.",
         (
             _example("Sqrt", "tf.sqrt({0})", [TINY], fed=False),
             _example("Mul", "{0} * 1e20", [TINY], fed=False),
@@ -205,7 +202,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "Functions of denormal values",
-        "Some functions are computed in another way, to which a zero and a denormal value are not the same.",
+        "XLA computes some functions in another way, in which a denormal value gives another result than zero.",
         (
             _example("Atan2", "tf.atan2({0}, {1})", [TINY] * 8, [TINY] * 8),
             _example("SeluGrad", "tf.raw_ops.SeluGrad(gradients={0}, outputs={1})", [1.0], [TINY]),
@@ -214,9 +211,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "`fake_quant` between two steps",
-        "An input exactly halfway between two steps may take the other one: XLA forms a product and a sum in "
-        "one operation, with one rounding. So "
-        "may the zero point of a range that is fed, and with it all values. Zero stays zero.",
+        "An input exactly halfway between two steps may go to the other step, because XLA forms a product "
+        "and a sum in one operation, with one rounding. If the range is fed, the same can happen to its "
+        "zero point, and then to all values. Zero stays zero.",
         (
             _example(
                 "FakeQuantWithMinMaxVars",
@@ -232,9 +229,8 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "The gradient of max pooling where values are equal",
-        "If the largest value of a window stands there several times, and the window reaches over the border "
-        "(`SAME`), the gradient may go to "
-        "another of these values.",
+        "If a window contains its largest value several times and extends over the border (`SAME`), the "
+        "gradient may go to another of these values.",
         (
             _example(
                 "MaxPoolGrad",
@@ -249,7 +245,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "The gradient of `relu` where it is NaN or infinite",
-        "TensorFlow multiplies it by zero for values below zero, which gives NaN. Compiled code gives zero.",
+        "For values below zero, TensorFlow multiplies the gradient by zero, which gives NaN. Compiled code gives zero.",
         (_example("ReluGrad", "tf.raw_ops.ReluGrad(gradients={0}, features={1})", [INF, NAN], [-1.0, -1.0]),),
         _same_shape(
             _of(["ReluGrad", "Relu6Grad", "LeakyReluGrad"], lambda case, d: np.isnan(d.theirs) & (d.ours == 0))
@@ -257,8 +253,8 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "Truncated normal and categorical draws from a given seed",
-        "TensorFlow draws these in ways that XLA cannot. [random.md](random.md) says what compiled code draws "
-        "instead, and which draws are TensorFlow's.",
+        "TensorFlow draws these in ways that XLA can't. [Random numbers](../guide/random.md) says what "
+        "compiled code draws instead, and which draws are TensorFlow's.",
         (
             _example(
                 "StatelessTruncatedNormal", "tf.random.stateless_truncated_normal([3], seed={0})", np.int32([1, 2])
@@ -284,9 +280,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "`resize_bilinear` with `align_corners=True`",
-        "At sizes where rows or columns of the result fall exactly on those of the image, as 4 to 10 or 6 to "
-        "26, XLA takes the wrong neighbour for "
-        "one of them. TensorFlow 2's `tf.image.resize` is not concerned: it never aligns corners.",
+        "At some sizes, such as 4 to 10 or 6 to 26, rows or columns of the result fall exactly on those "
+        "of the image. XLA then takes the wrong neighbor for one of them. TensorFlow 2's "
+        "`tf.image.resize` never aligns corners, so this doesn't affect it.",
         (
             _example(
                 "ResizeBilinear",
@@ -299,15 +295,14 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "`erf` of infinity in float64",
-        "TensorFlow gives NaN, which is wrong; compiled code gives 1.",
+        "TensorFlow gives NaN, which is wrong. Compiled code gives 1.",
         (_example("Erf", "tf.math.erf(tf.cast({0}, tf.float64))", [INF]),),
         _same_shape(_of(["Erf"], lambda case, d: np.isnan(d.theirs) & (np.abs(d.ours) == 1))),
     ),
     Entry(
         "Indices out of range",
-        "TensorFlow on a CPU ends with an error. Compiled code cannot: a gather takes the nearest index that "
-        "exists, and a scatter leaves the "
-        "update out. Check indices before they reach the model.",
+        "On a CPU, TensorFlow raises an error. Compiled code can't: a gather takes the nearest index that "
+        "exists, and a scatter skips the update. Check indices before they reach the model.",
         (
             _example("GatherV2", "tf.gather({0}, {1})", [1, 2, 3], np.int32([0, 7, -1])),
             _example("GatherNd", "tf.gather_nd({0}, {1})", [1, 2, 3], np.int32([[0], [7], [-1]])),
@@ -318,10 +313,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "`Assert`, `check_numerics`, and division by zero",
-        "An assertion, and with it all of `tf.debugging`, is dropped: compiled code has no error to report, and "
-        "goes on. Division of an integer by zero, "
-        "which is an error in TensorFlow, gives -1, and the remainder is the dividend. `tf.print` is dropped "
-        "too. Check in C++ what must hold.",
+        "Compiled code drops assertions, including all of `tf.debugging`, because it has no way to report "
+        "them. It also drops `tf.print`. Division of an integer by zero, an error in TensorFlow, gives "
+        "-1, and the remainder is the dividend. Check these conditions in C++.",
         (
             _example("Assert", "(tf.debugging.assert_positive({0}), {0} + 1)[1]", [-1]),
             _example("CheckNumerics", "tf.debugging.check_numerics({0}, 'no number')", [NAN]),
@@ -350,13 +344,13 @@ def page(shown: list[list[tuple[str, str]]]) -> str:
     lines = [
         "# Where compiled models differ from TensorFlow",
         "",
-        "XLA compiles the model, and on some values XLA and TensorFlow do not agree. The generated test "
-        "compares your model on its golden inputs; "
-        "it fails only if these values come up there. This page lists every difference that "
-        "[thousands of small models](measured/breadth.md) have shown, with examples. A test computes each "
-        "example on both sides.",
+        "On some values, XLA and TensorFlow disagree. The generated test compares your model on its golden "
+        "inputs, and fails only if such values occur there. This page lists every difference that "
+        "[thousands of small models](../measured/breadth.md) have shown, with examples. A test computes each "
+        "example with TensorFlow and with compiled code.",
         "",
-        "Generated by `tests/breadth/differences.py`; the failing test prints the command that renews it.",
+        "`tests/breadth/differences.py` generates this page. If the page is out of date, the test fails and prints "
+        "the command that updates it.",
     ]
     for entry, results in zip(ENTRIES, shown, strict=True):
         lines += [
@@ -364,7 +358,7 @@ def page(shown: list[list[tuple[str, str]]]) -> str:
             f"## {entry.title}",
             entry.why,
             "",
-            "| expression | of | TensorFlow | here |",
+            "| expression | values | TensorFlow | compiled |",
             "|---|---|---|---|",
         ]
         for example, (theirs, ours) in zip(entry.examples, results, strict=True):

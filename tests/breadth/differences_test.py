@@ -1,4 +1,4 @@
-"""What docs/differences.md says is what happens: each example is computed by TensorFlow and by compiled code."""
+"""What docs/reference/differences.md says is what happens: each example is computed by TensorFlow and by compiled code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.breadth import differences, engine
 from tfaot.core import environment
 
-PAGE = engine.ROOT / "docs" / "differences.md"
+PAGE = engine.ROOT / "docs" / "reference" / "differences.md"
 
 
 Shown = list[tuple[str, str]]
@@ -67,9 +67,8 @@ class DifferencesTest(unittest.TestCase):
         one = iter(raising(runner, [entry for entry in entries if entry.raises]))
         text = differences.page([next(one if entry.raises else two) for entry in entries])
         if "--write" in sys.argv:
-            (Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "differences.md").write_text(
-                text
-            )
+            root = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT))
+            (root / "docs" / "reference" / "differences.md").write_text(text)
             return
         self.assertEqual(text, PAGE.read_text(), f"to do: {differences.RENEW}")
 

@@ -196,18 +196,13 @@ class Engine:
         """
         self._folder = folder
         self._compiler = shlex.split(os.environ.get("CXX", "g++"))
-        include = folder / "include"
-        runtime = ROOT / "tools" / "runtime"
-        (include / "tfaot" / "kernels").mkdir(parents=True)
-        for source, target in ((runtime / "tfaot", "tfaot"), (runtime / "kernels", "tfaot/kernels")):
-            for file in source.iterdir():
-                (include / target / file.name).symlink_to(file.resolve())
-        self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(include)]
+        runtime = ROOT / "runtime"
+        self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(runtime)]
         self._runtime = [str(folder / f"{name}.o") for name in ("executor", "isa", "sort", "variables", "plain")]
         for target in self._runtime:
             name = Path(target).stem
-            source = runtime / ("kernels" if name == "plain" else "tfaot") / f"{name}.cc"
-            self._run([*self._flags, "-I", str(runtime), "-c", str(source), "-o", target])
+            source = runtime / "tfaot" / ("kernels" if name == "plain" else "") / f"{name}.cc"
+            self._run([*self._flags, "-c", str(source), "-o", target])
 
     def _run(self, flags: Sequence[str]) -> None:
         done = subprocess.run([*self._compiler, *flags], capture_output=True, check=False, text=True)

@@ -1444,13 +1444,13 @@ REFUSED = frozenset(
 """Ops that XLA has, but cannot compile ahead of time, whatever their operands are."""
 
 LEFT_OUT = {
-    "it draws from a seed of the model's own, or keeps a generator's state: tests/export/random_test.py": "Multinomial "
+    "it draws from the model's own seed, or keeps a generator's state; tests/export/random_test.py covers it": "Multinomial "
     "ParameterizedTruncatedNormal RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt "
     "RngReadAndSkip RngSkip "
     "StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt "
     "StochasticCastToInt "
     "TruncatedNormal",
-    "TensorFlow 1's loops make it, in pairs and with state: tests/passes/loops_test.py": "StackCloseV2 "
+    "TensorFlow 1's loops make it, in pairs and with state; tests/passes/loops_test.py covers it": "StackCloseV2 "
     "StackPopV2 StackPushV2 StackV2 "
     "TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3 TensorArrayReadV3 "
     "TensorArrayScatterV3 "
@@ -1459,14 +1459,14 @@ LEFT_OUT = {
     "XlaSpmdShardToFullShape",
     "C++ has no such dtype": "UniformDequantize UniformQuantize UniformQuantizedAdd UniformQuantizedClipByValue "
     "UniformQuantizedConvolution UniformQuantizedDot UniformRequantize",
-    "it is of XLA alone: TensorFlow's public interface does not make it": "ApproxTopK XlaBroadcastHelper "
+    "only XLA has it; TensorFlow's public interface doesn't make it": "ApproxTopK XlaBroadcastHelper "
     "XlaCallModule XlaConv XlaConvV2 "
     "XlaDequantize XlaDot XlaDotV2 XlaDynamicSlice XlaDynamicUpdateSlice XlaEinsum XlaGather XlaIf "
     "XlaKeyValueSort XlaOptimizationBarrier "
     "XlaPad XlaReduce XlaReducePrecision XlaReduceWindow XlaRngBitGenerator XlaScatter XlaSelectAndScatter "
     "XlaSelfAdjointEig XlaSort XlaSvd "
     "XlaVariadicReduce XlaVariadicReduceV2 XlaVariadicSort XlaWhile",
-    "TensorFlow's runtime makes it, no user": "DeviceIndex FakeParam SymbolicGradient _Arg _ArrayToList _EagerConst "
+    "only TensorFlow's runtime makes it": "DeviceIndex FakeParam SymbolicGradient _Arg _ArrayToList _EagerConst "
     "_FusedBatchNormEx _FusedConv2D "
     "_ListToArray _Retval _UnaryOpsComposition",
 }

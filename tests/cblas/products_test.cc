@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "tests/kernels/finishing.h"
-#include "tests/kernels/fuzz.h"
+#include "tests/runtime/kernels/finishing.h"
+#include "tests/runtime/kernels/fuzz.h"
 #include "tests/threads/pools.h"
 #include "tfaot/kernels/products_f32.cc"
 #include "tfaot/kernels/products_f64.cc"

@@ -1,5 +1,5 @@
 // Feeds any bytes to what reads foreign files in a compiled program: Load(),
-// and Save() over a file. docs/fuzzing.md says how to run it.
+// and Save() over a file. docs/internals/fuzzing.md says how to run it.
 //
 // The first byte says how the rest becomes a file: as it is, or behind the size
 // of a header that ends somewhere in it, which chance hardly ever gets right.

@@ -1,4 +1,4 @@
-"""Prints how large stripped programs are, by the CPU levels that their model is compiled for: the table of docs/isa.md."""
+"""Prints the sizes of stripped programs by their models' CPU levels: the table of docs/measured/cpu_levels.md."""
 
 from __future__ import annotations
 

@@ -5,9 +5,9 @@
 #include <cstdio>
 
 #include "examples/batch_family/batch_family_aot.h"
-#include "examples/conv_fc/conv_fc_aot.h"
-#include "examples/dynamic_rnn/dynamic_rnn_aot.h"
 #include "examples/fc/fc_aot.h"
+#include "examples/study/conv_fc_aot.h"
+#include "examples/study/dynamic_rnn_aot.h"
 
 namespace {
 

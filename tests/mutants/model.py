@@ -77,12 +77,8 @@ class Toolchain:
         if not found:
             raise Failed("no C++ compiler on PATH: set CXX")
         self._compiler, self.folder = found, folder.resolve()
-        headers = self.folder / "include" / "tfaot"
         shutil.rmtree(self.folder, ignore_errors=True)
-        headers.mkdir(parents=True)
-        for path in (ROOT / "tools/runtime/tfaot").iterdir():
-            (headers / path.name).symlink_to(path)
-        (headers / "kernels").symlink_to(ROOT / "tools/runtime/kernels")
+        self.folder.mkdir(parents=True)
         self._kernels: dict[tuple[str, str], Path] = {}
         self._runtime: list[Path] = []
 
@@ -92,7 +88,7 @@ class Toolchain:
         Raises:
           Failed: it does not compile.
         """
-        self._run("-c", f"-I{self.folder}/include", f"-I{_HERE}", *_FLAGS, *flags, str(source), "-o", str(out))
+        self._run("-c", f"-I{ROOT}/runtime", f"-I{_HERE}", *_FLAGS, *flags, str(source), "-o", str(out))
         return out
 
     def link(self, objects: Sequence[Path], out: Path) -> Path:
@@ -111,7 +107,7 @@ class Toolchain:
     def kernels(self, name: str, isa: str) -> Path:
         """Products or convolutions for a level."""
         if (name, isa) not in self._kernels:
-            source = ROOT / f"tools/runtime/kernels/{name}.cc"
+            source = ROOT / f"runtime/tfaot/kernels/{name}.cc"
             self._kernels[name, isa] = self.for_level(source, self.folder / f"{name}.{isa}.o", isa)
         return self._kernels[name, isa]
 
@@ -119,8 +115,8 @@ class Toolchain:
     def runtime(self) -> list[Path]:
         """What models are linked with, and the mutants' driver."""
         if not self._runtime:
-            sources = [ROOT / f"tools/runtime/tfaot/{name}.cc" for name in ("executor", "isa", "sort", "variables")]
-            sources += [ROOT / "tools/runtime/kernels/plain.cc", _HERE / "mutation.cc", _HERE / "driver.cc"]
+            sources = [ROOT / f"runtime/tfaot/{name}.cc" for name in ("executor", "isa", "sort", "variables")]
+            sources += [ROOT / "runtime/tfaot/kernels/plain.cc", _HERE / "mutation.cc", _HERE / "driver.cc"]
             self._runtime = [self.compile(path, self.folder / f"{path.stem}.o", "-O2") for path in sources]
         return self._runtime
 

@@ -87,7 +87,7 @@ class MutantsTest(unittest.TestCase):
         self.assertFalse(report.summary({"//a": [dataclasses.replace(passed, tested="exit 1"), caught]}).reached)
         dead = report.summary({"//a": [passed, caught], "//b": [passed, dataclasses.replace(missed, change=0.0)]})
         self.assertFalse(dead.reached)
-        self.assertIn("Of 1 models no mutant changes a result: //b.", dead.text)
+        self.assertIn("No mutant changes a result of 1 model(s): //b.", dead.text)
         self.assertIn(
             "| //a | x86-64-v3 | drop a bias | products 3 | 0.5 | `loss:0`, call 0 |",
             report.page({"//a": [passed, caught, missed]}, 7),

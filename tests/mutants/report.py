@@ -69,13 +69,13 @@ def summary(results: Mapping[str, Sequence[Verdict]]) -> Summary:
     shaken = _alarms(results, "rounding")
     part = row.caught / row.changing if row.changing else 0.0
     text = (
-        f"{row.mutants} mutants of {len(results)} models: {row.same} change no bit, {row.rounding} no more than rounding "
-        f"does, {row.changing} change a result; {row.caught} of these are caught, {100 * part:.2f} %. "
-        f"{len(alarms)} unmutated models alarm; with products rounded anew, {len(shaken)} do."
+        f"{row.mutants} mutants of {len(results)} models: {row.same} change no bit, {row.rounding} change no more than "
+        f"rounding does, and {row.changing} change a result. The tests catch {row.caught} of these, {100 * part:.2f} %. "
+        f"{len(alarms)} unmutated models fail their test. With differently rounded products, {len(shaken)} do."
     )
     dead = _dead(results)
     if dead:
-        text += f" Of {len(dead)} models no mutant changes a result: {', '.join(dead)}."
+        text += f" No mutant changes a result of {len(dead)} model(s): {', '.join(dead)}."
     return Summary(text, part >= AIM and not alarms and not dead)
 
 
@@ -96,7 +96,7 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
         [
             "# What the generated test catches",
             "",
-            "A test that cannot fail proves nothing. This page breaks compiled programs on purpose, and counts how often the",
+            "A test that can't fail proves nothing. This page breaks compiled programs on purpose, and counts how often the",
             "generated test notices. To measure it again:",
             "",
             "```sh",
@@ -108,27 +108,27 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "## How it is measured",
             "",
             f"The programs of the examples offer {possible:,} places for a fault. A run draws from them so that models and",
-            "classes of faults come in turn. Each model is linked once, with a switch for every fault, and each mutant runs in a",
-            "process of its own. The only verdict is the exit status of the generated test.",
+            "classes of faults come in turn. Each model is linked once, with a switch for every fault, and each mutant runs in its",
+            "own process. The only verdict is the exit status of the generated test.",
             "",
-            "Whether a mutant changes a result is decided without the test, its goldens, or its tolerances. A second process",
-            "runs the class on the inputs that are verified, and compares every output and every written variable, in full, with",
-            "what the unmutated program gives. A mutant **changes a result** if a value moves by more than two bounds:",
+            "The test, its goldens, and its tolerances don't decide whether a mutant changes a result. Instead, a second process",
+            "runs the class on the test's inputs, and compares every output and every written variable, in full, with",
+            "those of the unmutated program. A mutant **changes a result** if a value moves by more than both of these bounds:",
             "",
             f"- {CHANGED:g} of its tensor's largest value.",
-            f"- {NOISE} times what rounding does there. Rounding is measured: three times, each variable, each input, and each",
-            "  value that a product or convolution gives moves up or down by one unit in the last place.",
+            f"- {NOISE} times the effect of rounding there. To measure it, each variable, each input, and each value that a",
+            "  product or convolution gives moves up or down by one ULP, in three runs.",
             "",
-            "Integers and booleans may not change at all, unless rounding changes them. A mutant that crashes, or never ends,",
-            f"changes a result as well; {row.crashed} do.",
+            "Integers and booleans must not change, unless rounding changes them. A mutant that crashes or never ends also",
+            f"changes a result: {row.crashed} do.",
             "",
-            "Initial values of variables are compared bit by bit before the first run, so no fault is put into them: the program",
-            "reads a changed copy instead.",
+            "The test compares initial values of variables bit by bit before the first run, so no fault is put into them. The",
+            "program reads a changed copy instead.",
             "",
-            "If no mutant of a model changes a result, then its inputs or weights leave nothing to see, and nothing has been",
-            "measured. The run fails then, as it does if too few are caught.",
+            "If no mutant of a model changes a result, its inputs or weights leave nothing to see, and the run has measured",
+            "nothing. The run then fails, as it does if too few mutants are caught.",
             "",
-            "## If the bound were another",
+            "## With other bounds",
             "",
             "| a value moves by more than | change a result | caught | |",
             "|---:|---:|---:|---:|",
@@ -143,8 +143,8 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "",
             "## By model",
             "",
-            "The last column says whether the test of the unmutated model passes, and how many of its runs with products rounded",
-            "anew pass.",
+            "The last column says whether the test of the unmutated model passes, and how many of its runs with differently",
+            "rounded products pass.",
             "",
             f"| model | {header} passes |",
             "|---|" + "---:|" * 6 + "---|",
@@ -157,7 +157,7 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "## False alarms",
             "",
             *([f"- {label}" for label in alarms] or ["No unmutated model fails its test."]),
-            *([f"- with products rounded anew: {label}" for label in shaken]),
+            *([f"- with differently rounded products: {label}" for label in shaken]),
             "",
         ]
     )

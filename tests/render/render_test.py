@@ -177,7 +177,7 @@ class RenderTest(unittest.TestCase):
                 "-I",
                 ".",
                 "-I",
-                str(ROOT / "tools/runtime"),
+                str(ROOT / "runtime"),
                 *arguments,
             ],
             capture_output=True,
@@ -716,7 +716,7 @@ int main(int, char** argv) {
 
     def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
         """Makes `program` of sources and the runtime."""
-        runtime = [str(ROOT / f"tools/runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
         result = self.compiler(*flags, *sources, *runtime, "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
 
@@ -860,7 +860,7 @@ int main(int, char** argv) {
         """Protects programs that are built without exceptions: a class and its runtime compile there."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
-        runtime = [str(ROOT / f"tools/runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
         result = self.compiler("-fsyntax-only", "-fno-exceptions", "-fno-rtti", "small.cc", *runtime)
         self.assertEqual(result.returncode, 0, result.stderr)
 

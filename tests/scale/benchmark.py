@@ -1,8 +1,8 @@
 """Times export and config inference on graphs of growing size, and with variables beyond protobuf's limit of 2 GB.
 
 `./bazelw run //tests/scale:benchmark -- [--nodes 1000 10000 …] [--gigabytes 2.5]` prints a table for
-docs/large_models.md, and `--keras_variables 100 1000 3000` a second one, for nets of Keras 3. Each size runs in a process of
-its own, so that its peak memory is its own.
+docs/measured/large_models.md, and `--keras_variables 100 1000 3000` a second one, for nets of Keras 3.
+Each size runs in a process of its own, so that its peak memory is its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Writes docs/study.md from the logs of the examples' tests.
+"""Writes docs/measured/study.md from the logs of the examples' tests.
 
-./bazelw test //examples/... && python3 -m tests.study.report
+./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report
 
 Every number of ours on the page is read from a test's log; the study's two columns are what it reported.
 """
@@ -63,25 +63,27 @@ def read(log: pathlib.Path, outputs: str) -> Verified:
 
 def main() -> None:
     """Writes the page."""
-    logs = ROOT / "bazel-testlogs" / "examples"
+    logs = ROOT / "bazel-testlogs"
     lines = [
         "# The study's 14 models, then and now",
         "",
-        "Each is a training step: forward, backward, and the optimizer in one compiled function. The study compiled them with",
-        "a config made by hand and looked at the HLO by eye; here each is a target `//examples/NAME:NAME_aot` whose test runs",
-        "several steps and compares the loss and every written variable with TensorFlow's after each, and whose HLO is run a",
-        "second time by a compiler that is not tfcompile (jaxlib's CPU client) and compared in the same way.",
+        "Each model is a training step: forward, backward, and the optimizer in one compiled function. The study compiled them",
+        "with configs written by hand, and inspected the HLO by eye. Here, each is a target in",
+        "`//examples/study`, except for `//examples/fc:fc_aot`. Its test runs several steps, and compares the loss and every",
+        "written variable with TensorFlow's after each. A second test runs its HLO in a compiler that isn't tfcompile, jaxlib's",
+        "CPU client, and compares in the same way.",
         "",
-        "Made by `./bazelw test //examples/... && python3 -m tests.study.report`, which reads the tests' logs, on "
-        f"{platform.system()} {platform.machine()}.",
+        "Made by `./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report`, which reads the tests' logs, "
+        f"on {platform.system()} {platform.machine()}.",
         "",
         "| model | TF 1.14 (study) | TF 2.0 (study) | compiled | verified steps | comparisons | loss off by, ULP "
         "| largest error / tolerance | HLO replayed |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, (first, second) in STUDY.items():
-        ours = read(logs / name / f"{name}_aot_test" / "test.log", r"loss")
-        replay = read(logs / name / f"{name}_aot_hlo_replay_test" / "test.log", r"loss")
+        folder = "fc" if name == "fc" else "study"
+        ours = read(logs / "examples" / folder / f"{name}_aot_test" / "test.log", r"loss")
+        replay = read(logs / "tests" / "study" / f"{name}_replay_test" / "test.log", r"loss")
         lines.append(
             f"| `{name}` | {first} | {second} | yes | {ours.steps} | {ours.comparisons} | {ours.output_ulp:g} "
             f"| {ours.share:.1%} | {'yes' if not replay.failed else 'no'}: {replay.steps} steps, "
@@ -91,10 +93,11 @@ def main() -> None:
             sys.exit(f"{name}: {ours.failed} comparisons failed; no page is written")
     lines += [
         "",
-        "[Numerics](numerics.md) explains how tolerances are derived. Initial values are compared bit by bit.",
+        "[How the generated test compares numbers](../internals/numerics.md) explains the tolerances. Initial values are compared",
+        "bit by bit.",
         "",
     ]
-    (ROOT / "docs" / "study.md").write_text("\n".join(lines), encoding="utf-8")
+    (ROOT / "docs" / "measured" / "study.md").write_text("\n".join(lines), encoding="utf-8")
 
 
 if __name__ == "__main__":

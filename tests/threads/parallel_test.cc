@@ -7,7 +7,7 @@
 #include <cstring>
 #include <vector>
 
-#include "tests/kernels/winograd_kernel.h"
+#include "tests/runtime/kernels/winograd_kernel.h"
 #include "tests/threads/pools.h"
 #include "tfaot/flush_denormals.h"
 #include "tfaot/kernels/calls.h"

@@ -1,6 +1,6 @@
 """Weights of more than 5 GB: a file is made, loaded, used, and saved in C++, read in Python, and removed.
 
-Not part of `//...`: `./bazelw test //tests/variables:large_test` (docs/large_models.md says what it takes).
+Not part of `//...`: `./bazelw test //tests/variables:large_test` (docs/measured/large_models.md says what it takes).
 """
 
 from __future__ import annotations

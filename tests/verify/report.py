@@ -1,6 +1,6 @@
 """Writes docs/measured/numerics.md from the logs of the examples' tests.
 
-./bazelw test //examples/... && python3 -m tests.verify.report
+./bazelw test //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import platform
 from tests.stages.logs import Row, rows
 
 ROOT = pathlib.Path(__file__).parents[2]
+COMMAND = "./bazelw test //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report"
 
 
 def line(name: str, found: list[Row]) -> str:
@@ -46,18 +47,18 @@ def main() -> None:
     lines = [
         "# Measured numerics",
         "",
-        "The generated test of every example, compared value by value with TensorFlow.",
-        "[Numerics](../numerics.md) explains the rule.",
+        "What the generated test of every example measures, value by value, against TensorFlow.",
+        "[How the generated test compares numbers](../internals/numerics.md) explains the tolerances.",
         "",
-        f"Made by `./bazelw test //examples/... && python3 -m tests.verify.report` on {platform.machine()}, {cpu()}.",
+        f"Made by `{COMMAND}` on {platform.machine()}, {cpu()}.",
         "",
         f"{len(every):,} comparisons of {len(found)} targets: {sum(row.verdict == 'FAILED' for row in every)} failed, "
         f"{sum(row.verdict == 'BLIND' for row in every)} blind. The largest error is "
         f"{max(row.share for row in every):.0%} of its tolerance.",
         "",
-        "- *of tolerance* is the largest error of any value, as a share of that value's own tolerance; 100 % would fail.",
-        "- *free run* is the same for runs in which each step goes on from the variables that the one before left.",
-        "- *sees* says by how many tolerances the results move when inputs are others and variables change by 1 %.",
+        "- *of tolerance* is the largest error of any value, as a share of that value's own tolerance. More than 100 % fails.",
+        "- *free run* is the same for runs in which each step starts from the variables of the step before.",
+        "- *sees* says by how many tolerances the results move with other inputs, and with variables changed by 1 %.",
         "",
         "| target | comparisons | failed | blind | of tolerance | free run | sees, least | sees, median |",
         "|---|---|---|---|---|---|---|---|",

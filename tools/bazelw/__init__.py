@@ -1,1 +1,1 @@
-"""Finds or fetches the Bazel named in .bazelversion, then runs it. See docs/bazelw.md."""
+"""Finds or fetches the Bazel named in .bazelversion, then runs it. See docs/guide/bazelw.md."""

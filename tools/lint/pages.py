@@ -1,51 +1,113 @@
-"""Checks that what pages show is what runs: each block under a file's name is in that file, and links and targets exist."""
+"""Checks that pages are true to the tree: what they link to, name, and show exists, and the map of the docs is complete."""
 
 from __future__ import annotations
 
 import re
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^`([\w./]+)`:\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+_FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+_INLINE_CODE = re.compile(r"`[^`\n]+`")
+_HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+_LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
 _TARGET = re.compile(r"//((?:examples|tests|tools)/[a-z0-9_/]+)(?::([\w./-]*\w))?")
+_PATH = re.compile(r"`((?:benchmarks|docs|examples|py|rules|runtime|tests|tools)/[\w./-]+)`")
+_NAMED_PAGE = re.compile(r"(?<![\w/.-])docs/[\w/]+\.md")
 _WAY_IN = re.compile(r"\]\((\w+\.md)\) \|")
-_INDEX = "docs/models.md"
+_INDEX = "docs/guide/models.md"
+_MAP = "docs/README.md"
 
 
 def main() -> None:
     """Prints what is wrong, and exits with status 1 if anything is."""
-    pages = {path: path.read_text(encoding="utf-8") for path in [*_ROOT.glob("*.md"), *_ROOT.glob("docs/*.md")]}
-    wrong = [f"{page.relative_to(_ROOT)}: {fault}" for page, text in pages.items() for fault in _faults(page, text)]
-    index = pages[_ROOT / _INDEX].partition("What holds for all")[0]
-    for name in _WAY_IN.findall(index):
-        if not _BLOCK.search(pages.get(_ROOT / "docs" / name, "")):
-            wrong.append(f"{_INDEX}: {name} shows no target of a file, after a line with the file's name")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=_ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    wrong = faults(_ROOT, [name for name in names if name and (_ROOT / name).is_file()])
     for line in wrong:
         print(f"pages: {line}", file=sys.stderr)
     sys.exit(1 if wrong else 0)
 
 
-def _faults(page: Path, text: str) -> Iterator[str]:
-    for name, block in _BLOCK.findall(text):
-        file = _ROOT / name
-        if not file.exists() or block not in file.read_text(encoding="utf-8"):
-            yield f"a block under {name} is not in that file; copy it from there"
-    for link in _LINK.findall(text):
-        if not (page.parent / link).resolve().exists():
+def faults(root: Path, files: Iterable[str]) -> list[str]:
+    """Returns what is wrong with the pages among these files, and with what other files say about pages.
+
+    Args:
+      root: the repository's root
+      files: paths of all files to check, relative to the root
+    """
+    texts: dict[str, str] = {}
+    for name in files:
+        try:
+            texts[name] = (root / name).read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            continue  # not text, so it names no page
+    pages = {name: text for name, text in texts.items() if name.endswith(".md")}
+    wrong = [f"{name}: {fault}" for name, text in pages.items() for fault in _page(root, name, text, pages)]
+    wrong += [f"{name}: {fault}" for name, text in texts.items() for fault in _named_pages(root, text)]
+    return wrong + list(_map(pages)) + list(_ways_in(pages))
+
+
+def anchors(text: str) -> set[str]:
+    """Returns the anchors of a page's headings, as GitHub and most Markdown viewers derive them."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in _HEADING.findall(_FENCE.sub("", text)):
+        words = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        anchor = re.sub(r"[^\w\- ]", "", words.lower()).replace(" ", "-")
+        found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return found
+
+
+def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[str]:
+    for file, block in _BLOCK.findall(text):
+        if not (root / file).exists() or block not in (root / file).read_text(encoding="utf-8"):
+            yield f"a block under {file} is not in that file; copy it from there"
+    for link, anchor in _LINK.findall(_INLINE_CODE.sub("", _FENCE.sub("", text))):
+        target = ((root / name).parent / link).resolve() if link else root / name
+        if not target.exists():
             yield f"links to {link}, which does not exist"
-    for package, target in _TARGET.findall(text):
-        build = _ROOT / package.rstrip("/") / "BUILD"
+        elif anchor and anchor not in anchors(pages.get(str(target.relative_to(root)), "")):
+            yield f"links to {link}#{anchor}, but that page has no such heading"
+    for path in _PATH.findall(_FENCE.sub("", text)):
+        if not any(part.isupper() for part in Path(path).with_suffix("").parts) and not (root / path).exists():
+            yield f"names {path}, which does not exist"
+    for package, label in _TARGET.findall(text):
+        build = root / package.rstrip("/") / "BUILD"
         if not build.exists():
-            yield f"names //{package}, which is no package"
-        elif target and not (build.parent / target).exists() and not any(map(target.startswith, _names(build))):
-            yield f"names //{package}:{target}, which is not in its BUILD"
+            yield f"names //{package}, which is not a package"
+        elif label and not (build.parent / label).exists() and not any(map(label.startswith, _names(build))):
+            yield f"names //{package}:{label}, which is not in its BUILD"
+
+
+def _named_pages(root: Path, text: str) -> Iterator[str]:
+    for page in sorted(set(_NAMED_PAGE.findall(text))):
+        if not (root / page).exists():
+            yield f"names {page}, which does not exist"
+
+
+def _map(pages: dict[str, str]) -> Iterator[str]:
+    """Yields the pages of docs/ that the map does not link to."""
+    linked = {link for link, _ in _LINK.findall(pages.get(_MAP, ""))}
+    for name in pages:
+        if name.startswith("docs/") and name != _MAP and name.removeprefix("docs/") not in linked:
+            yield f"{_MAP}: does not link to {name}; add it to the map"
+
+
+def _ways_in(pages: dict[str, str]) -> Iterator[str]:
+    """Yields the ways in whose pages show no target that exists."""
+    for name in _WAY_IN.findall(pages.get(_INDEX, "").partition("What holds for all")[0]):
+        if not _BLOCK.search(pages.get(str(Path(_INDEX).parent / name), "")):
+            yield f"{_INDEX}: {name} shows no target of a file, after a line with the file's name"
 
 
 def _names(build: Path) -> set[str]:
-    """Names of targets, and of what comprehensions loop over: `name = "x"` and `("x", …)`."""
+    """Returns names of targets, and of what comprehensions loop over: `name = "x"` and `("x", …)`."""
     return set(re.findall(r'"([\w./-]+)', build.read_text(encoding="utf-8")))
 
 

@@ -31,9 +31,9 @@ def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> N
         # Of a small loop XLA makes one kernel, whose arguments are in the order of a hash table, which differs in each
         # process: objects would not be reproducible.
         "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=0",
-        # Measured in docs/xla_flags.md: variables are updated, and loops carried, with fewer copies; the same results.
+        # Measured in docs/measured/xla_flags.md: variables are updated, and loops carried, with fewer copies; the same results.
         "--xla_cpu_copy_insertion_use_region_analysis=true",
-        # Measured in docs/xla_flags.md: level 3 unrolls what is short, which few models gain by; the same results.
+        # Measured in docs/measured/xla_flags.md: level 3 unrolls what is short, which few models gain by; the same results.
         "--xla_backend_optimization_level=2",
         # XLA's default loses a NaN in the maximum of several values, which IEEE arithmetic and TensorFlow keep.
         "--xla_cpu_enable_fast_min_max=false",

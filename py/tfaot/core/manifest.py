@@ -165,7 +165,7 @@ class Manifest:
     """In the config's order, shared by all entry points."""
     frozen: tuple[Frozen, ...]
     random_state: str
-    """The variable that random ops draw from, empty if there are none (docs/random.md)."""
+    """The variable that random ops draw from, empty if there are none (docs/guide/random.md)."""
     max_batch: int
     """The largest batch that the class takes, 0 if no entry point has one."""
     calls: tuple[Call, ...]

@@ -71,7 +71,7 @@ def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: b
     """Writes tensors, and returns where they are, in the mapping's order.
 
     They lie in that order, and can be read in a row; with `aligned`, where `layout` places them. C++ saves variables as
-    the same bytes (`tools/runtime/tfaot/variables.cc`). The file must be new, and seekable.
+    the same bytes (`runtime/tfaot/variables.cc`). The file must be new, and seekable.
     """
     entries = layout(((name, str(value.dtype), value.shape) for name, value in tensors.items()), aligned=aligned)
     # A tensor of no bytes starts where its successor does.
@@ -105,7 +105,7 @@ def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: b
 def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
     """Maps a file and returns its tensors by name, without copying their values.
 
-    The file may be anybody's: whatever the format does not allow is an error, as in `tools/runtime/tfaot/variables.cc`.
+    The file may be anybody's: whatever the format does not allow is an error, as in `runtime/tfaot/variables.cc`.
 
     Raises:
       TfaotError: the file is cut short, is none, contradicts itself, or holds a dtype that the rules do not know.

@@ -1,7 +1,7 @@
 """Taps: tensors inside a model that become outputs, so that a test can say where numbers first go wrong. Pure.
 
 The graph that is tapped is not the one that ships: calls of functions are put into their caller, and a value that is an
-output is not fused away. docs/taps.md says what follows from that.
+output is not fused away. docs/guide/debugging.md says what follows from that.
 """
 
 from __future__ import annotations

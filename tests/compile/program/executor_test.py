@@ -95,7 +95,7 @@ def compiler(folder: Path, *arguments: str) -> None:
     headers = folder / "include"
     if not headers.exists():
         headers.mkdir()
-        (headers / "tfaot").symlink_to(_headers(folder))
+        (headers / "tfaot").symlink_to(ROOT / "runtime/tfaot")
     found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     assert found, "no C++ compiler on PATH"
     result = subprocess.run(
@@ -106,16 +106,6 @@ def compiler(folder: Path, *arguments: str) -> None:
         text=True,
     )
     assert result.returncode == 0, result.stderr
-
-
-def _headers(folder: Path) -> Path:
-    """The runtime's headers and the kernels' together, as `tfaot/…`."""
-    both = folder / "both"
-    both.mkdir()
-    for path in (ROOT / "tools/runtime/tfaot").iterdir():
-        (both / path.name).symlink_to(path)
-    (both / "kernels").symlink_to(ROOT / "tools/runtime/kernels")
-    return both
 
 
 def compile_program(folder: Path, cpu: str = "x86-64-v3") -> None:
@@ -273,7 +263,7 @@ class ExecutorTest(StageTest):
 
     def test_too_many_sorted(self) -> None:
         """Protects the runtime's stack: what it cannot sort is refused when the model is built."""
-        runtime = (ROOT / "tools/runtime/tfaot/sort.h").read_text()
+        runtime = (ROOT / "runtime/tfaot/sort.h").read_text()
         self.assertIn(f"kMaxSorted = {executor.MAX_SORTED};", runtime)
         buffers = tuple(thunks.Buffer(64, "temp", None, None) for _ in range(65))
         sort = thunks.Sort("less", tuple(thunks.Slice(i, 0) for i in range(65)), (4,) * 65, (1, 16, 1), True)

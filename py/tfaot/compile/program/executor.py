@@ -24,7 +24,7 @@ ALIGNMENT = 64
 """Of every buffer in an instance's memory, in bytes, as XLA's kernels want it."""
 
 MAX_SORTED = 64
-"""The most arrays that are sorted together; tools/runtime/tfaot/sort.h has the same number."""
+"""The most arrays that are sorted together; runtime/tfaot/sort.h has the same number."""
 
 _SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}
 """What a product's source is called whose dtype has fast code."""

@@ -40,7 +40,7 @@ def pack(
 
     Args:
       compiled: changes in place.
-      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in tools/runtime/kernels/calls.h.
+      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/calls.h.
       applies: whether it gains for a product or convolution.
       packed: what to store in place of a right side's values, maybe more; only called where `applies` holds.
     """

@@ -17,7 +17,7 @@ def prepack(compiled: Compiled) -> int:
 
 
 _PANEL_BYTES = 64
-"""A row of a panel: tools/runtime/kernels/tile.h."""
+"""A row of a panel: runtime/tfaot/kernels/tile.h."""
 
 
 def _has_panels(product: packing.Product) -> bool:

@@ -1,4 +1,4 @@
-"""Kernels of 3x3 convolutions for Winograd's minimal filtering F(2x2, 3x3): tools/runtime/kernels/winograd.h.
+"""Kernels of 3x3 convolutions for Winograd's minimal filtering F(2x2, 3x3): runtime/tfaot/kernels/winograd.h.
 
 A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1: the outputs of a 2x2 tile are
 A^T [(G g G^T) * (B^T d B)] A, with 16 multiplications where 36 are formed otherwise. G g G^T, of a constant g, is worked out
@@ -16,9 +16,9 @@ from tfaot.compile.program.thunks import Convolution
 _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 _PANEL = 16
-"""Filters of a panel: kPanelColumns<float> in tools/runtime/kernels/tile.h."""
+"""Filters of a panel: kPanelColumns<float> in runtime/tfaot/kernels/tile.h."""
 _BLOCK = 64
-"""Filters of a block: kWinogradFilters in tools/runtime/kernels/winograd.h."""
+"""Filters of a block: kWinogradFilters in runtime/tfaot/kernels/winograd.h."""
 
 
 def winograd(compiled: Compiled) -> int:
@@ -37,9 +37,9 @@ def winograd(compiled: Compiled) -> int:
 def applies(convolution: Convolution) -> bool:
     """Whether a convolution is one that F(2x2, 3x3) computes, and is then quicker.
 
-    Found by `./bazelw run //tests/kernels:winograd_benchmark -- --grid` (docs/kernels.md). Transforming inputs pays if there are
-    filters, and outputs if there are channels; of few tiles the kernel, which is larger, is read for too little; and tiles
-    that stick out of a small image are computed for nothing.
+    Found by `./bazelw run //tests/runtime/kernels:winograd_benchmark -- --grid` (docs/internals/kernels.md). Transforming
+    inputs pays if there are filters, and outputs if there are channels; of few tiles the kernel, which is larger, is read for
+    too little; and tiles that stick out of a small image are computed for nothing.
     """
     c = convolution
     x, y = c.output_size

@@ -1,0 +1,131 @@
+// Large matrix products by a library, where the build names one
+// (docs/guide/blas.md).
+//
+// With TFAOT_CBLAS there is one, with CBLAS's functions for products of float
+// and of double. What they are called, and which integers they take, is for
+// macros to say: TFAOT_CBLAS_SGEMM, TFAOT_CBLAS_DGEMM, TFAOT_CBLAS_INT.
+//
+// Whether a call allocates, takes a lock, or has threads of its own is then the
+// library's matter. It must be safe to call from several threads at a time, and
+// must not throw.
+#ifndef TFAOT_KERNELS_CBLAS_H_
+#define TFAOT_KERNELS_CBLAS_H_
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "tfaot/kernels/matmul.h"
+#include "tfaot/kernels/part.h"
+#include "tfaot/kernels/tile.h"
+
+#ifdef TFAOT_CBLAS
+
+#ifndef TFAOT_CBLAS_SGEMM
+#define TFAOT_CBLAS_SGEMM cblas_sgemm
+#endif
+#ifndef TFAOT_CBLAS_DGEMM
+#define TFAOT_CBLAS_DGEMM cblas_dgemm
+#endif
+#ifndef TFAOT_CBLAS_INT
+#define TFAOT_CBLAS_INT int
+#endif
+
+// As cblas.h has them, whose enumerations are passed as int. A library's own
+// header is not needed, and may be called anything.
+extern "C" {
+void TFAOT_CBLAS_SGEMM(int order, int transposed_left, int transposed_right,
+                       TFAOT_CBLAS_INT rows, TFAOT_CBLAS_INT columns,
+                       TFAOT_CBLAS_INT depth, float alpha, const float* left,
+                       TFAOT_CBLAS_INT left_stride, const float* right,
+                       TFAOT_CBLAS_INT right_stride, float beta, float* out,
+                       TFAOT_CBLAS_INT out_stride);
+void TFAOT_CBLAS_DGEMM(int order, int transposed_left, int transposed_right,
+                       TFAOT_CBLAS_INT rows, TFAOT_CBLAS_INT columns,
+                       TFAOT_CBLAS_INT depth, double alpha, const double* left,
+                       TFAOT_CBLAS_INT left_stride, const double* right,
+                       TFAOT_CBLAS_INT right_stride, double beta, double* out,
+                       TFAOT_CBLAS_INT out_stride);
+}
+
+namespace tfaot::kernels {
+namespace {
+
+// A product goes to the library if none of its sizes is less, and no operand is
+// packed for our own code. At this size a call takes 350 us; the smaller the
+// least of the three, the more a library loses by copying operands into blocks.
+constexpr std::int64_t kLeastSizeForLibrary = 256;
+
+// Writes a part of `out`, and finishes it if `finish` is given, as Multiply
+// does, if the product goes to the library; returns whether it does.
+template <typename T>
+bool MultiplyInLibrary(const MatrixProduct& product, const T* left,
+                       const T* right, T* out, const Part& part,
+                       const Finish<T>* finish) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const std::int64_t rows = product.rows;
+    const std::int64_t columns = product.columns;
+    const std::int64_t depth = product.depth;
+    const bool transposed_left = product.transposed_left;
+    const bool transposed_right = product.transposed_right;
+    if (product.packed_right ||
+        std::min({rows, columns, depth}) < kLeastSizeForLibrary ||
+        std::max({rows, columns, depth}) >
+            std::numeric_limits<TFAOT_CBLAS_INT>::max()) {
+      return false;
+    }
+    const Span in_rows = part.rows.Of(rows, kTileRows);
+    const Span in_columns = part.columns.Of(columns, kTileColumns<T>);
+    if (in_rows.size() == 0 || in_columns.size() == 0) return true;
+    constexpr int kRowMajor = 101;
+    constexpr int kAsItIs = 111;
+    constexpr int kTransposed = 112;
+    const auto size = [](std::int64_t n) {
+      return static_cast<TFAOT_CBLAS_INT>(n);
+    };
+    const auto run = [&](auto gemm) {
+      gemm(kRowMajor, transposed_left ? kTransposed : kAsItIs,
+           transposed_right ? kTransposed : kAsItIs, size(in_rows.size()),
+           size(in_columns.size()), size(depth), T(1),
+           left + in_rows.begin * (transposed_left ? 1 : depth),
+           size(transposed_left ? rows : depth),
+           right + in_columns.begin * (transposed_right ? depth : 1),
+           size(transposed_right ? depth : columns), T(0),
+           out + in_rows.begin * columns + in_columns.begin, size(columns));
+    };
+    if constexpr (std::is_same_v<T, float>) {
+      run(&TFAOT_CBLAS_SGEMM);
+    } else {
+      run(&TFAOT_CBLAS_DGEMM);
+    }
+    if (finish != nullptr) {
+      FinishRows(*finish, out + in_rows.begin * columns + in_columns.begin,
+                 columns, in_rows.size(), in_columns.begin, in_columns.size());
+    }
+    return true;
+  } else {
+    return false;
+  }
+}
+
+}  // namespace
+}  // namespace tfaot::kernels
+
+#else
+
+namespace tfaot::kernels {
+namespace {
+
+template <typename T>
+constexpr bool MultiplyInLibrary(const MatrixProduct&, const T*, const T*, T*,
+                                 const Part&, const Finish<T>*) {
+  return false;
+}
+
+}  // namespace
+}  // namespace tfaot::kernels
+
+#endif  // TFAOT_CBLAS
+
+#endif  // TFAOT_KERNELS_CBLAS_H_
