@@ -43,13 +43,14 @@ def graph_attrs():
 def functions_of(graph, stem):
     """What the compiler makes of a graph: every entry point, for every size of batch.
 
+    Stages name a function by its entry point and batch; `tfaot.core.functions` compares them with the manifest.
+
     Args:
       graph: (TfaotGraphInfo) output of the export stage
       stem: (str) how output files' names start
 
     Returns:
-      (list[struct]) `stem` of the function's files, `entry_point`, `batch` (0 if there is none), and `config`; in the
-      order of `tfaot.compile.functions`
+      (list[struct]) `stem` of the function's files, `entry_point`, `batch` (0 if there is none), and `config`
     """
     return [
         struct(

@@ -192,12 +192,12 @@ def _before_and_after(exported: Any, x: Array) -> tuple[list[str], Array, Array]
     from tensorflow.compiler.tf2xla import tf2xla_pb2
     from tensorflow.core.framework import graph_pb2
 
-    from tfaot.compile.passes import passes
+    from tfaot.compile import table
 
     graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
     config = text_format.Parse(exported.config, tf2xla_pb2.Config())
     results = []
-    for each in (graph, passes.apply(graph, config, [each.name for each in passes.PASSES]).graph):
+    for each in (graph, table.apply(graph, config, [each.name for each in table.PASSES]).graph):
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             tf.import_graph_def(each, name="")
             feed, fetch = config.feed[0].id.node_name, config.fetch[0].id.node_name

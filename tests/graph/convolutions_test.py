@@ -175,7 +175,7 @@ class GradientsTest(unittest.TestCase):
         """What XLA gets in place of gradients by kernels that it lacks gives the numbers of the definition."""
 
         def work() -> list[tuple[Case, list[Array], int]]:
-            from tfaot.compile.passes import passes
+            from tfaot.compile import table
 
             found = []
             forms: list[tuple[int, tuple[int, ...], bool]] = [
@@ -187,7 +187,7 @@ class GradientsTest(unittest.TestCase):
                 for strides, dilations, padding in (((2, 2), (1, 1), "EXPLICIT"), ((1, 1), (2, 1), "SAME")):
                     case = Case(kernel, groups, strides, dilations, padding, depthwise=depthwise)
                     config = config_of(["x0:0", "x1:0", "x2:0"], case.feeds, FETCHES)
-                    applied = passes.apply(case.build(), config, [])
+                    applied = table.apply(case.build(), config, [])
                     found.append((case, run(applied.graph, FETCHES, case.feeds, True), applied.lowered))
             return found
 

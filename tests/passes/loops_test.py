@@ -45,7 +45,7 @@ class LoopTest(PassTest):
         """The graph that passes make of what is built."""
         import tensorflow as tf
 
-        from tfaot.compile.passes import passes
+        from tfaot.compile import table
         from tfaot.export.sources.xla_context import xla_context
 
         with tf.Graph().as_default() as graph, xla_context():
@@ -53,7 +53,7 @@ class LoopTest(PassTest):
             built = build(*inputs)
             fetches = [fetch.name for fetch in (built if isinstance(built, (list, tuple)) else [built])]
         config = config_of([f"x{i}:0" for i in range(len(feeds))], feeds, fetches)
-        after = passes.apply(graph.as_graph_def(), config, names).graph
+        after = table.apply(graph.as_graph_def(), config, names).graph
         self.assert_typed(after)
         return after
 

@@ -219,11 +219,21 @@ _PACKAGES = {
         "export/sources",
         "graph",
     ],
-    "compile": ["", "compile", "compile/passes", "compile/passes/loops", "compile/program", "compile/program/templates", "core", "graph"],
+    "compile": [
+        "",
+        "compile",
+        "compile/passes",
+        "compile/passes/loops",
+        "compile/program",
+        "compile/program/templates",
+        "core",
+        "graph",
+        "tfcompile",
+    ],
     "render": ["", "core", "render", "render/templates"],
     "verify": ["", "core", "graph", "verify"],
-    "hlo": ["", "compile", "compile/passes", "compile/passes/loops", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
-    "stablehlo": ["", "compile", "compile/passes", "compile/passes/loops", "compile/program", "compile/program/templates", "core", "graph", "hlo"],
+    "hlo": ["", "core", "graph", "hlo", "tfcompile"],
+    "stablehlo": ["", "core", "graph", "hlo", "tfcompile"],
 }
 
 def rules_test_suite(*, name, library, family):

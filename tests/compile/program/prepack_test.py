@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import PREAMBLE, ROOT, StageTest
-from tfaot.compile.program import constants, executor, prepack, winograd
+from tfaot.compile.program import constants, executor, packing
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.thunks import (
     Buffer,
     CompiledFunction,
@@ -30,8 +32,6 @@ from tfaot.compile.program.thunks import (
     Sort,
     Thunk,
 )
-
-PANELS = tuple(packing for packing in prepack.PACKINGS if packing.name == "panels")
 
 
 def dot(rows: int = 4, depth: int = 3, columns: int = 32, *, right: int = 1, dtype: str = "float", at: int = 0) -> Dot:
@@ -96,13 +96,21 @@ def panels(matrix: npt.NDArray[np.float32]) -> bytes:
     return b"".join(padded[:, at : at + 16].tobytes() for at in range(0, padded.shape[1], 16))
 
 
+def packed(functions: dict[str, CompiledFunction], constants: dict[str, memoryview]) -> Compiled:
+    """What the pass makes of a function."""
+    compiled = Compiled(functions, constants)
+    count = prepack(compiled)
+    assert count == len(compiled.packed)
+    return compiled
+
+
 class PrepackTest(unittest.TestCase):
     """The pass, on thunks."""
 
     def packings(self, *thunks: Thunk, sizes: tuple[int, ...] = (384,), results: tuple[int, ...] = (0,)) -> list[str]:
         """How the right sides of products are packed."""
-        got = prepack.prepack({"v3": function(*thunks, sizes=sizes, results=results)}, values(*sizes), PANELS)
-        self.assertEqual(len(got.constants), len(got.values))
+        got = packed({"v3": function(*thunks, sizes=sizes, results=results)}, values(*sizes))
+        self.assertEqual(len(got.packed), len(got.replaced))
         return [thunk.packing for thunk in got.functions["v3"].thunks if isinstance(thunk, Dot | Convolution)]
 
     def test_values(self) -> None:
@@ -114,21 +122,17 @@ class PrepackTest(unittest.TestCase):
             ("convolution", convolution(taps=(1, 3), channels=1, filters=40), matrix),
         ):
             with self.subTest(name):
-                got = prepack.prepack(
-                    {"v3": function(thunk, sizes=(480,))}, {"c1": memoryview(given.tobytes())}, PANELS
-                )
-                self.assertEqual(got.values, {"c1": panels(matrix)})
+                got = packed({"v3": function(thunk, sizes=(480,))}, {"c1": memoryview(given.tobytes())})
+                self.assertEqual(got.replaced, {"c1": panels(matrix)})
                 self.assertEqual([thunk.packing for thunk in got.functions["v3"].thunks], ["panels"])  # type: ignore[union-attr]
-                (packed,) = got.constants
-                self.assertEqual((packed.packing, packed.before, packed.after), ("panels", 480, 3 * 48 * 4))
+                (constant,) = got.packed.values()
+                self.assertEqual((constant.packing, constant.before, constant.after), ("panels", 480, 3 * 48 * 4))
 
     def test_dtypes(self) -> None:
         """Protects products of doubles and integers: a row of a panel is a cache line of them, too."""
         matrix = np.random.default_rng(1).standard_normal((3, 16))
-        got = prepack.prepack(
-            {"v3": function(dot(columns=16, dtype="double"))}, {"c1": memoryview(matrix.tobytes())}, PANELS
-        )
-        self.assertEqual(got.values["c1"], matrix[:, :8].tobytes() + matrix[:, 8:].tobytes())
+        got = packed({"v3": function(dot(columns=16, dtype="double"))}, {"c1": memoryview(matrix.tobytes())})
+        self.assertEqual(got.replaced["c1"], matrix[:, :8].tobytes() + matrix[:, 8:].tobytes())
         self.assertEqual(self.packings(dot(dtype="int32_t")), ["panels"])
         self.assertEqual(self.packings(dot(columns=16, dtype="std::complex<float>")), ["none"])
 
@@ -136,8 +140,8 @@ class PrepackTest(unittest.TestCase):
         """Protects speed: one row is read best as it lies, and panels that are mostly empty only take room."""
         self.assertEqual(self.packings(dot()), ["panels"])
         self.assertEqual(self.packings(dot(rows=1)), ["none"])
-        for columns, packing in ((12, "none"), (13, "panels"), (17, "none"), (24, "panels")):
-            self.assertEqual(self.packings(dot(columns=columns), sizes=(12 * columns,)), [packing])
+        for columns, want in ((12, "none"), (13, "panels"), (17, "none"), (24, "panels")):
+            self.assertEqual(self.packings(dot(columns=columns), sizes=(12 * columns,)), [want])
         self.assertEqual(self.packings(dataclasses.replace(dot(columns=16), batch=2)), ["none"])
         self.assertEqual(self.packings(convolution(), sizes=(768,)), ["panels"])
         for other in (
@@ -165,7 +169,7 @@ class PrepackTest(unittest.TestCase):
     def test_several_readers(self) -> None:
         """Protects shared weights: several products may read one, in loops as well."""
         self.assertEqual(self.packings(dot(), dot(rows=9, at=8)), ["panels", "panels"])
-        got = prepack.prepack({"v3": function(dot(), For(2, (dot(at=8),)))}, values(384), PANELS)
+        got = packed({"v3": function(dot(), For(2, (dot(at=8),)))}, values(384))
         (_, loop) = got.functions["v3"].thunks
         assert isinstance(loop, For)
         self.assertEqual(loop.body, (dataclasses.replace(dot(at=8), packing="panels"),))
@@ -174,15 +178,15 @@ class PrepackTest(unittest.TestCase):
         """Protects size: a value that is there several times is packed everywhere or nowhere."""
         same = values(384)["c1"]
         both = {"v2": function(dot()), "v3": dataclasses.replace(function(dot()), constants=("d1",))}
-        got = prepack.prepack(both, {"c1": same, "d1": same}, PANELS)
-        self.assertEqual(got.values["c1"], got.values["d1"])
-        self.assertEqual(len(got.constants), 1)
+        got = packed(both, {"c1": same, "d1": same})
+        self.assertEqual(got.replaced["c1"], got.replaced["d1"])
+        self.assertEqual(len(got.packed), 1)
         both["v2"] = function(dot(rows=1))
-        got = prepack.prepack(both, {"c1": same, "d1": same}, PANELS)
-        self.assertEqual((got.values, got.functions), ({}, both))
+        got = packed(both, {"c1": same, "d1": same})
+        self.assertEqual((got.replaced, got.functions), ({}, both))
         twice = function(dot(), dot(right=2, rows=1), sizes=(384, 384))
-        got = prepack.prepack({"v3": twice}, {"c1": same, "c2": same}, PANELS)
-        self.assertEqual((got.values, got.functions), ({}, {"v3": twice}))
+        got = packed({"v3": twice}, {"c1": same, "c2": same})
+        self.assertEqual((got.replaced, got.functions), ({}, {"v3": twice}))
 
 
 class CompiledTest(StageTest):
@@ -255,8 +259,8 @@ class FactsTest(unittest.TestCase):
         """Protects constants in memory: a number that is changed on one side only is an error of the C++ compiler."""
         self.assertEqual(self.compiled(), "")
         for module, name, condition in (
-            (winograd, "PANEL_BYTES", "kPanelBytes == 32"),
-            (winograd, "BLOCK", "kWinogradFilters == 32"),
+            (packing, "PANEL_BYTES", "kPanelBytes == 32"),
+            (packing, "BLOCK", "kWinogradFilters == 32"),
             (executor, "ALIGNMENT", "kAlignment == 32"),
             (executor, "MAX_SORTED", "kMaxSorted == 32"),
         ):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import unittest
 from xml.etree import ElementTree
 
-from tfaot.hlo import picture as hlo_graph
-from tfaot.hlo.picture import Computation, Instruction, Module
+from tfaot.hlo import picture
+from tfaot.hlo.module import Computation, Instruction, Module
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -41,7 +41,7 @@ class PictureTest(unittest.TestCase):
 
     def draw(self, *computations: Computation, parameters: tuple[str, ...] = (), results: tuple[str, ...] = ()) -> str:
         """Draws, and checks that the text is XML, that ids are unique, and that links lead to one."""
-        text = hlo_graph.draw(Module(computations), title="a <b> & c", parameters=parameters, results=results)
+        text = picture.draw(Module(computations), title="a <b> & c", parameters=parameters, results=results)
         root = ElementTree.fromstring(text)
         self.assertEqual(SVG + "svg", root.tag)
         ids = [element.get("id") for element in root.iter() if element.get("id")]
@@ -133,9 +133,9 @@ class PictureTest(unittest.TestCase):
     def test_cut(self) -> None:
         """A module that is too large is cut, and the picture says so in red."""
         steps = [instruction("p", "parameter")]
-        steps += [instruction(f"i{index}", "negate", index) for index in range(hlo_graph.LIMIT)]
+        steps += [instruction(f"i{index}", "negate", index) for index in range(picture.LIMIT)]
         text = self.draw(entry(*steps))
-        self.assertIn(f"cut: {hlo_graph.LIMIT} of {hlo_graph.LIMIT + 1} instructions are drawn", text)
+        self.assertIn(f"cut: {picture.LIMIT} of {picture.LIMIT + 1} instructions are drawn", text)
 
     def test_unused(self) -> None:
         """A parameter that nothing uses is listed: a vendor must pass it all the same."""

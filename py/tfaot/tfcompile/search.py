@@ -1,4 +1,4 @@
-"""Which node of a graph the compiler dies of, found by compiling ever smaller parts of it."""
+"""Finds the node of a graph that the compiler dies of, by compiling ever smaller parts of it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Which passes there are, and applying them to a graph."""
+"""The table of passes, and running them: on the graph before the compiler, and on what it made after it."""
 
 from __future__ import annotations
 
 import dataclasses
 import fnmatch
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from tensorflow.core.framework import graph_pb2
 
@@ -17,86 +17,108 @@ from tfaot.compile.passes.loop_invariants import loop_invariants
 from tfaot.compile.passes.row_sums import row_sums
 from tfaot.compile.passes.short_products import short_products
 from tfaot.compile.passes.unroll_loops import unroll_loops
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.epilogues import epilogues
+from tfaot.compile.program.prepack import prepack
+from tfaot.compile.program.winograd import winograd
 from tfaot.core.errors import TfaotError, listed
-from tfaot.graph.calls import inline_calls
-from tfaot.graph.convolutions import for_xla
 from tfaot.graph.program import Program
+from tfaot.tfcompile.inputs import program_for_xla
+
+Subject = TypeVar("Subject", Program, Compiled)
 
 
 @dataclasses.dataclass(frozen=True)
-class Pass:
-    """One rewrite of a graph."""
+class Pass(Generic[Subject]):
+    """One rewrite, of a graph or of a compiled function."""
 
     name: str
     """As attributes and `NAME.passes.json` call it."""
     gain: str
     """What it does, and why that is faster; one sentence."""
-    run: Callable[[Program], int] | None
-    """Rewrites the program, and returns how many places it changed; None for what is done to the compiled program."""
+    on: type[Subject]
+    """What it rewrites: a `Program` is the graph of an entry point, a `Compiled` what the compiler made of it."""
+    run: Callable[[Subject], int]
+    """Rewrites it in place, and returns how many places it changed."""
+
+    def rewrite(self, subject: Program | Compiled) -> int | None:
+        """Runs the pass, or returns None if it's one on something else."""
+        return self.run(subject) if isinstance(subject, self.on) else None
 
 
-PASSES: tuple[Pass, ...] = (
+PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     Pass(
         "fold_batch_norm",
         "Batch norm of inference goes into the kernel of the convolution or matrix product before it: "
         "a sum is left of its five operations on every value.",
+        Program,
         fold_batch_norm,
     ),
     Pass(
         "loop_invariants",
         "Loops read variables before their first step, and give their gradients weights, indices, and items of lists as they "
         "are instead of a stack with a copy a step.",
+        Program,
         loop_invariants,
     ),
     Pass(
         "hoist_projections",
         "A loop's inputs are multiplied by their weight for all steps before it, which reads the weight once.",
+        Program,
         hoist_projections,
     ),
     Pass(
         "gather_gradients",
         "A gradient loop's steps write down what they would multiply and add to a weight's gradient; one product after it does.",
+        Program,
         gather_gradients,
     ),
     Pass(
         "unroll_loops",
         "Loops of at most eight steps become straight code, without conditions, counters, and copies.",
+        Program,
         unroll_loops,
     ),
     Pass(
         "erfc",
         "The complement of the error function, which GELU has, is one quotient and one polynomial instead of two of each.",
+        Program,
         erfc,
     ),
     Pass(
         "epilogues",
         "Bias, bounds, and the sum with another value are formed by the product or convolution before them, on sums that are "
         "still in a register or the nearest cache.",
-        None,
+        Compiled,
+        epilogues,
     ),
     Pass(
         "row_sums",
         "Sums and means along rows, which layer norms have, add up vectors, in the kernels around them.",
+        Program,
         row_sums,
     ),
     Pass(
         "short_products",
         "A row times a constant matrix of few rows adds up these rows, which are vectors, and not along each column.",
+        Program,
         short_products,
     ),
     Pass(
         "winograd",
         "3x3 convolutions with constant kernels form 16 products where 36 are otherwise, by Winograd's minimal filtering; "
         "they round differently.",
-        None,
+        Compiled,
+        winograd,
     ),
     Pass(
         "prepack",
         "Constant weights lie in the order in which products and convolutions read them, which then read one stream.",
-        None,
+        Compiled,
+        prepack,
     ),
 )
-"""All of them, in the order in which they run. Those without `run` are a part of the compile stage, after the compiler."""
+"""All of them: those on graphs run in this order before the compiler, and those on compiled functions in this order after it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +128,7 @@ class Applied:
     graph: graph_pb2.GraphDef
     """Of one entry point."""
     places: dict[str, int | None]
-    """How many places each pass changed, by its name; None for one that is off."""
+    """What `run` returns."""
     lowered: int
     """How many nodes had to be written in other ops, which XLA can compile, whichever passes there are."""
     origins: dict[str, str]
@@ -143,17 +165,27 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
     Args:
       graph: of all entry points; stays as it is.
       config: `tf2xla.Config` of one of them, with the size of batch put in.
-      names: of the passes to apply.
+      names: of the passes to apply; those on compiled functions are left out.
     """
-    program = Program.of(graph, config)
-    inline_calls(program)
-    lowered = for_xla(program)
-    program.prune()
+    program, lowered = program_for_xla(graph, config)
+    places = run(program, names)
+    return Applied(program.graph, places, lowered, program.origins)
+
+
+def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | None]:
+    """Runs the passes that rewrite this kind of thing, one after another.
+
+    Args:
+      subject: changes in place.
+      names: of the passes that are on.
+
+    Returns:
+      How many places each pass changed, by its name; None for one that is off.
+    """
     places: dict[str, int | None] = {}
     for each in PASSES:
-        places[each.name] = None
-        if each.name in names:
-            places[each.name] = each.run(program) if each.run else 0
-            if places[each.name]:
-                program.prune()
-    return Applied(program.graph, places, lowered, program.origins)
+        if isinstance(subject, each.on):
+            places[each.name] = each.rewrite(subject) if each.name in names else None
+            if places[each.name] and isinstance(subject, Program):
+                subject.prune()
+    return places

@@ -1,26 +1,14 @@
-"""A compiler that dies: the error names the node and the user's line."""
+"""The search for the node that the compiler dies of."""
 
 from __future__ import annotations
 
-import os
 import tempfile
 import unittest
 from typing import Any
-from unittest import mock
 
-from tests.stages.harness import PREAMBLE, StageTest
-from tfaot.compile import compile as compiler
+from tests.stages.harness import StageTest
 from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
-
-LAYERS = """\
-def model_fn(x, n):
-    y = tf.tanh(x)
-    z = tf.sin(y)
-    v = tf.compat.v1.get_variable("v", [2])
-    with tf.control_dependencies([v.assign_add(z)]):
-        return tf.cos(z) + tf.exp(y)
-"""
 
 
 class _Died(TfaotError):
@@ -66,8 +54,8 @@ class FindTest(StageTest):
 
     def find(self, graph: Any, config: Any, fatal: str = "", **limits: Any) -> Any:
         """Searches with the real compiler, or with one that dies of a node whose name is given."""
-        from tfaot.compile import crash
         from tfaot.export import verdict
+        from tfaot.tfcompile import search
 
         def dies(part: Any, asked: Any) -> bool:
             if fatal:
@@ -83,7 +71,7 @@ class FindTest(StageTest):
                     return True
             return False
 
-        return crash.find(graph, config, dies, **limits)
+        return search.find(graph, config, dies, **limits)
 
     def test_real(self) -> None:
         """A real crash is found: of two calls, each of which compiles alone, the second one is named."""
@@ -111,53 +99,6 @@ class FindTest(StageTest):
         self.assertEqual((found.tries, found.node, found.others[0], len(found.others)), (4, "n99", "n50", 49))
         found = self.find(graph, config_of("n199"), fatal="n70", seconds=0)
         self.assertEqual((found.tries, found.node, len(found.others)), (2, "n199", 199))
-
-
-class MessageTest(StageTest):
-    """What the user sees."""
-
-    def refused(self, fatal: str) -> str:
-        """Compiles with a compiler that aborts when a graph has an op of this type."""
-        exported = self.export(PREAMBLE + LAYERS)
-        compile_for = compiler._compile_for
-
-        def aborts(isa: str, request: compiler.Request, *args: Any) -> Any:
-            from tensorflow.core.framework import graph_pb2
-
-            with open(request.graph, "rb") as file:
-                graph = graph_pb2.GraphDef.FromString(file.read())
-            if any(node.op == fatal for node in graph.node):
-                os.write(2, b"last words\n")
-                os.kill(os.getpid(), 6)
-            return compile_for(isa, request, *args)
-
-        with mock.patch.object(compiler, "_compile_for", aborts):
-            text = self.error_of(self.compile, exported)
-        return "\n".join(line for line in text.splitlines() if "last words" in line or not line.startswith("    "))
-
-    def test_node_and_line(self) -> None:
-        """The node and the line are named, of a node that computes and of one that only writes."""
-        for op, name, line in (("Sin", "Sin", 12), ("AssignAddVariableOp", "AssignAddVariableOp", 14)):
-            with self.subTest(op):
-                text = self.refused(op)
-                self.assertIn(
-                    f"compiling t::Model for x86-64-v3: the compiler was killed by SIGABRT, by {op} {name!r} "
-                    f"at model.py:{line}\n",
-                    text,
-                )
-                self.assertIn("    last words\n", text)
-                self.assertIn(
-                    "  found: without it, what comes before it compiles\n"
-                    "  to do: write in another way what the model computes there, and report the model: "
-                    "a compiler should not die",
-                    text,
-                )
-
-    def test_not_the_graph(self) -> None:
-        """Where a part that computes nothing dies as well, no node is blamed."""
-        text = self.refused("Placeholder")
-        self.assertIn("for x86-64-v3: the compiler was killed by SIGABRT\n", text)
-        self.assertIn("  to do: look for an unknown flag or an op that XLA cannot take", text)
 
 
 if __name__ == "__main__":

@@ -10,214 +10,16 @@ import unittest
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 
+from tests.compile.program.models import HEAD, MODELS, keeping_header
 from tests.stages.harness import ROOT, Exported, StageTest
-from tfaot.compile.program import executor, thunks
+from tfaot.compile.program import executor, header, thunks
 from tfaot.core import isolate
 
 Array = npt.NDArray[Any]
-
-HEAD = """\
-import numpy as np
-import tensorflow as tf
-
-v1 = tf.compat.v1
-
-
-def inputs(**shapes):
-    return [v1.placeholder(dtype, shape, name) for name, (dtype, *shape) in shapes.items()], ()
-
-
-f32, f64, i32 = tf.float32, tf.float64, tf.int32
-"""
-
-MODELS: dict[str, str] = {
-    # Copies of arguments, empty arrays, constants, an input that nothing reads, a result that is given twice.
-    "edges": """
-def input_fn():
-    return inputs(a=(f32, 5), e=(f32, 0, 3), u=(f32,))
-
-def model_fn(xs, _):
-    a, e, _ = xs
-    v, w = v1.get_variable("v", [5]), v1.get_variable("w", [5])
-    with tf.control_dependencies([v.assign(a)]):
-        return tf.identity(a), tf.identity(a), e, tf.constant([1.0, 2.0]), tf.reduce_sum(e), w.read_value(), tf.zeros([0, 4])
-""",
-    # Two variables that change places: each is read before the other is written.
-    "swap": """
-def input_fn():
-    return inputs(a=(f32, 5))
-
-def model_fn(xs, _):
-    v, w = v1.get_variable("v", [5]), v1.get_variable("w", [5])
-    x, y = v.read_value(), w.read_value()
-    with tf.control_dependencies([x, y]):
-        with tf.control_dependencies([v.assign(y), w.assign(x)]):
-            return xs[0] + x
-""",
-    "products": """
-def input_fn():
-    return inputs(d=(f64, 33, 65), i=(i32, 40, 41), b=(f32, 7, 33, 65), h=(f32, 32, 48))
-
-def model_fn(xs, _):
-    d, i, b, h = xs
-    half, c = tf.cast(h, tf.float16), tf.complex(h, h * 2.0 - 1.0)
-    z = tf.complex(tf.cast(h, f64), tf.cast(h, f64) + 1.0)
-    c, z = tf.matmul(c, c, transpose_b=True), tf.matmul(z, z, transpose_a=True)
-    return (
-        tf.matmul(d, d, transpose_a=True), tf.matmul(i, i, transpose_b=True), tf.matmul(b, b, transpose_b=True),
-        tf.cast(tf.matmul(half, half, transpose_b=True), f32), tf.math.real(c), tf.math.imag(c), tf.math.real(z), tf.math.imag(z),
-    )
-""",
-    "convolutions": """
-def input_fn():
-    return inputs(image=(f32, 2, 12, 12, 4), signal=(f32, 2, 30, 4))
-
-def model_fn(xs, _):
-    image, signal = xs
-    k, d = v1.get_variable("k", [3, 3, 4, 8]), v1.get_variable("d", [3, 3, 4, 2])
-    y = tf.nn.conv2d(image, k, 2, "SAME")
-    z = tf.nn.depthwise_conv2d(image, d, [1, 1, 1, 1], "SAME")
-    t = tf.nn.conv2d_transpose(y, k, [2, 12, 12, 4], 2)
-    loss = tf.reduce_mean(y * y) + tf.reduce_mean(t * t)
-    w = tf.nn.conv1d(signal, tf.reshape(tf.range(120, dtype=f32), [5, 4, 6]) / 120.0, 1, "SAME")
-    with tf.control_dependencies([v1.assign_sub(k, 0.1 * tf.gradients(loss, k)[0])]):
-        return tf.identity(loss), z, w, tf.nn.conv2d(image, tf.ones([3, 3, 4, 2]), 1, "VALID", dilations=2)
-""",
-    # What follows products and convolutions: biases, sums with other values, and bounds; in place or not.
-    "epilogues": """
-def input_fn():
-    return inputs(image=(f32, 2, 12, 12, 8), x=(f32, 40, 300), d=(f64, 33, 65))
-
-def model_fn(xs, _):
-    image, x, d = xs
-    rng = np.random.default_rng(3)
-
-    def weights(*shape):
-        return tf.constant(rng.standard_normal(shape).astype("float32"))
-
-    def bias(y):
-        return tf.nn.bias_add(y, weights(y.shape[-1]))
-
-    first = tf.nn.relu6(bias(tf.nn.conv2d(image, weights(3, 3, 8, 20), 2, "SAME")))
-    y = tf.nn.relu(bias(tf.nn.depthwise_conv2d(first, weights(3, 3, 20, 1), [1, 1, 1, 1], "SAME")))
-    narrow = bias(tf.nn.conv2d(y, weights(1, 1, 20, 9), 1, "SAME"))
-    wide = tf.nn.relu6(bias(tf.nn.conv2d(narrow, weights(1, 1, 9, 54), 1, "SAME")))
-    again = bias(tf.nn.conv2d(wide, weights(1, 1, 54, 9), 1, "SAME")) + narrow
-    z = tf.nn.relu(bias(tf.matmul(x, weights(300, 50))))
-    u = bias(tf.matmul(z, weights(50, 300))) + x
-    f = tf.nn.bias_add(tf.matmul(d, d, transpose_a=True), tf.constant(rng.standard_normal(65)))
-    return again, tf.nn.relu(tf.nn.conv2d(again, weights(3, 3, 9, 9), 1, "SAME") + again), u, tf.minimum(f, 1.0)
-""",
-    # Constant right sides: of several rows or one, shared, read by others as well, transposed, and of other dtypes.
-    "constants": """
-def input_fn():
-    return inputs(image=(f32, 2, 9, 9, 6), x=(f32, 7, 300), d=(f64, 33, 65), i=(i32, 40, 41))
-
-def golden_fn(step, rng):
-    return [*(rng.standard_normal(s).astype(t) for s, t in (((2, 9, 9, 6), "f4"), ((7, 300), "f4"), ((33, 65), "f8"))),
-            rng.integers(-9, 9, [40, 41], "int32")], ()
-
-def model_fn(xs, _):
-    image, x, d, i = xs
-    rng = np.random.default_rng(5)
-
-    def weights(*shape, dtype="float32"):
-        return tf.constant(rng.standard_normal(shape).astype(dtype))
-
-    shared, seen = weights(300, 300), weights(300, 40)
-    y = tf.tanh(tf.matmul(tf.tanh(tf.matmul(x, shared)), shared))
-    z = tf.nn.relu(tf.matmul(y, weights(90, 300), transpose_b=True) + weights(90))
-    c = tf.nn.conv2d(image, weights(3, 3, 6, 40), [1, 2, 1, 1], "SAME")
-    c = tf.nn.relu(tf.nn.conv2d(c, weights(2, 3, 40, 100), 1, "VALID", dilations=2))
-    t = tf.nn.conv2d_transpose(c, weights(3, 3, 24, 100), [2, 6, 10, 24], 2)
-    return (
-        z, t, tf.matmul(x, seen) * tf.gather(seen, tf.abs(i[0, 0])), tf.matmul(x[:1], weights(300, 64)),
-        tf.matmul(x, weights(300, 10)), tf.matmul(d, weights(65, 44, dtype="float64")),
-        tf.matmul(i, tf.constant(rng.integers(-9, 9, [41, 36], "int32"))),
-    )
-""",
-    "sorts": """
-def input_fn():
-    return inputs(x=(f32, 3, 50, 4), m=(i32, 300))
-
-def golden_fn(step, rng):
-    x = rng.standard_normal([3, 50, 4]).astype("float32").round(1) + np.float32(0)
-    return [x, rng.integers(0, 40, [300], "int32")], ()
-
-def model_fn(xs, _):
-    x, m = xs
-    return (
-        tf.sort(x, axis=1), tf.argsort(x, axis=1, stable=True), tf.argsort(m, direction="DESCENDING", stable=True),
-        *tf.math.top_k(x, 2), *tf.math.top_k(tf.cast(m, f32), 300), *tf.math.top_k(m, 3), tf.sort(tf.cast(m, f64)),
-    )
-""",
-    "conditionals": """
-def input_fn():
-    return inputs(x=(f32, 64, 64), n=(i32,))
-
-def golden_fn(step, rng):  # the fourth step names no branch
-    return [rng.standard_normal([64, 64]).astype("float32"), np.int32(step if step < 3 else -5)], ()
-
-def model_fn(xs, _):
-    x, n = xs
-    y = tf.cond(n > 0, lambda: tf.matmul(x, x), lambda: tf.matmul(tf.sort(x), x) + 1.0)
-    return y, tf.switch_case(n, [lambda: tf.matmul(x, x), lambda: tf.sort(x), lambda: tf.matmul(tf.sort(x), x) + 1.0])
-""",
-    # A NaN stays one in minima and maxima, also of several values.
-    "nans": """
-def input_fn():
-    return inputs(x=(f32, 8, 4, 6))
-
-def golden_fn(step, rng):
-    x = rng.standard_normal([8, 4, 6]).astype("float32")
-    x[step, 1, 2] = np.nan
-    return [x], ()
-
-def model_fn(xs, _):
-    x, = xs
-    found = (
-        tf.reduce_max(x, 2), tf.reduce_min(x, [1, 2]), tf.reduce_max(x, 0), tf.nn.relu(x),
-        tf.clip_by_value(x, -1.0, 1.0), tf.maximum(x, tf.roll(x, 1, 2)), tf.minimum(tf.roll(x, 1, 2), x),
-        tf.nn.relu6(tf.matmul(tf.reshape(x, [32, 6]), tf.ones([6, 40])) + tf.range(40, dtype=f32)),
-    )
-    return tuple(tf.cast(tf.math.is_nan(y), tf.int32) for y in found)
-""",
-    "loops": """
-def input_fn():
-    return inputs(x=(f32, 64, 64), n=(i32,))
-
-def golden_fn(step, rng):
-    return [rng.standard_normal([64, 64]).astype("float32") * 0.1, np.int32(step)], ()
-
-def model_fn(xs, _):
-    x, n = xs
-
-    def body(i, v):
-        def inner(j, u):
-            above = tf.reduce_sum(u) > 0.0
-            return j + 1, tf.cond(above, lambda: tf.matmul(u, x) * 0.5, lambda: tf.matmul(x, u) * 0.2)
-
-        return i + 1, tf.while_loop(lambda j, u: j < 5, inner, (0, tf.matmul(v, x)))[1]
-
-    return tf.while_loop(lambda i, v: tf.logical_and(i < n, tf.reduce_max(tf.matmul(v, v)) < 1e9), body, (0, x))[1]
-""",
-    # Their compiled code calls functions of its own, and has sorts, loops, and products within one another.
-    "algebra": """
-def input_fn():
-    return inputs(x=(f32, 24, 24))
-
-def model_fn(xs, _):
-    x = xs[0] + 4.0 * tf.eye(24)
-    s = tf.matmul(x, x, transpose_b=True)
-    return tf.linalg.cholesky(s), tf.abs(tf.linalg.qr(x)[1]), tf.linalg.svd(x, compute_uv=False), tf.linalg.inv(x)
-""",
-}
-"""Between them they have every kind of thunk but for the state of random numbers, which the export stage replaces."""
 
 DRIVER = """\
 // Runs a program some times: arguments from a file, then results to another, the arguments' bytes last.
@@ -327,19 +129,13 @@ def compile_program(folder: Path, cpu: str = "x86-64-v3") -> None:
 RUNTIME = tuple(f"include/tfaot/{name}.cc" for name in ("executor", "sort", "kernels/plain"))
 
 
-class ThunksTest(StageTest):
+class ExecutorTest(StageTest):
     """Models through the stages, and the program alone."""
 
     def program(self, model: str, cpu: str = "x86-64-v3", steps: int = 4, **kwargs: Any) -> Exported:
         """Exports and compiles a model, and leaves `m.h`, `m.cc`, and `m.o` beside, and in `tfcompile.h` what tfcompile wrote."""
         exported = self.export(HEAD + model, golden_steps=steps, **kwargs)
-        read = thunks.parse
-
-        def keep(header: str) -> thunks.CompiledFunction:
-            (exported.folder / "tfcompile.h").write_text(header)
-            return read(header)
-
-        with mock.patch.object(thunks, "parse", keep):  # the compiler's child takes it along
+        with keeping_header(exported):
             self.compile(exported, isa=(cpu,))
         os.rename(exported.path("header"), exported.path("m.h"))
         os.rename(exported.path("source"), exported.path("m.cc"))
@@ -348,7 +144,7 @@ class ThunksTest(StageTest):
 
     def parsed(self, exported: Exported) -> thunks.CompiledFunction:
         """What tfcompile's header says."""
-        return thunks.parse(Path(exported.path("tfcompile.h")).read_text())
+        return header.parse(Path(exported.path("tfcompile.h")).read_text())
 
     def assert_like_tensorflow(self, exported: Exported, steps: int = 4) -> None:
         """Runs the program and TensorFlow."""
@@ -432,7 +228,7 @@ class ThunksTest(StageTest):
         """Protects graphs whose random ops the export stage does not replace: states are XLA's, one by one."""
         folder = self.folder
         isolate.run_isolated(lambda: compile_random(folder), what="compiling")
-        parsed = thunks.parse((folder / "tfcompile.h").read_text())
+        parsed = header.parse((folder / "tfcompile.h").read_text())
         self.assertIn(thunks.Rng, {type(thunk) for thunk in thunks.walk(parsed.thunks)})
         rendered = executor.render({"x86-64-v3": parsed}, cpp_class="r::Random", cost=1.0, tensorflow="2.21.0")
         (folder / "m.h").write_text(rendered.header)
@@ -464,93 +260,6 @@ class ThunksTest(StageTest):
                     weak.setdefault(cpu, set()).update(found)
         self.assertTrue(all(weak.values()), "products and convolutions of models of one level are the same code")
         self.assertEqual(weak["x86-64"] & weak["x86-64-v3"], set())
-
-
-class HeaderTest(StageTest):
-    """How strictly the header is read."""
-
-    header: str
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        test = ThunksTest("test_every_kind_of_thunk")
-        test.setUp()
-        exported = test.program(MODELS["conditionals"], cpp_class="t::M")
-        cls.header = Path(exported.path("tfcompile.h")).read_text()
-        test.doCleanups()
-
-    def changed(self, old: str, new: str, count: int = 1) -> str:
-        """The error for the header with a part replaced."""
-        self.assertIn(old, self.header)
-        return self.error_of(thunks.parse, self.header.replace(old, new, count))
-
-    def test_unknown_text(self) -> None:
-        """Protects from a TensorFlow that writes something else: no part of a thunk may be passed over."""
-        self.assert_error(
-            self.changed("// Conditional Thunk", "// Custom Thunk").replace(self._conditional(), "…"),
-            """
-            tfcompile's header has something in it that is not known here
-
-                // Custom Thunk …
-
-              to do: use the TensorFlow that tools/python/requirements.lock names, or teach tfaot/compile/program what it means
-            """,
-        )
-        for old, new in (
-            ("(*comparator)(&result, nullptr, data,", "(*comparator)(&result, &done, data,"),
-            ("for (uint64_t x = 0;", "for (uint64_t x = 1;"),
-            ("return false;", "return true;"),
-            ("TypedMatMul<float, float, float>", "TypedMatMul<int8_t, int8_t, int32_t>"),
-            ("run_options->intra_op_thread_pool()", "nullptr"),
-            ("done.Wait();", ""),
-            ("XLA_CPU_KernelArg{reinterpret_cast<std::byte*>(buffer_table[", "XLA_CPU_KernelArg{(buffer_table["),
-            ("? 0 : 1;", "? 1 : 0;"),
-            ("case 1: {", "case 1: { ++buffer_table;"),
-            ("buffer + 64};", "buffer + 32};"),
-            ("EncodedBufferAllocationInfo{", "EncodedBufferAllocationInfo{1ULL + "),
-        ):
-            with self.subTest(old):
-                self.assertIn("has something in it that is not known here", self.changed(old, new))
-
-    def _conditional(self) -> str:
-        text = " ".join(self.header.split())
-        begin = text.index("// Conditional Thunk") + len("// Conditional Thunk ")
-        return text[begin : begin + 200 - len("// Custom Thunk ")] + "…"
-
-    def test_contradictions(self) -> None:
-        """Protects from misreading: what the header says twice must agree, and no thunk may leave its buffers."""
-        self.assert_error(
-            self.changed("kNumResults = 2;", "kNumResults = 3;"),
-            """
-            tfcompile's header contradicts itself: kNumResults is 3, but 2 are listed
-              to do: use the TensorFlow that tools/python/requirements.lock names; if it is that one, this is a bug of rules_tfaot
-            """,
-        )
-        large = re.search(r"\+ \d+, 16384\}", self.header)
-        assert large
-        for old, new, wanted in (
-            ("kNumBuffers = ", "kNumBuffers = 1", "are listed"),
-            (large[0], "+ 0, 163840}", "a Kernel uses bytes 0 to 163840 of buffer"),
-            ("case 1: {", "case 2: {", "branch 1 of a conditional is missing"),
-            ("std::array<XLA_CPU_KernelArg, 2>", "std::array<XLA_CPU_KernelArg, 3>", "has 2 arguments and wants 3"),
-        ):
-            with self.subTest(wanted):
-                self.assertIn(wanted, self.changed(old, new))
-        index = re.search(r"kArgIndexToBufferIndex\[kNumArgs\] = \{\s*(\d+), (\d+)", self.header)
-        assert index
-        swapped = index[0].replace(f"{index[1]}, {index[2]}", f"{index[2]}, {index[1]}")
-        self.assertIn("which holds argument 1", self.changed(index[0], swapped))
-
-    def test_other_files(self) -> None:
-        """Protects the reader of an error: a file that is no such header is said to be none."""
-        self.assert_error(
-            self.error_of(thunks.parse, "int main() {}"),
-            """
-            the text is no header that tfcompile wrote: it has 0 of kNumArgs
-              to do: pass the file that tfcompile, of the TensorFlow that tools/python/requirements.lock names, wrote as out_header
-            """,
-        )
 
     def test_too_many_sorted(self) -> None:
         """Protects the runtime's stack: what it cannot sort is refused when the model is built."""
