@@ -178,7 +178,8 @@ def main() -> None:
         f"    python3 benchmarks/threads.py {shlex.join(asked)}\n\n"
         f"{on['cpu']}, {on['cores']} cores; {on['compiler']}; {datetime.date.today().isoformat()}. {flags.rounds} interleaved "
         f"rounds. The table has the smallest batch of each, the ratio of these, and the smallest and largest ratio of one round. "
-        f"Outputs are the same, bit by bit. Load average before and after: {on['load_before']}, {os.getloadavg()[0]:.2f}. {flags.note}"
+        f"Outputs are the same, bit by bit. Load average before and after: {on['load_before']}, {os.getloadavg()[0]:.2f}. "
+        f"{flags.note}"
     ).rstrip()
     try:
         if flags.page:

@@ -28,6 +28,9 @@ _FEATURES = {
     "x86-64-v4": ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
 }
 
+# Lowest first.
+LEVELS = list(_FEATURES)
+
 # What no level has, and compilers use by themselves. All compilers that know level names know these.
 _NO_LEVEL = ["avx512bf16", "avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "fma4", "sse4a", "tbm", "xop"]
 
@@ -42,13 +45,12 @@ def level_copts(level):
     Returns:
       (list of str) the flags
     """
-    levels = list(_FEATURES)
-    has = levels.index(level) + 1
+    has = LEVELS.index(level) + 1
     return (
         ["-march=" + level, "-mtune=generic"] +
         # In this order: to forbid AVX forbids AVX2, and to ask for AVX2 asks for AVX.
         ["-mno-" + feature for feature in _NO_LEVEL] +
-        ["-mno-" + feature for other in reversed(levels[has:]) for feature in _FEATURES[other]] +
-        ["-m" + feature for other in levels[:has] for feature in _FEATURES[other]] +
+        ["-mno-" + feature for other in reversed(LEVELS[has:]) for feature in _FEATURES[other]] +
+        ["-m" + feature for other in LEVELS[:has] for feature in _FEATURES[other]] +
         ["-DTFAOT_LEVEL={}".format(has)]
     )

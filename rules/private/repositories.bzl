@@ -167,7 +167,7 @@ def _tfaot_tensorflow_repository_impl(rctx):
     interpreter = pip_install(
         rctx,
         package = "tensorflow",
-        size = "about 350 MB to download, 1.5 GB on disk",
+        size = "about 300 MB to download, 1.5 GB on disk",
         title = "TensorFlow " + version,
     )
     rctx.file("BUILD", _BUILD.format(

@@ -27,11 +27,12 @@ struct SortShape {
 inline constexpr int kMaxSorted = 64;
 
 // Bytes of scratch memory that Sort needs, whose largest value has
-// `value_bytes`.
+// `value_bytes`: a multiple of 64, as all memory of an instance.
 constexpr std::size_t SortScratchBytes(std::int64_t length,
                                        std::size_t value_bytes) {
-  return static_cast<std::size_t>(length) *
-         (2 * sizeof(std::int64_t) + value_bytes);
+  const std::size_t bytes = static_cast<std::size_t>(length) *
+                            (2 * sizeof(std::int64_t) + value_bytes);
+  return (bytes + 63) / 64 * 64;
 }
 
 // Sorts `arrays` arrays by one order, in place. Values that are equal keep

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "tests/batch/family_aot.h"
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 using family::Family;
 

@@ -90,7 +90,8 @@ class FlagsTest(unittest.TestCase):
                 "",
                 "## Time of the default, divided by that of the variant",
                 "",
-                "Ratio of the smallest batches, and the smallest and largest ratio of one round. Above 1 means that the variant is faster.",
+                "Ratio of the smallest batches, and the smallest and largest ratio of one round. Above 1 means that the variant "
+                "is faster.",
                 "",
                 "| variant | 10-64-64-1 net, batch 1 | fc 784-256-10, batch 1 |",
                 "|---|---|---|",

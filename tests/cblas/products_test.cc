@@ -6,7 +6,7 @@
 
 #include "tests/runtime/kernels/finishing.h"
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/threads/pools.h"
+#include "tests/runtime/pools.h"
 #include "tfaot/kernels/products_f32.cc"
 #include "tfaot/kernels/products_f64.cc"
 

@@ -10,7 +10,7 @@
 
 #include "tests/isa/last_aot.h"
 #include "tests/isa/product_aot.h"
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 namespace {
 

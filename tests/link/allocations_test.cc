@@ -1,6 +1,6 @@
 // Protects real-time use: Run() allocates nothing, in models with products,
 // convolutions, loops, and batches that are split.
-#include "tests/verify/allocations.h"
+#include "tests/runtime/allocations.h"
 
 #include <cstdio>
 

@@ -8,7 +8,7 @@
 
 #include "tests/link/conversions_aot.h"
 #include "tests/link/conversions_v1_aot.h"
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include "tests/link/halves_flushed_aot.h"
 #include "tests/link/halves_kept_aot.h"
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 namespace {
 

@@ -8,10 +8,10 @@
 #include <thread>
 #include <vector>
 
-#include "tests/threads/pools.h"
+#include "tests/runtime/allocations.h"
+#include "tests/runtime/pools.h"
 #include "tests/threads/rows_aot.h"
 #include "tests/threads/wide_aot.h"
-#include "tests/verify/allocations.h"
 #include "tfaot/threads.h"
 
 namespace {

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/runtime/expect.h"
 #include "tests/variables/maps.h"
 #include "tests/variables/mixer_aot.h"
-#include "tests/verify/expect.h"
 
 namespace {
 

@@ -4,9 +4,9 @@
 //   served_test HEAD       a file of write_weights.py
 #include <type_traits>
 
+#include "tests/runtime/expect.h"
 #include "tests/variables/chosen_aot.h"
 #include "tests/variables/fixed_aot.h"
-#include "tests/verify/expect.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <utility>
 
+#include "tests/runtime/expect.h"
 #include "tests/variables/maps.h"
 #include "tests/variables/stored_aot.h"
-#include "tests/verify/expect.h"
 
 namespace {
 

@@ -369,13 +369,23 @@ def model_fn(features, labels):
             """,
         )
 
-    def test_constant_outputs(self) -> None:
-        """Protects outputs that depend on nothing, such as the flag of a function without results: they are not blind."""
+    def test_constants(self) -> None:
+        """Protects what depends on nothing, such as a flag, or a counter that is set to 0: any other value shows."""
         exported = self.export(
-            HEAD + "def model_fn(features, labels):\n    return {'y': labels * 2.0, 'done': tf.constant(True)}\n",
-            golden_steps=2,
+            SEVERAL.replace(
+                "        return y\n",
+                "        self.steps.assign_add(1)\n        return y\n\n"
+                "    @tf.function(input_signature=[])\n    def reset(self):\n        self.steps.assign(0)\n"
+                "        self.w.assign(tf.abs(self.w))\n        return {'done': True, 'two': tf.constant(2.0)}\n",
+            ).replace("        self.w =", "        self.steps = tf.Variable(0, name='steps')\n        self.w ="),
+            entry_points=(("Reset", "reset"), ("Train", "train")),
+            calls=("Reset", "Train", "Reset"),
+            golden_steps=3,
         )
-        self.assertTrue(self.goldens(exported)["step0/done"])
+        goldens = self.goldens(exported)
+        seen = {name: float(goldens[f"step2/{name}/sees"]) for name in ("Reset_done", "steps", "Reset_two", "w")}
+        self.assertEqual((seen["Reset_done"], seen["steps"]), (math.inf, math.inf))
+        self.assertTrue(all(1e4 < seen[name] < 1e9 for name in ("Reset_two", "w")), seen)
 
     def test_blindness_that_is_accepted(self) -> None:
         """Protects `unseen`: what it names is no error, and the comparison still says what it sees."""
@@ -401,6 +411,22 @@ def model_fn(features, labels):
         value, allowed = goldens["step0/output"], goldens["step0/output/tolerance"]
         self.assertTrue(0.005 < np.median(allowed) / np.std(value) < 0.2, np.median(allowed) / np.std(value))
         self.assertTrue(np.all(np.abs(value - self.computed(exported)[0][0]) <= allowed))
+
+    def test_reference_rounds_to_16_bits(self) -> None:
+        """Protects decisions in low precision: they depend on values that are rounded, and the reference takes the same ones."""
+        for dtype in ("bfloat16", "float16"):
+            with self.subTest(dtype):
+                exported = self.export(
+                    f"import numpy as np\nimport tensorflow as tf\n\n\n"
+                    "def model(x):\n"
+                    f"    return tf.cast(tf.nn.relu(tf.cast(x, tf.{dtype}) - 1.0), tf.float32)\n\n\n"
+                    "def golden_fn(step, rng):\n"
+                    "    return np.concatenate([1 + 4e-4 * rng.random(8), 3 * rng.random(8)])\n",
+                    signature={"x": "float32[16]"},
+                )
+                value = self.goldens(exported)["step0/output"]
+                self.assertEqual(value.tolist(), self.computed(exported)[0][0].tolist())
+                self.assertEqual(value[:8].tolist(), [0] * 8)
 
     def test_batch_norm(self) -> None:
         """Protects the reference of fused batch normalization, which has no kernel for float64: forward and gradient."""
@@ -692,7 +718,7 @@ class DerivationTest(unittest.TestCase):
         exact = np.array([1 + 1e-9, 1.5, np.inf, np.nan])
         spread = Spread.of(exact)
         for off in (1e-6, -1e-6):
-            spread.add(exact + off, exact, excess=False)
+            spread.add(exact + off, exact)
         row = expected(result, exact, spread, np.full(4, 1e-7), dtype="float32", noise=1.0)
         np.testing.assert_array_equal(row.value, np.array([1, 1.25, np.inf, np.nan], np.float32))
         self.assertTrue(8.2e-6 <= row.tolerance[0] <= 9.3e-6, row.tolerance)
@@ -705,10 +731,11 @@ class DerivationTest(unittest.TestCase):
 
         exact = np.zeros(2)
         spread = Spread.of(exact)
-        spread.add(exact, exact, excess=False)
-        spread.add(np.array([0.0, 3.0]), exact, excess=True)
+        spread.add(exact, exact)
+        spread.add(np.array([0.0, 3.0]), exact, times=8)
         row = expected(exact.astype(np.float32), exact, spread, np.full(2, 1e-7), dtype="float32", noise=1.0)
         self.assertTrue(row.tolerance[0] < 1e-6 and 3 <= row.tolerance[1] < 3.5, row.tolerance)
+        self.assertEqual(spread.deviation()[1], 3 / 8 / 2**0.5)
 
     def test_whole_numbers(self) -> None:
         """Protects indices: they are exact, unless runs with noise gave others."""
@@ -716,7 +743,7 @@ class DerivationTest(unittest.TestCase):
 
         exact = np.array([3, 4])
         spread = Spread.of(exact)
-        spread.add(np.array([3, 6]), exact, excess=False)
+        spread.add(np.array([3, 6]), exact)
         row = expected(exact, exact, spread, np.zeros(2), dtype="int64", noise=1.0)
         self.assertEqual((row.value.tolist(), row.tolerance.tolist()), ([3, 4], [0, 2]))
 
@@ -748,7 +775,7 @@ class DerivationTest(unittest.TestCase):
             self.assertEqual(abs(verify.kept(changed)["/blocks"][block]), 1)
 
     def test_block_sums_are_those_of_the_generated_test(self) -> None:
-        """Protects Python and C++ from drifting apart: verify_h_test.cc has the same numbers."""
+        """Protects Python and C++ from drifting apart: tests/runtime/verify_test.cc has the same numbers."""
         from tfaot.verify import kept as verify
         from tfaot.verify import sight
 

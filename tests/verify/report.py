@@ -1,6 +1,6 @@
 """Writes docs/measured/numerics.md from the logs of the examples' tests.
 
-./bazelw test //examples/... && python3 -m tests.verify.report
+./bazelw test //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import platform
 from tests.stages.logs import Row, rows
 
 ROOT = pathlib.Path(__file__).parents[2]
+COMMAND = "./bazelw test //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report"
 
 
 def line(name: str, found: list[Row]) -> str:
@@ -49,7 +50,7 @@ def main() -> None:
         "What the generated test of every example measures, value by value, against TensorFlow.",
         "[How the generated test compares numbers](../internals/numerics.md) explains the tolerances.",
         "",
-        f"Made by `./bazelw test //examples/... && python3 -m tests.verify.report` on {platform.machine()}, {cpu()}.",
+        f"Made by `{COMMAND}` on {platform.machine()}, {cpu()}.",
         "",
         f"{len(every):,} comparisons of {len(found)} targets: {sum(row.verdict == 'FAILED' for row in every)} failed, "
         f"{sum(row.verdict == 'BLIND' for row in every)} blind. The largest error is "

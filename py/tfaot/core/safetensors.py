@@ -71,7 +71,7 @@ def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: b
     """Writes tensors, and returns where they are, in the mapping's order.
 
     The tensors are in that order, for sequential reading; with `aligned`, `layout` places them. C++ saves variables as the
-    same bytes (`runtime/tfaot/variables.cc`). The file must be new and seekable.
+    same bytes (`runtime/tfaot/safetensors.cc`). The file must be new and seekable.
     """
     entries = layout(((name, str(value.dtype), value.shape) for name, value in tensors.items()), aligned=aligned)
     # An empty tensor starts where its successor does.
@@ -105,7 +105,7 @@ def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: b
 def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
     """Maps a file and returns its tensors by name, without copying their values.
 
-    The file can come from anyone: whatever the format doesn't allow is an error, as in `runtime/tfaot/variables.cc`.
+    The file can come from anyone: whatever the format doesn't allow is an error, as in `runtime/tfaot/safetensors.cc`.
 
     Raises:
       TfaotError: the file is truncated, isn't a safetensors file, contradicts itself, or has an unknown dtype.

@@ -120,7 +120,7 @@ def compute_goldens(request: Request) -> None:
         ]
         seen = sight.Probe(manifest, graph, runner, initial, run.before, run.results, calls, rows)
         sights = seen.sights()
-        _check_sight(manifest, graph, calls, sights, seen.unseen_variables(), request.unseen)
+        _check_sight(manifest, calls, sights, seen.unseen_variables(), request.unseen)
     with open(request.out_goldens, "wb") as out:
         safetensors.write(out, dict(_tensors(manifest, initial, calls, run, rows, sights, measured)))
 
@@ -209,21 +209,20 @@ def _measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: _Run, *, precis
             return None
         spreads = _spreads(exact)
         for seed in range(SAMPLES + EXCURSIONS):
-            excess = seed >= SAMPLES
-            rng = np.random.default_rng(seed)
-            results = once(amplitude * (EXCESS if excess and precise else 1.0), rng, free=False)
+            times = EXCESS if precise and seed >= SAMPLES else 1.0
+            results = once(amplitude * times, np.random.default_rng(seed), free=False)
             for call, each, want in zip(run.calls, results, run.results, strict=True):
                 for index, (value, other) in enumerate(zip(each, want, strict=True)):
-                    if value.shape != other.shape and not excess:
+                    if value.shape != other.shape and times == 1:
                         raise _wavering(manifest, call.entry, index)
-            _add(spreads, parts(results), exact, excess=excess)
+            _add(spreads, parts(results), exact, times=times)
         measured = _Measured(amplitude, exact, spreads, [], [])
         if run.free:
             measured.free_exact = parts(once(0.0, None, free=True))
             measured.free_spreads = _spreads(measured.free_exact)
             for seed in range(FREE):
                 free = once(amplitude, np.random.default_rng(seed), free=True)
-                _add(measured.free_spreads, parts(free), measured.free_exact, excess=False)
+                _add(measured.free_spreads, parts(free), measured.free_exact)
         return measured
 
 
@@ -236,7 +235,7 @@ def _add(
     values: list[list[dict[str, Array]]],
     exact: list[list[dict[str, Array]]],
     *,
-    excess: bool,
+    times: float = 1.0,
 ) -> None:
     """Takes a run into account; not of results that have another size than the reference's."""
     for call in range(len(spreads)):
@@ -244,7 +243,7 @@ def _add(
             for part, spread in each.items():
                 value, reference = values[call][result][part], exact[call][result][part]
                 if value.shape == reference.shape:
-                    spread.add(value, reference, excess=excess)
+                    spread.add(value, reference, times=times)
 
 
 def _same_numbers(wanted: list[list[dict[str, Array]]], exact: list[list[dict[str, Array]]]) -> bool:
@@ -346,7 +345,6 @@ def _same(together: Array, apart: Array) -> bool:
 
 def _check_sight(
     manifest: Manifest,
-    graph: graph_pb2.GraphDef,
     calls: Sequence[Call],
     sights: Sequence[Sequence[Mapping[str, float]]],
     unseen_variables: Sequence[str],
@@ -361,8 +359,6 @@ def _check_sight(
     names: dict[str, set[str]] = {name: {name} for name in unseen_variables}
     for call, results in zip(calls, sights, strict=True):
         for tensor, parts in zip(call.tensors, results, strict=True):
-            if isinstance(tensor, Output) and sight.constant(graph, tensor.name):
-                continue
             shown = tensor.cpp_name if isinstance(tensor, Output) else tensor.name
             best[shown] = max(best.get(shown, 0.0), *parts.values())
             names[shown] = {tensor.name, tensor.name.removesuffix(":0"), tensor.cpp_name}

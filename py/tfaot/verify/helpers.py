@@ -13,7 +13,8 @@ AMPLITUDE = "tfaot_noise_amplitude"
 def trace_noise(dtype: tf.DType, kind: str) -> Any:
     """`(value, uniform, scale, count)` → the value with noise.
 
-    `kind` is `absolute`, `relative`, or a dtype: then noise is relative, and a value that this dtype can represent has none.
+    `kind` is `absolute`, `relative`, or a dtype: then noise is relative, and a value that this dtype can represent has none. A
+    dtype of 16 bits rounds the value besides.
     """
 
     @tf.function(  # type: ignore[untyped-decorator]
@@ -37,7 +38,10 @@ def trace_noise(dtype: tf.DType, kind: str) -> Any:
         if dtype in (tf.complex64, tf.complex128):
             return value * tf.cast(1 + change, dtype)
         if kind != "relative":
-            change = tf.where(tf.equal(tf.cast(tf.cast(value, kind), dtype), value), tf.zeros_like(change), change)
+            rounded = tf.cast(tf.cast(value, kind), dtype)
+            change = tf.where(tf.equal(rounded, value), tf.zeros_like(change), change)
+            if tf.as_dtype(kind).size == 2:
+                value = rounded
         return tf.cast(tf.cast(value, wide) * (1 + change), dtype)
 
     return noise.get_concrete_function()

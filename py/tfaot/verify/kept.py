@@ -19,6 +19,8 @@ FULL = 16384
 """Results of up to this many values are kept whole. runtime/tfaot/verify.h has the same numbers."""
 SAMPLES = 1024
 BLOCK = 64
+CHUNK = 2048
+"""How many blocks are added up at a time, so that they stay in the CPU's cache."""
 BLOCKS = "/blocks"
 """Suffix of the sums' name."""
 
@@ -42,11 +44,21 @@ def reals(value: Array) -> Array:
 def block_sums(flat: Array) -> Array:
     """Sums of `BLOCK` values in a row, float64; value i counts negatively if the top bit of i times 2^64/phi is set."""
     blocks = -(-flat.size // BLOCK)
-    signs = np.where(
-        (np.arange(flat.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63), -1.0, 1.0
-    )
-    padded = np.zeros(blocks * BLOCK)
-    np.multiply(flat, signs, out=padded[: flat.size])
-    # One after another, as the generated test adds: where 64-bit integers round, the order shows.
-    sums: Array = padded.reshape(blocks, BLOCK).cumsum(axis=1)[:, -1]
+    sums = np.zeros(blocks)
+    for first in range(0, blocks, CHUNK):
+        part = flat[first * BLOCK : (first + CHUNK) * BLOCK]
+        signs = _signs(first * BLOCK, part.size)
+        padded = np.zeros(-(-part.size // BLOCK) * BLOCK)
+        np.multiply(part, signs, out=padded[: part.size])
+        # Along the first axis NumPy adds one after another, as the generated test does: where 64-bit integers round, the order
+        # shows.
+        columns = np.ascontiguousarray(padded.reshape(-1, BLOCK).T)
+        np.add.reduce(columns, axis=0, out=sums[first : first + CHUNK])
     return sums
+
+
+def _signs(first: int, size: int) -> Array:
+    """The signs of `size` values from a flat index on."""
+    index = np.arange(first, first + size, dtype=np.uint64)
+    top: Array = (index * np.uint64(0x9E3779B97F4A7C15)).view(np.int64)
+    return np.where(top < 0, -1.0, 1.0)

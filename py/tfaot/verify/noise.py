@@ -275,7 +275,8 @@ class _Body:
             if (
                 dtype != types_pb2.DT_FLOAT
             ):  # inside, statistics are float32, and only the result is rounded to fewer bits
-                places[ref] = self._noise(places[ref], self._pass.wide(dtype), UNITS[dtype])
+                kind = tf.as_dtype(dtype).name
+                places[ref] = self._noise(places[ref], self._pass.wide(dtype), UNITS[dtype], kind=kind)
             return places
         op_def = self._op_def(node)
         own_function = node.op in self._pass.signatures
@@ -296,8 +297,8 @@ class _Body:
                     count = self._count(node)
                     place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count)
                 if node.op not in TERMS or sums(dtype) != dtype:
-                    # What is correctly rounded, and can be represented, is exact.
-                    once = self._pass.precise and node.op in ROUNDED_ONCE and dtype in GRIDS
+                    # What is correctly rounded, and can be represented, is exact. To 16 bits, all is correctly rounded.
+                    once = self._pass.precise and dtype in GRIDS and (node.op in ROUNDED_ONCE or sums(dtype) != dtype)
                     kind = tf.as_dtype(dtype).name if once else "relative"
                     place = self._noise(place, wide, scale * UNITS[dtype], kind=kind)
             if place != ref:

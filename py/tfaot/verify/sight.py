@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import ml_dtypes
@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core.manifest import Manifest
+from tfaot.core.manifest import Manifest, Variable
 from tfaot.verify.kept import Array, kept
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, distance
@@ -54,6 +54,7 @@ class Probe:
         self._results = results
         self._calls = calls
         self._rows = rows
+        self._graph = graph
         self._constants = dict(_constants(graph))
         self._large = sum(value.nbytes for value in initial.values()) > 1 << 30
 
@@ -67,8 +68,23 @@ class Probe:
             variables = {} if self._large else self._changed(step, rng)
             constants = {name: changed(value, rng) for name, value in self._constants.items()}
             self._look(best, step, call.inputs, variables, constants)
+            for index in self._settled(call):
+                best[index] = {part: _any_other(row) for part, row in self._rows[step][index].items()}
             sights.append(best)
         return sights
+
+    def _settled(self, call: Call) -> list[int]:
+        """Results of a call that depend on no input and no variable: a flag, a counter that is set to 0."""
+        outputs = [output.name for output in call.entry.outputs]
+        return [
+            index
+            for index, tensor in enumerate(call.tensors)
+            if (
+                writes_constant(self._graph, outputs, tensor.name)
+                if isinstance(tensor, Variable)
+                else constant(self._graph, tensor.name)
+            )
+        ]
 
     def unseen_variables(self) -> list[str]:
         """Variables that are only read, frozen ones too, which matter, but too little for any comparison to see.
@@ -176,6 +192,23 @@ def constant(graph: graph_pb2.GraphDef, tensor: str) -> bool:
     return not any(name in reached for name, _ in _constants(graph))
 
 
+def writes_constant(graph: graph_pb2.GraphDef, fetched: Iterable[str], variable: str) -> bool:
+    """Whether whatever is computed for `fetched`, tensors of the main graph, writes nothing but constants to a variable."""
+    nodes = {node.name: node for node in graph.node}
+    handles = {
+        node.name for node in graph.node if node.op == "VarHandleOp" and node.attr["shared_name"].s.decode() == variable
+    }
+    reached = {name.partition(":")[0] for name in fetched}
+    left = list(reached)
+    while left:
+        new = {name.removeprefix("^").partition(":")[0] for name in nodes[left.pop()].input} - reached
+        reached |= new
+        left += new
+    users = [nodes[name] for name in reached if any(ref.partition(":")[0] in handles for ref in nodes[name].input)]
+    writers = [node for node in users if node.op != "ReadVariableOp"]
+    return bool(writers) and all(node.op == "AssignVariableOp" and constant(graph, node.input[1]) for node in writers)
+
+
 def changed(value: Array, rng: np.random.Generator, change: float = CHANGE) -> Array:
     """Values that are larger or smaller by 1 %, or by `ULPS` if that is more, zeros by 0.01; whole numbers are 1 larger."""
     moved: Array
@@ -196,6 +229,13 @@ def _shuffled(value: Array, rng: np.random.Generator) -> Array:
         return shuffled
     smaller: Array = (shuffled * (1 - 0.5 * rng.random(value.shape))).astype(value.dtype)
     return smaller
+
+
+def _any_other(row: Expected) -> float:
+    """What the comparison with a constant sees: its largest value, in tolerances. Of a zero any other value shows."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.where(row.value == 0, np.inf, np.abs(row.value.astype(np.float64)) / row.tolerance)
+    return float(np.nanmax(shares, initial=0.0)) if row.value.size else float("inf")
 
 
 def _in_tolerances(value: Array, base: Array, tolerance: Array) -> float:

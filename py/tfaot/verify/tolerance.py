@@ -16,13 +16,14 @@ from tfaot.verify import kept
 from tfaot.verify.kept import Array, reals
 
 FACTOR = 8.0
-"""How many standard deviations a compiler may be off. The deviation itself is an estimate from `SAMPLES` runs: of Student's t with
+"""How many standard deviations a compiler may be off. The deviation itself is an estimate from 12 runs: of Student's t with
 12 degrees of freedom, beyond 8 lie 4 values in a million, and compilers' errors are smaller than those that are assumed."""
-SAMPLES = 12
+SAMPLES = 8
 """How many runs with noise of rounding errors."""
 EXCURSIONS, EXCESS = 4, 8.0
 """How many runs with noise this many times as large. They find values that lie so close to a decision, such as the zero of a ReLU's
-gradient, that rounding may decide it; what they move is accepted as it is."""
+gradient, that rounding may decide it; what they move is accepted as it is. Where nothing is decided, they move values this many
+times as far, and so count among the 12."""
 FLOOR_ULP = 2.0
 """Accepted in any case, in units in the last place of the expected value: both sides are rounded."""
 
@@ -32,6 +33,7 @@ class Spread:
     """How far runs with noise lie from a reference, for each value of a part of a result."""
 
     squares: Array
+    """Sum of the squares, of all runs."""
     largest: Array
     """Absolute; of runs with noise of rounding errors."""
     excursion: Array
@@ -43,16 +45,14 @@ class Spread:
         """The spread of no run."""
         return cls(np.zeros(reference.shape), np.zeros(reference.shape), np.zeros(reference.shape))
 
-    def add(self, value: Array, reference: Array, *, excess: bool) -> None:
-        """Takes a run into account."""
+    def add(self, value: Array, reference: Array, *, times: float = 1.0) -> None:
+        """Takes a run into account, whose noise was so many times as large as that of others."""
         off = distance(value, reference)
-        if excess:
-            np.maximum(self.excursion, off, out=self.excursion)
-            return
+        most = self.excursion if times > 1 else self.largest
+        np.maximum(most, off, out=most)
         self.runs += 1
         with np.errstate(over="ignore"):
-            self.squares += off * off
-        np.maximum(self.largest, off, out=self.largest)
+            self.squares += np.square(off / times)
 
     def deviation(self) -> Array:
         """The standard deviation; infinite where a run gave something else than a number."""

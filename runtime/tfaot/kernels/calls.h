@@ -22,6 +22,11 @@ enum class Packing {
   kWinograd,  // of a 3x3 kernel: for RunWinograd (winograd.h)
 };
 
+// Numbers that the compile stage packs by, which generated code asserts: bytes
+// of a row of a panel, and filters of a block of kWinograd.
+inline constexpr std::int64_t kPanelBytes = 64;
+inline constexpr std::int64_t kWinogradFilters = 64;
+
 // `batch` times out[rows][columns] = left[rows][depth] * right[depth][columns];
 // a transposed operand lies as left[depth][rows] or right[columns][depth].
 struct Products {

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/vector.h"
 
 namespace tfaot::kernels {
@@ -64,7 +65,7 @@ constexpr int64_t kDepth =
 // panel lacks are zero. A row is as wide as a cache line, and so a strip is a
 // panel with AVX2, half of one with SSE2, and three with AVX-512.
 template <typename T>
-constexpr int64_t kPanelColumns = 64 / static_cast<int64_t>(sizeof(T));
+constexpr int64_t kPanelColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 
 // Rows of a packed right side that are done at a time: as kDepth, but there is
 // no copy whose room would be the limit, and fewer pieces leave fewer sums that

@@ -36,9 +36,6 @@
 namespace tfaot::kernels {
 namespace {
 
-// Filters of a block.
-constexpr int64_t kWinogradFilters = 64;
-
 // Tiles that are transformed and multiplied together. Of 64 channels what
 // becomes of their inputs and sums takes 350 KiB, and stays in the second-level
 // cache; of more, a point's still does, and fewer tiles would have the kernel

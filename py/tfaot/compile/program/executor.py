@@ -13,17 +13,18 @@ from typing import Any
 
 import jinja2
 
-from tfaot.compile.program import thunks
+from tfaot.compile.program import prepack, thunks
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
 from tfaot.core.errors import TfaotError
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
 ALIGNMENT = 64
-"""Of every buffer in an instance's memory, in bytes, as XLA's kernels want it."""
+"""Of every buffer in an instance's memory, in bytes, as XLA's kernels want it. Generated programs assert that the runtime knows the
+same number, here and below."""
 
 MAX_SORTED = 64
-"""The most arrays that are sorted together; runtime/tfaot/sort.h has the same number."""
+"""The most arrays that are sorted together: `kMaxSorted` in runtime/tfaot/sort.h."""
 
 _SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}
 """What a product's source is called whose dtype has fast code."""
@@ -115,6 +116,7 @@ class _Plan:
         self._images: list[str] = []
         self._sources: dict[str, None] = {}
         self._scratch: list[str] = []
+        self._facts = {f"::tfaot::Executor::kAlignment == {ALIGNMENT}": None}
         used = {at.buffer for thunk in thunks.walk(function.thunks) for at, _ in thunks.slices(thunk)}
         used |= set(function.results)
         self._new = {buffer: index for index, buffer in enumerate(function.arguments)}
@@ -150,6 +152,7 @@ class _Plan:
             "comparators": sorted({thunk.comparator for thunk in all_thunks if isinstance(thunk, thunks.Sort)}),
             "constant_data": [f"{symbol} + 64" for symbol in self._constants],
             "constants": self._constants,
+            "facts": [*self._facts],
             "first_use": first_use,
             "images": self._images,
             "kernel_args": [f"{{{offset}u, {size}u, {buffer}u}}" for offset, size, buffer in self._kernel_args],
@@ -257,6 +260,7 @@ class _Plan:
     def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
         """Products or a convolution: fast code of the CPU level, which knows of threads and epilogues, or plain loops."""
         dtype = thunk.dtype
+        self._facts.update(dict.fromkeys(prepack.facts(thunk.packing)))
         operands = ", ".join((sizes, *map(self._at, places)))
         if dtype in _SOURCES if what == "Products" else dtype == "float":
             self._sources[f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc"] = None
@@ -283,8 +287,8 @@ class _Plan:
                 do="sort the indices, and gather by them",
             )
         outer, length, inner = sort.shape
-        # What SortScratchBytes says.
-        self._scratch.append(f"std::size_t{{{_aligned(length * (16 + max(sort.value_sizes)))}}}")
+        self._facts[f"::tfaot::kMaxSorted == {MAX_SORTED}"] = None
+        self._scratch.append(f"::tfaot::SortScratchBytes({length}, {max(sort.value_sizes)})")
         return [
             "{",
             f"  unsigned char* const values[] = {{{', '.join(map(self._at, sort.values))}}};",

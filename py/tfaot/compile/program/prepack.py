@@ -50,14 +50,10 @@ class Packing:
     """What is stored in place of the values of its right side, maybe more; what `applies` is false for is not asked."""
 
 
-_PANEL_BYTES = 64
-"""A row of a panel: runtime/tfaot/kernels/tile.h."""
-
-
 def _has_panels(product: Product) -> bool:
     """Whether panels gain: several rows meet a matrix of more columns than kernels take for narrow, with no panel mostly empty."""
     depth, columns = _matrix(product)
-    width = _PANEL_BYTES // SIZES[product.dtype]
+    width = winograd.PANEL_BYTES // SIZES[product.dtype]
     if 5 * columns <= 4 * width or 3 * -(-columns // width) * width > 4 * columns or not depth:
         return False
     if isinstance(product, Dot):
@@ -74,7 +70,7 @@ def _panels(values: memoryview, product: Product) -> bytes:
     """Panels of as many columns as fill a cache line, each with its rows one after another; zeros where the last has no column."""
     depth, columns = _matrix(product)
     size = SIZES[product.dtype]
-    width = _PANEL_BYTES // size
+    width = winograd.PANEL_BYTES // size
     transposed = isinstance(product, Dot) and product.transpose_lhs
     matrix = np.frombuffer(values, f"u{size}").reshape((columns, depth) if transposed else (depth, columns))
     panels = np.zeros((-(-columns // width), depth, width), matrix.dtype)
@@ -105,6 +101,13 @@ PACKINGS: tuple[Packing, ...] = (
     Packing("panels", "prepack", _has_panels, _panels),
 )
 """All of them; the first that is on and applies is used."""
+
+
+def facts(packing: str) -> tuple[str, ...]:
+    """What a program must assert of the kernels that read a packing, in C++: they know the same numbers."""
+    panels = f"::tfaot::kernels::kPanelBytes == {winograd.PANEL_BYTES}"
+    block = f"::tfaot::kernels::kWinogradFilters == {winograd.BLOCK}"
+    return {"none": (), "panels": (panels,), "winograd": (panels, block)}[packing]
 
 
 @dataclasses.dataclass(frozen=True)

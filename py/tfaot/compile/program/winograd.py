@@ -13,10 +13,10 @@ from tfaot.compile.program.thunks import Convolution
 
 _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
-_PANEL = 16
-"""Filters of a panel: kPanelColumns<float> in runtime/tfaot/kernels/tile.h."""
-_BLOCK = 64
-"""Filters of a block: kWinogradFilters in runtime/tfaot/kernels/winograd.h."""
+PANEL_BYTES = 64
+"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/calls.h. Generated programs assert that it's the same number."""
+BLOCK = 64
+"""Filters of a block: `kWinogradFilters`, likewise."""
 
 
 def applies(convolution: Convolution) -> bool:
@@ -52,6 +52,7 @@ def transformed(kernel: memoryview, convolution: Convolution) -> bytes:
     channels, filters = convolution.kernel_channels, convolution.filters
     g = np.frombuffer(kernel, np.float32).reshape(3, 3, channels, filters).astype(np.float64)
     points = np.einsum("ix,jy,xycf->ijcf", _G, _G, g).astype(np.float32).reshape(16, channels, filters)
-    points = np.pad(points, ((0, 0), (0, 0), (0, -filters % _PANEL)))
-    blocks = (points[..., at : at + _BLOCK] for at in range(0, points.shape[-1], _BLOCK))
-    return b"".join(block.reshape(16, channels, -1, _PANEL).transpose(0, 2, 1, 3).tobytes() for block in blocks)
+    panel = PANEL_BYTES // points.itemsize
+    points = np.pad(points, ((0, 0), (0, 0), (0, -filters % panel)))
+    blocks = (points[..., at : at + BLOCK] for at in range(0, points.shape[-1], BLOCK))
+    return b"".join(block.reshape(16, channels, -1, panel).transpose(0, 2, 1, 3).tobytes() for block in blocks)

@@ -1,5 +1,7 @@
 // Protects the proof itself: what the generated test calls equal is equal, and
 // nothing that differs passes.
+#include "tfaot/verify.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/verify/expect.h"
-#include "tfaot/verify.h"
+#include "tests/runtime/expect.h"
 
 using tfaot::Compare;
 using tfaot::Errors;

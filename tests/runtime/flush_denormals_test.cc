@@ -1,10 +1,11 @@
 // Protects speed near convergence, and the caller's floating-point mode.
+#include "tfaot/flush_denormals.h"
+
 #include <cfenv>
 #include <limits>
 #include <thread>
 
-#include "tests/verify/expect.h"
-#include "tfaot/flush_denormals.h"
+#include "tests/runtime/expect.h"
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/runtime/kernels/winograd_kernel.h"
-#include "tests/threads/pools.h"
+#include "tests/runtime/pools.h"
 #include "tfaot/flush_denormals.h"
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/convolution_f32.cc"

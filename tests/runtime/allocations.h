@@ -2,8 +2,8 @@
 // operator new takes as well. It defines them, so that one source of a test
 // includes this. Linux with glibc; nothing is counted under a sanitizer, which
 // has an allocator of its own.
-#ifndef TFAOT_TESTS_VERIFY_ALLOCATIONS_H_
-#define TFAOT_TESTS_VERIFY_ALLOCATIONS_H_
+#ifndef TFAOT_TESTS_RUNTIME_ALLOCATIONS_H_
+#define TFAOT_TESTS_RUNTIME_ALLOCATIONS_H_
 
 #include <atomic>
 #include <cstddef>
@@ -55,4 +55,4 @@ constexpr bool kCountsAllocations = false;
 }  // namespace tests
 #endif
 
-#endif  // TFAOT_TESTS_VERIFY_ALLOCATIONS_H_
+#endif  // TFAOT_TESTS_RUNTIME_ALLOCATIONS_H_

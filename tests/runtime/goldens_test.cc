@@ -1,5 +1,7 @@
 // Protects the comparison from numbers that nobody wrote: goldens are read in
 // order, to the end, or not at all.
+#include "tfaot/goldens.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -8,8 +10,7 @@
 #include <fstream>
 #include <string>
 
-#include "tests/verify/expect.h"
-#include "tfaot/goldens.h"
+#include "tests/runtime/expect.h"
 
 namespace {
 

@@ -1,13 +1,14 @@
 // Protects the 16-bit floats at a model's edge: every value is kept, and every
 // float becomes the nearest of them.
+#include "tfaot/half.h"
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <type_traits>
 
-#include "tests/verify/expect.h"
-#include "tfaot/half.h"
+#include "tests/runtime/expect.h"
 
 using tfaot::BFloat16;
 using tfaot::Float16;

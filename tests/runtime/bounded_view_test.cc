@@ -2,6 +2,8 @@
 // seen in its true shape, and nothing behind it.
 #undef NDEBUG  // what a debug build checks is under test, too
 
+#include "tfaot/bounded_view.h"
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,8 +14,7 @@
 #include <numeric>
 #include <type_traits>
 
-#include "tests/verify/expect.h"
-#include "tfaot/bounded_view.h"
+#include "tests/runtime/expect.h"
 
 using tfaot::BoundedView;
 

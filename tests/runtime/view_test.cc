@@ -1,11 +1,12 @@
 // Protects users' indexing: views are row-major, typed, and cost nothing.
+#include "tfaot/view.h"
+
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
 #include <type_traits>
 
-#include "tests/verify/expect.h"
-#include "tfaot/view.h"
+#include "tests/runtime/expect.h"
 
 using tfaot::View;
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 #include "tfaot/threads.h"
 
 namespace {

@@ -1,6 +1,6 @@
 // What tests of the runtime's headers share: a check that goes on, and a count.
-#ifndef TFAOT_TESTS_VERIFY_EXPECT_H_
-#define TFAOT_TESTS_VERIFY_EXPECT_H_
+#ifndef TFAOT_TESTS_RUNTIME_EXPECT_H_
+#define TFAOT_TESTS_RUNTIME_EXPECT_H_
 
 #include <cstdio>
 
@@ -15,4 +15,4 @@ inline int failed = 0;
     }                                                                       \
   } while (false)
 
-#endif  // TFAOT_TESTS_VERIFY_EXPECT_H_
+#endif  // TFAOT_TESTS_RUNTIME_EXPECT_H_

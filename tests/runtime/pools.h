@@ -1,6 +1,6 @@
 // Pools for tests, as a caller might adapt them.
-#ifndef TFAOT_TESTS_THREADS_POOLS_H_
-#define TFAOT_TESTS_THREADS_POOLS_H_
+#ifndef TFAOT_TESTS_RUNTIME_POOLS_H_
+#define TFAOT_TESTS_RUNTIME_POOLS_H_
 
 #include <random>
 #include <vector>
@@ -38,4 +38,4 @@ class ShuffledPool final : public ThreadPool {
 
 }  // namespace tfaot
 
-#endif  // TFAOT_TESTS_THREADS_POOLS_H_
+#endif  // TFAOT_TESTS_RUNTIME_POOLS_H_

@@ -1,0 +1,104 @@
+"""The lint check of pages: it finds each kind of stale link, name, and copy, and leaves good pages alone."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from tools.lint import pages
+
+GUIDE = "docs" + "/guide"  # in two parts, as the check would look for the pages of this test, too
+MAP = "docs/README.md"
+PAGE = f"{GUIDE}/a.md"
+GOOD = {
+    MAP: "# Map\n\n[A](guide/a.md#one-two), [models](guide/models.md)\n",
+    PAGE: "# A\n\n## One, `two`\n\n[above](#one-two)\n\n```sh\n# [no link](nowhere.md)\n```\n",
+    f"{GUIDE}/models.md": "| a function | [a.md](b.md) |\n\nWhat holds for all",
+    f"{GUIDE}/b.md": '# B\n\n`examples/x/BUILD`:\n```starlark\nx(name = "y")\n```\n`//examples/x:y`\n',
+    "examples/x/BUILD": 'x(name = "y")\n',
+}
+
+
+class PagesTest(unittest.TestCase):
+    def faults(self, **changed: str) -> list[str]:
+        """What is wrong with the good pages and these instead, by path."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        root = Path(folder.name)
+        texts = {**GOOD, MAP: GOOD[MAP] + "[B](guide/b.md)\n", **changed}
+        for name, text in texts.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text, encoding="utf-8")
+        return pages.faults(root, texts)
+
+    def test_good(self) -> None:
+        """Good pages have no faults: anchors drop punctuation, and code is no link."""
+        self.assertEqual(self.faults(), [])
+
+    def test_links(self) -> None:
+        """A link needs a file, and an anchor a heading, on the same page too."""
+        text = "# A\n\n[x](nowhere.md) [y](b.md#two) [z](#three)\n"
+        self.assertEqual(
+            self.faults(**{PAGE: text, MAP: "[A](guide/a.md) [B](guide/b.md) [m](guide/models.md)"}),
+            [
+                f"{PAGE}: links to nowhere.md, which does not exist",
+                f"{PAGE}: links to b.md#two, but that page has no such heading",
+                f"{PAGE}: links to #three, but that page has no such heading",
+            ],
+        )
+
+    def test_same_heading_twice(self) -> None:
+        """The second heading of a name gets a number, as in viewers."""
+        self.assertEqual(pages.anchors("# Same\n\n## Same\n\n## [Li](x.md) nk\n"), {"same", "same-1", "li-nk"})
+
+    def test_names(self) -> None:
+        """Files, targets, and packages that a page names must exist; placeholders in capitals need not."""
+        text = (
+            GOOD[PAGE]
+            + "`py/gone.py` `rules/private/STAGE.bzl` `//examples/x:z` `//examples/x:y_old_test` `//tests/gone`\n"
+        )
+        self.assertEqual(
+            self.faults(**{PAGE: text}),
+            [
+                f"{PAGE}: names py/gone.py, which does not exist",
+                f"{PAGE}: names //examples/x:z, which is not in its BUILD",
+                f"{PAGE}: names //examples/x:y_old_test, which is not in its BUILD",
+                f"{PAGE}: names //tests/gone, which is not a package",
+            ],
+        )
+
+    def test_targets_of_macros_and_comprehensions(self) -> None:
+        """A library's test, and targets that a comprehension names, exist."""
+        build = (
+            GOOD["examples/x/BUILD"]
+            + '[t(name = "{}_at_{}".format(a, b)) for a in c]\n[t(name = a + "_z") for a in ["w"]]\n'
+        )
+        text = GOOD[PAGE] + "`//examples/x:y_test` `//examples/x:s_at_t` `//examples/x:w_z`\n"
+        self.assertEqual(self.faults(**{PAGE: text, "examples/x/BUILD": build}), [])
+
+    def test_code_names_a_page(self) -> None:
+        """A comment that names a page that has moved is stale."""
+        gone = "docs/" + "gone.md"
+        self.assertEqual(self.faults(**{"a.py": f"# see {gone}\n"}), [f"a.py: names {gone}, which does not exist"])
+
+    def test_blocks(self) -> None:
+        """What a page shows of a file is in that file, and each way in shows a target."""
+        stale = GOOD[f"{GUIDE}/b.md"].replace('"y"', '"w"', 1)
+        self.assertIn(
+            f"{GUIDE}/b.md: a block under examples/x/BUILD is not in that file; copy it from there",
+            self.faults(**{f"{GUIDE}/b.md": stale}),
+        )
+        self.assertEqual(
+            self.faults(**{f"{GUIDE}/b.md": "# B\n"}),
+            [f"{GUIDE}/models.md: b.md shows no target of a file, after a line with the file's name"],
+        )
+
+    def test_map(self) -> None:
+        """A new page must be on the map."""
+        self.assertEqual(
+            self.faults(**{f"{GUIDE}/c.md": "# C\n"}),
+            [f"{MAP}: does not link to {GUIDE}/c.md; add it to the map"],
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
