@@ -1,4 +1,4 @@
-"""The bundle: a model as HLO in one archive, with everything that a vendor needs to test a compiler on it."""
+"""The bundle: one archive with a model as HLO and everything that a vendor needs to test a compiler on it."""
 
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")

@@ -1,4 +1,4 @@
-"""Which CPU levels a model is compiled for."""
+"""The CPU levels that a model is compiled for."""
 
 load("//runtime:copts.bzl", "LEVELS")
 
@@ -7,10 +7,10 @@ visibility(["//rules/..."])
 DEFAULT_LEVEL = "x86-64-v3"
 
 def isa_attrs():
-    """Attributes of a rule that calls `isa_of`.
+    """Returns the attributes of a rule that calls `isa_of`.
 
     Returns:
-      (dict[str, Attribute]) `cpu` and `isa`, of which a target has exactly one
+      (dict[str, Attribute]) `cpu` and `isa`; a target has exactly one of them
     """
     return {
         "cpu": attr.string(
@@ -23,7 +23,7 @@ def isa_attrs():
     }
 
 def isa_of(ctx):
-    """The CPU levels that a target asks for.
+    """Returns the CPU levels that a target asks for.
 
     Args:
       ctx: the context of a rule with `isa_attrs`

@@ -16,10 +16,10 @@ namespace {
 static_assert(sizeof(std::size_t) == 8 && sizeof(off_t) == 8,
               "files are mapped as a whole, and may be larger than 4 GB");
 
-// How many names a new file tries.
+// How many names to try for a new file.
 constexpr int kMaxTries = 10000;
 
-// Returns whether nobody used the file of this name, and it is gone.
+// Removes a file if no process uses it. Returns whether it is gone.
 bool RemoveLeftover(const char* name) {
   const Descriptor fd(
       open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
@@ -92,7 +92,7 @@ bool TakeAccess(int fd, const struct stat& old) {
   if ((own.st_uid != old.st_uid || own.st_gid != old.st_gid) &&
       fchown(fd, old.st_uid, old.st_gid) != 0 && own.st_gid != old.st_gid &&
       fchown(fd, static_cast<uid_t>(-1), old.st_gid) != 0) {
-    mode &= ~mode_t{070};  // they were another group's
+    mode &= ~mode_t{070};  // they belonged to another group
   }
   return fchmod(fd, mode) == 0;
 }
@@ -110,7 +110,7 @@ NewFile::NewFile(const std::string& folder, mode_t mode)
   FindName([this, mode](const char* name) {
     fd_ = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd_ < 0) return false;
-    // Until this, another process may take it for one that was left behind.
+    // Before this, another process can mistake it for a file left behind.
     flock(fd_, LOCK_EX);
     struct stat status;
     if (fstat(fd_, &status) == 0 && status.st_nlink > 0) return true;
@@ -135,7 +135,7 @@ bool NewFile::Replace(const char* path) {
   return true;
 }
 
-// Calls `take(name)` until it succeeds, or fails with another error than
+// Calls `take(name)` until it succeeds, or fails with an error other than
 // EEXIST. Returns whether it succeeded.
 template <typename Take>
 bool NewFile::FindName(Take take) {

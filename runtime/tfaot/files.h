@@ -1,5 +1,4 @@
-// Memory and files, as the operating system gives them; variables are made of
-// these.
+// Memory and files from the operating system, for variables.
 //
 // Nothing here is shared between threads.
 #ifndef TFAOT_FILES_H_
@@ -14,14 +13,14 @@
 
 namespace tfaot::files {
 
-// Where every block starts, and every value in it: XLA's kernels rely on it.
+// The alignment of every block and of every value in it. XLA's kernels need it.
 inline constexpr std::uint64_t kAlignment = 64;
 
 constexpr std::uint64_t RoundUp(std::uint64_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// Frees what a Block owns: a mapping of so many bytes, or, if 0, memory of
+// Frees what a Block owns: a mapping of `mapped` bytes, or, if 0, memory from
 // operator new.
 struct Release {
   std::uint64_t mapped = 0;
@@ -32,15 +31,15 @@ using Block = std::unique_ptr<unsigned char, Release>;
 // Throws std::bad_alloc.
 Block Allocate(std::uint64_t bytes);
 
-// Maps a file, or zeroes if `fd` is -1. Returns nothing, and sets errno, if
-// that fails. Pages become memory of ours when they are written, so that no
-// memory is reserved for them (MAP_NORESERVE): the whole may exceed it.
+// Maps a file, or zeros if `fd` is -1. On failure, returns an empty block and
+// sets errno. Pages become private memory when they are written. No memory is
+// reserved for them (MAP_NORESERVE), so the mapping can exceed it.
 Block Map(std::uint64_t bytes, int fd);
 
-// What errno says.
+// Describes errno.
 std::string SystemError();
 
-// Owns a file descriptor; a negative one is none.
+// Owns a file descriptor. A negative one means none.
 class Descriptor {
  public:
   explicit Descriptor(int fd) : fd_(fd) {}
@@ -53,25 +52,25 @@ class Descriptor {
   int fd_;
 };
 
-// Reads from the start of a file. Returns false, and sets errno, if it cannot;
-// to 0 if the file has become shorter.
+// Reads from the start of a file. On failure, returns false and sets errno, to
+// 0 if the file has become shorter.
 bool Read(int fd, void* data, std::uint64_t bytes, std::uint64_t offset);
 
-// Returns false, and sets errno, if not all could be written.
+// Writes all bytes. On failure, returns false and sets errno.
 bool Write(int fd, const void* data, std::uint64_t bytes);
 
-// Gives a file the owner, the group, and the permissions of one that it is to
-// replace. Where only root may do that, it gives nobody more than before.
-// Returns false, and sets errno, if that fails.
+// Gives a file the owner, group, and permissions of the one it will replace.
+// Where only root can do that, nobody gets more access than before. On failure,
+// returns false and sets errno.
 bool TakeAccess(int fd, const struct stat& old);
 
-// A new file in a folder that ends in a slash, or is empty. It has no name
-// until it replaces another, so that a process that is killed leaves nothing.
+// A new file in a folder, whose path ends in a slash or is empty. The file has
+// no name until it replaces another, so a killed process leaves nothing behind.
 //
-// Where the file system cannot do that, and for a moment while it replaces, it
-// is .tfaot-save-N. Whoever uses such a name holds a lock of the file: if
-// nobody does, it was left behind, and the next one to want the name removes
-// it.
+// Where the file system doesn't support that, and briefly during replacement,
+// it is called .tfaot-save-N. A process that uses such a name holds a lock on
+// the file. A file without a lock was left behind, and the next process that
+// wants the name removes it.
 class NewFile {
  public:
   NewFile(const std::string& folder, mode_t mode);
@@ -79,11 +78,11 @@ class NewFile {
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  // Negative if there is none; then errno says why.
+  // Negative if there is no file. Then errno says why.
   int fd() const { return fd_; }
 
-  // Gives it this name; what had it before has none. Returns false, and sets
-  // errno, if that fails.
+  // Gives the file this name and unlinks the previous one. On failure, returns
+  // false and sets errno.
   bool Replace(const char* path);
 
  private:

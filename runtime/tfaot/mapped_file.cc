@@ -39,7 +39,7 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
   const char* const other =
       "pass a safetensors file that this process may read";
   const char* const again = "write it again";
-  // Without O_NONBLOCK, opening a pipe would wait for its writer.
+  // Without O_NONBLOCK, opening a pipe would wait for a writer.
   const Descriptor fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   auto file = std::make_unique<MappedFile>();
   if (fd.get() < 0 || fstat(fd.get(), &file->status) != 0) {
@@ -72,7 +72,7 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
                     std::to_string(kMaxHeader) + " are read",
                 "write it with fewer tensors, or with less metadata");
   }
-  // Parsed in memory of ours, so that it does not change meanwhile.
+  // Parsed in private memory, so it can't change meanwhile.
   file->header.resize(header);
   if (!files::Read(fd.get(), file->header.data(), header, sizeof(header))) {
     return unreadable();

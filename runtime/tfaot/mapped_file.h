@@ -1,4 +1,4 @@
-// A safetensors file that is mapped, and was found to be one.
+// A mapped and validated safetensors file.
 #ifndef TFAOT_MAPPED_FILE_H_
 #define TFAOT_MAPPED_FILE_H_
 
@@ -16,27 +16,27 @@
 
 namespace tfaot {
 
-// Owns the mapping, and what was read of the header. Values are in the data,
-// which is private: writing to it does not write to the file.
+// Owns the mapping and what was parsed from the header. The values are in the
+// data. The mapping is private: writing to it doesn't write to the file.
 struct MappedFile {
   struct stat status;
   std::string header;
   files::Block mapping;
   const unsigned char* data = nullptr;
   std::uint64_t data_bytes = 0;
-  std::deque<safetensors::Tensor> tensors;  // as the header has them
-  std::string_view metadata;                // JSON, in the header; maybe empty
+  std::deque<safetensors::Tensor> tensors;  // in the header's order
+  std::string_view metadata;                // JSON in the header; can be empty
   std::vector<const safetensors::Tensor*> by_name;
 
-  // The tensor of this name, or nullptr.
+  // Returns the tensor with this name, or nullptr.
   const safetensors::Tensor* Find(std::string_view name) const;
 };
 
-// Why a file is opened: errors say it.
+// Why a file is opened, for errors.
 enum class Purpose { kLoad, kSaveOver };
 
-// Maps a file, parses its header, and checks what that says. Returns nullptr,
-// and sets `error`, if something is wrong.
+// Maps a file, parses its header, and validates it. On failure, returns nullptr
+// and sets `error`.
 std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
                                      std::string* error);
 

@@ -1,4 +1,4 @@
-// The text of errors.
+// The text of error messages.
 #ifndef TFAOT_MESSAGE_H_
 #define TFAOT_MESSAGE_H_
 
@@ -7,7 +7,7 @@
 
 namespace tfaot {
 
-// The form of all errors of the rules (py/tfaot/core/errors.py).
+// Formats an error like all errors of the rules (py/tfaot/core/errors.py).
 inline std::string Message(const std::string& asked, const std::string& found,
                            const std::string& to_do,
                            const std::vector<std::string>& details = {}) {

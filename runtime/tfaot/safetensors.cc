@@ -14,7 +14,7 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 // TensorFlow's largest rank.
 constexpr std::size_t kMaxRank = 254;
 
-// How much of a file's text an error shows.
+// How many bytes of a file's text an error shows.
 constexpr std::size_t kMaxShownBytes = 200;
 
 constexpr DType kDTypes[] = {
@@ -28,7 +28,7 @@ constexpr DType kDTypes[] = {
     {"U64", "uint64", 8},
 };
 
-// Takes one character of UTF-8 from the start of `text`, which is not empty.
+// Takes one UTF-8 character from the start of `text`, which isn't empty.
 // Returns false if there is none.
 bool TakeCharacter(std::string_view* text, std::uint32_t* code) {
   const auto byte = [text](std::size_t i) {
@@ -76,13 +76,13 @@ void AppendCharacter(std::uint32_t code, std::string* text) {
   }
 }
 
-// Parses a header: strict JSON, of a bounded depth.
+// Parses a header: strict JSON with a bounded depth.
 class HeaderParser {
  public:
   explicit HeaderParser(std::string_view text) : text_(text), rest_(text) {}
 
-  // Returns false if the text is no header; problem() says where, and why.
-  // `metadata` becomes the part of the text that is its value, as it is.
+  // Returns false if the text isn't a header; problem() says where, and why.
+  // Sets `metadata` to the raw text of its value.
   bool Parse(std::deque<Tensor>* tensors, std::string_view* metadata) {
     const bool parsed = Object([&](const std::string& name) {
       if (name == "__metadata__") {
@@ -143,7 +143,7 @@ class HeaderParser {
     return true;
   }
 
-  // Any value.
+  // Skips any value.
   bool Skip(int depth) {
     if (depth > kMaxDepth) return Fail("a value that is not nested as deeply");
     Space();
@@ -160,7 +160,7 @@ class HeaderParser {
     return Word("true") || Word("false") || Word("null") || Fail("a value");
   }
 
-  // Calls `member(key)` where the value of each key is, to take it.
+  // Calls `member(key)` at the value of each key. `member` takes the value.
   template <typename Member>
   bool Object(Member member) {
     if (!Take('{')) return Fail("{");
@@ -196,7 +196,7 @@ class HeaderParser {
       }
       AppendCharacter(code, value);
     }
-    // No spaces may be skipped before it.
+    // Don't skip spaces before it.
     if (rest_.empty()) return Fail("the end of a string");
     rest_.remove_prefix(1);
     return true;
@@ -222,7 +222,7 @@ class HeaderParser {
     return true;
   }
 
-  // "\u20ac".
+  // Parses "\u20ac".
   bool Unit(std::uint32_t* code) {
     if (rest_.size() < 6 || rest_[0] != '\\' || rest_[1] != 'u') {
       return Fail("an escape");
@@ -240,7 +240,7 @@ class HeaderParser {
     return true;
   }
 
-  // A size or an offset.
+  // Parses a size or an offset.
   bool Integer(std::uint64_t* value) {
     Space();
     std::string_view digits = TakeDigits();
@@ -305,7 +305,7 @@ class HeaderParser {
 
   static bool IsDigit(char c) { return c >= '0' && c <= '9'; }
 
-  // Returns false. The first failure is the cause of all others.
+  // Returns false. Keeps the first failure, which causes all others.
   bool Fail(const char* expected) {
     if (problem_.empty()) {
       problem_ = "byte " + std::to_string(text_.size() - rest_.size()) +
@@ -389,7 +389,7 @@ std::string Contradiction(const Tensor& tensor, std::uint64_t data_bytes) {
   for (const std::uint64_t size : tensor.shape) {
     if (__builtin_mul_overflow(bytes, size, &bytes)) overflow = true;
   }
-  // Whatever comes before and behind it, times zero is zero.
+  // The product is zero, whatever the other sizes are.
   if (std::count(tensor.shape.begin(), tensor.shape.end(), 0) > 0) {
     overflow = false;
   }

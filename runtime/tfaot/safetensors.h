@@ -1,7 +1,7 @@
-// The format of safetensors files: what a header says, and how it is written.
+// The safetensors format: parses and writes headers.
 //
-// Functions of text, without files: whoever reads a header has it in memory.
-// Errors show names of a file in printable ASCII, in one line, and cut short.
+// These functions work on text in memory, not on files. Errors show a file's
+// names in printable ASCII, on one line, and truncated.
 #ifndef TFAOT_SAFETENSORS_H_
 #define TFAOT_SAFETENSORS_H_
 
@@ -13,30 +13,30 @@
 
 namespace tfaot::safetensors {
 
-// The largest header that is read, which is what the format's own library
-// reads: a hostile one cannot take much memory. What is read of a header takes
-// a few times its size.
+// The largest header that is accepted, as in the format's own library, so that
+// a hostile file can't use much memory. A parsed header takes a few times its
+// size.
 inline constexpr std::uint64_t kMaxHeader = 100'000'000;
 
-// What the values of a dtype are called elsewhere in the rules, and their size
-// in bytes (py/tfaot/core/dtypes.py).
+// What a dtype is called elsewhere in the rules, and its size in bytes
+// (py/tfaot/core/dtypes.py).
 struct DType {
   const char* code;
   const char* name;
   std::uint64_t bytes;
 };
 
-// The dtype of this code, or nullptr.
+// Returns the dtype with this code, or nullptr.
 const DType* FindDType(std::string_view code);
 
-// A JSON string, as Python's json.dumps() writes it.
+// Returns a JSON string as Python's json.dumps() writes it.
 std::string Quoted(std::string_view text);
 
-// Text of a file as errors show it: nothing in it can end a line, steer a
-// terminal, or pass for something else.
+// Prepares text from a file for errors: nothing in it can end a line, control a
+// terminal, or be mistaken for something else.
 std::string Shown(std::string_view text);
 
-// "float32[2, 3]"; a dtype that is not known is called by its code.
+// "float32[2, 3]". An unknown dtype appears as its code.
 template <typename Sizes>
 std::string Signature(const std::string& code, const Sizes& sizes) {
   const DType* dtype = FindDType(code);
@@ -58,22 +58,22 @@ struct Tensor {
   std::uint64_t end = 0;
 };
 
-// Reads a header, which must outlive `metadata`: that becomes the part of it
-// that is the value of "__metadata__", as it is, or stays empty. Returns false,
-// and sets `problem`, if the text is no header.
+// Parses a header, which must outlive `metadata`. Sets `metadata` to the raw
+// text of the "__metadata__" value, or leaves it empty. On failure, returns
+// false and sets `problem`.
 bool ParseHeader(std::string_view header, std::deque<Tensor>* tensors,
                  std::string_view* metadata, std::string* problem);
 
-// What a header says of one tensor that cannot be; empty if nothing.
+// Describes what is impossible about one tensor in a header; empty if nothing.
 std::string Contradiction(const Tensor& tensor, std::uint64_t data_bytes);
 
-// What a header says of tensors together that cannot be; empty if nothing. They
-// are in the order of their names.
+// Describes what is impossible about a header's tensors together; empty if
+// nothing. The tensors are in the order of their names.
 std::string Contradiction(std::vector<const Tensor*> tensors);
 
-// A tensor that is to be written.
+// A tensor to write.
 struct Piece {
-  std::string member;  // of the header, up to the offsets
+  std::string member;  // its member in the header, up to the offsets
   const unsigned char* data;
   std::uint64_t bytes;
 };
@@ -91,9 +91,9 @@ std::string Member(std::string_view name, std::string_view dtype,
   return text + "],\"data_offsets\":[";
 }
 
-// What a file of these tensors starts with: the header, and its size before it.
-// Puts the tensors in the order in which they follow, in which as many as
-// possible start at a multiple of `alignment`.
+// Returns the start of a file with these tensors: the header's size, and the
+// header. Sorts the tensors into file order, in which as many as possible start
+// at a multiple of `alignment`.
 std::string Start(std::string_view metadata, std::uint64_t alignment,
                   std::vector<Piece>* pieces);
 

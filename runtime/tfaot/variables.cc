@@ -38,10 +38,10 @@ using safetensors::Tensor;
 // How many tensors an error shows.
 constexpr std::size_t kMaxShownTensors = 20;
 
-// Where values of no bytes are.
+// The address of empty values.
 alignas(kAlignment) unsigned char nothing[kAlignment];
 
-// A variable's dimensions, to be walked through.
+// A variable's dimensions, as a range.
 struct Dims {
   const VariableInfo& info;
   const std::int64_t* begin() const { return info.dims; }
@@ -61,15 +61,15 @@ bool Matches(const Tensor& tensor, const VariableInfo& info) {
                     });
 }
 
-// One line of an error about variables that do not fit.
+// Returns one line of an error about variables that don't fit.
 std::string Mismatch(const Tensor& tensor, const VariableInfo& info) {
   return std::string(info.name) + ": " +
          safetensors::Signature(tensor.dtype, tensor.shape) +
          "; the model has " + Signature(info);
 }
 
-// Finds the tensor of each variable; nullptr for an optional one that the file
-// lacks. Returns false, and sets `error`, if one is not as the model has it.
+// Finds the tensor of each variable, or nullptr for an optional one that the
+// file lacks. If one doesn't match the model, returns false and sets `error`.
 bool Match(const char* path, const MappedFile& file, const VariableInfo* infos,
            std::size_t count, std::vector<const Tensor*>* matched,
            std::string* error) {
@@ -91,7 +91,7 @@ bool Match(const char* path, const MappedFile& file, const VariableInfo* infos,
     }
   }
   if (wrong.empty()) return true;
-  // What may have been meant.
+  // List what could have been meant.
   std::string also;
   std::size_t others = 0;
   for (const Tensor& tensor : file.tensors) {
@@ -114,8 +114,8 @@ bool Match(const char* path, const MappedFile& file, const VariableInfo* infos,
   return false;
 }
 
-// Runs `work`, which returns whether it succeeded; that memory is lacking is an
-// error like others, if the program has exceptions at all.
+// Runs `work`, which returns whether it succeeded. If the program has
+// exceptions, running out of memory is an error like any other.
 template <typename Work>
 bool WithinMemory(const char* path, const char* what, std::string* error,
                   Work work) {
@@ -137,11 +137,11 @@ bool WithinMemory(const char* path, const char* what, std::string* error,
 
 }  // namespace
 
-// Where the values are, and all memory that this instance owns.
+// The addresses of the values, and all memory that this instance owns.
 struct Variables::Memory {
   struct Value {
     const unsigned char* data;
-    bool ours;  // may be written
+    bool ours;  // writable
   };
   std::vector<Value> values;
   std::vector<Block> blocks;
@@ -155,7 +155,7 @@ Variables::Variables(const VariableInfo* infos, std::size_t count,
       loaded_(embedded != nullptr) {
   std::uint64_t header = 0;
   if (embedded != nullptr) std::memcpy(&header, embedded, sizeof(header));
-  // Where a value can be used as it is; else nullptr.
+  // Returns the address where a value can be used in place, or nullptr.
   const auto in_place = [&](const VariableInfo& info) -> const unsigned char* {
     if (info.bytes == 0) return nothing;
     if (embedded == nullptr || info.written) return nullptr;
@@ -237,7 +237,7 @@ bool Variables::TakeFrom(const char* path) {
     } else if (std::strcmp(infos_[i].dtype, "BOOL") == 0 &&
                std::any_of(value, value + infos_[i].bytes,
                            [](unsigned char byte) { return byte > 1; })) {
-      // A bool of C++ is nothing else.
+      // A C++ bool has no other values.
       error_ = Message(path + std::string(" contradicts itself"),
                        std::string(infos_[i].name) +
                            " is bool, with values other than 0 and 1",
@@ -292,7 +292,7 @@ bool Variables::WriteTo(const char* path) {
   };
   if (!loaded_) return fail("variables without values", "call Load() before");
 
-  // What is there, and is to stay beside the model's own tensors.
+  // Find what exists and must stay next to the model's own tensors.
   struct stat status;
   const bool replaces = stat(path, &status) == 0;
   if (replaces && !S_ISREG(status.st_mode)) {
@@ -351,7 +351,7 @@ bool Variables::WriteTo(const char* path) {
         "and that has room for " +
             std::to_string(size) + " bytes");
   }
-  // The new name is to outlast a power failure, too.
+  // The new name should also survive a power failure.
   const Descriptor synced(open(folder.empty() ? "." : folder.c_str(),
                                O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (synced.get() >= 0) fsync(synced.get());

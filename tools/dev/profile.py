@@ -1,9 +1,9 @@
-"""Where a model's time goes, by kernel: `perf` samples the benchmark of a `tf_aot_library` while it runs.
+"""Shows where a model spends its time, by kernel: `perf` samples the benchmark of a `tf_aot_library` while it runs.
 
     ./bazelw run //tools/dev:profile -- //examples/fc:fc_aot [--seconds 3] [--cpu 1] [-- --config=…]
 
-In a repository of your own, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Flags after `--` are for Bazel.
-It needs perf (of Debian's package linux-perf, or your distribution's linux-tools).
+In your own repository, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Flags after the second `--` go to Bazel.
+You need perf (Debian's package linux-perf, or your distribution's linux-tools).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from collections.abc import Sequence
 
 _SAMPLE = re.compile(r"^\s*[0-9a-f]+ (.+?)(?:\+0x[0-9a-f]+)? \(")
 _KERNEL = re.compile(r"^tfcompile_xla_generated_.*?tfaot_internal__")
-"""What tfcompile puts before the names of its kernels."""
+"""The prefix that tfcompile adds to the names of its kernels."""
 _TIMED = re.compile(r"^(\S+), \S+: \d+ steps, min [0-9.]+ us, median ([0-9.]+) us", re.MULTILINE)
-"""A line of runtime/tfaot/benchmark.h."""
+"""A line that runtime/tfaot/benchmark.h prints."""
 
 
 def shares(script: str) -> list[tuple[str, float]]:
-    """Functions and their shares of all samples, largest first, of what `perf script -F ip,sym,dso` printed."""
+    """Returns functions and their shares of all samples, largest first, from `perf script -F ip,sym,dso` output."""
     counts: collections.Counter[str] = collections.Counter()
     for line in script.splitlines():
         if match := _SAMPLE.match(line):
@@ -37,19 +37,19 @@ def shares(script: str) -> list[tuple[str, float]]:
 
 
 def table(script: str, microseconds: float) -> list[str]:
-    """Lines of a table: a function's share, its time in microseconds of a step, and its name; but for the smallest."""
+    """Returns lines of a table: a function's share, its microseconds per step, and its name. Omits the smallest."""
     return [f"{'share':>7} {'us a step':>10}  function"] + [
         f"{share:7.1%} {share * microseconds:10.2f}  {function}" for function, share in shares(script) if share >= 0.001
     ]
 
 
 def medians(printed: str) -> dict[str, float]:
-    """Microseconds of a step, by class or entry point, of what a benchmark printed."""
+    """Returns the microseconds per step that a benchmark printed, by class or entry point."""
     return {match[1]: float(match[2]) for match in _TIMED.finditer(printed)}
 
 
 def bazel() -> list[str]:
-    """The Bazel of the workspace: its `bazelw`, $BAZEL, or what is on PATH."""
+    """Returns the Bazel of the workspace: its `bazelw`, $BAZEL, or the one on PATH."""
     for found in (shutil.which("./bazelw"), os.environ.get("BAZEL"), shutil.which("bazel"), shutil.which("bazelisk")):
         if found:
             return [found]
@@ -57,7 +57,7 @@ def bazel() -> list[str]:
 
 
 def run(target: str, *, under: Sequence[str], steps: int, flags: Sequence[str]) -> str:
-    """Runs a target's benchmark below a command, and returns what it printed."""
+    """Runs a target's benchmark under a command, and returns its output."""
     command = [*bazel(), "run", "--compilation_mode=opt", "--ui_event_filters=-info", "--noshow_progress", *flags]
     command += [f"--run_under={shlex.join(under)}", target + "_benchmark", "--", f"--steps={steps}"]
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
@@ -71,7 +71,7 @@ def run(target: str, *, under: Sequence[str], steps: int, flags: Sequence[str]) 
 
 
 def main() -> None:
-    """Builds, runs once to see how long a step takes, samples, prints."""
+    """Builds the benchmark, runs it once to measure a step, samples it, and prints the table."""
     words = sys.argv[1:]
     flags = words[words.index("--") + 1 :] if "--" in words else []
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -12,22 +12,22 @@ from tfaot.core.manifest import EntryPoint, Manifest
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """What one run of the compiler makes: an entry point, for one size of batch."""
+    """The result of one compiler run: an entry point at one batch size."""
 
     entry_point: EntryPoint
     batch: int
-    """0 if the entry point has none."""
+    """0 if the entry point has no batch."""
     symbol: str
-    """Of no other function in a program."""
+    """Unique among the functions of a program."""
 
     @property
     def internal_class(self) -> str:
-        """The class that the private header declares: unique to the public one, down to its C symbols."""
+        """The class that the private header declares. Its name differs from the public one, down to its C symbols."""
         return f"tfaot_internal::{self.symbol}"
 
     @property
     def cost(self) -> str:
-        """The constant in the private header that says what a run costs, beside what other sizes of batch do."""
+        """The constant in the private header that estimates the cost of a run, relative to other batch sizes."""
         return f"tfaot_internal::{self.symbol}_cost"
 
 
