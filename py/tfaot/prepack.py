@@ -38,7 +38,7 @@ Product = Dot | Convolution
 
 @dataclasses.dataclass(frozen=True)
 class Packing:
-    """A way to pack, which kernels know by its name: `enum class Packing` in runtime/tfaot/kernels/calls.h."""
+    """A way to pack, which kernels know by its name: `enum class Packing` in runtime/tfaot/kernels/packing.h."""
 
     name: str
     """`panels` is `Packing::kPanels`."""

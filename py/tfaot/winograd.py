@@ -14,7 +14,7 @@ from tfaot.thunks import Convolution
 _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 PANEL_BYTES = 64
-"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/calls.h. Generated programs assert that it's the same number."""
+"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert that it's the same number."""
 BLOCK = 64
 """Filters of a block: `kWinogradFilters`, likewise."""
 

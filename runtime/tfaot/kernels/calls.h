@@ -10,22 +10,10 @@
 #include <cstdint>
 
 #include "tfaot/kernels/isa.h"
+#include "tfaot/kernels/packing.h"
 #include "tfaot/thread_pool.h"
 
 namespace tfaot::kernels {
-
-// How a constant right side, or a convolution's kernel, lies in memory. The
-// compile stage packs it (py/tfaot/prepack.py).
-enum class Packing {
-  kNone,      // as the structs below say
-  kPanels,    // a matrix of `columns` or `filters` columns, in panels (tile.h)
-  kWinograd,  // of a 3x3 kernel: for RunWinograd (winograd.h)
-};
-
-// Numbers that the compile stage packs by, which generated code asserts: bytes
-// of a row of a panel, and filters of a block of kWinograd.
-inline constexpr std::int64_t kPanelBytes = 64;
-inline constexpr std::int64_t kWinogradFilters = 64;
 
 // `batch` times out[rows][columns] = left[rows][depth] * right[depth][columns];
 // a transposed operand lies as left[depth][rows] or right[columns][depth].
