@@ -64,7 +64,8 @@ def _inline(
             copy.input.extend(wait for wait in waits if wait not in copy.input)
         program.origins[copy_name] = f"{function.signature.name}/{name}"
         inside.append(copy)
-    ran = [f"^{names[name]}" for name in function.control_ret.values() if name in effects]
+    # A proto's map has no order that lasts.
+    ran = [f"^{names[name]}" for _, name in sorted(function.control_ret.items()) if name in effects]
     dtypes = call.attr["Tout"].list.type
     results = []
     for index, (result, dtype) in enumerate(zip(body.results, dtypes, strict=True)):

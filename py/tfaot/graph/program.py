@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.graph.attributes import Array, Shape
+from tfaot.graph.attributes import Array, Shape, shape_of
 from tfaot.graph.edits import replace, set_attributes
 from tfaot.graph.names import take, tensor_name
 from tfaot.graph.ops import definition, fill_in_defaults, has_effects
@@ -188,8 +188,3 @@ def _fill_in_defaults(graph: graph_pb2.GraphDef) -> None:
         for node in nodes:
             if (found := definition(node.op)) is not None:
                 fill_in_defaults(node, found)
-
-
-def shape_of(shape: Any) -> Shape:
-    """A `tf.TensorShape` as a tuple."""
-    return None if shape.rank is None else tuple(shape.as_list())
