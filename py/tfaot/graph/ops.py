@@ -14,6 +14,14 @@ IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
 """Ops that pass handles on: output i is input i, and the attribute `T` is its dtype, or all dtypes."""
 
+REFERENCE_FORMS: Mapping[str, str] = {
+    f"Ref{op}": op for op in ("Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch")
+}
+"""Ops that pass on references to variables of TensorFlow 1, and the op that does the same with a handle or a value."""
+
+CONTROL_FLOW_V1 = frozenset({*REFERENCE_FORMS, *REFERENCE_FORMS.values(), "LoopCond"}) - {"Identity", "RefIdentity"}
+"""Ops of TensorFlow 1's loops and branches."""
+
 BRANCHING = frozenset({"Merge", "Switch"})
 """The other ops of control flow v1 that pass handles on; their `T` is the dtype of all but a predicate or an index."""
 
