@@ -9,10 +9,10 @@ import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
 from tfaot.compile.passes.loops.steps import Indices, Steps
-from tfaot.graph.attributes import attribute, literal, shape_proto, types_attribute
+from tfaot.graph.attributes import attribute, literal, shape_of, shape_proto, types_attribute
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.names import canonical, take, tensor_name
-from tfaot.graph.program import Tensor, shape_of
+from tfaot.graph.program import Tensor
 
 if TYPE_CHECKING:
     from tfaot.compile.passes.loops.loops import Loops
