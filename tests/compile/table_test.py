@@ -39,9 +39,9 @@ class TableTest(StageTest):
         self.assert_error(
             self.error_of(self.compile, exported, passes=("*", "!fold_batchnorm")),
             f"""
-            passes = ["*", "!fold_batchnorm"]: "!fold_batchnorm" is no pass
+            passes = ["*", "!fold_batchnorm"]: "!fold_batchnorm" matches no pass
               found: {", ".join(each.name for each in table.PASSES)}
-              to do: name one of these, or a pattern: ["*", "!NAME"] is all but NAME
+              to do: use one of these names, or a pattern: ["*", "!NAME"] means all but NAME
             """,
         )
 

@@ -39,20 +39,20 @@ class MessageTest(StageTest):
         return "\n".join(line for line in text.splitlines() if "last words" in line or not line.startswith("    "))
 
     def test_node_and_line(self) -> None:
-        """The node and the line are named, of a node that computes and of one that only writes."""
+        """The error names the node and the line, both of a node that computes and of one that only writes."""
         for op, name, line in (("Sin", "Sin", 12), ("AssignAddVariableOp", "AssignAddVariableOp", 14)):
             with self.subTest(op):
                 text = self.refused(op)
                 self.assertIn(
-                    f"compiling t::Model for x86-64-v3: the compiler was killed by SIGABRT, by {op} {name!r} "
+                    f"compiling t::Model for x86-64-v3: the compiler was killed by SIGABRT on {op} {name!r} "
                     f"at model.py:{line}\n",
                     text,
                 )
                 self.assertIn("    last words\n", text)
                 self.assertIn(
-                    "  found: without it, what comes before it compiles\n"
-                    "  to do: write in another way what the model computes there, and report the model: "
-                    "a compiler should not die",
+                    "  found: everything before it compiles\n"
+                    "  to do: rewrite what the model computes there, and report the model: "
+                    "a compiler shouldn't crash",
                     text,
                 )
 
@@ -60,7 +60,7 @@ class MessageTest(StageTest):
         """Where a part that computes nothing dies as well, no node is blamed."""
         text = self.refused("Placeholder")
         self.assertIn("for x86-64-v3: the compiler was killed by SIGABRT\n", text)
-        self.assertIn("  to do: look for an unknown flag or an op that XLA cannot take", text)
+        self.assertIn("  to do: look for an unknown flag, or for an op that XLA can't compile", text)
 
 
 if __name__ == "__main__":
