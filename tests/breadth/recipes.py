@@ -1444,7 +1444,7 @@ REFUSED = frozenset(
 """Ops that XLA has, but cannot compile ahead of time, whatever their operands are."""
 
 LEFT_OUT = {
-    "it draws from the model's own seed, or keeps a generator's state; tests/export/rewrites/random_test.py covers it": "Multinomial "
+    "it draws from the model's own seed, or keeps a generator's state; tests/export/rewrites/random_test.py has it": "Multinomial "
     "ParameterizedTruncatedNormal RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt "
     "RngReadAndSkip RngSkip "
     "StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt "
