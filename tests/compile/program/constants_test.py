@@ -126,7 +126,7 @@ py/tfaot/compile/program/constants.py
         self.assertIn("the rules know: it has something in it besides constants\n", self.error_of(merged, [kernels]))
         size = data.index(struct.pack("<Q", 4 * 7))
         wrong = data[:size] + struct.pack("<Q", 1000) + data[size + 8 :]
-        self.assertIn("known here: a constant of 1064 bytes has room for 92\n", self.error_of(merged, [wrong]))
+        self.assertIn("the rules know: a constant of 1064 bytes has room for 92\n", self.error_of(merged, [wrong]))
 
 
 if __name__ == "__main__":
