@@ -122,7 +122,7 @@ class Builder:
             "render",
             f"--manifest={library}.model.json",
             "--header=model.h",
-            "--private_header=executor.h",
+            *("--function", "", "0", "executor.h"),
             "--embed",
             *(
                 f"--out_{kind}={out}/{file}"

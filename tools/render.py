@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfaot.core import isolate
-from tfaot.render.render import Request, render
+from tfaot.render.render import Compiled, Request, render
 
 
 def main() -> None:
@@ -14,10 +14,12 @@ def main() -> None:
     parser.add_argument("--manifest", required=True, help="an output of the export stage")
     parser.add_argument("--header", required=True, help="how the public header is included")
     parser.add_argument(
-        "--private_header",
+        "--function",
         action="append",
+        nargs=3,
         required=True,
-        help="how the compile stage's headers are included, in order",
+        metavar=("ENTRY_POINT", "BATCH", "HEADER"),
+        help="a compiled function: its entry point, its size of batch or 0, and how its header is included",
     )
     parser.add_argument("--embed", action="store_true", help="the library holds the variables' initial values")
     parser.add_argument("--keep_denormals", action="store_true", help="a run does not count denormal floats as zero")
@@ -25,7 +27,8 @@ def main() -> None:
     for output in ("header", "source", "variables", "test", "benchmark"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = vars(parser.parse_args())
-    render(Request(private_headers=tuple(flags.pop("private_header")), **flags))
+    functions = tuple(Compiled(entry_point, int(batch), path) for entry_point, batch, path in flags.pop("function"))
+    render(Request(functions=functions, **flags))
 
 
 if __name__ == "__main__":

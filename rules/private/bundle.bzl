@@ -72,7 +72,7 @@ tf_aot_bundle = rule(
         "stem": attr.string(
             doc = "The start of the archive's name, and the name of the folder in it. By default, the target's name.",
         ),
-        "_replay": attr.label(default = "//tools:replay.py", allow_single_file = [".py"]),
+        "_replay": attr.label(default = "//py/tfaot/hlo:replay.py", allow_single_file = [".py"]),
     } | stage_attrs("//tools:bundle.py", "//py/tfaot/hlo"),
     toolchains = [TOOLCHAIN_TYPE],
 )

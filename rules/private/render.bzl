@@ -20,7 +20,12 @@ def _tf_aot_render_impl(ctx):
     flags.add(manifest, format = "--manifest=%s")
     flags.add(folder + stem + ".h", format = "--header=%s")
     for function in functions_of(graph, stem):
-        flags.add(folder + function.stem + ".executor.h", format = "--private_header=%s")
+        flags.add_all([
+            "--function",
+            function.entry_point,
+            str(function.batch),
+            folder + function.stem + ".executor.h",
+        ])
     if ctx.attr.embed_variables:
         flags.add("--embed")
     if not ctx.attr.flush_denormals:

@@ -43,13 +43,14 @@ def graph_attrs():
 def functions_of(graph, stem):
     """Returns what the compiler makes from a graph: every entry point, at every batch size.
 
+    Stages name a function by its entry point and batch; `tfaot.core.functions` compares them with the manifest.
+
     Args:
       graph: (TfaotGraphInfo) output of the export stage
       stem: (str) the prefix of output file names
 
     Returns:
-      (list[struct]) `stem` of the function's files, `entry_point`, `batch` (0 if there is none), and `config`; in the
-      order of `tfaot.compile.functions`
+      (list[struct]) `stem` of the function's files, `entry_point`, `batch` (0 if there is none), and `config`
     """
     return [
         struct(
@@ -127,6 +128,8 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
             "PATH": "/usr/bin:/bin",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": ":".join(python_path),
+            # The main's folder holds no modules. What `-P` asks for, which Python 3.10 doesn't know.
+            "PYTHONSAFEPATH": "1",
             "TZ": "UTC",
         },
         inputs = depset(

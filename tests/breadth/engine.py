@@ -283,7 +283,7 @@ class Engine:
             render.Request(
                 manifest=str(folder / "manifest"),
                 header="model.h",
-                private_headers=("executor.h",),
+                functions=(render.Compiled("", 0, "executor.h"),),
                 embed=True,
                 keep_denormals=False,
                 out_header=str(folder / "model.h"),

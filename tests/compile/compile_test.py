@@ -19,6 +19,7 @@ from tfaot.compile import compile as compiler
 from tfaot.compile.program import cost
 from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
+from tfaot.core.functions import functions
 from tfaot.export.sources.model import Model
 
 OUTPUTS = ("object", "constants", "header", "source", "hlo", "passes")
@@ -664,9 +665,10 @@ class OutputsTest(CompileTest):
         """Each entry point, and each size of batch, is a function of its own, with symbols of its own."""
         entry_points = (("forward", "forward"), ("class", "scale"), ("Run", "scale"))
         exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=entry_points)
-        functions = compiler.functions(exported.manifest)
+        named = [(name, batch) for name, _ in entry_points for batch in (1, 64)]
+        found = functions(exported.manifest, named)
         self.assertEqual(
-            [(function.entry_point.name, function.batch, function.symbol) for function in functions],
+            [(function.entry_point.name, function.batch, function.symbol) for function in found],
             [
                 (name, batch, f"M1t5Model_{index}_b{batch}")
                 for index, (name, _) in enumerate(entry_points)
@@ -687,7 +689,7 @@ class OutputsTest(CompileTest):
                 "Run": "Run_2",
             },
         )
-        for function in functions:
+        for function in found:
             name, batch = function.entry_point.name, function.batch
             self.compile(exported, batch=batch, entry_point=name)
             header = Path(exported.path(f"header.{name}.b{batch}")).read_text()
@@ -697,6 +699,18 @@ class OutputsTest(CompileTest):
             source = Path(exported.path(f"source.{name}.b{batch}")).read_text()
             self.assertIn(f"Program {function.symbol}_x86_64_v3_program = {{", source)
             self.assertRegex(source, rf"\{{1, {batch}, \d+, \d+, |, {4 * batch * columns}u, 0u\}}")
+
+    def test_other_function(self) -> None:
+        """A function that the manifest does not have is refused: the rules, which name files, and the manifest disagree."""
+        exported = self.export(PLUS_ONE)
+        self.assert_error(
+            self.error_of(self.compile, exported, batch=4),
+            """
+            t::Model: the stage is asked for the only entry point for batches of 4
+              found: the manifest has Run
+              to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none
+            """,
+        )
 
     def test_levels(self) -> None:
         """Each level has kernels and a program of its own; one header and one object of constants serve all."""

@@ -64,7 +64,9 @@ def _run(source: Any, entry_point: str, runs: Sequence[Arrays], dims: Mapping[st
     import tensorflow as tf
 
     from tfaot.export.traced import Dims
-    from tfaot.graph.graph import prune, tensor_name, variable_uses
+    from tfaot.graph.names import tensor_name
+    from tfaot.graph.prune import prune
+    from tfaot.graph.variables import variable_uses
 
     function = source.function(entry_point, Dims(dims))
     fetches = [tensor_name(edge.name)[0] for edge in function.outputs]

@@ -321,7 +321,8 @@ class FreezeTest(StageTest):
             import tensorflow as tf
 
             from tfaot.export.sources.functions import VariableNames, function_of
-            from tfaot.graph import graph as graphs
+            from tfaot.graph.prune import prune
+            from tfaot.graph.variables import variable_uses
 
             keras = importlib.import_module(package)
             keras.utils.set_random_seed(1)
@@ -341,10 +342,10 @@ class FreezeTest(StageTest):
             names = VariableNames(network)
             function = function_of(concrete, name="Run", names=names)
             nodes = [[edge.name.partition(":")[0] for edge in e] for e in (function.outputs, function.inputs)]
-            pruned = graphs.prune(function.graph, *nodes)
+            pruned = prune(function.graph, *nodes)
             for body in pruned.library.function:
                 body.attr.pop("api_implements", None)
-            initial = names.values(use.shared_name for use in graphs.variable_uses(pruned))
+            initial = names.values(use.shared_name for use in variable_uses(pruned))
             return Model(pruned, function.inputs, function.outputs, initial)
 
         def rewrite(model: Model) -> Model:

@@ -26,8 +26,9 @@ from tensorflow.python import _pywrap_tfcompile  # noqa: E402
 from tensorflow.python.framework import function as legacy_functions  # noqa: E402
 from tensorflow.python.framework import graph_to_function_def  # noqa: E402
 
-from tfaot.export.rewrites import random  # noqa: E402
-from tfaot.graph import graph as graphs  # noqa: E402
+from tfaot.export.rewrites.random import state as random  # noqa: E402
+from tfaot.graph.names import tensor_name  # noqa: E402
+from tfaot.graph.prune import prune  # noqa: E402
 
 v1 = tf.compat.v1
 raw = tf.raw_ops
@@ -64,7 +65,7 @@ def built(make: Callable[[], Any], *, version: int = 2) -> Model:
     with tf.Graph().as_default() as graph, control_flow(version):
         outputs = [tf.identity(tensor, f"out{i}") for i, tensor in enumerate(tf.nest.flatten(make()))]
     return Model(
-        graphs.prune(graph.as_graph_def(), [tensor.op.name for tensor in outputs]),
+        prune(graph.as_graph_def(), [tensor.op.name for tensor in outputs]),
         tuple(tensor.name for tensor in outputs),
     )
 
@@ -137,10 +138,10 @@ def compile_ahead(model: Model, variable: str, feeds: Mapping[str, Any]) -> None
     config = tf2xla_pb2.Config()
     for index, (name, value) in enumerate(feeds.items()):
         feed = config.feed.add(name=f"in{index}", type=tf.as_dtype(np.asarray(value).dtype).as_datatype_enum)
-        feed.id.node_name, feed.id.output_index = graphs.tensor_name(name)
+        feed.id.node_name, feed.id.output_index = tensor_name(name)
         feed.shape.CopyFrom(tf.TensorShape(np.shape(value)).as_proto())
     for index, name in enumerate(model.outputs):
-        config.fetch.add(name=f"out{index}").id.node_name = graphs.tensor_name(name)[0]
+        config.fetch.add(name=f"out{index}").id.node_name = tensor_name(name)[0]
     state = config.variable.add(node_name=variable, name="state", type=tf.int64.as_datatype_enum)
     state.shape.dim.add(size=3)
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
@@ -655,7 +656,7 @@ class RandomTest(unittest.TestCase):
         runs = [["train"], ["sample", "sample_too"]]
         seeded = random.seeded(graph.as_graph_def(), runs)
         assert seeded.variable is not None
-        kept = graphs.prune(seeded.graph, runs[1])
+        kept = prune(seeded.graph, runs[1])
         self.assertNotIn("x", {node.name for node in kept.node})
         model = Model(kept, ("sample:0", "sample_too:0"))
         self.assert_steps(

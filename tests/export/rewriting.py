@@ -60,7 +60,7 @@ def built(build: Callable[[], Any], edit: Callable[[Any], None] = lambda graph: 
     import tensorflow as tf
 
     from tfaot.export.traced import Edge
-    from tfaot.graph import graph as graphs
+    from tfaot.graph.prune import prune
 
     v1 = tf.compat.v1
     v1.disable_eager_execution()
@@ -77,7 +77,7 @@ def built(build: Callable[[], Any], edit: Callable[[Any], None] = lambda graph: 
             session.run(v1.global_variables_initializer())
             variables = v1.global_variables()
             values = session.run([variable.read_value() for variable in variables])
-        definition = graphs.prune(
+        definition = prune(
             graph.as_graph_def(), [tensor.op.name for tensor in outputs], [tensor.op.name for tensor in inputs]
         )
     edit(definition)
@@ -177,16 +177,17 @@ def _compile(model: Model, dump: str) -> tuple[str, bytes, str, str]:
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 
     from tfaot.export import verdict
-    from tfaot.graph import graph as graphs
+    from tfaot.graph.names import tensor_name
+    from tfaot.graph.variables import variable_uses
 
     config = tf2xla_pb2.Config()
     for kind, edges in (("feed", model.inputs), ("fetch", model.outputs)):
         for index, edge in enumerate(edges):
             dtype = dtypes.BY_ENUM[edge.dtype]
             entry = getattr(config, kind).add(name=f"{kind}{index}", type=dtypes.BY_NAME[dtype.stored].enum)
-            entry.id.node_name, entry.id.output_index = graphs.tensor_name(edge.name)
+            entry.id.node_name, entry.id.output_index = tensor_name(edge.name)
             _set_shape(entry.shape, [*edge.shape, *[dtype.parts] * (dtype.parts > 1)])
-    for index, use in enumerate(graphs.variable_uses(model.graph)):
+    for index, use in enumerate(variable_uses(model.graph)):
         entry = config.variable.add(
             node_name=use.shared_name, name=f"variable{index}", type=use.dtype, readonly=not use.written
         )

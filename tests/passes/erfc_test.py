@@ -20,11 +20,11 @@ class ErfcTest(PassTest):
         """What XLA makes of erfc after the pass."""
         import tensorflow as tf
 
-        from tfaot.compile.passes import passes
+        from tfaot.compile import table
 
         with tf.Graph().as_default() as graph:
             fetch = tf.math.erfc(tf.compat.v1.placeholder(x.dtype, x.shape, "x0")).name
-        applied = passes.apply(graph.as_graph_def(), config_of(["x0:0"], [x], [fetch]), [NAME])
+        applied = table.apply(graph.as_graph_def(), config_of(["x0:0"], [x], [fetch]), [NAME])
         self.assertEqual(applied.places[NAME], 1)
         return run(applied.graph, [fetch], [x], jit=True)[0]
 

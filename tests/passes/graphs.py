@@ -38,7 +38,7 @@ class PassTest(unittest.TestCase):
         """
         import tensorflow as tf
 
-        from tfaot.compile.passes import passes
+        from tfaot.compile import table
 
         with tf.Graph().as_default() as graph:
             inputs = [tf.compat.v1.placeholder(feed.dtype, feed.shape, f"x{i}") for i, feed in enumerate(feeds)]
@@ -47,7 +47,7 @@ class PassTest(unittest.TestCase):
         config = config_of([f"x{i}:0" for i in range(len(feeds))], feeds, fetches)
         before = graph.as_graph_def()
         untouched = before.SerializeToString(deterministic=True)
-        applied = passes.apply(before, config, [name])
+        applied = table.apply(before, config, [name])
         self.assertEqual(before.SerializeToString(deterministic=True), untouched, "the exported graph changed")
         for want, got in zip(run(before, fetches, feeds, jit), run(applied.graph, fetches, feeds, jit), strict=True):
             self.assertEqual((want.dtype, want.shape), (got.dtype, got.shape))

@@ -45,7 +45,7 @@ class LoopTest(PassTest):
         """The graph that passes make of what is built."""
         import tensorflow as tf
 
-        from tfaot.compile.passes import passes
+        from tfaot.compile import table
         from tfaot.export.sources.xla_context import xla_context
 
         with tf.Graph().as_default() as graph, xla_context():
@@ -53,7 +53,7 @@ class LoopTest(PassTest):
             built = build(*inputs)
             fetches = [fetch.name for fetch in (built if isinstance(built, (list, tuple)) else [built])]
         config = config_of([f"x{i}:0" for i in range(len(feeds))], feeds, fetches)
-        after = passes.apply(graph.as_graph_def(), config, names).graph
+        after = table.apply(graph.as_graph_def(), config, names).graph
         self.assert_typed(after)
         return after
 
@@ -587,7 +587,7 @@ class TripsTest(LoopTest):
         """How often a loop runs, as passes see it: `condition` takes a counter, and perhaps a fed number."""
         import tensorflow as tf
 
-        from tfaot.compile.passes.loops import Loops
+        from tfaot.compile.passes.loops.loops import Loops
         from tfaot.graph.program import Program
 
         def build(n: Any) -> Any:
@@ -602,7 +602,7 @@ class TripsTest(LoopTest):
         graph = self.graph_after([], build, np.array(4, np.int32))
         program = Program.of(graph, config_of(["x0:0"], [np.array(4, np.int32)], ["result:0"]))
         (loop,) = Loops(program).loops.values()
-        return loop.trips
+        return loop.steps.trips
 
     def test_bounds(self) -> None:
         """Conditions of constants are counted, whatever they compare; others are not."""

@@ -145,11 +145,11 @@ class RandomLoopsTest(PassTest):
         """No pass changes what a loop computes, how often it runs, or in which order it writes."""
         import tensorflow as tf
 
-        from tfaot.compile.passes import passes
+        from tfaot.compile import table
         from tfaot.export.sources.xla_context import xla_context
 
         x = np.array([[0.5, -0.25, 0.75], [-0.5, 0.125, 0.0]], np.float32)
-        names = [each.name for each in passes.PASSES]
+        names = [each.name for each in table.PASSES]
         first, changed = int(os.environ.get("TFAOT_SEED", "0")), 0
         for seed in range(first, first + int(os.environ.get("TFAOT_LOOPS", "24"))):
             with self.subTest(seed=seed):
@@ -157,7 +157,7 @@ class RandomLoopsTest(PassTest):
                     placeholder = tf.compat.v1.placeholder(tf.float32, SHAPE, "x0")
                     fetches = [fetch.name for fetch in _Program(seed).build(placeholder)]
                 before = graph.as_graph_def()
-                applied = passes.apply(before, config_of(["x0:0"], [x], fetches), names)
+                applied = table.apply(before, config_of(["x0:0"], [x], fetches), names)
                 changed += sum(places or 0 for places in applied.places.values())
                 self.assert_typed(applied.graph)
                 wanted = self.outcome(before, fetches, x)

@@ -60,14 +60,14 @@ class RowSumsTest(PassTest):
     def test_accuracy(self) -> None:
         """A sum of positive values is off by no more than half a unit for each of the steps that XLA takes, too."""
         from tests.passes.graphs import config_of, run
-        from tfaot.compile.passes import passes
+        from tfaot.compile import table
 
         x = RNG.uniform(0, 1, (50, 1024)).astype(np.float32)
         import tensorflow as tf
 
         with tf.Graph().as_default() as graph:
             fetch = tf.reduce_sum(tf.compat.v1.placeholder(tf.float32, x.shape, "x0"), -1).name
-        applied = passes.apply(graph.as_graph_def(), config_of(["x0:0"], [x], [fetch]), [NAME])
+        applied = table.apply(graph.as_graph_def(), config_of(["x0:0"], [x], [fetch]), [NAME])
         (got,) = run(applied.graph, [fetch], [x], jit=True)
         want = np.array([math.fsum(row) for row in x.astype(np.float64).tolist()])
         self.assertLess((np.abs(got - want) / want).max(), (32 + 5) * 2.0**-24)

@@ -18,7 +18,6 @@ import jinja2
 import numpy as np
 
 from tests.stages.harness import ROOT
-from tfaot.compile import compile as compiler
 from tfaot.core import dtypes, names, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
@@ -120,6 +119,17 @@ FAMILY = Manifest(
 variables in a file."""
 
 
+def compiled(manifest: Manifest, name: str) -> tuple[stage.Compiled, ...]:
+    """The functions of a model, as the rules name them."""
+    keys = [(entry.name, batch) for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)]
+    return tuple(
+        stage.Compiled(
+            entry, batch, f"p/{name}.{entry}.b{batch}.executor.h" if len(keys) > 1 else f"p/{name}.executor.h"
+        )
+        for entry, batch in keys
+    )
+
+
 def without_variables(manifest: Manifest, **changes: Any) -> Manifest:
     """The same model, but for variables and these changes."""
     entries = tuple(dataclasses.replace(entry, variables=()) for entry in manifest.entry_points)
@@ -140,16 +150,12 @@ class RenderTest(unittest.TestCase):
     ) -> dict[str, str]:
         """Renders all sources and returns their texts by kind."""
         (self.folder / "model.json").write_text(manifest.to_json())
-        stems = [
-            f"{name}.{function.entry_point.name}.b{function.batch}" if len(compiler.functions(manifest)) > 1 else name
-            for function in compiler.functions(manifest)
-        ]
         kinds = {kind: pattern.format(name) for kind, pattern in KINDS.items()}
         stage.render(
             stage.Request(
                 manifest=str(self.folder / "model.json"),
                 header=f"p/{name}.h",
-                private_headers=tuple(f"p/{stem}.executor.h" for stem in stems),
+                functions=compiled(manifest, name),
                 embed=embed,
                 keep_denormals=keep,
                 **{f"out_{kind}": str(self.folder / file) for kind, file in kinds.items()},
@@ -244,7 +250,7 @@ class GoldenTest(RenderTest):
 
     def test_arguments_and_results(self) -> None:
         """Protects the order that tfcompile gives: inputs, then variables; outputs, their sizes, then written variables."""
-        context = stage.context_of(SMALL, header="h", private_headers=["p"], embed=True)
+        context = stage.context_of(SMALL, header="h", compiled=compiled(SMALL, "small"), embed=True)
         (function,) = context["entries"][0].functions
         self.assertEqual((function.num_args, function.num_results), (5, 4))
         self.assertEqual(
@@ -262,7 +268,7 @@ class GoldenTest(RenderTest):
         )
         self.assertEqual([(back.result, back.bytes) for back in function.back], [(2, 48), (3, 8)])
 
-        context = stage.context_of(FAMILY, header="h", private_headers=["p", "q", "r"], embed=False)
+        context = stage.context_of(FAMILY, header="h", compiled=compiled(FAMILY, "family"), embed=False)
         train, embed = context["entries"]
         self.assertEqual([(f.batch, f.num_args, f.num_results) for f in train.functions], [(0, 3, 5)])
         self.assertEqual([(f.batch, f.num_args, f.num_results) for f in embed.functions], [(1, 3, 1), (8, 3, 1)])
@@ -276,9 +282,33 @@ class GoldenTest(RenderTest):
                 [(1, "impl.arena.at(192)"), (2, "impl.variables.data(0)")],
             )
 
+    def test_other_functions(self) -> None:
+        """Protects the linker: what the rules compiled, and what the class of the manifest calls, are the same functions."""
+        functions = compiled(FAMILY, "family")
+        for named, shown in (
+            (functions[1:], "Embed for batches of 1, Embed for batches of 8"),
+            ((*functions, functions[0]), "Train, Embed for batches of 1, Embed for batches of 8, Train"),
+            ((dataclasses.replace(functions[0], entry_point=""),), "the only entry point"),
+        ):
+            with self.assertRaises(TfaotError) as raised:
+                stage.context_of(FAMILY, header="h", compiled=named, embed=False)
+            self.assertEqual(
+                str(raised.exception),
+                f"a::Family: the stage is asked for {shown}\n"
+                "  found: the manifest has Train, Embed for batches of 1, Embed for batches of 8\n"
+                "  to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none",
+            )
+        alone = stage.context_of(SMALL, header="h", compiled=[stage.Compiled("", 0, "x.h")], embed=True)
+        self.assertEqual(alone["private_headers"], ["x.h"], "the only entry point may go without its name")
+        reverse = stage.context_of(FAMILY, header="h", compiled=functions[::-1], embed=False)
+        self.assertEqual(
+            [f.type for f in reverse["functions"]],
+            [f"::tfaot_internal::M1a6Family{end}" for end in ("_0", "_1_b1", "_1_b8")],
+        )
+
     def test_memory(self) -> None:
         """Protects from tensors that lie over one another: each has its own place, aligned for the compiler's code."""
-        context = stage.context_of(FAMILY, header="h", private_headers=["p", "q", "r"], embed=False)
+        context = stage.context_of(FAMILY, header="h", compiled=compiled(FAMILY, "family"), embed=False)
         embed = context["entries"][1]
         places = [(0, 24), (64, 96), (192, 4)]  # x, rows, scale
         places += [(fetch.offset, 12 * fetch.row_bytes) for fetch in embed.functions[0].fetches]

@@ -1,6 +1,7 @@
 // Protects our pool of threads: every part runs once and is over when the call
 // returns, sleepers wake, and calls may come from anywhere. Run it under TSan:
-// ./bazelw test --config=tsan //tests/threads/...
+// ./bazelw test --config=tsan //tests/runtime:threads_test
+// //tests/runtime/kernels:parallel_test //tests/threads/...
 #include "tfaot/threads.h"
 
 #include <atomic>

@@ -94,14 +94,14 @@ class GoldensTest(StageTest):
 
     def rendered_test(self, exported: Exported) -> str:
         """The generated test's source."""
-        from tfaot.render.render import Request, render
+        from tfaot.render.render import Compiled, Request, render
 
         out = {f"out_{kind}": exported.path(kind) for kind in ("header", "source", "test", "benchmark")}
         render(
             Request(
                 exported.path("manifest"),
                 "m.h",
-                ("m.executor.h",),
+                (Compiled("", 0, "m.executor.h"),),
                 embed=True,
                 keep_denormals=False,
                 out_variables=exported.path("S"),

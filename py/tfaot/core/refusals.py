@@ -17,7 +17,7 @@ def without_trace(message: str) -> str:
 
 
 class Origin(Protocol):
-    """Where a graph comes from, for error messages."""
+    """A graph, and where it comes from."""
 
     @property
     def graph(self) -> str:
@@ -63,64 +63,106 @@ def known(message: str, request: Origin, what: str) -> TfaotError | None:
       what: names the model.
     """
     message = without_trace(message)
-    if re.search(r"requires a fixed (tensor list|stack) size", message):
-        loops = _loops_of(_named(message), request)
-        return TfaotError(
-            f"{what}: the gradient of a loop needs to know how often the loop runs at most",
-            details="\n".join(loops or [message]),
-            do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
-            "shape gives, not a tensor",
-        )
-    if unsupported := _unsupported(message):
-        shown = {op + (" of " + ", ".join(sorted({*dtypes.values()})) if dtypes else "") for op, dtypes in unsupported}
-        convert = "convert what they take to a dtype that XLA has them for, such as float32 or int32, "
-        return TfaotError(
-            f"{what}: XLA cannot compile {listed(sorted(shown))}",
-            details="\n".join(_nodes_of(lambda node: any(_is(node, *each) for each in unsupported), request)),
-            do=f"replace these ops, {convert if any(d for _, d in unsupported) else ''}"
-            "or move them out of the model to where its inputs are made",
-        )
-    if (constant := _not_constant(message)) and constant["op"] in _SLICE_ASSIGNMENTS:
-        return TfaotError(
-            f"{what}: a slice is assigned at an index that is known only at run time",
-            details="\n".join(mentioned(message, sources_of(request))),
-            do="write rows by their index: variable.scatter_nd_update([[i]], [row]), or "
-            "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are "
-            "(i + tf.range(n))[:, None]",
-        )
-    if "3D convolution is not implemented" in message:
-        # XLA also makes such convolutions for some gradients with respect to the kernel.
-        nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
-        nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
-        return TfaotError(
-            f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
-            details="\n".join(nodes or [message]),
-            do="replace these ops, or move them out of the model to where its inputs are made",
-        )
-    if empty := re.search(r"Missing xla_context \d+-th output from (\S+)", message):  # an assignment to an empty slice
-        sources = sources_of(request)
-        nodes = [place(prefix, node, sources) for prefix, node in _all_nodes(request) if node.name == empty[1]]
-        return TfaotError(
-            f"{what}: XLA finds no result for an op",
-            details="\n".join(nodes or [message]),
-            do="leave this op out if its operands are empty, or replace it",
-        )
-    if thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message):
-        kind = thunk[1].replace("-", "")
-        return TfaotError(
-            f"{what}: XLA cannot compile {kind} ahead of time",
-            details="\n".join(_nodes_of(lambda node: kind in node.op.lower(), request)),
-            do="replace these ops, or move them out of the model to where its inputs are made",
-        )
-    if flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message):
-        name = flag[1]  # the node's name, not the one in the config
-        actual = "true" if flag[2] else "false"
-        return TfaotError(
-            f"{what}: the config says of the variable {name} what the compiler finds wrong",
-            details=message,
-            do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
-        )
-    return None
+    return next((error for cause in _CAUSES if (error := cause(message, request, what))), None)
+
+
+def _unbounded_loop(message: str, request: Origin, what: str) -> TfaotError | None:
+    if not re.search(r"requires a fixed (tensor list|stack) size", message):
+        return None
+    return TfaotError(
+        f"{what}: the gradient of a loop needs to know how often the loop runs at most",
+        details="\n".join(_loops_of(_named(message), request) or [message]),
+        do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
+        "shape gives, not a tensor",
+    )
+
+
+def _unsupported_ops(message: str, request: Origin, what: str) -> TfaotError | None:
+    if not (unsupported := _unsupported(message)):
+        return None
+    shown = {op + (" of " + ", ".join(sorted({*dtypes.values()})) if dtypes else "") for op, dtypes in unsupported}
+    convert = "convert what they take to a dtype that XLA has them for, such as float32 or int32, "
+    return TfaotError(
+        f"{what}: XLA cannot compile {listed(sorted(shown))}",
+        details="\n".join(_nodes_of(lambda node: any(_is(node, *each) for each in unsupported), request)),
+        do=f"replace these ops, {convert if any(d for _, d in unsupported) else ''}"
+        "or move them out of the model to where its inputs are made",
+    )
+
+
+def _slice_assignment(message: str, request: Origin, what: str) -> TfaotError | None:
+    constant = _not_constant(message)
+    if not constant or constant["op"] not in _SLICE_ASSIGNMENTS:
+        return None
+    return TfaotError(
+        f"{what}: a slice is assigned at an index that is known only at run time",
+        details="\n".join(mentioned(message, sources_of(request))),
+        do="write rows by their index: variable.scatter_nd_update([[i]], [row]), or "
+        "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are "
+        "(i + tf.range(n))[:, None]",
+    )
+
+
+def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotError | None:
+    if "3D convolution is not implemented" not in message:
+        return None
+    # XLA makes such convolutions of some gradients by the kernel, too.
+    nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
+    nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
+    return TfaotError(
+        f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
+        details="\n".join(nodes or [message]),
+        do="replace these ops, or move them out of the model to where its inputs are made",
+    )
+
+
+def _no_result(message: str, request: Origin, what: str) -> TfaotError | None:
+    """For instance a slice of nothing that is assigned."""
+    if not (empty := re.search(r"Missing xla_context \d+-th output from (\S+)", message)):
+        return None
+    sources = sources_of(request)
+    nodes = [place(prefix, node, sources) for prefix, node in _all_nodes(request) if node.name == empty[1]]
+    return TfaotError(
+        f"{what}: XLA finds no result for an op",
+        details="\n".join(nodes or [message]),
+        do="leave this op out if its operands are empty, or replace it",
+    )
+
+
+def _unsupported_thunk(message: str, request: Origin, what: str) -> TfaotError | None:
+    if not (thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message)):
+        return None
+    kind = thunk[1].replace("-", "")
+    return TfaotError(
+        f"{what}: XLA cannot compile {kind} ahead of time",
+        details="\n".join(_nodes_of(lambda node: kind in node.op.lower(), request)),
+        do="replace these ops, or move them out of the model to where its inputs are made",
+    )
+
+
+def _wrong_flag(message: str, request: Origin, what: str) -> TfaotError | None:
+    del request
+    if not (flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message)):
+        return None
+    name = flag[1]  # the node's, not the config's
+    actual = "true" if flag[2] else "false"
+    return TfaotError(
+        f"{what}: the config says of the variable {name} what the compiler finds wrong",
+        details=message,
+        do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
+    )
+
+
+_CAUSES: tuple[Callable[[str, Origin, str], TfaotError | None], ...] = (
+    _unbounded_loop,
+    _unsupported_ops,
+    _slice_assignment,
+    _convolution_in_space,
+    _no_result,
+    _unsupported_thunk,
+    _wrong_flag,
+)
+"""What is known of messages: each returns an error, or None if the message is about something else."""
 
 
 _SLICE_ASSIGNMENTS = ("ResourceStridedSliceAssign", "StridedSliceAssign", "TensorStridedSliceUpdate")

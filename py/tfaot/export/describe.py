@@ -15,7 +15,8 @@ from tfaot.export import bounds, verdict
 from tfaot.export import config as configs
 from tfaot.export.assemble import Whole
 from tfaot.export.traced import Edge, shown
-from tfaot.graph import graph as graphs
+from tfaot.graph.attributes import dtype_name
+from tfaot.graph.variables import VariableUse
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,9 +51,7 @@ class Described:
     """The given one, and what gives true sizes of outputs."""
 
 
-def describe(
-    target: Target, whole: Whole, uses: Sequence[Sequence[graphs.VariableUse]], frozen: Collection[str]
-) -> Described:
+def describe(target: Target, whole: Whole, uses: Sequence[Sequence[VariableUse]], frozen: Collection[str]) -> Described:
     """Gives every edge and variable its C++ name, variables their place in the file, and outputs their shapes.
 
     Args:
@@ -198,14 +197,14 @@ def check_dtypes(what: str, kind: str, tensors: Sequence[Edge]) -> None:
             exists="; ".join(
                 f"{edge.label} {shown(edge.shape)}"
                 + (f" at {edge.source}" if edge.source else "")
-                + f" is {graphs.dtype_name(edge.dtype)}"
+                + f" is {dtype_name(edge.dtype)}"
                 for edge in refused
             ),
             do="cast to one of " + ", ".join(dtype.name for dtype in dtypes.ALL),
         )
 
 
-def _check_variables(what: str, uses: Sequence[graphs.VariableUse]) -> None:
+def _check_variables(what: str, uses: Sequence[VariableUse]) -> None:
     for use in uses:
         if use.shape is None or min(use.shape, default=0) < 0:
             raise TfaotError(
@@ -215,7 +214,7 @@ def _check_variables(what: str, uses: Sequence[graphs.VariableUse]) -> None:
             )
         if use.dtype not in dtypes.BY_ENUM:
             raise TfaotError(
-                f"{what}: the variable {use.shared_name} is {graphs.dtype_name(use.dtype)}, "
+                f"{what}: the variable {use.shared_name} is {dtype_name(use.dtype)}, "
                 "which cannot cross a compiled model's edge",
                 do="use one of " + ", ".join(dtype.name for dtype in dtypes.ALL) + ", and cast where it is read",
             )

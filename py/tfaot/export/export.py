@@ -12,12 +12,14 @@ from typing import Any
 from tfaot.core import manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
-from tfaot.export import describe, golden, initial, rows, taps, user_config
+from tfaot.export import describe, golden, initial, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
-from tfaot.export.rewrites import edges, freeze, lists, random, seeds, unshared
+from tfaot.export.rewrites import edges, freeze, lists, seeds, unshared
+from tfaot.export.rewrites.random import state
+from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Shape, Source
-from tfaot.graph import graph as graphs
+from tfaot.graph.variables import variable_uses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,11 +101,11 @@ def export(request: Request) -> None:
     lists.check(whole.graph, whole.sources, what)
     fetches = [name for entry in whole.entries for name in entry.fetches]
     whole = dataclasses.replace(whole, graph=seeds.without_unused(whole.graph, fetches))
-    seeded = random.seeded(whole.graph, [entry.fetches for entry in whole.entries])
+    seeded = state.seeded(whole.graph, [entry.fetches for entry in whole.entries])
     if seeded.left:
-        raise random.refusal(what, seeded.left, whole.sources)
+        raise state.refusal(what, seeded.left, whole.sources)
     whole = dataclasses.replace(whole, graph=seeded.graph)
-    uses = [graphs.variable_uses(whole.of(entry)) for entry in whole.entries]
+    uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
     known = {use.shared_name: use for entry_uses in uses for use in entry_uses}
     written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
     one = len(wanted) * max(1, len(request.batch_sizes)) == 1

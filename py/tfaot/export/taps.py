@@ -20,7 +20,7 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export.assemble import Entry, Whole
 from tfaot.export.traced import Edge
 from tfaot.graph.calls import inline_calls
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program, Tensor
 
 _SHOWN = 100

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from tensorflow.core.framework import function_pb2, node_def_pb2
 
-from tfaot.graph.bodies import Body, types
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import Program, type_attribute
+from tfaot.graph.attributes import type_attribute, types_attribute
+from tfaot.graph.functions import EditableFunction
+from tfaot.graph.names import tensor_name
+from tfaot.graph.program import Program
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+"""Calls that are nothing else: what they call can take their place."""
 
 
 def inline_calls(program: Program) -> None:
@@ -24,12 +26,16 @@ def inline_calls(program: Program) -> None:
         node = pending.pop()
         function = library.get(node.attr["f"].func.name) if node.op in _CALLS else None
         if function is not None and not function.signature.attr:
-            pending += _inline(program, node, function, Body(function, library), fed)
+            pending += _inline(program, node, function, EditableFunction(function, library), fed)
     program.prune()
 
 
 def _inline(
-    program: Program, call: node_def_pb2.NodeDef, function: function_pb2.FunctionDef, body: Body, fed: set[str]
+    program: Program,
+    call: node_def_pb2.NodeDef,
+    function: function_pb2.FunctionDef,
+    body: EditableFunction,
+    fed: set[str],
 ) -> list[node_def_pb2.NodeDef]:
     """Puts a function's nodes in place of a call, and returns them."""
     operands = [operand for operand in call.input if not operand.startswith("^")]
@@ -70,6 +76,8 @@ def _inline(
             name, port = tensor_name(operand)
             if name == call.name and port >= 0:
                 node.input[position] = results[port]
-    program.become(call, "IdentityN" if results else "NoOp", results, **({"T": types(dtypes)} if results else {}))
+    program.become(
+        call, "IdentityN" if results else "NoOp", results, **({"T": types_attribute(dtypes)} if results else {})
+    )
     call.input.extend(wait for wait in ran if wait not in call.input)
     return inside

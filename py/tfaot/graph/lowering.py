@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from tfaot.graph.names import producer
+
 if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
@@ -59,18 +61,14 @@ def lower(
     from tensorflow.core.framework import graph_pb2
     from tensorflow.python.eager import context
 
-    from tfaot.graph import graph as graphs
+    from tfaot.graph.prune import prune
 
-    graph = graphs.prune(
-        graph,
-        [graphs.tensor_name(name)[0] for name in outputs],
-        [graphs.tensor_name(argument.name)[0] for argument in inputs],
-    )
+    graph = prune(graph, [producer(name) for name in outputs], [producer(argument.name) for argument in inputs])
     if for_shapes:
         rename_functions(graph, f"tfaot_{next(_runs)}_")
         inputs = [*inputs, *_large(graph)]
     handle_nodes = {node.name: node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
-    fed = {graphs.tensor_name(argument.name)[0] for argument in inputs}
+    fed = {producer(argument.name) for argument in inputs}
     kept = [node for node in graph.node if node.name not in handle_nodes and node.name not in fed]
     used: set[str] = set()
     for node in kept:
@@ -127,14 +125,14 @@ def _large(graph: graph_pb2.GraphDef) -> list[Argument]:
 
 def rename_functions(graph: graph_pb2.GraphDef, prefix: str) -> None:
     """Gives all functions of a graph, in place, new names: a process may know others under the old ones."""
+    from tfaot.graph.ops import functions_of
+
     names = {function.signature.name: prefix + function.signature.name for function in graph.library.function}
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         for node in nodes:
             node.op = names.get(node.op, node.op)
-            for value in node.attr.values():
-                for called in (value.func, *value.list.func) if value.WhichOneof("value") in ("func", "list") else ():
-                    if called.name in names:
-                        called.name = names[called.name]
+            for _, called in functions_of(node):
+                called.name = names.get(called.name, called.name)
     for function in graph.library.function:
         function.signature.name = names[function.signature.name]
     for gradient in graph.library.gradient:

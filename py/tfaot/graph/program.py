@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-from tensorflow.core.framework import attr_value_pb2, graph_pb2, node_def_pb2, tensor_shape_pb2, types_pb2
-from tensorflow.python.framework import op_def_registry, tensor_util
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.graph.graph import prune, tensor_name
-
-Array = npt.NDArray[Any]
-Shape = tuple[int | None, ...] | None
-"""Of a tensor; None for a size that is not known, or for a rank that is not known."""
+from tfaot.graph.attributes import Array, Shape
+from tfaot.graph.edits import replace, set_attributes
+from tfaot.graph.names import take, tensor_name
+from tfaot.graph.ops import definition, fill_in_defaults, has_effects
+from tfaot.graph.prune import prune
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,7 +92,7 @@ class Program:
         """
         users = self.users()
         called = {function.signature.name for function in self.graph.library.function}
-        effects = [node.name for node in self.graph.node if node.op in called or _has_effects(node.op)]
+        effects = [node.name for node in self.graph.node if node.op in called or has_effects(node.op)]
         ordered = set(effects)
         while effects:
             for user in users[effects.pop()]:
@@ -147,19 +144,14 @@ class Program:
             }
             tf.import_graph_def(self.graph, input_map=fed, name="")
             return {
-                tensor.name: Tensor(_sizes(tensor.shape), tensor.dtype.as_datatype_enum)
+                tensor.name: Tensor(shape_of(tensor.shape), tensor.dtype.as_datatype_enum)
                 for operation in built.get_operations()
                 for tensor in operation.outputs
             } | self.feeds
 
     def unique(self, name: str) -> str:
         """Returns a node's name that is not taken yet, `name` or `name_1` …, and takes it."""
-        taken, count = name, 0
-        while taken in self._names:
-            count += 1
-            taken = f"{name}_{count}"
-        self._names.add(taken)
-        return taken
+        return take(name, self._names)
 
     def add(
         self, op: str, name: str, inputs: Iterable[str], *, origin: str, **attributes: object
@@ -171,11 +163,10 @@ class Program:
           name: of the node; made unique.
           inputs: operands.
           origin: the node that it stands for: errors name that one's source line.
-          **attributes: as of `attribute`.
+          **attributes: as of `attributes.attribute`.
         """
         node = self.graph.node.add(op=op, name=self.unique(name), input=inputs)
-        for key, value in attributes.items():
-            node.attr[key].CopyFrom(attribute(value))
+        set_attributes(node, attributes)
         self.origins[node.name] = self.origins.get(origin, origin)
         return node
 
@@ -188,104 +179,17 @@ class Program:
 
         Control inputs of the node stay.
         """
-        waits = [operand for operand in node.input if operand.startswith("^")]
-        operands = [*inputs, *waits]
-        node.op = op
-        node.ClearField("input")
-        node.input.extend(operands)
-        node.attr.clear()
-        for key, value in attributes.items():
-            node.attr[key].CopyFrom(attribute(value))
-
-
-def attribute(value: object) -> attr_value_pb2.AttrValue:
-    """A value as a node's attribute.
-
-    Args:
-      value: an AttrValue, which is copied; a bool, int, float, or str; a numpy dtype; an array, which becomes a tensor; a
-        TensorShapeProto; or a list of ints or of dtypes (ints of `tensorflow.DataType` go in as AttrValue).
-    """
-    result = attr_value_pb2.AttrValue()
-    if isinstance(value, attr_value_pb2.AttrValue):
-        result.CopyFrom(value)
-    elif isinstance(value, bool):
-        result.b = value
-    elif isinstance(value, int):
-        result.i = value
-    elif isinstance(value, float):
-        result.f = value
-    elif isinstance(value, str):
-        result.s = value.encode()
-    elif isinstance(value, np.dtype):
-        result.type = dtype_enum(value)
-    elif isinstance(value, np.ndarray):
-        result.tensor.CopyFrom(tensor_util.make_tensor_proto(value, shape=value.shape))
-    elif isinstance(value, tensor_shape_pb2.TensorShapeProto):
-        result.shape.CopyFrom(value)
-    elif isinstance(value, list):
-        result.list.i.extend(value)
-        result.list.SetInParent()
-    else:
-        raise TypeError(f"no attribute can be made of {value!r}")
-    return result
-
-
-def type_attribute(dtype: int) -> attr_value_pb2.AttrValue:
-    """An attribute that is a dtype, a `tensorflow.DataType`."""
-    return attr_value_pb2.AttrValue(type=dtype)
-
-
-def dtype_enum(dtype: np.dtype[Any]) -> int:
-    """`tensorflow.DataType` of a numpy dtype."""
-    import tensorflow as tf
-
-    result: int = tf.as_dtype(dtype).as_datatype_enum
-    return result
-
-
-def literal(node: node_def_pb2.NodeDef) -> Array:
-    """The value of a Const."""
-    value: Array = tensor_util.MakeNdarray(node.attr["value"].tensor)
-    return value
-
-
-def constant_of(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str, fed: Collection[str] = ()) -> Array | None:
-    """The value of an operand that is a constant, perhaps behind Identity; else None.
-
-    Args:
-      nodes: of the graph, by name.
-      tensor: the operand.
-      fed: tensors with values from outside, `node:port`.
-    """
-    while True:
-        name, port = tensor_name(tensor)
-        node = nodes.get(name)
-        if node is None or port != 0 or f"{name}:0" in fed:
-            return None
-        if node.op == "Const":
-            return literal(node)
-        if node.op not in ("Identity", "StopGradient", "PreventGradient", "Snapshot"):
-            return None
-        tensor = node.input[0]
+        replace(node, op, inputs, attributes)
 
 
 def _fill_in_defaults(graph: graph_pb2.GraphDef) -> None:
-    """Writes down the attributes that nodes, also those of functions, leave at their defaults: functions of a SavedModel do."""
+    """Writes down all attributes of nodes, also of those of functions."""
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         for node in nodes:
-            definition = op_def_registry.get(node.op)
-            for each in definition.attr if definition is not None else ():
-                if each.HasField("default_value") and node.attr[each.name].WhichOneof("value") is None:
-                    node.attr[each.name].CopyFrom(each.default_value)
+            if (found := definition(node.op)) is not None:
+                fill_in_defaults(node, found)
 
 
-def _has_effects(op: str) -> bool:
-    definition = op_def_registry.get(op)
-    return definition is None or bool(definition.is_stateful)
-
-
-def _sizes(shape: Any) -> Shape:
+def shape_of(shape: Any) -> Shape:
+    """A `tf.TensorShape` as a tuple."""
     return None if shape.rank is None else tuple(shape.as_list())
-
-
-FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE)

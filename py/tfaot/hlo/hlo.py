@@ -1,11 +1,11 @@
-"""The HLO stage: what tfcompile makes of an exported graph before it is machine code.
+"""The HLO stage: what tfcompile makes of an exported graph before it's machine code.
 
-The compiler of the compile stage runs with its dumps on, and the dumps are the product. They are written before XLA
-generates code and before tfcompile writes its header, so that a graph which only these two refuse still gives its HLO:
-bfloat16 and complex numbers at the edge, FFTs, convolutions in three dimensions.
+tfcompile runs with its dumps on, and the dumps are the product. It writes them before XLA generates code and before it writes its
+own header, so a graph that only these two refuse still gives its HLO: bfloat16 and complex numbers at the edge, FFTs,
+convolutions in three dimensions.
 
-What differs from run to run or tells of a machine is taken out: the module's name, which counts modules, becomes the
-model's, and references to source files go.
+Nothing in the outputs differs from run to run or from machine to machine: the module gets the model's name in place of one with
+a counter, and references to source files go.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ import re
 import tempfile
 from typing import TYPE_CHECKING
 
-from tfaot.compile import compile
 from tfaot.core import environment, isolate, names
 from tfaot.core.errors import TfaotError
+from tfaot.core.functions import function
+from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest, Tensor
 from tfaot.hlo import picture
+from tfaot.hlo.module import read
+from tfaot.tfcompile import compiler, crash, inputs
 
 if TYPE_CHECKING:
     from tensorflow.compiler.xla.service import hlo_pb2
@@ -60,25 +63,25 @@ def extract(request: Request) -> None:
     Raises:
       TfaotError: the CPU or a flag is unknown, or the graph cannot be lowered to HLO.
     """
+    check_isa([request.cpu])
     with open(request.manifest, encoding="utf-8") as file:
-        manifest = Manifest.from_json(file.read(), path=request.manifest).only(request.entry_point)
+        manifest = Manifest.from_json(file.read(), path=request.manifest)
     isolate.run_isolated(lambda: _extract(request, manifest), what=f"extracting the HLO of {request.name}")
 
 
-def _extract(request: Request, manifest: Manifest) -> None:
-    environment.prepare()
-    from tensorflow.compiler.xla.service import hlo_pb2
-
+def _extract(request: Request, full: Manifest) -> None:
+    manifest = full.only(request.entry_point)
     with tempfile.TemporaryDirectory() as folder:
-        sizes = manifest.entry_points[0].batch_sizes
-        before, after = _dump(request, folder, batch=sizes[-1] if sizes else 0)
+        before, after = _dump(request, full, folder)
+        from tensorflow.compiler.xla.service import hlo_pb2
+
         with open(before + ".hlo.pb", "rb") as file:
             module = hlo_pb2.HloProto.FromString(file.read()).hlo_module
         name = names.to_identifier(request.name)
         clean_module(module, name)
         comment = describe(manifest)
         drawn = picture.draw(
-            picture.read(module),
+            read(module),
             title=request.name,
             parameters=[tensor.name for _, tensor in parameters(manifest)],
             results=[tensor.name for _, tensor in results(manifest)],
@@ -93,7 +96,7 @@ def _extract(request: Request, manifest: Manifest) -> None:
         target.write(drawn)
 
 
-def _dump(request: Request, folder: str, *, batch: int) -> tuple[str, str]:
+def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
     """Compiles into a folder and returns the dumps before and after optimization, without their suffixes.
 
     Raises:
@@ -104,31 +107,30 @@ def _dump(request: Request, folder: str, *, batch: int) -> tuple[str, str]:
         return os.path.join(folder, name)
 
     dumps = path("dumps")
+    xla_flags = (
+        *request.xla_flags,
+        environment.xla_flag("xla_dump_to", dumps),
+        "--xla_dump_hlo_as_text",
+        "--xla_dump_hlo_as_proto",
+        "--xla_dump_large_constants",
+    )
+    environment.prepare(xla_flags=xla_flags)
+    from tensorflow.python import _pywrap_tfcompile  # for the children
+
+    del _pywrap_tfcompile
+    entry = manifest.entry_point(request.entry_point) if request.entry_point else manifest.entry_points[0]
+    wanted = function(manifest, entry.name, entry.batch_sizes[-1] if entry.batch_sizes else 0)
+    config = inputs.positional(request.config, wanted, folder)
+    given = inputs.Inputs(manifest, wanted, request.graph, config, request.sources, xla_flags)
+    # A graph starts threads, and a process that runs any must not fork.
+    given = isolate.run_isolated(
+        lambda: inputs.lowered(given, folder),
+        what=f"preparing {manifest.cpp_class} for XLA",
+        crashed=crash.error(manifest.cpp_class, [request.cpu], xla_flags),
+    )
     refused = None
     try:
-        compile.compile_graph(
-            compile.Request(
-                manifest=request.manifest,
-                graph=request.graph,
-                config=request.config,
-                sources=request.sources,
-                isa=(request.cpu,),
-                xla_flags=(
-                    *request.xla_flags,
-                    environment.xla_flag("xla_dump_to", dumps),
-                    "--xla_dump_hlo_as_text",
-                    "--xla_dump_hlo_as_proto",
-                    "--xla_dump_large_constants",
-                ),
-                out_objects=(path("object"),),
-                out_constants=path("constants"),
-                out_header=path("header"),
-                out_sources=(path("source"),),
-                out_hlo=path("snapshot"),
-                entry_point=request.entry_point,
-                batch=batch,
-            )
-        )
+        compiler.compile_for(request.cpu, given, compiler.Outputs(path("objects"), path("constants"), path("snapshot")))
     except TfaotError as error:
         refused = error
     found = []

@@ -24,14 +24,26 @@ LARGEST_EMBEDDED = 1_900_000_000
 
 
 @dataclasses.dataclass(frozen=True)
+class Compiled:
+    """A function that the compile stage compiles, and the class runs."""
+
+    entry_point: str
+    """Its name in the manifest; empty for the only one."""
+    batch: int
+    """One of the entry point's batch sizes; 0 if it has none."""
+    header: str
+    """How the compile stage's header is included."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Request:
     """What to render, and where to."""
 
     manifest: str
     header: str
     """How the public header is included."""
-    private_headers: tuple[str, ...]
-    """How the compile stage's headers are included, in the order of `functions.functions`."""
+    functions: tuple[Compiled, ...]
+    """All that the manifest has."""
     embed: bool
     """Whether the library holds the variables' initial values; if not, they are loaded from a file."""
     keep_denormals: bool
@@ -164,7 +176,7 @@ def render(request: Request) -> None:
     """Writes every C++ source that derives from the manifest alone.
 
     Raises:
-      TfaotError: the variables are too large for a library.
+      TfaotError: the variables are too large for a library, or the functions are not the manifest's.
     """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
@@ -181,7 +193,7 @@ def render(request: Request) -> None:
     context = context_of(
         manifest,
         header=request.header,
-        private_headers=request.private_headers,
+        compiled=request.functions,
         embed=request.embed,
         keep_denormals=request.keep_denormals,
     )
@@ -233,13 +245,53 @@ class _Arena:
 
 
 def context_of(
-    manifest: Manifest, *, header: str, private_headers: Sequence[str], embed: bool, keep_denormals: bool = False
+    manifest: Manifest, *, header: str, compiled: Sequence[Compiled], embed: bool, keep_denormals: bool = False
 ) -> dict[str, Any]:
     """Everything that the templates name."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
     symbol = names.symbol(manifest.cpp_class)
+    found = functions.functions(manifest, [(each.entry_point, each.batch) for each in compiled])
     arena = _Arena()
-    variables = [
+    variables = _variables(manifest)
+    entries = [
+        _entry(manifest, entry, [f for f in found if f.entry_point == entry], variables, arena)
+        for entry in manifest.entry_points
+    ]
+    members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
+    members += [variable.member for variable in variables]
+    values = {member.value for member in members}
+    calls = _calls(manifest, entries, variables)
+    return {
+        "class_name": class_name,
+        "full_name": manifest.cpp_class.removeprefix("::"),
+        "namespace": "::".join(namespaces),
+        "guard": "TFAOT_GENERATED_" + symbol + "_H_",
+        "header": header,
+        "private_headers": [each.header for each in compiled],
+        "variables_symbol": f"tfaot_{symbol}_variables",
+        "tensorflow": manifest.tensorflow,
+        "entries": entries,
+        "functions": [function for entry in entries for function in entry.functions],
+        "single": len(entries) == 1,
+        "variables": variables,
+        "members": members,
+        "embed": embed and bool(variables),
+        "keep_denormals": keep_denormals,
+        "random_state": next((v.member for v in variables if v.optional), None),
+        "max_batch": manifest.max_batch,
+        "alignment": ALIGNMENT,
+        "arena_bytes": arena.size,
+        "calls": calls,
+        "free": any(call["restored"] for call in calls),
+        "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
+        "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
+        "uses_complex": any("complex" in value for value in values),
+        "uses_bounds": any(member.size for member in members),
+    }
+
+
+def _variables(manifest: Manifest) -> list[Variable]:
+    return [
         Variable(
             _member(
                 variable,
@@ -256,49 +308,18 @@ def context_of(
         )
         for index, variable in enumerate(manifest.variables)
     ]
-    compiled = functions.functions(manifest)
-    entries = [
-        _entry(manifest, entry, [f for f in compiled if f.entry_point == entry], variables, arena)
-        for entry in manifest.entry_points
-    ]
-    members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
-    members += [variable.member for variable in variables]
-    values = {member.value for member in members}
+
+
+def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Variable]) -> list[dict[str, Any]]:
+    """What the generated test calls, with the variables that it sets before each call."""
     by_name = {variable.name: variables[index].member for index, variable in enumerate(manifest.variables)}
     restored = [[by_name[variable.name] for variable in each] for each in manifest.restored()]
-    calls = [
+    return [
         {"entry": entry, "batch": call.batch, "step": step, "restored": restored[step]}
         for step, call in enumerate(manifest.calls)
         for entry in entries
         if entry.name == call.entry_point
     ]
-    return {
-        "class_name": class_name,
-        "full_name": manifest.cpp_class.removeprefix("::"),
-        "namespace": "::".join(namespaces),
-        "guard": "TFAOT_GENERATED_" + symbol + "_H_",
-        "header": header,
-        "private_headers": list(private_headers),
-        "variables_symbol": f"tfaot_{symbol}_variables",
-        "tensorflow": manifest.tensorflow,
-        "entries": entries,
-        "functions": [function for entry in entries for function in entry.functions],
-        "single": len(entries) == 1,
-        "variables": variables,
-        "members": members,
-        "embed": embed and bool(variables),
-        "keep_denormals": keep_denormals,
-        "random_state": next((v.member for v in variables if v.optional), None),
-        "max_batch": manifest.max_batch,
-        "alignment": ALIGNMENT,
-        "arena_bytes": arena.size,
-        "calls": calls,
-        "free": any(restored),
-        "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
-        "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
-        "uses_complex": any("complex" in value for value in values),
-        "uses_bounds": any(member.size for member in members),
-    }
 
 
 def _entry(
@@ -308,87 +329,99 @@ def _entry(
     variables: Sequence[Variable],
     arena: _Arena,
 ) -> Entry:
-    inputs, input_offsets = [], []
+    inputs = []
     for tensor in entry.inputs:
         offset = arena.place(tensor.bytes)
-        inputs.append(_member(tensor, get=f"impl.arena.at({offset})", batched=tensor.batched))
-        input_offsets.append(offset)
-    first = _function_name(compiled[0])
-    outputs, output_offsets = [], []
-    sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
-    for index, output in enumerate(entry.outputs):
-        offset = arena.place(output.bytes) if output.batched else -1
-        outputs.append(
-            _member(
-                output,
-                get=f"impl.arena.at({offset})" if output.batched else f"impl.{first}.result_data({index})",
-                size=f"impl.{first}.result_data({sizes[output.name]})" if output.size else "",
-                note=", at most; its true size is known after the run" if output.size else "",
-                batched=output.batched,
-            )
-        )
-        output_offsets.append(offset)
-    results = len(entry.outputs) + len(entry.sized)
+        inputs.append(_Edge(_member(tensor, get=f"impl.arena.at({offset})", batched=tensor.batched), offset))
+    outputs = _outputs(entry, _function_name(compiled[0]), arena)
     written = [use for use in entry.variables if use.written]
-    functions = []
-    for function in compiled:
-        feeds = tuple(
-            Rows(index, input_offsets[index], member.row_bytes, arena.place(member.row_bytes * function.batch))
-            for index, member in enumerate(inputs)
-            if member.batched
-        )
-        fetches = tuple(
-            Rows(index, output_offsets[index], member.row_bytes, 0)
-            for index, member in enumerate(outputs)
-            if member.batched
-        )
-        functions.append(
-            Function(
-                member=_function_name(function),
-                type="::" + function.internal_class,
-                cost="::" + function.cost,
-                batch=function.batch,
-                num_args=len(inputs) + len(entry.variables),
-                num_results=results + len(written),
-                arg_bytes=(
-                    *(member.row_bytes * function.batch if member.batched else member.bytes for member in inputs),
-                    *(variables[use.variable].member.bytes for use in entry.variables),
-                ),
-                result_bytes=(
-                    *(member.row_bytes * function.batch if member.batched else member.bytes for member in outputs),
-                    *(4 * len(output.shape) for output in entry.sized),
-                    *(variables[use.variable].member.bytes for use in written),
-                ),
-                args=(
-                    *(Arg(index, member.get) for index, member in enumerate(inputs) if not member.batched),
-                    *(
-                        Arg(
-                            len(inputs) + index,
-                            variables[use.variable].member.change
-                            if use.written
-                            else variables[use.variable].member.get,
-                        )
-                        for index, use in enumerate(entry.variables)
-                    ),
-                ),
-                back=tuple(
-                    Back(results + index, variables[use.variable].member.change, variables[use.variable].member.bytes)
-                    for index, use in enumerate(written)
-                ),
-                feeds=feeds,
-                fetches=fetches,
-            )
-        )
     return Entry(
         entry.name,
         entry.cpp_name,
-        tuple(inputs),
-        tuple(outputs),
-        tuple(functions),
+        tuple(edge.member for edge in inputs),
+        tuple(edge.member for edge in outputs),
+        tuple(_function(function, inputs, outputs, variables, arena) for function in compiled),
         # No name of a function ends in a digit: its underscore follows.
         f"plan{manifest.entry_points.index(entry)}" if entry.batch_sizes else "",
         bool(written),
         tuple(variables[use.variable].member for use in written),
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Edge:
+    """An input or an output, and where it lies in an instance's memory."""
+
+    member: Member
+    offset: int
+    """-1 for what the compiled function holds."""
+
+    def bytes(self, batch: int) -> int:
+        """Its size in a compiled function."""
+        return self.member.row_bytes * batch if self.member.batched else self.member.bytes
+
+
+def _outputs(entry: EntryPoint, function: str, arena: _Arena) -> list[_Edge]:
+    """An entry point's outputs: those of batches in an instance's memory, others where the compiled function has them."""
+    outputs = []
+    sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
+    for index, output in enumerate(entry.outputs):
+        offset = arena.place(output.bytes) if output.batched else -1
+        member = _member(
+            output,
+            get=f"impl.arena.at({offset})" if output.batched else f"impl.{function}.result_data({index})",
+            size=f"impl.{function}.result_data({sizes[output.name]})" if output.size else "",
+            note=", at most; its true size is known after the run" if output.size else "",
+            batched=output.batched,
+        )
+        outputs.append(_Edge(member, offset))
+    return outputs
+
+
+def _function(
+    compiled: functions.Function,
+    inputs: Sequence[_Edge],
+    outputs: Sequence[_Edge],
+    variables: Sequence[Variable],
+    arena: _Arena,
+) -> Function:
+    entry, batch = compiled.entry_point, compiled.batch
+    results = len(outputs) + len(entry.sized)
+    uses = [(variables[use.variable].member, use.written) for use in entry.variables]
+    written = [member for member, is_written in uses if is_written]
+    # Each function has room of its own for the rows of a part that is padded.
+    feeds = tuple(
+        Rows(index, edge.offset, edge.member.row_bytes, arena.place(edge.bytes(batch)))
+        for index, edge in enumerate(inputs)
+        if edge.member.batched
+    )
+    return Function(
+        member=_function_name(compiled),
+        type="::" + compiled.internal_class,
+        cost="::" + compiled.cost,
+        batch=batch,
+        num_args=len(inputs) + len(uses),
+        num_results=results + len(written),
+        arg_bytes=(*(edge.bytes(batch) for edge in inputs), *(member.bytes for member, _ in uses)),
+        result_bytes=(
+            *(edge.bytes(batch) for edge in outputs),
+            *(4 * len(output.shape) for output in entry.sized),
+            *(member.bytes for member in written),
+        ),
+        args=(
+            *(Arg(index, edge.member.get) for index, edge in enumerate(inputs) if not edge.member.batched),
+            *(
+                Arg(len(inputs) + index, member.change if is_written else member.get)
+                for index, (member, is_written) in enumerate(uses)
+            ),
+        ),
+        back=tuple(Back(results + index, member.change, member.bytes) for index, member in enumerate(written)),
+        feeds=feeds,
+        fetches=tuple(
+            Rows(index, edge.offset, edge.member.row_bytes, 0)
+            for index, edge in enumerate(outputs)
+            if edge.member.batched
+        ),
     )
 
 

@@ -99,25 +99,7 @@ def compute_goldens(request: Request) -> None:
         _check_shapes(manifest, run.results)
         _check_rows(manifest, runner, initial, calls)
         measured = _measured(manifest, graph, run)
-        rows = [
-            [
-                {
-                    part: expected(
-                        kept(result)[part],
-                        exact[part],
-                        spreads[part],
-                        unit,
-                        dtype=tensor.dtype,
-                        noise=measured.noise,
-                    )
-                    for part, unit in kept_units(result, tensor.dtype).items()
-                }
-                for tensor, result, exact, spreads in zip(call.tensors, results, exacts, all_spreads, strict=True)
-            ]
-            for call, results, exacts, all_spreads in zip(
-                calls, run.results, measured.exact, measured.spreads, strict=True
-            )
-        ]
+        rows = _rows(calls, run, measured)
         seen = sight.Probe(manifest, graph, runner, initial, run.before, run.results, calls, rows)
         sights = seen.sights()
         _check_sight(manifest, calls, sights, seen.unseen_variables(), request.unseen)
@@ -161,6 +143,22 @@ class _Measured:
     spreads: list[list[dict[str, Spread]]]
     free_exact: list[list[dict[str, Array]]]
     free_spreads: list[list[dict[str, Spread]]]
+
+
+def _rows(calls: Sequence[Call], run: _Run, measured: _Measured) -> list[list[dict[str, Expected]]]:
+    """What is expected of each call, result, and part."""
+    return [
+        [
+            {
+                part: expected(
+                    kept(result)[part], exact[part], spreads[part], unit, dtype=tensor.dtype, noise=measured.noise
+                )
+                for part, unit in kept_units(result, tensor.dtype).items()
+            }
+            for tensor, result, exact, spreads in zip(call.tensors, results, exacts, all_spreads, strict=True)
+        ]
+        for call, results, exacts, all_spreads in zip(calls, run.results, measured.exact, measured.spreads, strict=True)
+    ]
 
 
 def _measured(manifest: Manifest, graph: graph_pb2.GraphDef, run: _Run) -> _Measured:

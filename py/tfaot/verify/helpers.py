@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import tensorflow as tf
@@ -87,53 +88,52 @@ def trace_count(how: str, types: tuple[int, ...]) -> Any:
     return count.get_concrete_function()
 
 
-def trace_batch_norm(
-    gradient: bool, training: bool, data_format: str, epsilon: float, factor: float, operands: int, results: int
-) -> Any:
-    """Fused batch normalization, or its gradient, of float64 values, from operations that have kernels for them."""
+@dataclasses.dataclass(frozen=True)
+class _BatchNorm:
+    """Fused batch normalization in simpler operations, as XLA expands it."""
 
-    def parts(x: Any) -> tuple[list[int], list[int]]:
-        rank = x.shape.rank or len(data_format)
-        axis = data_format.index("C") if len(data_format) == rank else rank - 1
+    training: bool
+    data_format: str
+    epsilon: float
+    factor: float
+
+    def _parts(self, x: Any) -> tuple[list[int], list[int]]:
+        """All axes but the channels', and the shape that a value for each channel is broadcast from."""
+        rank = x.shape.rank or len(self.data_format)
+        axis = self.data_format.index("C") if len(self.data_format) == rank else rank - 1
         return [i for i in range(rank) if i != axis], [-1 if i == axis else 1 for i in range(rank)]
 
-    rank = len(data_format)
-    wide = tf.TensorSpec([None] * rank, tf.float64)
-    small = tf.TensorSpec([None], tf.float64)
-
-    def forward(x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> Any:
-        axes, shape = parts(x)
+    def forward(self, x: Any, scale: Any, offset: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+        axes, shape = self._parts(x)
         old_mean, old_variance = mean, variance
-        if training:
-            # As XLA expands it; the difference of two moments is where its rounding errors come from.
+        if self.training:
+            # The difference of two moments is where its rounding errors come from.
             mean = tf.reduce_mean(x, axes)
             variance = tf.reduce_mean(tf.square(x), axes) - tf.square(mean)
-        y = (x - tf.reshape(mean, shape)) * tf.reshape(tf.math.rsqrt(variance + epsilon) * scale, shape)
+        y = (x - tf.reshape(mean, shape)) * tf.reshape(tf.math.rsqrt(variance + self.epsilon) * scale, shape)
         y += tf.reshape(offset, shape)
-        if not training:
-            return (y, mean, variance, mean, variance, variance)[:results]
+        if not self.training:
+            return y, mean, variance, mean, variance, variance
         count = tf.cast(tf.size(x) / tf.maximum(tf.size(mean), 1), tf.float64)
         unbiased = variance * (count / tf.maximum(count - 1.0, 1.0))
-        if factor == 1.0:
-            return (y, tf.identity(mean), unbiased, tf.identity(mean), tf.identity(variance), tf.identity(variance))[
-                :results
-            ]
+        if self.factor == 1.0:
+            return y, tf.identity(mean), unbiased, tf.identity(mean), tf.identity(variance), tf.identity(variance)
         return (
             y,
-            (1 - factor) * old_mean + factor * mean,
-            (1 - factor) * old_variance + factor * unbiased,
+            (1 - self.factor) * old_mean + self.factor * mean,
+            (1 - self.factor) * old_variance + self.factor * unbiased,
             tf.identity(mean),
             tf.identity(variance),
             tf.identity(variance),
-        )[:results]
+        )
 
-    def backward(dy: Any, x: Any, scale: Any, mean: Any, variance: Any) -> Any:
-        axes, shape = parts(x)
-        inverse = tf.math.rsqrt(variance + epsilon)
+    def backward(self, dy: Any, x: Any, scale: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
+        axes, shape = self._parts(x)
+        inverse = tf.math.rsqrt(variance + self.epsilon)
         centred = x - tf.reshape(mean, shape)
         offset_gradient = tf.reduce_sum(dy, axes)
         scale_gradient = tf.reduce_sum(dy * centred, axes) * inverse
-        if training:
+        if self.training:
             count = tf.cast(tf.size(x) / tf.maximum(tf.size(mean), 1), tf.float64)
             whole = dy - tf.reshape(offset_gradient / count, shape)
             whole -= centred * tf.reshape(inverse * scale_gradient / count, shape)
@@ -141,8 +141,16 @@ def trace_batch_norm(
             whole = dy
         dx = whole * tf.reshape(inverse * scale, shape)
         nothing = tf.zeros([0], tf.float64)
-        return (dx, scale_gradient, offset_gradient, nothing, nothing)[:results]
+        return dx, scale_gradient, offset_gradient, nothing, nothing
 
+
+def trace_batch_norm(
+    gradient: bool, training: bool, data_format: str, epsilon: float, factor: float, operands: int, results: int
+) -> Any:
+    """Fused batch normalization, or its gradient, of float64 values, from operations that have kernels for them."""
+    norm = _BatchNorm(training, data_format, epsilon, factor)
+    wide = tf.TensorSpec([None] * len(data_format), tf.float64)
+    small = tf.TensorSpec([None], tf.float64)
     specs = [wide, wide, small, small, small] if gradient else [wide, small, small, small, small]
     unused = [tf.TensorSpec(None, tf.float64)] * (operands - len(specs))
 
@@ -150,6 +158,6 @@ def trace_batch_norm(
         input_signature=[*specs, *unused], autograph=False
     )
     def call(*values: Any) -> Any:
-        return (backward if gradient else forward)(*values[: len(specs)])
+        return (norm.backward if gradient else norm.forward)(*values[: len(specs)])[:results]
 
     return call.get_concrete_function()

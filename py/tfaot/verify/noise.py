@@ -22,13 +22,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
+from tfaot.graph.attributes import write_attributes
+from tfaot.graph.edits import Scope
+from tfaot.graph.ops import definition, dtypes_of, fill_in_defaults, results
 from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
 from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, STEEP, TERMS, UNITS, sums
 
@@ -103,11 +106,11 @@ class _Pass:
             if any(attr.type in ("type", "list(type)") for attr in function.signature.attr):
                 raise UnsupportedError(f"function {function.signature.name} is generic")
             self.function(function)
-        return _Body(self, self.graph.node, None).rewrite()
+        return _Rewriting(self, Scope.graph(self.graph), None).rewrite()
 
     def function(self, function: function_pb2.FunctionDef, *, as_type: int | None = None) -> None:
         """Rewrites a function's body, and widens its signature."""
-        places = _Body(self, function.node_def, _copy(function.signature), as_type=as_type).rewrite()
+        places = _Rewriting(self, Scope.function(function), _copy(function.signature), as_type=as_type).rewrite()
         for name, ref in function.ret.items():
             function.ret[name] = places.get(ref, ref)
         for arg in (*function.signature.input_arg, *function.signature.output_arg):
@@ -140,14 +143,14 @@ class _Pass:
         return self._helpers[key]
 
 
-class _Body:
+class _Rewriting:
     """The nodes of the main graph or of a function, while they are rewritten."""
 
     def __init__(
-        self, owner: _Pass, nodes: Any, signature: op_def_pb2.OpDef | None, *, as_type: int | None = None
+        self, owner: _Pass, scope: Scope, signature: op_def_pb2.OpDef | None, *, as_type: int | None = None
     ) -> None:
         self._pass = owner
-        self._nodes = nodes
+        self._scope = scope
         self._signature = signature
         self._as_type = as_type
         """The dtype whose rounding errors a body has that is float64 throughout."""
@@ -155,19 +158,16 @@ class _Body:
         self._counts: list[node_def_pb2.NodeDef] = []
         """Added nodes whose operands are references of before."""
         self._types: dict[str, int] = {}
-        self._names = {node.name for node in nodes}
 
     def rewrite(self) -> dict[str, str]:
         """Rewrites all nodes in place; returns new references of values by old ones."""
         for arg in self._signature.input_arg if self._signature else ():
             self._types[arg.name] = arg.type
-        originals = list(self._nodes)
+        originals = list(self._scope.nodes)
         outputs = {}
         for node in originals:
-            for attr in self._op_def(node).attr:
-                if attr.HasField("default_value") and attr.name not in node.attr:
-                    node.attr[attr.name].CopyFrom(attr.default_value)  # a SavedModel leaves defaults out
-            outputs[node.name] = [(ref, dtype) for ref, dtype in self._outputs(node, self._op_def(node), node.attr)]
+            fill_in_defaults(node, self._op_def(node))
+            outputs[node.name] = self._outputs(node, self._op_def(node))
             self._types |= dict(outputs[node.name])
         places: dict[str, str] = {}
         inserted: list[tuple[node_def_pb2.NodeDef, list[tuple[int, str]]]] = []
@@ -186,27 +186,21 @@ class _Body:
             for name in ("_handle_dtypes", "_handle_shapes", "_output_shapes"):
                 if name in node.attr:
                     del node.attr[name]
-        self._nodes.extend(self._added)
+        self._scope.nodes.extend(self._added)
         return {self._tensor(old): self._tensor(new) for old, new in places.items()} if not self._signature else places
 
     # What the graph holds.
 
     def _op_def(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
-        found = self._pass.signatures.get(node.op) or op_def_registry.get(node.op)
+        found = self._pass.signatures.get(node.op) or definition(node.op)
         if found is None:
             raise UnsupportedError(f"unknown operation {node.op}")
         return found
 
-    def _outputs(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef, attrs: Any) -> Iterator[tuple[str, int]]:
+    def _outputs(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef) -> list[tuple[str, int]]:
         """References of a node's outputs, as consumers name them, and their dtypes."""
-        flat = 0
-        for arg in op_def.output_arg:
-            for index, dtype in enumerate(_dtypes(arg, attrs)):
-                if self._signature:
-                    yield f"{node.name}:{arg.name}:{index}", dtype
-                else:
-                    yield (f"{node.name}:{flat}" if flat else node.name), dtype
-                flat += 1
+        found = results(node, op_def)
+        return list(zip(self._scope.outputs(node, found), [result.dtype for result in found], strict=True))
 
     def _key(self, ref: str) -> str:
         """The one way in which this body's maps write a reference."""
@@ -221,12 +215,12 @@ class _Body:
     def _prepare(self, node: node_def_pb2.NodeDef) -> list[tuple[int, str]]:
         """Widens a node's attributes; returns which inputs are to be cast (`cast:DTYPE`) or to have noise (`terms`)."""
         op_def = self._op_def(node)
-        before = [dtype for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
+        before = [dtype for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
         if self._pass.precise and not self._is_batch_norm(node):
             self._widen(node, op_def)
         edits = []
         own_function = node.op in self._pass.signatures
-        after = [dtype for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
+        after = [dtype for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             have = self._pass.wide(old)
             if self._is_batch_norm(node):
@@ -280,7 +274,7 @@ class _Body:
             return places
         op_def = self._op_def(node)
         own_function = node.op in self._pass.signatures
-        after = list(self._outputs(node, op_def, node.attr))
+        after = self._outputs(node, op_def)
         places = {}
         for index, ((ref, old), (_, new)) in enumerate(zip(before, after, strict=True)):
             place = ref
@@ -364,8 +358,8 @@ class _Body:
 
     def _replace_batch_norm(self, node: node_def_pb2.NodeDef) -> None:
         op_def = self._op_def(node)
-        inputs = [self._pass.wide(dtype) for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
-        outputs = [self._pass.wide(dtype) for arg in op_def.output_arg for dtype in _dtypes(arg, node.attr)]
+        inputs = [self._pass.wide(dtype) for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
+        outputs = [self._pass.wide(dtype) for arg in op_def.output_arg for dtype in dtypes_of(node, arg, op_def)]
         settings = (
             node.op.startswith("FusedBatchNormGrad"),
             node.attr["is_training"].b if "is_training" in node.attr else True,
@@ -408,52 +402,32 @@ class _Body:
         node = self._node("Const")
         node.attr["dtype"].type = types_pb2.DT_DOUBLE
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.float64))
-        return self._ref(node, "output")
+        return self._scope.output(node, "output")
 
     def _add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, int]) -> str:
         node = self._node(op)
         node.input.extend(inputs)
-        kinds = {attr.name: attr.type for attr in op_def_registry.get(op).attr}
-        for name, value in attrs.items():
-            if kinds[name] == "type":
-                node.attr[name].type = value
-            else:
-                node.attr[name].i = value
-        return self._ref(node, op_def_registry.get(op).output_arg[0].name)
+        op_def = self._op_def(node)
+        write_attributes(node, attrs, op_def)
+        return self._scope.output(node, op_def.output_arg[0].name)
 
     def _call(self, name: str, operands: Sequence[str], types: Sequence[int], results: Sequence[int], what: str) -> str:
         node = self._node(what)
         node.op = "StatefulPartitionedCall"
         node.input.extend(operands)
         _set_call(node, name, types, results)
-        return self._ref(node, "output")
+        return self._scope.output(node, "output")
 
     def _node(self, op: str) -> node_def_pb2.NodeDef:
-        node = node_def_pb2.NodeDef(op=op)
-        number = len(self._added)
-        while (name := f"tfaot_{op.lower()}_{number}") in self._names:
-            number += 1
-        node.name = name
-        self._names.add(name)
+        node = node_def_pb2.NodeDef(op=op, name=self._scope.number(f"tfaot_{op.lower()}", len(self._added)))
         self._added.append(node)
         return node
-
-    def _ref(self, node: node_def_pb2.NodeDef, output: str) -> str:
-        return f"{node.name}:{output}:0" if self._signature else node.name
 
 
 def _copy(message: op_def_pb2.OpDef) -> op_def_pb2.OpDef:
     copy = op_def_pb2.OpDef()
     copy.CopyFrom(message)
     return copy
-
-
-def _dtypes(arg: op_def_pb2.OpDef.ArgDef, attrs: Any) -> list[int]:
-    """The dtypes of an argument of an operation: of one, of several, or of none."""
-    if arg.type_list_attr:
-        return list(attrs[arg.type_list_attr].list.type)
-    dtype = attrs[arg.type_attr].type if arg.type_attr else arg.type
-    return [dtype] * (attrs[arg.number_attr].i if arg.number_attr else 1)
 
 
 def _set_call(node: node_def_pb2.NodeDef, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:

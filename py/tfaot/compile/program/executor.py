@@ -13,9 +13,10 @@ from typing import Any
 
 import jinja2
 
-from tfaot.compile.program import prepack, thunks
+from tfaot.compile.program import packing, thunks
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
 from tfaot.core.errors import TfaotError
+from tfaot.core.functions import for_isa
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
@@ -50,16 +51,11 @@ class Rendered:
     """Its programs, one for each CPU level; to be compiled for that level."""
 
 
-def for_isa(name: str, isa: str) -> str:
-    """What belongs to a CPU level, of several things that are called `name`."""
-    return f"{name}_{isa.replace('-', '_')}"
-
-
 def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
     """Renders a compiled function.
 
     Args:
-      functions: what tfcompile's headers say of it, by CPU level, lowest first; each was told `for_isa(cpp_class, …)`
+      functions: what tfcompile's headers say of it, by CPU level, lowest first; each was told `functions.for_isa(cpp_class, …)`
       cpp_class: the class to declare, `namespace::name`, which no other function in a program has
       cost: what a run costs, in any unit
       tensorflow: the version that compiled it
@@ -260,7 +256,7 @@ class _Plan:
     def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
         """Products or a convolution: fast code of the CPU level, which knows of threads and epilogues, or plain loops."""
         dtype = thunk.dtype
-        self._facts.update(dict.fromkeys(prepack.facts(thunk.packing)))
+        self._facts.update(dict.fromkeys(packing.facts(thunk.packing)))
         operands = ", ".join((sizes, *map(self._at, places)))
         if dtype in _SOURCES if what == "Products" else dtype == "float":
             self._sources[f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc"] = None

@@ -9,14 +9,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from tfaot.compile.program import packing
+from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.thunks import Convolution
 
 _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
-PANEL_BYTES = 64
-"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/calls.h. Generated programs assert that it's the same number."""
-BLOCK = 64
-"""Filters of a block: `kWinogradFilters`, likewise."""
+
+def winograd(compiled: Compiled) -> int:
+    """The pass: transforms and packs constant kernels of convolutions, and returns how many."""
+
+    def gains(product: packing.Product) -> bool:
+        return isinstance(product, Convolution) and applies(product)
+
+    def packed(values: memoryview, product: packing.Product) -> bytes:
+        assert isinstance(product, Convolution)
+        return transformed(values, product)
+
+    return packing.pack(compiled, "winograd", gains, packed)
 
 
 def applies(convolution: Convolution) -> bool:
@@ -52,7 +62,7 @@ def transformed(kernel: memoryview, convolution: Convolution) -> bytes:
     channels, filters = convolution.kernel_channels, convolution.filters
     g = np.frombuffer(kernel, np.float32).reshape(3, 3, channels, filters).astype(np.float64)
     points = np.einsum("ix,jy,xycf->ijcf", _G, _G, g).astype(np.float32).reshape(16, channels, filters)
-    panel = PANEL_BYTES // points.itemsize
+    panel = packing.PANEL_BYTES // points.itemsize
     points = np.pad(points, ((0, 0), (0, 0), (0, -filters % panel)))
-    blocks = (points[..., at : at + BLOCK] for at in range(0, points.shape[-1], BLOCK))
+    blocks = (points[..., at : at + packing.BLOCK] for at in range(0, points.shape[-1], packing.BLOCK))
     return b"".join(block.reshape(16, channels, -1, panel).transpose(0, 2, 1, 3).tobytes() for block in blocks)

@@ -15,7 +15,7 @@ from tensorflow.python.framework import tensor_util
 
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.traced import Array, shown
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
 """The tensor in which TensorFlow 2 stores which object each value belongs to."""

@@ -21,6 +21,7 @@ from tfaot.export.sources.inline import inlined
 from tfaot.export.sources.subgraph import add_done, unused_name
 from tfaot.export.sources.user_code import MODULE
 from tfaot.export.traced import Array, Edge, Function
+from tfaot.graph.names import take
 
 Place = Callable[[Iterable[Any]], str]
 """Maps a traceback's frames to `file:line` in the user's code, or to an empty string."""
@@ -98,12 +99,7 @@ class VariableNames:
             if id(variable.handle) in self._by_handle:
                 continue
             candidate = path if path and (count[name] > 1 or not name) else name or "variable"
-            unique, number = candidate, 0
-            while unique in self._taken:
-                number += 1
-                unique = f"{candidate}_{number}"
-            self._taken.add(unique)
-            self._by_handle[id(variable.handle)] = (unique, variable)
+            self._by_handle[id(variable.handle)] = (take(candidate, self._taken), variable)
 
 
 def _held_by(roots: Iterable[tuple[str, Any]]) -> list[tuple[Any, str]]:

@@ -21,7 +21,7 @@ from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted, saved_by
 from tfaot.export.sources.ref_variables import REFS, name_variables
 from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
 
 ENTRY_POINT = "graph"
 """A graph has one entry point, and no name for it."""

@@ -19,7 +19,7 @@ from tfaot.export.sources.ref_variables import REFS
 from tfaot.export.sources.user_code import SEED, UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function
-from tfaot.graph import graph as graphs
+from tfaot.graph.prune import prune
 
 v1 = tf.compat.v1
 
@@ -97,7 +97,7 @@ class ModelFnSource:
         """Refuses variables of TensorFlow 1's first kind, which come only from code that asks for them."""
         if not any(node.op in REFS for node in graph.node):
             return
-        if old := [node.name for node in graphs.prune(graph, fetches).node if node.op in REFS]:
+        if old := [node.name for node in prune(graph, fetches).node if node.op in REFS]:
             places = [self._user.place(self._graph.get_operation_by_name(name).traceback or ()) for name in old]
             raise TfaotError(
                 f"{self._user.path}: {len(old)} variable(s) are no resource variables, which alone can be compiled",

@@ -15,7 +15,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2, types
 from tensorflow.python.framework import op_def_registry
 
 from tfaot.core.errors import TfaotError, listed
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import take, tensor_name, underscored, unused
 
 REFS = frozenset({"Variable", "VariableV2", "AutoReloadVariable"})
 """Ops whose result is a reference to a TensorFlow 1 variable."""
@@ -75,9 +75,7 @@ def name_variables(graph: graph_pb2.GraphDef) -> dict[str, GraphVariable]:
             nodes.setdefault(key, []).append(node)
     result: dict[str, GraphVariable] = {}
     for (_, _, plain), same in nodes.items():
-        name = plain.decode()
-        while name in result:
-            name += "_"
+        name = unused(plain.decode(), result, underscored)
         for node in same:
             node.attr["shared_name"].s = name.encode()
             node.attr.pop("container", None)
@@ -215,13 +213,7 @@ class _Conversion:
         controls = sorted({f"^{tensor_name(o)[0]}" for o in others if not self._is_reference(o)} | set(after))
         key = (handle, *controls)
         if key not in self._reads:
-            base = name = f"{tensor_name(handle)[0]}/value"
-            number = 0
-            while name in self._names:
-                number += 1
-                name = f"{base}_{number}"
-            self._names.add(name)
-            self._reads[key] = name
+            name = self._reads[key] = take(f"{tensor_name(handle)[0]}/value", self._names)
             self._graph.node.add(name=name, op="ReadVariableOp", input=key).attr["dtype"].type = dtype
         return self._reads[key]
 

@@ -22,7 +22,8 @@ from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
 from tfaot.export.sources.functions import Leaf, leaves_of, output_label
 from tfaot.export.sources.subgraph import add_done, add_placeholder, imported, operand, unused_name
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape, shown
-from tfaot.graph import graph as graphs
+from tfaot.graph.names import take, tensor_name
+from tfaot.graph.prune import prune
 
 _DEFAULT = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _SIGNATURES = "signatures"
@@ -99,7 +100,7 @@ class SavedObjects:
         captures = self._captures(graph, variant, used, what)
         call = unused_name("call", used)
         outputs = self._call(graph, call, variant, [operand(edge.name) for edge in inputs] + captures, used)
-        pruned = graphs.prune(graph, [graphs.tensor_name(edge.name)[0] for edge in outputs])
+        pruned = prune(graph, [tensor_name(edge.name)[0] for edge in outputs])
         if dims.given or any(edge.shape is None or None in edge.shape for edge in outputs):
             typed = imported(pruned, what)
             outputs = [dataclasses.replace(e, shape=_shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
@@ -162,12 +163,7 @@ class SavedObjects:
         for node in nodes:
             path = "/".join(part.strip("_") for part in self._paths.get(node, "").split("/"))
             candidate = plain[node] if plain[node] and count[plain[node]] == 1 else path or "variable"
-            unique, number = candidate, 0
-            while unique in taken:
-                number += 1
-                unique = f"{candidate}_{number}"
-            taken.add(unique)
-            result[node] = unique
+            result[node] = take(candidate, taken)
         return result
 
     def _checkpoint_keys(self, checkpoint: Checkpoint) -> dict[int, str]:

@@ -12,8 +12,9 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
-from tfaot.graph import graph as graphs
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.attributes import shape_proto
+from tfaot.graph.names import canonical, take, tensor_name
+from tfaot.graph.prune import prune, reached
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 """Ops whose value can come from outside."""
@@ -74,7 +75,7 @@ def function_of_graph(
     _check(graph, feeds, fetches, what)
     feeds = _with_types(graph, feeds, what)
     inputs = dims.fix(what, [Edge(f.tensor, f.label, f.dtype, f.shape, _place(sources, f.tensor)) for f in feeds])
-    work = graphs.prune(graph, _nodes_of(feeds, fetches))
+    work = prune(graph, _nodes_of(feeds, fetches))
     inputs, fed = _feed(work, inputs, [fetch.tensor for fetch in fetches])
 
     typed = imported(work, what)
@@ -82,7 +83,7 @@ def function_of_graph(
     effects: list[str] = []
     tensors: list[tuple[Fetch, str, tf.Tensor]] = []
     for fetch in fetches:
-        node, port = tensor_name(fed.get(_normal(fetch.tensor), fetch.tensor))
+        node, port = tensor_name(fed.get(canonical(fetch.tensor), fetch.tensor))
         operation = typed.get_operation_by_name(node)
         if not operation.outputs:
             effects.append(f"^{node}")
@@ -120,7 +121,7 @@ def function_of_graph(
     if not tensors:
         outputs.append(add_done(work, effects, used))
 
-    cut = graphs.prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
+    cut = prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
     if unfed := [n.name for n in cut.node if n.op in ("Placeholder", "PlaceholderV2") and n.name not in placeholders]:
         raise TfaotError(
             f"{what}: the outputs need {len(unfed)} placeholder(s) that are no inputs",
@@ -166,12 +167,7 @@ def unused_name(label: str, used: set[str]) -> str:
     base = "".join(c if c.isascii() and (c.isalnum() or c in "_./-") else "_" for c in label)
     if not base or not (base[0].isalnum() or base[0] == "."):
         base = "t" + base
-    name, number = base, 0
-    while name in used:
-        number += 1
-        name = f"{base}_{number}"
-    used.add(name)
-    return name
+    return take(base, used)
 
 
 def add_done(graph: graph_pb2.GraphDef, effects: Sequence[str], used: set[str]) -> Edge:
@@ -201,16 +197,7 @@ def _to_placeholder(node: node_def_pb2.NodeDef, dtype: int, shape: Shape | None)
     node.Clear()
     node.name, node.op = name, "Placeholder"
     node.attr["dtype"].type = dtype
-    node.attr["shape"].shape.SetInParent()
-    if shape is None:
-        node.attr["shape"].shape.unknown_rank = True
-    for size in shape or ():
-        node.attr["shape"].shape.dim.add(size=-1 if size is None else size)
-
-
-def _normal(tensor: str) -> str:
-    node, port = tensor_name(tensor)
-    return f"{node}:{port}"
+    node.attr["shape"].shape.CopyFrom(shape_proto(shape))
 
 
 def _nodes_of(feeds: Sequence[Feed], fetches: Sequence[Fetch]) -> list[str]:
@@ -242,17 +229,17 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
             exists=f"{len(names)} nodes, among them {listed(found)}" if found else f"{len(names)} nodes",
             do="name nodes of the graph, or node:output",
         )
-    if twice := [tensor for tensor, count in Counter(_normal(feed.tensor) for feed in feeds).items() if count > 1]:
+    if twice := [tensor for tensor, count in Counter(canonical(feed.tensor) for feed in feeds).items() if count > 1]:
         raise TfaotError(
             f"{what}: {listed(twice)} is fed more than once",
-            exists=listed([f"{feed.label} is {feed.tensor}" for feed in feeds if _normal(feed.tensor) in twice]),
+            exists=listed([f"{feed.label} is {feed.tensor}" for feed in feeds if canonical(feed.tensor) in twice]),
             do="name each input once",
         )
-    reached = _reached(graph, _nodes_of(feeds, fetches))
+    needed = reached({node.name: node for node in graph.node}, _nodes_of(feeds, fetches))
     if torn := [
         f"{node.name} takes {taken}"
         for node in graph.node
-        if node.name in reached
+        if node.name in needed
         for taken in node.input
         if tensor_name(taken)[0] not in names
     ]:
@@ -263,26 +250,13 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
         )
 
 
-def _reached(graph: graph_pb2.GraphDef, names: Iterable[str]) -> set[str]:
-    """Returns the names of nodes that these need, including those that don't exist."""
-    nodes = {node.name: node for node in graph.node}
-    reached: set[str] = set()
-    pending = list(names)
-    while pending:
-        name = pending.pop()
-        if name not in reached:
-            reached.add(name)
-            pending += [tensor_name(taken)[0] for taken in nodes[name].input] if name in nodes else []
-    return reached
-
-
 def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> list[Feed]:
     """Fills in missing dtypes and shapes.
 
     Raises:
       TfaotError: a specified dtype isn't the graph's.
     """
-    typed = imported(graphs.prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what)
+    typed = imported(prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what)
     result = []
     for feed in feeds:
         node, port = tensor_name(feed.tensor)
@@ -323,11 +297,11 @@ def _feed(
     fed: dict[str, str] = {}
     nodes = {node.name: node for node in graph.node}
     used = set(nodes)
-    tensors = {_normal(edge.name) for edge in inputs}
+    tensors = {canonical(edge.name) for edge in inputs}
     needed = {
         tensor_name(taken)[0]
         for taken in (*fetches, *(taken for node in graph.node for taken in node.input))
-        if taken.startswith("^") or _normal(taken) not in tensors
+        if taken.startswith("^") or canonical(taken) not in tensors
     }
     for edge in inputs:
         name, port = tensor_name(edge.name)
@@ -335,13 +309,13 @@ def _feed(
         # A control input waits for the node, which a feed doesn't stop. A placeholder stands for the value.
         if port == 0 and (node.op in PLACEHOLDERS or name not in needed):
             _to_placeholder(node, edge.dtype, edge.shape)
-            fed[_normal(edge.name)] = f"{name}:0"
+            fed[canonical(edge.name)] = f"{name}:0"
         else:
             new = unused_name(f"{name}/fed_{port}", used)
             add_placeholder(graph, new, edge.dtype, edge.shape)
-            fed[_normal(edge.name)] = f"{new}:0"
+            fed[canonical(edge.name)] = f"{new}:0"
     for node in graph.node:
         for index, taken in enumerate(node.input):
-            if not taken.startswith("^") and _normal(taken) in fed:
-                node.input[index] = operand(fed[_normal(taken)])
-    return tuple(dataclasses.replace(edge, name=fed[_normal(edge.name)]) for edge in inputs), fed
+            if not taken.startswith("^") and canonical(taken) in fed:
+                node.input[index] = operand(fed[canonical(taken)])
+    return tuple(dataclasses.replace(edge, name=fed[canonical(edge.name)]) for edge in inputs), fed

@@ -1,0 +1,1 @@
+"""The loops of a graph, as passes see and change them: `loops` is the way in."""

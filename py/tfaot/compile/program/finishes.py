@@ -1,0 +1,235 @@
+"""Reads the optimized HLO: which kernels of XLA's only finish what a product or convolution before them has computed.
+
+A kernel's symbol is made from the name of its instruction. The text is read strictly: any kernel that isn't exactly what a `Finish`
+stands for stays a kernel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Finish:
+    """What a kernel does to each value, as in `thunks.Epilogue`. Arguments are given by their indices."""
+
+    value: int
+    bias: int | None
+    """Has a value for each column, the last dimension, as `addend_bias`."""
+    addend: int | None
+    """Has as many values as the result."""
+    addend_bias: int | None
+    low: float
+    high: float
+    columns: int
+    arguments: int
+    """How many there are; the last is the result."""
+
+
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\) -> .* \{$")
+_INSTRUCTION = re.compile(
+    r"^  (?P<root>ROOT )?%(?P<name>\S+) = f(?:32|64)\[(?P<shape>[\d,]*)\](?:\{(?P<layout>[\d,]*)\})? "
+    r"(?P<opcode>[\w-]+)\((?P<operands>[^()]*)\)(?P<rest>.*)$"
+)
+_MODULE = re.compile(r"^HloModule ([^\s,]+)")
+_CALLS = re.compile(r", kind=kLoop, calls=%([^\s,]+)")
+_DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Instruction:
+    name: str
+    shape: tuple[int, ...]
+    opcode: str
+    operands: tuple[str, ...]
+    """Names; of a parameter its number, of a constant its value."""
+    rest: str
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Computation:
+    instructions: Mapping[str, _Instruction]
+    root: str
+    complete: bool
+    """Whether every line was an instruction that is known here."""
+
+
+# What an instruction of a kernel is, as far as it can be a part of an epilogue.
+@dataclasses.dataclass(frozen=True)
+class _Scalar:
+    value: float
+
+
+@dataclasses.dataclass(frozen=True)
+class _Row:
+    """A parameter with a value for each column."""
+
+    parameter: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Full:
+    """A parameter of the result's size, or a sum of two and their biases.
+
+    `ways` are those to see it as (value + bias) + (addend + addend_bias).
+    """
+
+    ways: tuple[tuple[int, int | None, int | None, int | None], ...]
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def bounded(self) -> bool:
+        return self.low != -math.inf or self.high != math.inf
+
+
+_Value = _Scalar | _Row | _Full
+
+
+def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
+    """The kernels of a module that have one result, their last argument, and the ways in which each finishes a value, if any.
+
+    Args:
+      hlo: the text of a module after XLA's optimizations.
+
+    Returns:
+      Ways by the kernel's symbol. Other kernels may have any number of results.
+    """
+    module = _MODULE.match(hlo)
+    computations = _computations(hlo)
+    found: dict[str, tuple[Finish, ...]] = {}
+    twice = set()
+    for computation in computations.values():
+        for instruction in computation.instructions.values():
+            called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
+            if not module or not called:
+                continue
+            symbol = re.sub(r"\W", "_", f"{module[1]}_{instruction.name}")
+            if symbol in found:
+                twice.add(symbol)  # two names became one
+            found[symbol] = _finishes(computations[called[1]])
+    return {symbol: ways for symbol, ways in found.items() if symbol not in twice}
+
+
+def _computations(hlo: str) -> dict[str, _Computation]:
+    found = {}
+    lines = iter(hlo.splitlines())
+    for line in lines:
+        if match := _COMPUTATION.match(line):
+            found[match[1]] = _computation(lines)
+    return found
+
+
+def _computation(lines: Iterator[str]) -> _Computation:
+    instructions: dict[str, _Instruction] = {}
+    root, complete = "", True
+    for line in lines:
+        if line == "}":
+            break
+        match = _INSTRUCTION.match(line)
+        # Only the default layout, whose last index is adjacent in memory.
+        shape = _numbers(match["shape"]) if match else ()
+        if not match or (match["layout"] or "") != ",".join(map(str, reversed(range(len(shape))))):
+            complete = False
+            continue
+        operands = tuple(operand.strip().removeprefix("%") for operand in match["operands"].split(","))
+        instruction = _Instruction(match["name"], shape, match["opcode"], operands, match["rest"])
+        instructions[instruction.name] = instruction
+        if match["root"]:
+            root = instruction.name
+    return _Computation(instructions, root, complete)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
+
+
+def _finishes(computation: _Computation) -> tuple[Finish, ...]:
+    """The ways to see a kernel's computation as a `Finish`; none if it is something else."""
+    root = computation.instructions.get(computation.root)
+    # Another shape of what is in rows already, as a flattening is: columns are those before it.
+    while root is not None and root.opcode == "bitcast":
+        root = computation.instructions.get(root.operands[0])
+    if not computation.complete or root is None or not root.shape:
+        return ()
+    columns, count = root.shape[-1], root.count
+    values: dict[str, _Value | None] = {}
+    for instruction in computation.instructions.values():
+        operands = [values.get(operand) for operand in instruction.operands]
+        values[instruction.name] = _value(instruction, operands, columns, count)
+    result = values[root.name]
+    if not isinstance(result, _Full) or not result.low <= result.high:
+        return ()
+    arguments = sum(each.opcode == "parameter" for each in computation.instructions.values()) + 1
+    return tuple(Finish(*way, result.low, result.high, columns, arguments) for way in result.ways)
+
+
+def _value(instruction: _Instruction, operands: list[_Value | None], columns: int, count: int) -> _Value | None:
+    """What an instruction is, for a result of so many columns and values; None for what is not known here."""
+    shape = instruction.shape
+    whole = bool(shape) and shape[-1] == columns and instruction.count == count
+    first = operands[0]
+    if instruction.opcode == "parameter":
+        number = int(instruction.operands[0])
+        if whole:
+            return _Full(((number, None, None, None),))
+        return _Row(number) if instruction.count == columns else None
+    if instruction.opcode == "constant" and not shape:
+        constant = float(instruction.operands[0])
+        return None if math.isnan(constant) else _Scalar(constant)
+    if instruction.opcode == "bitcast":
+        fits = (isinstance(first, _Full) and whole) or (isinstance(first, _Row) and instruction.count == columns)
+        return first if fits else None
+    if instruction.opcode == "broadcast":
+        dimensions = _DIMENSIONS.match(instruction.rest)
+        if isinstance(first, _Scalar):
+            return first
+        along_columns = dimensions and _numbers(dimensions[1]) == (len(shape) - 1,)
+        return first if isinstance(first, _Row) and whole and along_columns else None
+    if not whole:
+        return None
+    if instruction.opcode == "add":
+        return _sum(first, operands[1])
+    if instruction.opcode == "clamp":
+        return _bounded(operands[1], first, operands[2])
+    if instruction.opcode in ("maximum", "minimum"):
+        value, bound = (operands[1], first) if isinstance(first, _Scalar) else (first, operands[1])
+        if instruction.opcode == "maximum":
+            return _bounded(value, bound, _Scalar(math.inf))
+        return _bounded(value, _Scalar(-math.inf), bound)
+    return None
+
+
+def _sum(a: _Value | None, b: _Value | None) -> _Value | None:
+    if isinstance(a, _Row):
+        a, b = b, a
+    if not isinstance(a, _Full) or a.bounded:
+        return None
+    ways: list[tuple[int, int | None, int | None, int | None]]
+    # Two terms may change places; of more, the order is kept, since rounding depends on it.
+    if isinstance(b, _Row):
+        ways = [(value, b.parameter, None, None) for value, bias, addend, _ in a.ways if bias is addend is None]
+    elif isinstance(b, _Full) and not b.bounded:
+        ways = [
+            (value, bias, other, other_bias)
+            for one, two in ((a, b), (b, a))
+            for value, bias, addend, _ in one.ways
+            for other, other_bias, other_addend, _ in two.ways
+            if addend is other_addend is None and value != other
+        ]
+    else:
+        return None
+    return _Full(tuple(ways)) if ways else None
+
+
+def _bounded(value: _Value | None, low: _Value | None, high: _Value | None) -> _Value | None:
+    if not isinstance(value, _Full) or not isinstance(low, _Scalar) or not isinstance(high, _Scalar):
+        return None
+    return _Full(value.ways, low.value, high.value) if not value.bounded else None

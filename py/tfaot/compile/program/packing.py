@@ -1,0 +1,136 @@
+"""Packs constant operands once, when the program is compiled, in the order in which the kernels read them.
+
+The right side of a product and the kernel of a convolution are often constants: frozen variables. In TensorFlow's order, a kernel
+reads a few values of each row and copies them side by side, again in every run. Here the constant's object file holds the values in
+the order of their use, in place of the original. A packing depends on no CPU level, so that levels still share what they have in
+common.
+
+A constant is packed if it is only ever read whole, as the right side of products or the kernel of convolutions, and if all of them
+want the same bytes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Set
+
+from tfaot.compile.program.compiled import Compiled, Packed
+from tfaot.compile.program.thunks import Convolution, Dot, Thunk, slices, walk, with_bodies
+
+Product = Dot | Convolution
+
+PANEL_BYTES = 64
+"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/calls.h. Generated programs assert that it's the same number."""
+BLOCK = 64
+"""Filters of a block: `kWinogradFilters`, likewise."""
+
+
+@dataclasses.dataclass
+class _Uses:
+    """What reads a constant."""
+
+    products: list[Product] = dataclasses.field(default_factory=list)
+    """Those that read it as a whole right side."""
+    other: bool = False
+    """Whether anything else reads it."""
+
+
+def pack(
+    compiled: Compiled,
+    packing: str,
+    applies: Callable[[Product], bool],
+    packed: Callable[[memoryview, Product], bytes],
+) -> int:
+    """Packs the constants that aren't packed yet, where it gains, and returns how many it packed.
+
+    Args:
+      compiled: changes in place.
+      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/calls.h.
+      applies: whether it gains for a product or convolution.
+      packed: what to store in place of a right side's values, maybe more; only called where `applies` holds.
+    """
+    buffers: dict[str, set[int]] = {isa: set() for isa in compiled.functions}
+    count = 0
+    for index, (constant, uses) in enumerate(zip(compiled.constants, _uses(compiled), strict=True)):
+        if index in compiled.packed or uses.other or not uses.products or not all(map(applies, uses.products)):
+            continue
+        first, *rest = uses.products
+        contents = packed(constant.value, first)
+        if any(packed(constant.value, each) != contents for each in rest):
+            continue
+        for isa, buffer, symbol in constant.places:
+            buffers[isa].add(buffer)
+            compiled.replaced[symbol] = contents
+        compiled.packed[index] = Packed(packing, _shape(first), len(constant.value), len(contents))
+        count += 1
+    if count:
+        compiled.functions = {
+            isa: dataclasses.replace(function, thunks=_with(function.thunks, packing, buffers[isa]))
+            for isa, function in compiled.functions.items()
+        }
+    return count
+
+
+def facts(packing: str) -> tuple[str, ...]:
+    """What a program must assert of the kernels that read a packing, in C++: they know the same numbers."""
+    panels = f"::tfaot::kernels::kPanelBytes == {PANEL_BYTES}"
+    block = f"::tfaot::kernels::kWinogradFilters == {BLOCK}"
+    return {"none": (), "panels": (panels,), "winograd": (panels, block)}[packing]
+
+
+def matrix(product: Product) -> tuple[int, int]:
+    """The inner dimension and the columns of a product, or of the product that a convolution amounts to."""
+    if isinstance(product, Dot):
+        return product.k, product.m
+    x, y = product.kernel_size
+    return x * y * product.kernel_channels, product.filters
+
+
+def _uses(compiled: Compiled) -> list[_Uses]:
+    """What reads each of the constants."""
+    uses = [_Uses() for _ in compiled.constants]
+    at: dict[str, dict[int, int]] = {isa: {} for isa in compiled.functions}
+    for index, constant in enumerate(compiled.constants):
+        for isa, buffer, _ in constant.places:
+            at[isa][buffer] = index
+    for isa, function in compiled.functions.items():
+        for buffer in {*function.results} & {*at[isa]}:
+            uses[at[isa][buffer]].other = True
+        for thunk in walk(function.thunks):
+            _note(thunk, at[isa], compiled, uses)
+    return uses
+
+
+def _note(thunk: Thunk, at: Mapping[int, int], compiled: Compiled, uses: list[_Uses]) -> None:
+    """Notes which constants a thunk reads; `at` is the constant in each buffer."""
+    for place, (slice_, size) in enumerate(slices(thunk)):
+        if (index := at.get(slice_.buffer)) is None:
+            continue
+        whole = (slice_.offset, size) == (0, len(compiled.constants[index].value))
+        if isinstance(thunk, Product) and place == _right(thunk) and whole:
+            uses[index].products.append(thunk)
+        else:
+            uses[index].other = True
+
+
+def _right(product: Product) -> int:
+    """Which of `slices` is the right side: products of columns are products of rows with their sides exchanged."""
+    return 1 if isinstance(product, Dot) else 2
+
+
+def _shape(product: Product) -> tuple[int, ...]:
+    if isinstance(product, Dot):
+        return product.k, product.m
+    return *product.kernel_size, product.kernel_channels, product.filters
+
+
+def _with(sequence: tuple[Thunk, ...], packing: str, buffers: Set[int]) -> tuple[Thunk, ...]:
+    """Thunks whose products say how the right sides in some buffers are packed."""
+
+    def changed(thunk: Thunk) -> Thunk:
+        if not isinstance(thunk, Product):
+            return with_bodies(thunk, lambda body: _with(body, packing, buffers))
+        at, _ = slices(thunk)[_right(thunk)]
+        return dataclasses.replace(thunk, packing=packing) if at.buffer in buffers else thunk
+
+    return tuple(map(changed, sequence))

@@ -1,0 +1,191 @@
+"""The table of passes, and running them: on the graph before the compiler, and on what it made after it."""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Generic, TypeVar
+
+from tensorflow.core.framework import graph_pb2
+
+from tfaot.compile.passes.batch_norm import fold_batch_norm
+from tfaot.compile.passes.erfc import erfc
+from tfaot.compile.passes.gather_gradients import gather_gradients
+from tfaot.compile.passes.hoist_projections import hoist_projections
+from tfaot.compile.passes.loop_invariants import loop_invariants
+from tfaot.compile.passes.row_sums import row_sums
+from tfaot.compile.passes.short_products import short_products
+from tfaot.compile.passes.unroll_loops import unroll_loops
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.epilogues import epilogues
+from tfaot.compile.program.prepack import prepack
+from tfaot.compile.program.winograd import winograd
+from tfaot.core.errors import TfaotError, listed
+from tfaot.graph.program import Program
+from tfaot.tfcompile.inputs import program_for_xla
+
+Subject = TypeVar("Subject", Program, Compiled)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass(Generic[Subject]):
+    """One rewrite, of a graph or of a compiled function."""
+
+    name: str
+    """As attributes and `NAME.passes.json` call it."""
+    gain: str
+    """What it does, and why that is faster; one sentence."""
+    on: type[Subject]
+    """What it rewrites: a `Program` is the graph of an entry point, a `Compiled` what the compiler made of it."""
+    run: Callable[[Subject], int]
+    """Rewrites it in place, and returns how many places it changed."""
+
+    def rewrite(self, subject: Program | Compiled) -> int | None:
+        """Runs the pass, or returns None if it's one on something else."""
+        return self.run(subject) if isinstance(subject, self.on) else None
+
+
+PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
+    Pass(
+        "fold_batch_norm",
+        "Batch norm of inference goes into the kernel of the convolution or matrix product before it: "
+        "a sum is left of its five operations on every value.",
+        Program,
+        fold_batch_norm,
+    ),
+    Pass(
+        "loop_invariants",
+        "Loops read variables before their first step, and give their gradients weights, indices, and items of lists as they "
+        "are instead of a stack with a copy a step.",
+        Program,
+        loop_invariants,
+    ),
+    Pass(
+        "hoist_projections",
+        "A loop's inputs are multiplied by their weight for all steps before it, which reads the weight once.",
+        Program,
+        hoist_projections,
+    ),
+    Pass(
+        "gather_gradients",
+        "A gradient loop's steps write down what they would multiply and add to a weight's gradient; one product after it does.",
+        Program,
+        gather_gradients,
+    ),
+    Pass(
+        "unroll_loops",
+        "Loops of at most eight steps become straight code, without conditions, counters, and copies.",
+        Program,
+        unroll_loops,
+    ),
+    Pass(
+        "erfc",
+        "The complement of the error function, which GELU has, is one quotient and one polynomial instead of two of each.",
+        Program,
+        erfc,
+    ),
+    Pass(
+        "epilogues",
+        "Bias, bounds, and the sum with another value are formed by the product or convolution before them, on sums that are "
+        "still in a register or the nearest cache.",
+        Compiled,
+        epilogues,
+    ),
+    Pass(
+        "row_sums",
+        "Sums and means along rows, which layer norms have, add up vectors, in the kernels around them.",
+        Program,
+        row_sums,
+    ),
+    Pass(
+        "short_products",
+        "A row times a constant matrix of few rows adds up these rows, which are vectors, and not along each column.",
+        Program,
+        short_products,
+    ),
+    Pass(
+        "winograd",
+        "3x3 convolutions with constant kernels form 16 products where 36 are otherwise, by Winograd's minimal filtering; "
+        "they round differently.",
+        Compiled,
+        winograd,
+    ),
+    Pass(
+        "prepack",
+        "Constant weights lie in the order in which products and convolutions read them, which then read one stream.",
+        Compiled,
+        prepack,
+    ),
+)
+"""All of them: those on graphs run in this order before the compiler, and those on compiled functions in this order after it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Applied:
+    """What passes made of a graph."""
+
+    graph: graph_pb2.GraphDef
+    """Of one entry point."""
+    places: dict[str, int | None]
+    """What `run` returns."""
+    lowered: int
+    """How many nodes had to be written in other ops, which XLA can compile, whichever passes there are."""
+    origins: dict[str, str]
+    """The exported graph's node that a new one stands for."""
+
+
+def chosen(patterns: Sequence[str]) -> frozenset[str]:
+    """Returns the names of the passes that a target wants.
+
+    Args:
+      patterns: globs for names, later ones win; one after a `!` takes out again what those before it chose.
+
+    Raises:
+      TfaotError: a pattern matches no pass.
+    """
+    names = [each.name for each in PASSES]
+    taken: set[str] = set()
+    for pattern in patterns:
+        glob = pattern.removeprefix("!")
+        matching = {name for name in names if fnmatch.fnmatchcase(name, glob)}
+        if not matching:
+            raise TfaotError(
+                "passes = [" + ", ".join(f'"{each}"' for each in patterns) + f']: "{pattern}" is no pass',
+                exists=listed(names),
+                do='name one of these, or a pattern: ["*", "!NAME"] is all but NAME',
+            )
+        taken = taken | matching if glob == pattern else taken - matching
+    return frozenset(taken)
+
+
+def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> Applied:
+    """Applies passes to the part of a graph that an entry point needs.
+
+    Args:
+      graph: of all entry points; stays as it is.
+      config: `tf2xla.Config` of one of them, with the size of batch put in.
+      names: of the passes to apply; those on compiled functions are left out.
+    """
+    program, lowered = program_for_xla(graph, config)
+    places = run(program, names)
+    return Applied(program.graph, places, lowered, program.origins)
+
+
+def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | None]:
+    """Runs the passes that rewrite this kind of thing, one after another.
+
+    Args:
+      subject: changes in place.
+      names: of the passes that are on.
+
+    Returns:
+      How many places each pass changed, by its name; None for one that is off.
+    """
+    places: dict[str, int | None] = {}
+    for each in PASSES:
+        if isinstance(subject, each.on):
+            places[each.name] = each.rewrite(subject) if each.name in names else None
+            if places[each.name] and isinstance(subject, Program):
+                subject.prune()
+    return places

@@ -1,0 +1,226 @@
+"""The boxes of a picture: runs of instructions of one computation.
+
+Not every instruction gets a box of its own:
+
+- Instructions that only feed each other share a box, one line each.
+- A scalar constant stands in the line that uses it, `multiply(·, 0.01)`, and so does what reduces: `reduce add`.
+- A parameter stands in every box that uses it, above the line that does, under the name that the user gave it.
+- What only packs and unpacks tuples, as around loops, is left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tfaot.hlo.module import Computation
+
+_ROWS = 16
+"""Lines that a box has at most."""
+
+
+@dataclasses.dataclass
+class Row:
+    """A line of a box."""
+
+    left: str
+    right: str
+    kind: str
+    """Class in the style sheet: what colour its stripe has."""
+    tooltip: str
+
+
+@dataclasses.dataclass
+class Box:
+    """A box of the picture: a run of instructions, or a bend of an edge, which has no rows."""
+
+    rows: list[Row] = dataclasses.field(default_factory=list)
+    sources: list[int] = dataclasses.field(default_factory=list)
+    """Numbers of the boxes that it uses."""
+    layer: int = 0
+    width: float = 0
+    height: float = 0
+    x: float = 0
+    """Of its centre."""
+    y: float = 0
+    """Of its top."""
+
+
+_KINDS = {
+    "product": ("dot", "ragged-dot", "convolution", "triangular-solve", "cholesky", "fft"),
+    "reduction": ("reduce", "reduce-window", "sort", "select-and-scatter", "scatter", "topk"),
+    "movement": (
+        "bitcast",
+        "bitcast-convert",
+        "broadcast",
+        "concatenate",
+        "constant",
+        "copy",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "gather",
+        "get-tuple-element",
+        "iota",
+        "pad",
+        "reshape",
+        "reverse",
+        "slice",
+        "transpose",
+        "tuple",
+    ),
+    "control": ("call", "conditional", "custom-call", "fusion", "while"),
+    "random": ("rng", "rng-bit-generator", "rng-get-and-update-state"),
+}
+_KIND_OF = {opcode: kind for kind, opcodes in _KINDS.items() for opcode in opcodes}
+
+
+class Reader:
+    """Turns one computation into boxes."""
+
+    def __init__(
+        self,
+        computation: Computation,
+        count: int,
+        parameters: Sequence[str],
+        results: Sequence[str],
+        inline: Mapping[str, str],
+    ) -> None:
+        self._instructions = computation.instructions[:count]
+        self._parameters = parameters
+        self._inline = inline
+        self._results: dict[int, list[str]] = defaultdict(list)
+        self._operands: list[tuple[int, ...]] = []
+        """Of each instruction, past tuples that are packed only to be unpacked."""
+        for instruction in self._instructions:
+            self._operands.append(tuple(self._past_tuple(operand) for operand in instruction.operands))
+        root = computation.root
+        self._hidden: set[int] = set()
+        if root < count:
+            if self._instructions[root].opcode == "tuple":
+                self._hidden.add(root)
+                for place, operand in enumerate(self._operands[root]):
+                    label = results[place] if place < len(results) else ""
+                    self._results[operand].append(f"result {place} {label}".rstrip())
+            else:
+                self._results[root].append(f"result 0 {results[0]}" if results else "result")
+        self._users: list[list[int]] = [[] for _ in self._instructions]
+        for index in reversed(range(count)):
+            packs = self._instructions[index].opcode in ("tuple", "get-tuple-element")
+            if packs and not self._users[index] and index not in self._results:
+                self._hidden.add(index)
+            if index not in self._hidden:
+                for operand in self._operands[index]:
+                    self._users[operand].append(index)
+        self.unused = [
+            self._input_name(index)
+            for index, instruction in enumerate(self._instructions)
+            if instruction.opcode == "parameter" and not self._users[index] and index not in self._results
+        ]
+
+    def _past_tuple(self, index: int) -> int:
+        """What an operand really is: an element of a tuple that is packed in sight is the thing itself."""
+        instruction = self._instructions[index]
+        if instruction.opcode == "get-tuple-element":
+            source = self._operands[index][0]
+            if self._instructions[source].opcode == "tuple":
+                return self._operands[source][int(instruction.detail)]
+        return index
+
+    def boxes(self) -> list[Box]:
+        """Returns the boxes, sources before users."""
+        boxes: list[Box] = []
+        at: dict[int, int] = {}
+        """Box of each instruction."""
+        tails: dict[int, int] = {}
+        """Last instruction of each box."""
+        for index in range(len(self._instructions)):
+            if index in self._hidden or self._literal(index) is not None:
+                continue
+            if self._is_input(index) and index not in self._results:
+                continue
+            place = None
+            for operand in self._operands[index]:
+                if operand in at and len(self._users[operand]) == 1 and operand not in self._results:
+                    candidate = at[operand]
+                    if tails[candidate] == operand and len(boxes[candidate].rows) < _ROWS:
+                        place = candidate
+                        break
+            if place is None:
+                place = len(boxes)
+                boxes.append(Box())
+            at[index], tails[place] = place, index
+            box = boxes[place]
+            for operand in self._operands[index]:
+                if operand in at and at[operand] != place and at[operand] not in box.sources:
+                    box.sources.append(at[operand])
+            box.rows += self._rows(index)
+        return _in_order(boxes)
+
+    def _is_input(self, index: int) -> bool:
+        instruction = self._instructions[index]
+        if instruction.opcode == "parameter":
+            return True
+        return instruction.opcode == "get-tuple-element" and self._is_input(self._operands[index][0])
+
+    def _input_name(self, index: int) -> str:
+        instruction = self._instructions[index]
+        if instruction.opcode == "parameter":
+            name = self._parameters[instruction.number] if instruction.number < len(self._parameters) else ""
+            return f"parameter {instruction.number} {name}".rstrip()
+        return f"{self._input_name(self._operands[index][0])}.{instruction.detail}"
+
+    def _literal(self, index: int) -> str | None:
+        """The value of a constant, also one that is only spread over a shape or converted."""
+        while self._instructions[index].opcode in ("broadcast", "reshape", "convert", "bitcast"):
+            index = self._operands[index][0]
+        return self._instructions[index].value
+
+    def _rows(self, index: int) -> list[Row]:
+        """An instruction's lines: the parameters that it uses, itself, and which results it is."""
+        instruction = self._instructions[index]
+        rows = []
+        if not self._is_input(index):
+            for operand in dict.fromkeys(self._operands[index]):
+                if self._is_input(operand):
+                    source = self._instructions[operand]
+                    rows.append(Row(self._input_name(operand), source.shape, "input", source.name))
+        literals = [self._literal(operand) for operand in self._operands[index]]
+        arguments = ""
+        if any(literal is not None for literal in literals):
+            arguments = "(" + ", ".join("·" if literal is None else literal for literal in literals) + ")"
+        detail = [instruction.detail] if instruction.detail else []
+        detail += dict.fromkeys(self._inline.get(name, name) for name in instruction.called)
+        left = " ".join([instruction.opcode + arguments, *detail])
+        kind = _KIND_OF.get(instruction.opcode, "elementwise")
+        if self._is_input(index):
+            left, kind = self._input_name(index), "input"
+        tooltip = f"%{instruction.name} = {instruction.shape} {instruction.opcode}"
+        if instruction.origin:
+            tooltip += f"\nfrom {instruction.origin}"
+        rows.append(Row(left, instruction.shape, kind, tooltip))
+        rows += [Row(label, "", "output", tooltip) for label in self._results.get(index, ())]
+        return rows
+
+
+def _in_order(boxes: list[Box]) -> list[Box]:
+    """Sorts boxes so that sources come first: a box may have got a later source with its last line."""
+    position: dict[int, int] = {}
+    ordered: list[Box] = []
+    for start in range(len(boxes)):
+        stack = [(start, iter(boxes[start].sources))]
+        while stack:
+            number, sources = stack[-1]
+            if number in position:
+                stack.pop()
+                continue
+            following = next((source for source in sources if source not in position), None)
+            if following is not None:
+                stack.append((following, iter(boxes[following].sources)))
+                continue
+            position[number] = len(ordered)
+            ordered.append(boxes[number])
+            stack.pop()
+    for box in ordered:
+        box.sources = sorted(position[source] for source in box.sources)
+    return ordered

@@ -1,0 +1,127 @@
+"""The call of tfcompile, in a child process that it may crash."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import os
+import tempfile
+from typing import Any
+
+from tfaot.core import environment, isolate, refusals
+from tfaot.core.errors import TfaotError
+from tfaot.core.functions import for_isa
+from tfaot.core.isa import TARGET_TRIPLE
+from tfaot.tfcompile import crash
+from tfaot.tfcompile.inputs import Inputs
+
+_OPTIMIZED = ".cpu_after_optimizations.txt"
+"""How the name of the file ends to which XLA writes the optimized HLO."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Outputs:
+    """Where tfcompile writes to."""
+
+    objects: str
+    """The kernels."""
+    constants: str
+    """What they read, in an object file."""
+    hlo: str
+    """An `xla.HloSnapshot`, before optimization; the same for every CPU level, but for the module's name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """What else tfcompile gives."""
+
+    header: str
+    """C++ for XLA's own runtime."""
+    optimized_hlo: tuple[str, ...]
+    """The module that it generated code from; none if the target's own XLA flags dump it elsewhere."""
+
+
+def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Texts:
+    """Compiles for a CPU level in a child process.
+
+    The compiler numbers what it makes in a process: its output for a level is then the same, whatever other levels there are. Call
+    `environment.prepare` first, for the flags.
+
+    Raises:
+      TfaotError: the compiler refuses the graph or dies, if possible with the node that it died of.
+    """
+    what = given.manifest.cpp_class
+    return isolate.run_isolated(
+        functools.partial(run, isa, given, outputs),
+        what=f"compiling {what} for {isa}",
+        crashed=crash.error(what, [isa], given.xla_flags, lambda: crash.suspects(given, functools.partial(_dies, isa))),
+    )
+
+
+def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
+    """Compiles in this process, which must not have used XLA before: it reads its flags then.
+
+    Raises:
+      TfaotError: the compiler refuses the graph.
+    """
+    from tensorflow.python import _pywrap_tfcompile
+
+    with tempfile.TemporaryDirectory() as folder:
+        header = os.path.join(folder, "header.h")
+        # Later flags win: the target's own.
+        dump = (environment.xla_flag("xla_dump_to", folder), "--xla_dump_hlo_as_text")
+        os.environ["XLA_FLAGS"] = " ".join([*dump, os.environ["XLA_FLAGS"]])
+        try:
+            _pywrap_tfcompile.Compile(
+                graph=given.graph,
+                config=given.config,
+                target_triple=TARGET_TRIPLE,
+                target_cpu=isa,
+                target_features="",
+                entry_point=given.function.symbol,
+                cpp_class=for_isa(given.function.internal_class, isa),
+                out_function_object=outputs.objects,
+                out_metadata_object=os.path.join(folder, "metadata.o"),  # differs from run to run, and nothing uses it
+                out_header=header,
+                out_session_module=outputs.hlo,
+                out_constant_buffers_object=outputs.constants,
+                mlir_components="",
+                gen_name_to_index=False,
+                gen_program_shape=False,
+            )
+        except Exception as error:  # its types say nothing; its text is all there is
+            raise refusals.explain(str(error), given, given.manifest) from None
+        dumped = sorted(name for name in os.listdir(folder) if name.endswith(_OPTIMIZED))
+        return Texts(_read(header), tuple(_read(os.path.join(folder, name)) for name in dumped))
+
+
+class _Died(TfaotError):
+    """The compiler died of a part of a graph."""
+
+
+def _dies(isa: str, given: Inputs, graph: Any, config: Any) -> bool:
+    """Whether the compiler dies of a part of a graph; one that it refuses is none that it dies of."""
+    from google.protobuf import text_format
+
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: os.path.join(folder, name) for name in ("graph", "config.pbtxt", "objects", "constants", "hlo")}
+        with open(paths["graph"], "wb") as file:
+            file.write(graph.SerializeToString())
+        with open(paths["config.pbtxt"], "w", encoding="utf-8") as text:
+            text.write(text_format.MessageToString(config))
+        part = dataclasses.replace(given, graph=paths["graph"], config=paths["config.pbtxt"])
+        outputs = Outputs(paths["objects"], paths["constants"], paths["hlo"])
+
+        def work() -> None:
+            run(isa, part, outputs)
+
+        try:
+            isolate.run_isolated(work, what="compiling a part", crashed=lambda how, log: _Died(how, do=log))
+        except TfaotError as error:
+            return isinstance(error, _Died)
+    return False
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()

@@ -1,0 +1,140 @@
+"""What tfcompile is given: a graph that XLA can compile, and a config with names of ours."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tfaot.core import refusals
+from tfaot.core.functions import Function
+from tfaot.core.manifest import Manifest
+
+if TYPE_CHECKING:
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot.graph.program import Program
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """A function for tfcompile, as files."""
+
+    manifest: Manifest
+    function: Function
+    graph: str
+    """A serialized GraphDef."""
+    config: str
+    """Text of a `tf2xla.Config`, with names by position."""
+    sources: str
+    """JSON of `file:line` by node, from the export stage; only errors read it."""
+    xla_flags: tuple[str, ...]
+    """The target's own; only errors read them."""
+
+    def read_graph(self) -> graph_pb2.GraphDef:
+        """The graph's message."""
+        from tensorflow.core.framework import graph_pb2
+
+        with open(self.graph, "rb") as file:
+            return graph_pb2.GraphDef.FromString(file.read())
+
+    def read_config(self) -> Any:
+        """The config's message, a `tf2xla.Config`."""
+        return _parsed(self.config)
+
+
+def positional(config: str, function: Function, folder: str) -> str:
+    """Writes a config whose batches have the function's size, and whose names are made from positions.
+
+    tfcompile's header is only used by position. Its own names must then be valid and distinct, and no more.
+
+    Args:
+      config: path of the entry point's config, from the export stage.
+      function: what is compiled.
+      folder: where to write.
+
+    Returns:
+      The path of the new config.
+    """
+    from google.protobuf import text_format
+
+    message = _parsed(config)
+    if function.batch:
+        batched = [tensor.batched for tensor in function.entry_point.inputs]
+        batched += [tensor.batched for tensor in function.entry_point.outputs]
+        # A config has the sizes of bounded outputs after all others; they have no batch.
+        for entry, is_batched in zip((*message.feed, *message.fetch), batched, strict=False):
+            if is_batched:
+                entry.shape.dim[0].size = function.batch
+    for kind in ("feed", "fetch", "variable"):
+        for index, entry in enumerate(getattr(message, kind)):
+            entry.name = f"{kind}{index}"
+    path = os.path.join(folder, "config.pbtxt")
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text_format.MessageToString(message))
+    return path
+
+
+def program_for_xla(graph: graph_pb2.GraphDef, config: Any) -> tuple[Program, int]:
+    """The part of a graph that an entry point needs, with its calls inlined, and without the gradients that XLA lacks.
+
+    Builds graphs, which starts threads: a process that calls this must not fork afterwards.
+
+    Args:
+      graph: of all entry points; stays as it is.
+      config: `tf2xla.Config` of one of them, with the size of batch put in.
+
+    Returns:
+      The program, and how many nodes had to be written in other ops.
+    """
+    from tfaot.graph.calls import inline_calls
+    from tfaot.graph.convolutions import for_xla
+    from tfaot.graph.program import Program
+
+    program = Program.of(graph, config)
+    inline_calls(program)
+    lowered = for_xla(program)
+    program.prune()
+    return program, lowered
+
+
+def lowered(given: Inputs, folder: str) -> Inputs:
+    """Writes the gradients that XLA lacks in other ops, and changes nothing else; as `program_for_xla`, it starts threads."""
+    from tfaot.graph import convolutions
+
+    graph = given.read_graph()
+    if not convolutions.any_by_kernel(graph):
+        return given
+    program, count = program_for_xla(graph, given.read_config())
+    return rewritten(given, program.graph, program.origins, folder) if count else given
+
+
+def rewritten(given: Inputs, graph: graph_pb2.GraphDef, origins: Mapping[str, str], folder: str) -> Inputs:
+    """The same function with another graph, which is written to a folder with the source lines of its nodes.
+
+    Args:
+      given: with the graph that was rewritten.
+      graph: what became of it.
+      origins: the node of the former graph that each new one stands for.
+      folder: where to write.
+    """
+    sources = refusals.sources_of(given)
+    sources |= {node: sources[origin] for node, origin in origins.items() if origin in sources}
+    result = dataclasses.replace(
+        given, graph=os.path.join(folder, "graph.pb"), sources=os.path.join(folder, "sources.json")
+    )
+    with open(result.graph, "wb") as file:
+        file.write(graph.SerializeToString(deterministic=True))
+    with open(result.sources, "w", encoding="utf-8") as text:
+        json.dump(sources, text)
+    return result
+
+
+def _parsed(path: str) -> Any:
+    from google.protobuf import text_format
+    from tensorflow.compiler.tf2xla import tf2xla_pb2
+
+    with open(path, encoding="utf-8") as file:
+        return text_format.Parse(file.read(), tf2xla_pb2.Config())

@@ -1,0 +1,244 @@
+"""Which kernels become a part of the product before them, and which must not."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import unittest
+from pathlib import Path
+
+from tests.stages.harness import StageTest
+from tfaot.compile.program import epilogues
+from tfaot.compile.program.epilogues import Finish
+from tfaot.compile.program.thunks import (
+    Buffer,
+    CompiledFunction,
+    Convolution,
+    Dot,
+    Epilogue,
+    For,
+    Kernel,
+    SizedSlice,
+    Slice,
+    Thunk,
+    slices,
+)
+
+
+def dot(*, left: int, out: int, rows: int = 4, depth: int = 2, columns: int = 8) -> Dot:
+    """A product whose operands and result are at these bytes of buffer 0; weights are buffer 1."""
+    return Dot(
+        dtype="float",
+        batch=1,
+        out=Slice(0, out),
+        lhs=Slice(1, 0),
+        rhs=Slice(0, left),
+        strides=(rows * columns, depth * columns, rows * depth),
+        m=columns,
+        n=rows,
+        k=depth,
+        transpose_lhs=False,
+        transpose_rhs=False,
+    )
+
+
+def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
+    """A call with arguments (buffer, offset, size)."""
+    return Kernel(symbol, tuple(SizedSlice(Slice(buffer, at), size) for buffer, at, size in args), (1, 1, 1))
+
+
+BIASED = Finish(0, 1, None, None, 0.0, math.inf, 8, 3)
+RESIDUAL = Finish(0, None, 1, None, -math.inf, math.inf, 8, 3)
+NARROW = Finish(0, 1, None, None, 0.0, math.inf, 4, 3)
+KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "other": ()}
+B = (2, 0, 32)
+"""The argument that is a bias of 8 columns."""
+
+
+def attached(*thunks: Thunk, kind: str = "temp") -> CompiledFunction:
+    """What becomes of thunks that work on 4096 bytes of a buffer of this kind, a constant, and an argument."""
+    buffers = (
+        Buffer(4096, kind, 1 if kind == "parameter" else None, None),
+        Buffer(64, "constant", None, None),
+        Buffer(32, "parameter", 0, None),
+    )
+    function = CompiledFunction(buffers, (2,), (), ("c",), (), thunks)
+    return epilogues.attach(function, KNOWN)
+
+
+class AttachTest(unittest.TestCase):
+    """Making a kernel a part of the product before it."""
+
+    def unchanged(self, *thunks: Thunk) -> None:
+        """Nothing is attached."""
+        self.assertEqual(attached(*thunks).thunks, thunks)
+
+    def test_in_place(self) -> None:
+        """Protects the common case: the kernel's result takes the product's place, and the kernel is gone."""
+        product = dot(left=0, out=512)
+        got = attached(product, kernel("biased", (0, 512, 128), B, (0, 512, 128)))
+        epilogue = Epilogue(Slice(2, 0), None, None, Slice(0, 512), 0.0, math.inf)
+        self.assertEqual(got.thunks, (dataclasses.replace(product, epilogue=epilogue),))
+        self.assertEqual(len(got.buffers), 3)
+
+    def test_narrow(self) -> None:
+        """Protects speed: many rows of less than a vector are finished by a kernel over all, few are not."""
+        for rows, kernels in ((64, 0), (65, 1)):
+            product, size = dot(left=0, out=1024, rows=rows, columns=4), rows * 16
+            got = attached(product, kernel("narrow", (0, 1024, size), (2, 0, 16), (0, 1024, size))).thunks
+            self.assertEqual(len(got), 1 + kernels)
+
+    def test_elsewhere(self) -> None:
+        """Protects memory traffic and readers: the product goes where the result does, unless someone reads it later."""
+        product = dot(left=0, out=512)
+        finish = kernel("biased", (0, 512, 128), B, (0, 1024, 128))
+        (alone,) = attached(product, finish).thunks
+        assert isinstance(alone, Dot)
+        self.assertEqual((alone.out, alone.epilogue and alone.epilogue.out), (Slice(0, 1024), Slice(0, 1024)))
+        reads = kernel("unknown", (0, 600, 4), (0, 2048, 4))
+        for name, after, place in (
+            ("read", (reads,), 512),
+            ("overwritten, then read", (kernel("other", B, (0, 512, 128)), reads), 1024),
+            ("overwritten in part", (kernel("other", B, (0, 512, 64)), reads), 512),
+            ("overwritten in two parts", (kernel("other", B, (0, 512, 64)), dot(left=0, out=576), reads), 1024),
+            ("read in a loop", (For(2, (reads,)),), 512),
+        ):
+            with self.subTest(name):
+                first = attached(product, finish, *after).thunks[0]
+                self.assertEqual(slices(first)[0], (Slice(0, place), 128))
+        argument = attached(product, finish, kind="parameter").thunks[0]
+        self.assertEqual(slices(argument)[0], (Slice(0, 512), 128))
+
+    def test_addend(self) -> None:
+        """Protects sums in place of the other value: the product may not be written over it."""
+        product = dot(left=0, out=512)
+        (got,) = attached(product, kernel("residual", (0, 512, 128), (0, 1024, 128), (0, 1024, 128))).thunks
+        assert isinstance(got, Dot)
+        self.assertEqual(got.out, Slice(0, 512))
+        self.assertEqual(got.epilogue, Epilogue(None, Slice(0, 1024), None, Slice(0, 1024), -math.inf, math.inf))
+
+    def test_overlaps(self) -> None:
+        """Protects operands: a result that lies over what is still read is left to its kernel."""
+        product = dot(left=0, out=512)
+        for name, finish in {
+            "the left side": kernel("biased", (0, 512, 128), B, (0, 16, 128)),
+            "a part of the product": kernel("biased", (0, 512, 128), B, (0, 576, 128)),
+            "the bias": kernel("biased", (0, 512, 128), (0, 1024, 32), (0, 1024, 128)),
+            "a part of the addend": kernel("residual", (0, 512, 128), (0, 1024, 128), (0, 1088, 128)),
+            "another value": kernel("biased", (0, 1024, 128), B, (0, 1024, 128)),
+            "another size": kernel("biased", (0, 512, 64), B, (0, 512, 64)),
+            "a smaller bias": kernel("biased", (0, 512, 128), (2, 0, 16), (0, 512, 128)),
+            "no epilogue": kernel("other", (0, 512, 128), B, (0, 512, 128)),
+            "unknown": kernel("unknown", (0, 512, 128), B, (0, 512, 128)),
+        }.items():
+            with self.subTest(name):
+                self.unchanged(product, finish)
+
+    def test_thunks_between(self) -> None:
+        """Protects schedules that mix independent layers: a kernel is attached across what has nothing to do with it, only."""
+        product = dot(left=0, out=512)
+        for name, between, finish, moves in (
+            ("independent", dot(left=1024, out=2048), kernel("biased", (0, 512, 128), B, (0, 512, 128)), True),
+            (
+                "reads beside",
+                kernel("other", (0, 512, 4), (0, 2048, 4)),
+                kernel("biased", (0, 512, 128), B, (0, 1024, 128)),
+                True,
+            ),
+            (
+                "reads",
+                kernel("other", (0, 512, 4), (0, 2048, 4)),
+                kernel("biased", (0, 512, 128), B, (0, 512, 128)),
+                False,
+            ),
+            ("reads its place", dot(left=1024, out=2048), kernel("biased", (0, 512, 128), B, (0, 1024, 128)), False),
+            ("may write", kernel("unknown", (0, 512, 4)), kernel("biased", (0, 512, 128), B, (0, 1024, 128)), False),
+            ("makes the bias", kernel("other", (2, 0, 4)), kernel("biased", (0, 512, 128), B, (0, 512, 128)), False),
+        ):
+            with self.subTest(name):
+                self.assertEqual(len(attached(product, between, finish).thunks), 2 if moves else 3)
+
+    def test_staging(self) -> None:
+        """Protects wide layers after narrow ones: the input, over which the result goes, gets a buffer of its own."""
+        first = dot(left=0, out=512, columns=8)
+        finish = kernel("biased", (0, 512, 128), B, (0, 1024, 128))
+        second = dataclasses.replace(dot(left=1024, out=2048, depth=8), lhs=Slice(1, 0))
+        over = kernel("biased", (0, 2048, 128), B, (0, 1088, 128))
+        got = attached(first, finish, second, over)
+        one, two = got.thunks
+        assert isinstance(one, Dot) and isinstance(two, Dot) and one.epilogue
+        self.assertEqual(got.buffers[3], Buffer(128, "temp", None, None))
+        self.assertEqual((one.epilogue.out, two.rhs, two.out), (Slice(3, 0), Slice(3, 0), Slice(0, 1088)))
+        # The kernel reads the input, too: it must stay.
+        residual = kernel("residual", (0, 2048, 128), (0, 1024, 128), (0, 1024, 128))
+        self.assertEqual(attached(first, finish, second, residual).thunks[2], residual)
+
+    def test_convolutions_and_loops(self) -> None:
+        """Protects images, which have filters for columns, and the bodies of loops."""
+        convolution = Convolution(
+            dtype="float",
+            out=Slice(0, 512),
+            input=Slice(0, 0),
+            kernel=Slice(1, 0),
+            batch=1,
+            input_size=(2, 2),
+            input_channels=2,
+            kernel_size=(1, 1),
+            kernel_channels=2,
+            filters=8,
+            output_size=(2, 2),
+            stride=(1, 1),
+            padding_before=(0, 0),
+            padding_after=(0, 0),
+            input_dilation=(1, 1),
+            kernel_dilation=(1, 1),
+            groups=1,
+        )
+        (loop,) = attached(For(3, (convolution, kernel("biased", (0, 512, 128), B, (0, 512, 128))))).thunks
+        assert isinstance(loop, For)
+        (got,) = loop.body
+        assert isinstance(got, Convolution) and got.epilogue
+        self.assertEqual(got.epilogue.bias, Slice(2, 0))
+
+
+NET = """\
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+rng = np.random.default_rng(1)
+
+
+def kernel(*shape):
+    return rng.standard_normal(shape).astype("float32")
+
+
+def input_fn():
+    return v1.placeholder(tf.float32, [2, 8, 8, 3], "x"), ()
+
+
+def model_fn(x, _):
+    x = tf.nn.relu6(tf.nn.conv2d(x, kernel(3, 3, 3, 16), 1, "SAME") + kernel(16))
+    x = tf.reshape(x, [128, 16])
+    return tf.nn.relu(tf.matmul(x, kernel(16, 64)) + kernel(64))
+"""
+"""A convolution and a product, each with bias and bounds."""
+
+
+class SwitchTest(StageTest):
+    """The compile stage with epilogues and without."""
+
+    def test_switch(self) -> None:
+        """Protects the switch: without epilogues the kernels stay, and what is written says which it was."""
+        exported = self.export(NET)
+        for patterns, places in ((("*",), 2), (("epilogues",), 2), (("*", "!epilogues"), None), ((), None)):
+            self.compile(exported, passes=patterns)
+            self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], places)
+            source = Path(exported.path("source")).read_text()
+            self.assertEqual(source.count("instance.threads, {"), places or 0)
+            self.assertEqual(source.count(") != nullptr) return false;"), 0 if places else 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

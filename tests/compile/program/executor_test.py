@@ -1,0 +1,341 @@
+"""The program of a compiled function, against TensorFlow: every kind of thunk, and what a run must not do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import unittest
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.compile.program.models import HEAD, MODELS, keeping_header
+from tests.stages.harness import ROOT, Exported, StageTest
+from tfaot.compile.program import executor, header, thunks
+from tfaot.core import isolate
+
+Array = npt.NDArray[Any]
+
+DRIVER = """\
+// Runs a program some times: arguments from a file, then results to another, the arguments' bytes last.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <vector>
+#include "m.h"
+
+long allocations = 0;
+extern "C" {
+void* __libc_malloc(std::size_t);
+void* __libc_calloc(std::size_t, std::size_t);
+void* __libc_realloc(void*, std::size_t);
+void* __libc_memalign(std::size_t, std::size_t);
+void* malloc(std::size_t n) { ++allocations; return __libc_malloc(n); }
+void* calloc(std::size_t n, std::size_t m) { ++allocations; return __libc_calloc(n, m); }
+void* realloc(void* p, std::size_t n) { ++allocations; return __libc_realloc(p, n); }
+void* memalign(std::size_t a, std::size_t n) { ++allocations; return __libc_memalign(a, n); }
+void* aligned_alloc(std::size_t a, std::size_t n) { ++allocations; return __libc_memalign(a, n); }
+int posix_memalign(void** p, std::size_t a, std::size_t n) { ++allocations; *p = __libc_memalign(a, n); return *p == nullptr; }
+}
+
+int main(int, char** argv) {
+  const std::size_t arg_bytes[] = {ARG_BYTES 0};
+  const std::size_t result_bytes[] = {RESULT_BYTES 0};
+  const int inputs = INPUTS;
+  std::FILE* in = std::fopen(argv[1], "rb");
+  std::FILE* out = std::fopen(argv[2], "wb");
+  const long before = allocations;
+  CLASS model(0);
+  if (allocations != before + 1) return std::printf("made with %ld allocations", allocations - before);
+  const auto room = [](std::size_t bytes) { return ::operator new(bytes + 64, std::align_val_t{64}); };
+  std::vector<void*> args(CLASS::kNumArgs);
+  for (std::size_t i = 0; i < args.size(); ++i) args[i] = room(arg_bytes[i]);
+  const auto read = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      if (std::fread(args[i], 1, arg_bytes[i], in) != arg_bytes[i]) std::abort();
+    }
+  };
+  read(inputs, args.size());
+  for (int step = 0; step < std::atoi(argv[3]); ++step) {
+    read(0, inputs);
+    if (step == 2) {  // Everything may move between runs.
+      for (std::size_t i = 0; i < args.size(); ++i) {
+        void* moved = room(arg_bytes[i]);
+        std::memcpy(moved, args[i], arg_bytes[i]);
+        std::memset(args[i], 0x7f, arg_bytes[i]);
+        args[i] = moved;
+      }
+    }
+    const long start = allocations;
+    for (std::size_t i = 0; i < args.size(); ++i) model.set_arg_data(i, args[i]);
+    if (!model.Run()) return std::printf("step %d failed", step);
+    if (allocations != start) return std::printf("a run made %ld allocations", allocations - start);
+    for (std::size_t i = 0; i < CLASS::kNumResults; ++i) std::fwrite(model.result_data(i), 1, result_bytes[i], out);
+    // As the public class does: a variable whose result is elsewhere is copied back.
+    const std::size_t written[] = {WRITTEN 0};
+    for (std::size_t i = 0; i + 1 < sizeof(written) / sizeof(written[0]); i += 2) {
+      void* const from = model.result_data(written[i + 1]);
+      void* const to = args[written[i]];
+      if (from != to) std::memcpy(to, from, arg_bytes[written[i]]);
+    }
+  }
+  return std::fclose(out);
+}
+"""
+
+
+def compiler(folder: Path, *arguments: str) -> None:
+    """Runs the C++ compiler in a folder, with our headers as the rules give them."""
+    headers = folder / "include"
+    if not headers.exists():
+        headers.mkdir()
+        (headers / "tfaot").symlink_to(ROOT / "runtime/tfaot")
+    found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+    assert found, "no C++ compiler on PATH"
+    result = subprocess.run(
+        [found, "-std=c++17", "-DNDEBUG", "-I", "include", "-I", ".", *arguments],
+        capture_output=True,
+        check=False,
+        cwd=folder,
+        text=True,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def compile_program(folder: Path, cpu: str = "x86-64-v3") -> None:
+    """Compiles `m.cc` as the link stage does, to `m.o`, without a warning."""
+    compiler(
+        folder,
+        "-O3",
+        f"-march={cpu}",
+        "-fno-math-errno",
+        "-Wall",
+        "-Wextra",
+        "-Werror",
+        "-Wno-unused-function",
+        "-c",
+        "m.cc",
+        "-o",
+        "m.o",
+    )
+
+
+RUNTIME = tuple(f"include/tfaot/{name}.cc" for name in ("executor", "sort", "kernels/plain"))
+
+
+class ExecutorTest(StageTest):
+    """Models through the stages, and the program alone."""
+
+    def program(self, model: str, cpu: str = "x86-64-v3", steps: int = 4, **kwargs: Any) -> Exported:
+        """Exports and compiles a model, and leaves `m.h`, `m.cc`, and `m.o` beside, and in `tfcompile.h` what tfcompile wrote."""
+        exported = self.export(HEAD + model, golden_steps=steps, **kwargs)
+        with keeping_header(exported):
+            self.compile(exported, isa=(cpu,))
+        os.rename(exported.path("header"), exported.path("m.h"))
+        os.rename(exported.path("source"), exported.path("m.cc"))
+        compile_program(exported.folder, cpu)
+        return exported
+
+    def parsed(self, exported: Exported) -> thunks.CompiledFunction:
+        """What tfcompile's header says."""
+        return header.parse(Path(exported.path("tfcompile.h")).read_text())
+
+    def assert_like_tensorflow(self, exported: Exported, steps: int = 4) -> None:
+        """Runs the program and TensorFlow."""
+        want = isolate.run_isolated(lambda: expected(exported), what="running TensorFlow")
+        entry = exported.manifest.entry_points[0]
+        variables = [exported.manifest.variables[use.variable] for use in entry.variables]
+        inputs = exported.golden_inputs
+        with open(exported.folder / "args", "wb") as file:
+            for variable in variables:
+                file.write(exported.variables[variable.name].tobytes())
+            for step in range(steps):
+                for tensor in entry.inputs:
+                    file.write(inputs[f"step{step}/{tensor.cpp_name}"].tobytes())
+        args = [tensor.bytes for tensor in (*entry.inputs, *variables)]
+        written = [
+            index for index, use in enumerate(entry.variables) if use.written
+        ]  # their results follow the outputs, in this order
+        pairs = [(len(entry.inputs) + index, len(entry.outputs) + place) for place, index in enumerate(written)]
+        results = [tensor.bytes for tensor in entry.outputs] + [variables[index].bytes for index in written]
+        name = re.search(r"class (\w+) :", (exported.folder / "m.h").read_text())
+        assert name
+        driver = (
+            DRIVER.replace("ARG_BYTES", "".join(f"{size}, " for size in args))
+            .replace("RESULT_BYTES", "".join(f"{size}, " for size in results))
+            .replace("WRITTEN", "".join(f"{arg}, {result}, " for arg, result in pairs))
+            .replace("INPUTS", str(len(entry.inputs)))
+            .replace("CLASS", f"tfaot_internal::{name[1]}")
+        )
+        (exported.folder / "driver.cc").write_text(driver)
+        compiler(exported.folder, "-O1", "driver.cc", "m.o", "object", "constants", *RUNTIME, "-lm", "-o", "driver")
+        ran = subprocess.run(
+            [exported.folder / "driver", "args", "results", str(steps)],
+            capture_output=True,
+            check=False,
+            cwd=exported.folder,
+            text=True,
+        )
+        self.assertEqual((ran.returncode, ran.stdout), (0, ""))
+        data = (exported.folder / "results").read_bytes()
+        at = 0
+        for step, values in enumerate(want):
+            for index, value in enumerate(values):
+                got = np.frombuffer(data[at : at + value.nbytes], value.dtype).reshape(value.shape)
+                at += value.nbytes
+                with self.subTest(step=step, result=index):
+                    if value.dtype.kind == "f":
+                        scale = float(np.abs(value).max(initial=1e-30))
+                        np.testing.assert_allclose(got, value, rtol=2e-3, atol=2e-5 * scale)
+                    else:
+                        np.testing.assert_array_equal(got, value)
+        self.assertEqual(at, len(data))
+
+    def test_every_kind_of_thunk(self) -> None:
+        """Protects the numbers of every model: each kind of thunk, in steps, with arguments that move, and no allocation."""
+        kinds: set[type] = set()
+        for name, model in MODELS.items():
+            with self.subTest(name):
+                exported = self.program(model, cpp_class=f"t::M{name}")
+                kinds |= {type(thunk) for thunk in thunks.walk(self.parsed(exported).thunks)}
+                self.assert_like_tensorflow(exported)
+        self.assertEqual(
+            {kind.__name__ for kind in kinds},
+            {"Call", "Conditional", "Convolution", "Copy", "Dot", "For", "Kernel", "Sort", "TopK", "While"},
+        )
+
+    def test_constants(self) -> None:
+        """Protects packed weights at the lowest level, too, whose strips are half a panel; and what is read in other ways."""
+        exported = self.program(MODELS["constants"], cpu="x86-64")
+        source = Path(exported.path("m.cc")).read_text()
+        self.assertEqual([source.count(f"Packing::{name}") for name in ("kPanels", "kNone")], [7, 3])
+        self.assert_like_tensorflow(exported)
+
+    def test_epilogues(self) -> None:
+        """Protects what makes layers quick: what only finishes a product is a part of it, and no kernel is called for it."""
+        exported = self.program(MODELS["epilogues"])
+        source = Path(exported.path("m.cc")).read_text()
+        calls = [line for line in source.splitlines() if "TFAOT_ISA::Run" in line or "(calls + " in line]
+        self.assertEqual([line.endswith("});") for line in calls], [True] * 9, calls)
+
+    def test_random_state(self) -> None:
+        """Protects graphs whose random ops the export stage does not replace: states are XLA's, one by one."""
+        folder = self.folder
+        isolate.run_isolated(lambda: compile_random(folder), what="compiling")
+        parsed = header.parse((folder / "tfcompile.h").read_text())
+        self.assertIn(thunks.Rng, {type(thunk) for thunk in thunks.walk(parsed.thunks)})
+        rendered = executor.render({"x86-64-v3": parsed}, cpp_class="r::Random", cost=1.0, tensorflow="2.21.0")
+        (folder / "m.h").write_text(rendered.header)
+        (folder / "m.cc").write_text(*rendered.sources)
+        (folder / "main.cc").write_text(RANDOM)
+        compile_program(folder)
+        compiler(folder, "-O1", "main.cc", "m.o", "object", "constants", *RUNTIME, "-lm", "-o", "main")
+        printed = subprocess.run([folder / "main"], capture_output=True, check=True, text=True).stdout
+        values = np.array(printed.split(), np.float32).reshape(2, 2, 1000)
+        self.assertTrue(np.array_equal(values[0], values[1]), "instances start alike")
+        self.assertFalse(np.isin(values[0, 0], values[0, 1]).all(), "each run has numbers of its own")
+        self.assertTrue(((values >= 0) & (values < 1)).all())
+        self.assertLess(abs(float(values[0].mean()) - 0.5), 0.05)
+
+    def test_levels_share_no_code(self) -> None:
+        """Protects programs with models for different CPUs: the linker must not give one the other's instructions."""
+        weak: dict[str, set[str]] = {}
+        for cpu in ("x86-64", "x86-64-v3"):
+            for model in ("products", "convolutions"):
+                exported = self.program(MODELS[model], cpu=cpu, cpp_class=f"t::M{model}")
+                for program in ("m.o", "object", "constants"):
+                    listed = subprocess.run(
+                        ["nm", "-P", program], capture_output=True, check=True, cwd=exported.folder, text=True
+                    ).stdout
+                    symbols = [line.split()[:2] for line in listed.splitlines()]
+                    # DW.ref.… is a pointer to a function of the C++ runtime's, the same whatever the level.
+                    found = {name for name, kind in symbols if kind in "VWuC" and not name.startswith("DW.ref.")}
+                    self.assertTrue(program == "m.o" or not found, found)
+                    weak.setdefault(cpu, set()).update(found)
+        self.assertTrue(all(weak.values()), "products and convolutions of models of one level are the same code")
+        self.assertEqual(weak["x86-64"] & weak["x86-64-v3"], set())
+
+    def test_too_many_sorted(self) -> None:
+        """Protects the runtime's stack: what it cannot sort is refused when the model is built."""
+        buffers = tuple(thunks.Buffer(64, "temp", None, None) for _ in range(65))
+        sort = thunks.Sort("less", tuple(thunks.Slice(i, 0) for i in range(65)), (4,) * 65, (1, 16, 1), True)
+        function = thunks.CompiledFunction(buffers, (), (), (), (), (sort,))
+        self.assert_error(
+            self.error_of(executor.render, {"x86-64": function}, cpp_class="a::B", cost=1.0, tensorflow="2"),
+            """
+            the model sorts 65 arrays together
+              found: at most 64 can be
+              to do: sort the indices, and gather by them
+            """,
+        )
+
+
+RANDOM = """\
+#include <cstdio>
+#include "m.h"
+int main() {
+  for (int instance = 0; instance < 2; ++instance) {
+    r::Random random(0);
+    for (int run = 0; run < 2; ++run) {
+      if (!random.Run()) return 1;
+      for (int i = 0; i < 1000; ++i) std::printf("%.9g ", static_cast<const float*>(random.result_data(0))[i]);
+    }
+  }
+}
+"""
+
+
+def compile_random(folder: Path) -> None:
+    """Runs tfcompile alone on a graph of 1000 random numbers."""
+    import tensorflow as tf
+    from tensorflow.python import _pywrap_tfcompile
+
+    with tf.Graph().as_default() as graph:
+        tf.raw_ops.RandomUniform(shape=[1000], dtype=tf.float32, name="numbers")
+    (folder / "graph").write_bytes(graph.as_graph_def().SerializeToString())
+    (folder / "config.pbtxt").write_text('fetch { id { node_name: "numbers" } name: "numbers" }')
+    _pywrap_tfcompile.Compile(
+        graph=str(folder / "graph"),
+        config=str(folder / "config.pbtxt"),
+        target_triple="x86_64-pc-linux",
+        target_cpu="x86-64-v3",
+        target_features="",
+        entry_point="random",
+        cpp_class="r::Random",
+        out_function_object=str(folder / "object"),
+        out_metadata_object=str(folder / "metadata"),
+        out_header=str(folder / "tfcompile.h"),
+        out_session_module=str(folder / "hlo"),
+        out_constant_buffers_object=str(folder / "constants"),
+        mlir_components="",
+        gen_name_to_index=False,
+        gen_program_shape=False,
+    )
+
+
+def expected(exported: Exported) -> Sequence[Sequence[Array]]:
+    """What TensorFlow computes: results of each step, outputs and then written variables."""
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot.verify.runner import Runner
+
+    graph = graph_pb2.GraphDef()
+    graph.ParseFromString(Path(exported.path("graph")).read_bytes())
+    manifest = exported.manifest
+    inputs = exported.golden_inputs
+    entry = manifest.entry_points[0]
+    calls = [
+        (entry, [inputs[f"step{step}/{tensor.cpp_name}"] for tensor in entry.inputs])
+        for step in range(len(manifest.calls))
+    ]
+    return [list(results) for results in Runner(manifest, graph)(exported.variables.items(), calls)]
+
+
+if __name__ == "__main__":
+    unittest.main()

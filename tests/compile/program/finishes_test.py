@@ -1,0 +1,133 @@
+"""Which kernels only finish what comes before them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import unittest
+
+from tfaot.compile.program.finishes import Finish, finishes
+
+SHAPE = "f32[2,3,4]{2,1,0}"
+
+
+def module(*lines: str, parameters: str = "x", root: str = SHAPE) -> str:
+    """The text of a module with a kernel `m_k`, whose computation has these lines after its parameters.
+
+    Args:
+      lines: instructions; the last is the root
+      parameters: a letter each: `x` of the result's shape, `b` a vector of the last dimension
+      root: the result's shape
+    """
+    shapes = {"x": SHAPE, "b": "f32[4]{0}", "s": "f32[]", "t": "f32[3]{0}"}
+    declared = [f"  %p{index} = {shapes[kind]} parameter({index})" for index, kind in enumerate(parameters)]
+    body = [f"  %{line}" for line in lines[:-1]] + [f'  ROOT %{lines[-1]}, metadata={{op_type="Add"}}']
+    names = ", ".join(f"%a.{index}" for index in range(len(parameters)))
+    return "\n".join(
+        [
+            "HloModule m, is_scheduled=true",
+            "",
+            "%f (p0: f32[2,3,4]) -> f32[2,3,4] {",
+            *declared,
+            *body,
+            "}",
+            "",
+            "ENTRY %main (a.0: f32[2,3,4]) -> f32[2,3,4] {",
+            f"  ROOT %k = {root} fusion({names}), kind=kLoop, calls=%f, metadata={{}}",
+            "}",
+        ]
+    )
+
+
+BIAS = f"bias = {SHAPE} broadcast(%p1), dimensions={{2}}"
+SUM = f"sum = {SHAPE} add(%p0, %bias)"
+ZERO = "zero = f32[] constant(0)"
+ZEROS = f"zeros = {SHAPE} broadcast(%zero), dimensions={{}}"
+
+
+class FinishesTest(unittest.TestCase):
+    """Reading the optimized HLO."""
+
+    def ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float]]:
+        """How the kernel can be seen: value, bias, addend, and its bias, as indices of arguments; bounds."""
+        return [dataclasses.astuple(way)[:6] for way in finishes(text)["m_k"]]
+
+    def test_bias_and_bounds(self) -> None:
+        """Protects what follows most layers: a bias, and ReLU as XLA writes it, or bounds on both sides."""
+        self.assertEqual(self.ways(module(BIAS, SUM, parameters="xb")), [(0, 1, None, None, -math.inf, math.inf)])
+        relu = module(BIAS, SUM, ZERO, ZEROS, f"r = {SHAPE} maximum(%sum, %zeros)", parameters="xb")
+        self.assertEqual(self.ways(relu), [(0, 1, None, None, 0, math.inf)])
+        clamp = f"r = {SHAPE} clamp(%zeros, %sum, %sixes)"
+        six = ("six = f32[] constant(6.5)", f"sixes = {SHAPE} broadcast(%six), dimensions={{}}")
+        self.assertEqual(
+            self.ways(module(BIAS, SUM, ZERO, ZEROS, *six, clamp, parameters="xb")), [(0, 1, None, None, 0, 6.5)]
+        )
+        least = f"r = {SHAPE} minimum(%six, %p0)"
+        self.assertEqual(self.ways(module(six[0], least)), [(0, None, None, None, -math.inf, 6.5)])
+
+    def test_addends(self) -> None:
+        """Protects residual connections: of two values either may be the product's, and each keeps its own bias."""
+        either = [(0, None, 1, None, -math.inf, math.inf), (1, None, 0, None, -math.inf, math.inf)]
+        self.assertEqual(self.ways(module(f"r = {SHAPE} add(%p0, %p1)", parameters="xx")), either)
+        both = module(
+            BIAS,
+            SUM,
+            f"other = {SHAPE} broadcast(%p3), dimensions={{2}}",
+            f"second = {SHAPE} add(%other, %p2)",
+            f"r = {SHAPE} add(%second, %sum)",
+            parameters="xbxb",
+        )
+        self.assertEqual(self.ways(both), [(2, 3, 0, 1, -math.inf, math.inf), (0, 1, 2, 3, -math.inf, math.inf)])
+
+    def test_flattened(self) -> None:
+        """Protects a layer before Flatten: the shape that its result goes on with does not change where its columns are."""
+        relu = module(
+            BIAS,
+            SUM,
+            ZERO,
+            ZEROS,
+            f"relu = {SHAPE} maximum(%sum, %zeros)",
+            "r = f32[2,12]{1,0} bitcast(%relu)",
+            parameters="xb",
+            root="f32[2,12]{1,0}",
+        )
+        self.assertEqual(finishes(relu)["m_k"], (Finish(0, 1, None, None, 0, math.inf, 4, 3),))
+
+    def test_other_kernels(self) -> None:
+        """Protects numbers: what computes anything else, in another order, or along another axis is no epilogue."""
+        for name, text in {
+            "factor": module(BIAS, f"r = {SHAPE} multiply(%p0, %bias)", parameters="xb"),
+            "another axis": module(f"bias = {SHAPE} broadcast(%p1), dimensions={{1}}", SUM, parameters="xt"),
+            "a bias after the sum": module(
+                BIAS, f"two = {SHAPE} add(%p0, %p2)", f"r = {SHAPE} add(%two, %bias)", parameters="xbx"
+            ),
+            "three values": module(f"two = {SHAPE} add(%p0, %p1)", f"r = {SHAPE} add(%two, %p2)", parameters="xxx"),
+            "the value twice": module(f"r = {SHAPE} add(%p0, %p0)"),
+            "a sum after bounds": module(
+                ZERO, f"r0 = {SHAPE} maximum(%p0, %zero)", f"r = {SHAPE} add(%r0, %p1)", parameters="xx"
+            ),
+            "no bound": module("n = f32[] constant(nan)", f"r = {SHAPE} maximum(%p0, %n)"),
+            "bounds that cross": module(
+                "l = f32[] constant(2)", "h = f32[] constant(1)", f"r = {SHAPE} clamp(%l, %p0, %h)"
+            ),
+            "a bound that is not known": module(f"r = {SHAPE} maximum(%p0, %p1)", parameters="xs"),
+            "another layout": module(f"r = {SHAPE.replace('2,1,0', '0,1,2')} add(%p0, %p1)", parameters="xx"),
+            "another dtype": module("c = s32[] constant(1)", f"r = {SHAPE} add(%p0, %p1)", parameters="xx"),
+            "a transposition": module(f"r = {SHAPE} transpose(%p0), dimensions={{0,1,2}}"),
+            "another last dimension": module(
+                "flat = f32[2,12]{1,0} bitcast(%p0)", ZERO, "r = f32[2,12]{1,0} maximum(%flat, %zero)"
+            ),
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(self.ways(text), [])
+
+    def test_names_that_meet(self) -> None:
+        """Protects against a symbol that stands for two kernels: then neither is known."""
+        text = module(BIAS, SUM, parameters="xb")
+        (line,) = (line for line in text.splitlines() if "fusion(" in line)
+        both = "\n".join(line.replace("ROOT %k", name) for name in ("%k.1", "%k_1"))
+        self.assertEqual(finishes(text.replace(line, both)), {})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,222 @@
+"""Models with every kind of thunk, and what tfcompile's header says of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from unittest import mock
+
+from tests.stages.harness import Exported
+from tfaot.compile.program import header
+from tfaot.compile.program.thunks import CompiledFunction
+
+HEAD = """\
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def inputs(**shapes):
+    return [v1.placeholder(dtype, shape, name) for name, (dtype, *shape) in shapes.items()], ()
+
+
+f32, f64, i32 = tf.float32, tf.float64, tf.int32
+"""
+
+MODELS: dict[str, str] = {
+    # Copies of arguments, empty arrays, constants, an input that nothing reads, a result that is given twice.
+    "edges": """
+def input_fn():
+    return inputs(a=(f32, 5), e=(f32, 0, 3), u=(f32,))
+
+def model_fn(xs, _):
+    a, e, _ = xs
+    v, w = v1.get_variable("v", [5]), v1.get_variable("w", [5])
+    with tf.control_dependencies([v.assign(a)]):
+        return tf.identity(a), tf.identity(a), e, tf.constant([1.0, 2.0]), tf.reduce_sum(e), w.read_value(), tf.zeros([0, 4])
+""",
+    # Two variables that change places: each is read before the other is written.
+    "swap": """
+def input_fn():
+    return inputs(a=(f32, 5))
+
+def model_fn(xs, _):
+    v, w = v1.get_variable("v", [5]), v1.get_variable("w", [5])
+    x, y = v.read_value(), w.read_value()
+    with tf.control_dependencies([x, y]):
+        with tf.control_dependencies([v.assign(y), w.assign(x)]):
+            return xs[0] + x
+""",
+    "products": """
+def input_fn():
+    return inputs(d=(f64, 33, 65), i=(i32, 40, 41), b=(f32, 7, 33, 65), h=(f32, 32, 48))
+
+def model_fn(xs, _):
+    d, i, b, h = xs
+    half, c = tf.cast(h, tf.float16), tf.complex(h, h * 2.0 - 1.0)
+    z = tf.complex(tf.cast(h, f64), tf.cast(h, f64) + 1.0)
+    c, z = tf.matmul(c, c, transpose_b=True), tf.matmul(z, z, transpose_a=True)
+    return (
+        tf.matmul(d, d, transpose_a=True), tf.matmul(i, i, transpose_b=True), tf.matmul(b, b, transpose_b=True),
+        tf.cast(tf.matmul(half, half, transpose_b=True), f32), tf.math.real(c), tf.math.imag(c), tf.math.real(z), tf.math.imag(z),
+    )
+""",
+    "convolutions": """
+def input_fn():
+    return inputs(image=(f32, 2, 12, 12, 4), signal=(f32, 2, 30, 4))
+
+def model_fn(xs, _):
+    image, signal = xs
+    k, d = v1.get_variable("k", [3, 3, 4, 8]), v1.get_variable("d", [3, 3, 4, 2])
+    y = tf.nn.conv2d(image, k, 2, "SAME")
+    z = tf.nn.depthwise_conv2d(image, d, [1, 1, 1, 1], "SAME")
+    t = tf.nn.conv2d_transpose(y, k, [2, 12, 12, 4], 2)
+    loss = tf.reduce_mean(y * y) + tf.reduce_mean(t * t)
+    w = tf.nn.conv1d(signal, tf.reshape(tf.range(120, dtype=f32), [5, 4, 6]) / 120.0, 1, "SAME")
+    with tf.control_dependencies([v1.assign_sub(k, 0.1 * tf.gradients(loss, k)[0])]):
+        return tf.identity(loss), z, w, tf.nn.conv2d(image, tf.ones([3, 3, 4, 2]), 1, "VALID", dilations=2)
+""",
+    # What follows products and convolutions: biases, sums with other values, and bounds; in place or not.
+    "epilogues": """
+def input_fn():
+    return inputs(image=(f32, 2, 12, 12, 8), x=(f32, 40, 300), d=(f64, 33, 65))
+
+def model_fn(xs, _):
+    image, x, d = xs
+    rng = np.random.default_rng(3)
+
+    def weights(*shape):
+        return tf.constant(rng.standard_normal(shape).astype("float32"))
+
+    def bias(y):
+        return tf.nn.bias_add(y, weights(y.shape[-1]))
+
+    first = tf.nn.relu6(bias(tf.nn.conv2d(image, weights(3, 3, 8, 20), 2, "SAME")))
+    y = tf.nn.relu(bias(tf.nn.depthwise_conv2d(first, weights(3, 3, 20, 1), [1, 1, 1, 1], "SAME")))
+    narrow = bias(tf.nn.conv2d(y, weights(1, 1, 20, 9), 1, "SAME"))
+    wide = tf.nn.relu6(bias(tf.nn.conv2d(narrow, weights(1, 1, 9, 54), 1, "SAME")))
+    again = bias(tf.nn.conv2d(wide, weights(1, 1, 54, 9), 1, "SAME")) + narrow
+    z = tf.nn.relu(bias(tf.matmul(x, weights(300, 50))))
+    u = bias(tf.matmul(z, weights(50, 300))) + x
+    f = tf.nn.bias_add(tf.matmul(d, d, transpose_a=True), tf.constant(rng.standard_normal(65)))
+    return again, tf.nn.relu(tf.nn.conv2d(again, weights(3, 3, 9, 9), 1, "SAME") + again), u, tf.minimum(f, 1.0)
+""",
+    # Constant right sides: of several rows or one, shared, read by others as well, transposed, and of other dtypes.
+    "constants": """
+def input_fn():
+    return inputs(image=(f32, 2, 9, 9, 6), x=(f32, 7, 300), d=(f64, 33, 65), i=(i32, 40, 41))
+
+def golden_fn(step, rng):
+    return [*(rng.standard_normal(s).astype(t) for s, t in (((2, 9, 9, 6), "f4"), ((7, 300), "f4"), ((33, 65), "f8"))),
+            rng.integers(-9, 9, [40, 41], "int32")], ()
+
+def model_fn(xs, _):
+    image, x, d, i = xs
+    rng = np.random.default_rng(5)
+
+    def weights(*shape, dtype="float32"):
+        return tf.constant(rng.standard_normal(shape).astype(dtype))
+
+    shared, seen = weights(300, 300), weights(300, 40)
+    y = tf.tanh(tf.matmul(tf.tanh(tf.matmul(x, shared)), shared))
+    z = tf.nn.relu(tf.matmul(y, weights(90, 300), transpose_b=True) + weights(90))
+    c = tf.nn.conv2d(image, weights(3, 3, 6, 40), [1, 2, 1, 1], "SAME")
+    c = tf.nn.relu(tf.nn.conv2d(c, weights(2, 3, 40, 100), 1, "VALID", dilations=2))
+    t = tf.nn.conv2d_transpose(c, weights(3, 3, 24, 100), [2, 6, 10, 24], 2)
+    return (
+        z, t, tf.matmul(x, seen) * tf.gather(seen, tf.abs(i[0, 0])), tf.matmul(x[:1], weights(300, 64)),
+        tf.matmul(x, weights(300, 10)), tf.matmul(d, weights(65, 44, dtype="float64")),
+        tf.matmul(i, tf.constant(rng.integers(-9, 9, [41, 36], "int32"))),
+    )
+""",
+    "sorts": """
+def input_fn():
+    return inputs(x=(f32, 3, 50, 4), m=(i32, 300))
+
+def golden_fn(step, rng):
+    x = rng.standard_normal([3, 50, 4]).astype("float32").round(1) + np.float32(0)
+    return [x, rng.integers(0, 40, [300], "int32")], ()
+
+def model_fn(xs, _):
+    x, m = xs
+    return (
+        tf.sort(x, axis=1), tf.argsort(x, axis=1, stable=True), tf.argsort(m, direction="DESCENDING", stable=True),
+        *tf.math.top_k(x, 2), *tf.math.top_k(tf.cast(m, f32), 300), *tf.math.top_k(m, 3), tf.sort(tf.cast(m, f64)),
+    )
+""",
+    "conditionals": """
+def input_fn():
+    return inputs(x=(f32, 64, 64), n=(i32,))
+
+def golden_fn(step, rng):  # the fourth step names no branch
+    return [rng.standard_normal([64, 64]).astype("float32"), np.int32(step if step < 3 else -5)], ()
+
+def model_fn(xs, _):
+    x, n = xs
+    y = tf.cond(n > 0, lambda: tf.matmul(x, x), lambda: tf.matmul(tf.sort(x), x) + 1.0)
+    return y, tf.switch_case(n, [lambda: tf.matmul(x, x), lambda: tf.sort(x), lambda: tf.matmul(tf.sort(x), x) + 1.0])
+""",
+    # A NaN stays one in minima and maxima, also of several values.
+    "nans": """
+def input_fn():
+    return inputs(x=(f32, 8, 4, 6))
+
+def golden_fn(step, rng):
+    x = rng.standard_normal([8, 4, 6]).astype("float32")
+    x[step, 1, 2] = np.nan
+    return [x], ()
+
+def model_fn(xs, _):
+    x, = xs
+    found = (
+        tf.reduce_max(x, 2), tf.reduce_min(x, [1, 2]), tf.reduce_max(x, 0), tf.nn.relu(x),
+        tf.clip_by_value(x, -1.0, 1.0), tf.maximum(x, tf.roll(x, 1, 2)), tf.minimum(tf.roll(x, 1, 2), x),
+        tf.nn.relu6(tf.matmul(tf.reshape(x, [32, 6]), tf.ones([6, 40])) + tf.range(40, dtype=f32)),
+    )
+    return tuple(tf.cast(tf.math.is_nan(y), tf.int32) for y in found)
+""",
+    "loops": """
+def input_fn():
+    return inputs(x=(f32, 64, 64), n=(i32,))
+
+def golden_fn(step, rng):
+    return [rng.standard_normal([64, 64]).astype("float32") * 0.1, np.int32(step)], ()
+
+def model_fn(xs, _):
+    x, n = xs
+
+    def body(i, v):
+        def inner(j, u):
+            above = tf.reduce_sum(u) > 0.0
+            return j + 1, tf.cond(above, lambda: tf.matmul(u, x) * 0.5, lambda: tf.matmul(x, u) * 0.2)
+
+        return i + 1, tf.while_loop(lambda j, u: j < 5, inner, (0, tf.matmul(v, x)))[1]
+
+    return tf.while_loop(lambda i, v: tf.logical_and(i < n, tf.reduce_max(tf.matmul(v, v)) < 1e9), body, (0, x))[1]
+""",
+    # Their compiled code calls functions of its own, and has sorts, loops, and products within one another.
+    "algebra": """
+def input_fn():
+    return inputs(x=(f32, 24, 24))
+
+def model_fn(xs, _):
+    x = xs[0] + 4.0 * tf.eye(24)
+    s = tf.matmul(x, x, transpose_b=True)
+    return tf.linalg.cholesky(s), tf.abs(tf.linalg.qr(x)[1]), tf.linalg.svd(x, compute_uv=False), tf.linalg.inv(x)
+""",
+}
+"""Between them they have every kind of thunk but for the state of random numbers, which the export stage replaces."""
+
+
+@contextlib.contextmanager
+def keeping_header(exported: Exported) -> Iterator[None]:
+    """Makes the compile stage leave tfcompile's header beside its outputs, as `tfcompile.h`."""
+    read = header.parse
+
+    def keep(text: str) -> CompiledFunction:
+        (exported.folder / "tfcompile.h").write_text(text)
+        return read(text)
+
+    with mock.patch.object(header, "parse", keep):  # the compiler's child takes it along
+        yield

@@ -1,0 +1,276 @@
+"""Which constants are packed, and what is then stored in their place."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+import shutil
+import subprocess
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+import numpy.typing as npt
+
+from tests.stages.harness import PREAMBLE, ROOT, StageTest
+from tfaot.compile.program import constants, executor, packing
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.prepack import prepack
+from tfaot.compile.program.thunks import (
+    Buffer,
+    CompiledFunction,
+    Convolution,
+    Copy,
+    Dot,
+    For,
+    Kernel,
+    SizedSlice,
+    Slice,
+    Sort,
+    Thunk,
+)
+
+
+def dot(rows: int = 4, depth: int = 3, columns: int = 32, *, right: int = 1, dtype: str = "float", at: int = 0) -> Dot:
+    """A product of buffer 0's begin with the weights in a buffer, which goes to byte `at` of buffer 0."""
+    return Dot(
+        dtype=dtype,
+        batch=1,
+        out=Slice(0, 2048 + at),
+        lhs=Slice(right, 0),
+        rhs=Slice(0, 0),
+        strides=(rows * columns, depth * columns, rows * depth),
+        m=columns,
+        n=rows,
+        k=depth,
+        transpose_lhs=False,
+        transpose_rhs=False,
+    )
+
+
+def convolution(taps: tuple[int, int] = (3, 1), channels: int = 2, filters: int = 32) -> Convolution:
+    """A convolution of buffer 0's begin with the kernel in buffer 1."""
+    return Convolution(
+        dtype="float",
+        out=Slice(0, 2048),
+        input=Slice(0, 0),
+        kernel=Slice(1, 0),
+        batch=1,
+        input_size=(5, 5),
+        input_channels=channels,
+        kernel_size=taps,
+        kernel_channels=channels,
+        filters=filters,
+        output_size=(3, 5),
+        stride=(1, 1),
+        padding_before=(0, 0),
+        padding_after=(0, 0),
+        input_dilation=(1, 1),
+        kernel_dilation=(1, 1),
+        groups=1,
+    )
+
+
+def function(*thunks: Thunk, sizes: tuple[int, ...] = (384,), results: tuple[int, ...] = (0,)) -> CompiledFunction:
+    """What works on an argument, buffer 0, and constants of these sizes in bytes, whose symbols are `c1`, `c2`, …."""
+    buffers = (Buffer(1 << 20, "parameter", 0, None), *(Buffer(size, "constant", None, None) for size in sizes))
+    return CompiledFunction(buffers, (0,), results, tuple(f"c{i}" for i in range(1, len(buffers))), (), thunks)
+
+
+def values(*sizes: int) -> dict[str, memoryview]:
+    """Constants of these sizes, no two of which are alike."""
+    return {
+        f"c{i}": memoryview(np.random.default_rng(i).standard_normal(size // 4).astype("float32").tobytes())
+        for i, size in enumerate(sizes, 1)
+    }
+
+
+def panels(matrix: npt.NDArray[np.float32]) -> bytes:
+    """The definition: values of 16 columns, row by row, then those of the next 16."""
+    depth, columns = matrix.shape
+    padded = np.zeros((depth, -(-columns // 16) * 16), "float32")
+    padded[:, :columns] = matrix
+    return b"".join(padded[:, at : at + 16].tobytes() for at in range(0, padded.shape[1], 16))
+
+
+def packed(functions: dict[str, CompiledFunction], constants: dict[str, memoryview]) -> Compiled:
+    """What the pass makes of a function."""
+    compiled = Compiled(functions, constants)
+    count = prepack(compiled)
+    assert count == len(compiled.packed)
+    return compiled
+
+
+class PrepackTest(unittest.TestCase):
+    """The pass, on thunks."""
+
+    def packings(self, *thunks: Thunk, sizes: tuple[int, ...] = (384,), results: tuple[int, ...] = (0,)) -> list[str]:
+        """How the right sides of products are packed."""
+        got = packed({"v3": function(*thunks, sizes=sizes, results=results)}, values(*sizes))
+        self.assertEqual(len(got.packed), len(got.replaced))
+        return [thunk.packing for thunk in got.functions["v3"].thunks if isinstance(thunk, Dot | Convolution)]
+
+    def test_values(self) -> None:
+        """Protects numbers: each value is where the kernels look for it, and columns that do not exist are zero."""
+        matrix = np.random.default_rng(1).standard_normal((3, 40)).astype("float32")
+        for name, thunk, given in (
+            ("product", dot(columns=40), matrix),
+            ("transposed", dataclasses.replace(dot(columns=40), transpose_lhs=True), matrix.T),
+            ("convolution", convolution(taps=(1, 3), channels=1, filters=40), matrix),
+        ):
+            with self.subTest(name):
+                got = packed({"v3": function(thunk, sizes=(480,))}, {"c1": memoryview(given.tobytes())})
+                self.assertEqual(got.replaced, {"c1": panels(matrix)})
+                self.assertEqual([thunk.packing for thunk in got.functions["v3"].thunks], ["panels"])  # type: ignore[union-attr]
+                (constant,) = got.packed.values()
+                self.assertEqual((constant.packing, constant.before, constant.after), ("panels", 480, 3 * 48 * 4))
+
+    def test_dtypes(self) -> None:
+        """Protects products of doubles and integers: a row of a panel is a cache line of them, too."""
+        matrix = np.random.default_rng(1).standard_normal((3, 16))
+        got = packed({"v3": function(dot(columns=16, dtype="double"))}, {"c1": memoryview(matrix.tobytes())})
+        self.assertEqual(got.replaced["c1"], matrix[:, :8].tobytes() + matrix[:, 8:].tobytes())
+        self.assertEqual(self.packings(dot(dtype="int32_t")), ["panels"])
+        self.assertEqual(self.packings(dot(columns=16, dtype="std::complex<float>")), ["none"])
+
+    def test_where_it_gains(self) -> None:
+        """Protects speed: one row is read best as it lies, and panels that are mostly empty only take room."""
+        self.assertEqual(self.packings(dot()), ["panels"])
+        self.assertEqual(self.packings(dot(rows=1)), ["none"])
+        for columns, want in ((12, "none"), (13, "panels"), (17, "none"), (24, "panels")):
+            self.assertEqual(self.packings(dot(columns=columns), sizes=(12 * columns,)), [want])
+        self.assertEqual(self.packings(dataclasses.replace(dot(columns=16), batch=2)), ["none"])
+        self.assertEqual(self.packings(convolution(), sizes=(768,)), ["panels"])
+        for other in (
+            {"groups": 2, "kernel_channels": 1, "kernel_size": (3, 2)},
+            {"input_dilation": (2, 1)},
+            {"output_size": (1, 1)},
+        ):
+            self.assertEqual(self.packings(dataclasses.replace(convolution(), **other), sizes=(768,)), ["none"])  # type: ignore[arg-type]
+
+    def test_other_readers(self) -> None:
+        """Protects whoever else reads a constant: a kernel, another operand, a result, or a part of it."""
+        for name, other in {
+            "kernel": Kernel("k", (SizedSlice(Slice(1, 4), 4),), (1, 1, 1)),
+            "copy": Copy(Slice(0, 4096), Slice(1, 0), 4),
+            "left side": dataclasses.replace(dot(right=2), rhs=Slice(1, 0)),
+            "in a loop": For(2, (dataclasses.replace(dot(right=2), rhs=Slice(1, 64)),)),
+            "a part": dot(depth=2),
+            "another packing": dot(depth=6, columns=16),
+            "no packing": dot(rows=1),
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(self.packings(dot(), other, sizes=(384, 384))[0], "none")
+        self.assertEqual(self.packings(dot(), results=(0, 1)), ["none"])
+
+    def test_several_readers(self) -> None:
+        """Protects shared weights: several products may read one, in loops as well."""
+        self.assertEqual(self.packings(dot(), dot(rows=9, at=8)), ["panels", "panels"])
+        got = packed({"v3": function(dot(), For(2, (dot(at=8),)))}, values(384))
+        (_, loop) = got.functions["v3"].thunks
+        assert isinstance(loop, For)
+        self.assertEqual(loop.body, (dataclasses.replace(dot(at=8), packing="panels"),))
+
+    def test_levels_and_copies(self) -> None:
+        """Protects size: a value that is there several times is packed everywhere or nowhere."""
+        same = values(384)["c1"]
+        both = {"v2": function(dot()), "v3": dataclasses.replace(function(dot()), constants=("d1",))}
+        got = packed(both, {"c1": same, "d1": same})
+        self.assertEqual(got.replaced["c1"], got.replaced["d1"])
+        self.assertEqual(len(got.packed), 1)
+        both["v2"] = function(dot(rows=1))
+        got = packed(both, {"c1": same, "d1": same})
+        self.assertEqual((got.replaced, got.functions), ({}, both))
+        twice = function(dot(), dot(right=2, rows=1), sizes=(384, 384))
+        got = packed({"v3": twice}, {"c1": same, "c2": same})
+        self.assertEqual((got.replaced, got.functions), ({}, {"v3": twice}))
+
+
+class CompiledTest(StageTest):
+    """The pass, in the compile stage."""
+
+    MODEL = (
+        "import numpy as np\n" + PREAMBLE.replace("[2]", "[6, 50]") + "def model_fn(x, n):\n"
+        '    w = np.random.default_rng(1).standard_normal([50, 96]).astype("float32")\n'
+        "    return tf.matmul(x, w)\n"
+    )
+
+    def test_stored_once(self) -> None:
+        """Protects size: packed weights take the place of the original, once for all CPU levels, and the manifest says so."""
+        weights = np.random.default_rng(1).standard_normal([50, 96]).astype("float32")
+        exported = self.export(self.MODEL)
+        self.compile(exported, isa=("x86-64-v2", "x86-64-v3"))
+        stored = Path(exported.path("constants")).read_bytes()
+        self.assertEqual({bytes(value) for value in constants.values(stored).values()}, {panels(weights)})
+        self.assertEqual(stored.count(weights[7, 32:48].tobytes()), 1)
+        self.assertNotIn(weights[7].tobytes(), stored)
+        for level in ("x86-64-v2", "x86-64-v3"):
+            self.assertIn("kernels::Packing::kPanels", Path(exported.path(f"source.{level}")).read_text())
+        written = json.loads(Path(exported.path("passes")).read_text())
+        self.assertEqual(written["prepack"], 1)
+        self.assertEqual(
+            written["packed"], [{"packing": "panels", "shape": [50, 96], "before": 50 * 96 * 4, "after": 50 * 96 * 4}]
+        )
+
+    def test_off(self) -> None:
+        """Without the pass, constants are as the compiler wrote them."""
+        weights = np.random.default_rng(1).standard_normal([50, 96]).astype("float32")
+        exported = self.export(self.MODEL)
+        self.compile(exported, passes=("*", "!prepack"))
+        self.assertIn(weights.tobytes(), Path(exported.path("constants")).read_bytes())
+        self.assertNotIn("kPanels", Path(exported.path("source")).read_text())
+        written = json.loads(Path(exported.path("passes")).read_text())
+        self.assertEqual((written["prepack"], written["packed"]), (None, []))
+
+
+class FactsTest(unittest.TestCase):
+    """Numbers that Python packs and plans by, and that C++ has as well."""
+
+    def compiled(self) -> str:
+        """The C++ compiler's errors, with their lines, of a program with a packed product, a transformed kernel, and a sort."""
+        rendered = executor.render(
+            {
+                "x86-64": function(
+                    dataclasses.replace(dot(), packing="panels"),
+                    dataclasses.replace(convolution(taps=(3, 3)), packing="winograd"),
+                    Sort("less", (Slice(0, 0),), (4,), (1, 16, 1), True),
+                )
+            },
+            cpp_class="a::B",
+            cost=1.0,
+            tensorflow="2",
+        )
+        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        assert found, "no C++ compiler on PATH"
+        done = subprocess.run(
+            [found, "-std=c++17", "-I", str(ROOT / "runtime"), "-fsyntax-only", "-x", "c++", "-"],
+            capture_output=True,
+            check=False,
+            input=rendered.sources[0],
+            text=True,
+        )
+        lines = rendered.sources[0].splitlines()
+        return re.sub(r"<stdin>:(\d+)", lambda found: lines[int(found[1]) - 1], done.stderr)
+
+    def test_facts(self) -> None:
+        """Protects constants in memory: a number that is changed on one side only is an error of the C++ compiler."""
+        self.assertEqual(self.compiled(), "")
+        for module, name, condition in (
+            (packing, "PANEL_BYTES", "kPanelBytes == 32"),
+            (packing, "BLOCK", "kWinogradFilters == 32"),
+            (executor, "ALIGNMENT", "kAlignment == 32"),
+            (executor, "MAX_SORTED", "kMaxSorted == 32"),
+        ):
+            with self.subTest(name), mock.patch.object(module, name, 32):
+                errors = self.compiled()
+                self.assertIn(
+                    "static assertion failed: the compile stage and the runtime know different numbers", errors
+                )
+                self.assertIn(condition, errors)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,125 @@
+"""Choosing passes, what is written of them, and whose lines errors name."""
+
+from __future__ import annotations
+
+import json
+import unittest
+from pathlib import Path
+
+from tests.stages.harness import PREAMBLE, StageTest
+from tfaot.core.errors import TfaotError
+
+NET = """\
+import numpy as np
+import tensorflow as tf
+
+v1 = tf.compat.v1
+rng = np.random.default_rng(1)
+
+
+def input_fn():
+    return v1.placeholder(tf.float32, [1, 6, 6, 3], "x"), ()
+
+
+def model_fn(x, _):
+    y = tf.nn.conv2d(x, rng.standard_normal([3, 3, 3, 4]).astype("float32"), 1, "SAME") * [1.0, 2.0, 3.0, 4.0]
+    return %s
+"""
+"""A convolution, at line 13, and a factor that is folded into it; `y` is used at line 14."""
+
+
+class TableTest(StageTest):
+    """The compile stage with passes."""
+
+    def test_unknown_pass(self) -> None:
+        """A pass that does not exist is one error that names those that do."""
+        from tfaot.compile import table
+
+        exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
+        self.assert_error(
+            self.error_of(self.compile, exported, passes=("*", "!fold_batchnorm")),
+            f"""
+            passes = ["*", "!fold_batchnorm"]: "!fold_batchnorm" is no pass
+              found: {", ".join(each.name for each in table.PASSES)}
+              to do: name one of these, or a pattern: ["*", "!NAME"] is all but NAME
+            """,
+        )
+
+    def test_patterns(self) -> None:
+        """Later patterns win, as those of `frozen` do, and none at all is no pass."""
+        from tfaot.compile import table
+
+        names = {each.name for each in table.PASSES}
+        self.assertEqual(table.chosen(["*"]), names)
+        self.assertEqual(table.chosen([]), frozenset())
+        self.assertEqual(table.chosen(["*", "!fold_*"]), {name for name in names if not name.startswith("fold_")})
+        self.assertEqual(table.chosen(["*", "!*", "fold_batch_norm"]), {"fold_batch_norm"})
+        with self.assertRaises(TfaotError):
+            table.chosen(["fold_batch_norm/"])
+
+    def test_what_is_written(self) -> None:
+        """The file says of each pass how many places it changed, 0 where it found none, and null where it is off."""
+        from tfaot.compile import table
+
+        exported = self.export(NET % "y")
+        for patterns, want in ((("*",), 1), ((), None), (("*", "!fold_batch_norm"), None)):
+            self.compile(exported, passes=patterns)
+            written = json.loads(Path(exported.path("passes")).read_text())
+            self.assertEqual([*written], [*(each.name for each in table.PASSES), "packed"])
+            self.assertEqual(written["fold_batch_norm"], want)
+        exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
+        self.compile(exported)
+        self.assertEqual(
+            json.loads(Path(exported.path("passes")).read_text()),
+            {each.name: 0 for each in table.PASSES} | {"packed": []},
+        )
+
+    def test_nothing_to_do(self) -> None:
+        """A graph in which no pass finds anything compiles to the same bytes as without passes."""
+        exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return tf.tanh(x) * 2.0\n")
+        outputs = ("object", "constants", "header", "source", "hlo")
+        found = []
+        for patterns in (("*",), ()):
+            self.compile(exported, passes=patterns)
+            found.append([Path(exported.path(output)).read_bytes() for output in outputs])
+        self.assertEqual(*found)
+
+    def test_stages_beside(self) -> None:
+        """The exported graph is the same file after passes: HLO and TensorFlow's own numbers are made of it."""
+        exported = self.export(NET % "y")
+        before = Path(exported.path("graph")).read_bytes()
+        self.compile(exported)
+        self.assertEqual(Path(exported.path("graph")).read_bytes(), before)
+
+    def test_errors_name_lines(self) -> None:
+        """What the compiler refuses in a graph that passes changed is named with the user's line."""
+        exported = self.export(NET % "tf.strings.to_number(tf.strings.as_string(y))")
+        self.assert_error(
+            self.error_of(self.compile, exported),
+            """
+            t::Model: XLA cannot compile AsString
+
+                AsString 'AsString' at model.py:14
+
+              to do: replace these ops, or move them out of the model to where its inputs are made
+            """,
+        )
+
+    def test_two_kinds(self) -> None:
+        """Passes on graphs leave those on compiled functions alone, and the other way round; each keeps the table's order."""
+        from tfaot.compile import table
+        from tfaot.compile.program.compiled import Compiled
+        from tfaot.compile.program.thunks import CompiledFunction
+
+        compiled = Compiled({"x86-64": CompiledFunction((), (), (), (), (), ())}, {})
+        kinds = [[each.name for each in table.PASSES if each.on is kind] for kind in (Compiled, table.Program)]
+        self.assertEqual(len(kinds[0]) + len(kinds[1]), len(table.PASSES))
+        self.assertEqual([*table.run(compiled, [kinds[1][0]]).items()], [(name, None) for name in kinds[0]])
+        self.assertEqual([*table.run(compiled, kinds[0]).items()], [(name, 0) for name in kinds[0]])
+        self.assertEqual(
+            [each.rewrite(compiled) for each in table.PASSES if each.name in kinds[1]], [None] * len(kinds[1])
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
