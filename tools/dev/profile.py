@@ -2,13 +2,8 @@
 
     ./bazelw run //tools/dev:profile -- //examples/fc:fc_aot [--seconds 3] [--cpu 1] [-- --config=…]
 
-<<<<<<< HEAD:tools/profile.py
-In your own repository, run `bazel run @rules_tfaot//tools:profile -- //your:target`. Flags after the second `--` go to Bazel.
+In your own repository, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Flags after the second `--` go to Bazel.
 You need perf (Debian's package linux-perf, or your distribution's linux-tools).
-=======
-In a repository of your own, run `bazel run @rules_tfaot//tools/dev:profile -- //your:target`. Flags after `--` are for Bazel.
-It needs perf (of Debian's package linux-perf, or your distribution's linux-tools).
->>>>>>> main:tools/dev/profile.py
 """
 
 from __future__ import annotations

@@ -131,7 +131,7 @@ def function_of_graph(
         )
     to_resources(cut, what=what)
     for node in cut.node:
-        # tfcompile puts inputs in the place of placeholders, but not of those that something merely waits for.
+        # tfcompile substitutes inputs for placeholders, but not for placeholders that are only waited for.
         for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
             node.input.remove(waited)
     return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
