@@ -49,8 +49,8 @@ _KEPT = frozenset(
     NextAfter Range
     """.split()  # noqa: SIM905
 )
-"""Operations that keep their dtype, because their meaning depends on it: the bits of a value, or the number of values. Constants keep
-theirs because a GraphDef has at most 2 GB."""
+"""Operations that keep their dtype, because their meaning depends on it: the bits of a value, or the number of values. Constants
+keep theirs because a GraphDef has at most 2 GB."""
 
 
 @dataclasses.dataclass(frozen=True)
