@@ -1,4 +1,4 @@
-"""The functions of a model: what one run of the compiler makes."""
+"""The functions of a model. Each is the result of one run of the compiler."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ class Function:
 
 
 def for_isa(name: str, isa: str) -> str:
-    """What belongs to a CPU level, of several things that are called `name`."""
+    """Returns the name of a CPU level's variant of `name`."""
     return f"{name}_{isa.replace('-', '_')}"
 
 
 def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
-    """The function that a stage is asked for.
+    """Returns the function that a stage is asked for.
 
     Args:
-      manifest: the model's.
+      manifest: the model's manifest.
       entry_point: its name; empty for the only one.
-      batch: the size of batch, 0 if the entry point has none.
+      batch: the batch size, 0 if the entry point has no batch.
 
     Raises:
       TfaotError: the model has no such function.
@@ -54,14 +54,14 @@ def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
 
 
 def functions(manifest: Manifest, named: Sequence[tuple[str, int]]) -> tuple[Function, ...]:
-    """The functions of a model in the manifest's order; the rules, which name their files, and the manifest must agree on them.
+    """Returns a model's functions in the manifest's order. The rules, which name their files, must agree with the manifest.
 
     Args:
-      manifest: the model's.
-      named: name of the entry point and size of batch of each function, as of `function`.
+      manifest: the model's manifest.
+      named: the name of the entry point and the batch size of each function, as in `function`.
 
     Raises:
-      TfaotError: the model has others, or one is named twice.
+      TfaotError: the model has other functions, or one is named twice.
     """
     found = _functions(manifest)
     keys = [(function.entry_point.name, function.batch) for function in found]
@@ -85,7 +85,7 @@ def _single(manifest: Manifest) -> bool:
 
 
 def _name(manifest: Manifest, entry_point: str) -> str:
-    """The name in the manifest of what a stage calls an entry point: the only one may go without."""
+    """Returns the manifest's name for a stage's entry point. The only entry point can omit its name."""
     return manifest.entry_points[0].name if not entry_point and _single(manifest) else entry_point
 
 

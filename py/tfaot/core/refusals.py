@@ -106,7 +106,7 @@ def _slice_assignment(message: str, request: Origin, what: str) -> TfaotError | 
 def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotError | None:
     if "3D convolution is not implemented" not in message:
         return None
-    # XLA makes such convolutions of some gradients by the kernel, too.
+    # XLA also makes such convolutions for some gradients with respect to the kernel.
     nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
     nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
     return TfaotError(
@@ -117,7 +117,7 @@ def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotErro
 
 
 def _no_result(message: str, request: Origin, what: str) -> TfaotError | None:
-    """For instance a slice of nothing that is assigned."""
+    """Explains, for example, an assignment to an empty slice."""
     if not (empty := re.search(r"Missing xla_context \d+-th output from (\S+)", message)):
         return None
     sources = sources_of(request)
@@ -144,7 +144,7 @@ def _wrong_flag(message: str, request: Origin, what: str) -> TfaotError | None:
     del request
     if not (flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message)):
         return None
-    name = flag[1]  # the node's, not the config's
+    name = flag[1]  # the node's name, not the one in the config
     actual = "true" if flag[2] else "false"
     return TfaotError(
         f"{what}: the config says of the variable {name} what the compiler finds wrong",
@@ -162,7 +162,7 @@ _CAUSES: tuple[Callable[[str, Origin, str], TfaotError | None], ...] = (
     _unsupported_thunk,
     _wrong_flag,
 )
-"""What is known of messages: each returns an error, or None if the message is about something else."""
+"""Known causes. Each returns an error, or None if the message is about something else."""
 
 
 _SLICE_ASSIGNMENTS = ("ResourceStridedSliceAssign", "StridedSliceAssign", "TensorStridedSliceUpdate")

@@ -1,21 +1,21 @@
-"""A model with rounding errors of a chosen size: Monte Carlo arithmetic on a GraphDef.
+"""Adds rounding errors of a chosen size to a model: Monte Carlo arithmetic on a GraphDef.
 
-How far may a compiler miss TensorFlow's result? As far as correctly rounded float32 arithmetic may move it: another order of
-sums, a fused multiply-add, another approximation of `exp`. `noisy` builds a graph that measures this. Every operation that
-rounds is followed by a factor `1 + amplitude * scale * r`, where `r` is random with mean 0 and variance 1, and `scale` is the
-standard error of that operation in units of its dtype's rounding error. With amplitude 0 the factor is exactly 1, and the
-graph is a reference; with amplitude 1 each run is a sample of what float32 arithmetic may give.
+How far may a compiler's result deviate from TensorFlow's? As far as correctly rounded float32 arithmetic can move it: another
+order of sums, a fused multiply-add, another approximation of `exp`. `noisy` builds a graph that measures this. After every
+operation that rounds, it multiplies by `1 + amplitude * scale * r`, where `r` is random with mean 0 and variance 1, and `scale` is
+the operation's standard error in units of its dtype's rounding error. With amplitude 0, the factor is exactly 1, and the graph is a
+reference. With amplitude 1, each run is a sample of the possible results of float32 arithmetic.
 The method is due to D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997.
 
-A sum of k terms, added one after another, has errors of two kinds (N. J. Higham, "Accuracy and Stability of Numerical
-Algorithms", 2nd ed., 2002, section 4.2): with partial sums that grow as the sum itself, their standard deviation is
-`u |y| sqrt(k / 3)`; with terms of random signs, `u sqrt(k / 2) sqrt(sum of squares)`. `u` is the standard deviation of one
-rounding. The first kind is a factor on the result. The second is the same as factors on the terms, and so is injected into
-one operand of a product.
+A sum of k terms, added one after another, has two kinds of errors (N. J. Higham, "Accuracy and Stability of Numerical
+Algorithms", 2nd ed., 2002, section 4.2). If partial sums grow like the sum itself, the standard deviation is
+`u |y| sqrt(k / 3)`. If terms have random signs, it is `u sqrt(k / 2) sqrt(sum of squares)`. `u` is the standard deviation of one
+rounding. The first kind is a factor on the result. The second is equivalent to factors on the terms, so it is injected into one
+operand of a product.
 
-In a precise graph all floating values are float64, so that the reference is far more exact than anything it is compared with.
-What has no kernel for float64 runs in its own dtype between two casts. Otherwise the graph stays in its own dtypes, which holds
-for any model but needs an amplitude well above 1.
+In a precise graph, all floating-point values are float64, so the reference is far more exact than anything it is compared with.
+Operations without a float64 kernel run in their own dtype between two casts. A graph that isn't precise keeps its dtypes. That
+works for any model, but needs an amplitude well above 1.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _KEPT = frozenset(
     NextAfter Range
     """.split()  # noqa: SIM905
 )
-"""Operations whose meaning depends on their dtype: the bits of a value, or how many values there are. A constant is kept because
-a GraphDef holds at most 2 GB."""
+"""Operations that keep their dtype, because their meaning depends on it: the bits of a value, or the number of values. Constants
+keep theirs because a GraphDef has at most 2 GB."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,15 +59,15 @@ class Noisy:
 
     graph: graph_pb2.GraphDef
     tensors: Mapping[str, str]
-    """Where the main graph's tensors are now, `node:port` by `node:port`, if not where they were."""
+    """Where the main graph's tensors have moved, `node:port` by `node:port`. Other tensors stay where they were."""
 
     def tensor(self, name: str) -> str:
-        """The name of a tensor that the original graph calls `name`."""
+        """Returns the new name of the original graph's tensor `name`."""
         return self.tensors.get(name, name)
 
 
 class UnsupportedError(Exception):
-    """The graph holds something that cannot be widened to float64."""
+    """The graph contains something that can't be widened to float64."""
 
 
 def noisy(graph: graph_pb2.GraphDef, *, precise: bool) -> Noisy:
@@ -88,7 +88,7 @@ def noisy(graph: graph_pb2.GraphDef, *, precise: bool) -> Noisy:
 
 
 class _Pass:
-    """One rewriting of a graph and its functions."""
+    """One rewrite of a graph and its functions."""
 
     def __init__(self, graph: graph_pb2.GraphDef, precise: bool) -> None:
         self.graph = graph
@@ -98,9 +98,9 @@ class _Pass:
         self._helpers: dict[tuple[Any, ...], str] = {}
 
     def main(self) -> dict[str, str]:
-        """Rewrites everything; returns the main graph's new places of tensors."""
+        """Rewrites everything. Returns the new locations of the main graph's tensors."""
         functions = list(self.graph.library.function)
-        # Signatures are read while bodies are rewritten, so they must stay as they were until the end.
+        # Bodies are rewritten with reference to signatures, so these must not change before the end.
         self.signatures = {name: _copy(signature) for name, signature in self.signatures.items()}
         for function in functions:
             if any(attr.type in ("type", "list(type)") for attr in function.signature.attr):
@@ -121,11 +121,11 @@ class _Pass:
                     del attrs.attr[name]
 
     def wide(self, dtype: int) -> int:
-        """The dtype that stands for another in this graph."""
+        """Returns the dtype that replaces another in this graph."""
         return _WIDE.get(dtype, dtype) if self.precise else dtype
 
     def helper(self, key: tuple[Any, ...], trace: Callable[[], Any], *, as_type: int | None = None) -> str:
-        """Adds what `trace` builds, a ConcreteFunction, to the library once; returns its name."""
+        """Adds the ConcreteFunction that `trace` builds to the library, once. Returns its name."""
         if key not in self._helpers:
             with tf.Graph().as_default():
                 concrete = trace()
@@ -144,7 +144,7 @@ class _Pass:
 
 
 class _Rewriting:
-    """The nodes of the main graph or of a function, while they are rewritten."""
+    """The nodes of the main graph or of a function during the rewrite."""
 
     def __init__(
         self, owner: _Pass, scope: Scope, signature: op_def_pb2.OpDef | None, *, as_type: int | None = None
@@ -153,14 +153,14 @@ class _Rewriting:
         self._scope = scope
         self._signature = signature
         self._as_type = as_type
-        """The dtype whose rounding errors a body has that is float64 throughout."""
+        """In a body that is float64 throughout, the dtype whose rounding errors it has."""
         self._added: list[node_def_pb2.NodeDef] = []
         self._counts: list[node_def_pb2.NodeDef] = []
-        """Added nodes whose operands are references of before."""
+        """Added nodes whose operands are old references."""
         self._types: dict[str, int] = {}
 
     def rewrite(self) -> dict[str, str]:
-        """Rewrites all nodes in place; returns new references of values by old ones."""
+        """Rewrites all nodes in place. Returns new references to values by old ones."""
         for arg in self._signature.input_arg if self._signature else ():
             self._types[arg.name] = arg.type
         originals = list(self._scope.nodes)
@@ -189,7 +189,7 @@ class _Rewriting:
         self._scope.nodes.extend(self._added)
         return {self._tensor(old): self._tensor(new) for old, new in places.items()} if not self._signature else places
 
-    # What the graph holds.
+    # Reading the graph.
 
     def _op_def(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
         found = self._pass.signatures.get(node.op) or definition(node.op)
@@ -198,22 +198,22 @@ class _Rewriting:
         return found
 
     def _outputs(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef) -> list[tuple[str, int]]:
-        """References of a node's outputs, as consumers name them, and their dtypes."""
+        """Yields references to a node's outputs, as consumers name them, and their dtypes."""
         found = results(node, op_def)
         return list(zip(self._scope.outputs(node, found), [result.dtype for result in found], strict=True))
 
     def _key(self, ref: str) -> str:
-        """The one way in which this body's maps write a reference."""
+        """Returns a reference in the canonical form of this body's maps."""
         return ref if self._signature else ref.removesuffix(":0")
 
     @staticmethod
     def _tensor(ref: str) -> str:
         return ref if ":" in ref else ref + ":0"
 
-    # What changes.
+    # Changing nodes.
 
     def _prepare(self, node: node_def_pb2.NodeDef) -> list[tuple[int, str]]:
-        """Widens a node's attributes; returns which inputs are to be cast (`cast:DTYPE`) or to have noise (`terms`)."""
+        """Widens a node's attributes. Returns the inputs that need a cast (`cast:DTYPE`) or noise (`terms`)."""
         op_def = self._op_def(node)
         before = [dtype for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
         if self._pass.precise and not self._is_batch_norm(node):
@@ -224,7 +224,7 @@ class _Rewriting:
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             have = self._pass.wide(old)
             if self._is_batch_norm(node):
-                continue  # a function of float64 takes its place
+                continue  # replaced with a float64 function
             if have != new and not own_function:
                 edits.append((index, f"cast:{have}:{new}"))
         if node.op in TERMS:
@@ -260,15 +260,15 @@ class _Rewriting:
                 node.attr[name].CopyFrom(value)
 
     def _finish(self, node: node_def_pb2.NodeDef, before: Sequence[tuple[str, int]]) -> dict[str, str]:
-        """Casts and noise after a node; returns new references of its outputs."""
+        """Adds casts and noise after a node. Returns new references to its outputs."""
         if self._is_batch_norm(node):
             self._replace_batch_norm(node)
-            # A function's results are named otherwise than the operation's.
+            # A function's results have different names from the operation's.
             places = {ref: f"{node.name}:output:{i}" if self._signature else ref for i, (ref, _) in enumerate(before)}
             ref, dtype = before[0]
             if (
                 dtype != types_pb2.DT_FLOAT
-            ):  # inside, statistics are float32, and only the result is rounded to fewer bits
+            ):  # statistics inside are float32, and only the result is rounded to fewer bits
                 kind = tf.as_dtype(dtype).name
                 places[ref] = self._noise(places[ref], self._pass.wide(dtype), UNITS[dtype], kind=kind)
             return places
@@ -291,7 +291,7 @@ class _Rewriting:
                     count = self._count(node)
                     place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count)
                 if node.op not in TERMS or sums(dtype) != dtype:
-                    # What is correctly rounded, and can be represented, is exact. To 16 bits, all is correctly rounded.
+                    # Correctly rounded results are exact if they are representable. Results in 16 bits always round correctly.
                     once = self._pass.precise and dtype in GRIDS and (node.op in ROUNDED_ONCE or sums(dtype) != dtype)
                     kind = tf.as_dtype(dtype).name if once else "relative"
                     place = self._noise(place, wide, scale * UNITS[dtype], kind=kind)
@@ -300,7 +300,7 @@ class _Rewriting:
         return places
 
     def _scale(self, node: node_def_pb2.NodeDef, index: int, dtype: int) -> float:
-        """The standard error of an output, in roundings; 0 if it is exact."""
+        """Returns the standard error of an output, in roundings; 0 if it is exact."""
         if dtype not in UNITS or node.op in EXACT or node.op in self._pass.signatures or "Random" in node.op:
             return 0.0
         if node.op == "Cast":
@@ -313,7 +313,7 @@ class _Rewriting:
         return STEEP.get(node.op, APPROXIMATE)
 
     def _edit(self, node: node_def_pb2.NodeDef, index: int, kind: str, count: str) -> str:
-        """Casts an operand, or adds noise to it; returns the new reference."""
+        """Casts an operand, or adds noise to it. Returns the new reference."""
         what, old, new = kind.split(":")
         ref = node.input[index]
         if what == "cast":
@@ -324,7 +324,7 @@ class _Rewriting:
         return self._noise(ref, int(new), UNITS[dtype])
 
     def _count(self, node: node_def_pb2.NodeDef) -> str:
-        """A reference to the number of terms that each value of a node's result adds up, float64."""
+        """Returns a reference to the number of terms in each value of a node's result, float64."""
         terms = TERMS[node.op]
         how = terms.count
         if how == "pool":
@@ -343,7 +343,7 @@ class _Rewriting:
         self._counts.append(self._added[-1])
         return count
 
-    # Fused batch normalization has no kernel for float64.
+    # Fused batch normalization, which has no float64 kernel.
 
     def _is_batch_norm(self, node: node_def_pb2.NodeDef) -> bool:
         return (
@@ -378,10 +378,10 @@ class _Rewriting:
         _set_call(node, name, inputs, outputs)
         node.input[:] = operands
 
-    # Nodes that are added.
+    # Adding nodes.
 
     def _noise(self, ref: str, dtype: int, scale: float, *, count: str = "", kind: str = "relative") -> str:
-        """Noise on a value: relative, or of the standard deviation `scale`; times the root of `count`. See `trace_noise`."""
+        """Adds noise to a value: relative, or with standard deviation `scale`, times sqrt(`count`). See `trace_noise`."""
         self._pass.sites += 1
         shape = self._add("Shape", [ref], {"T": dtype, "out_type": types_pb2.DT_INT32})
         random = self._add(
@@ -438,7 +438,7 @@ def _set_call(node: node_def_pb2.NodeDef, name: str, inputs: Sequence[int], outp
 
 @functools.cache
 def _runs(op: str, types: tuple[tuple[str, int], ...]) -> bool:
-    """Whether an operation has a CPU kernel for such dtypes."""
+    """Returns whether an operation has a CPU kernel for these dtypes."""
     for attr in op_def_registry.get(op).attr:
         wanted = dict(types).get(attr.name)
         if wanted and attr.allowed_values.list.type and wanted not in attr.allowed_values.list.type:

@@ -1,7 +1,7 @@
-"""SavedModels of TensorFlow 2: functions and variables of an object that was saved.
+"""TensorFlow 2 SavedModels: functions and variables of a saved object.
 
-Everything is read from the file. Loading the model as TensorFlow does would build each of its functions anew, under names
-that differ each time, and read all weights; a function that was saved stands for itself.
+Everything comes straight from the file. Loading the model with TensorFlow would rebuild each of its functions under names
+that differ every time, and read all weights. A saved function can be used as it is.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from tfaot.graph.prune import prune
 
 _DEFAULT = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _SIGNATURES = "signatures"
-"""The attribute of the saved object that holds its signatures."""
+"""The attribute of the saved object that contains its signatures."""
 
 _VALUE = "VARIABLE_VALUE"
-"""What a checkpoint calls the value of a variable, among an object's other attributes."""
+"""A checkpoint's name for a variable's value among an object's other attributes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,11 +40,11 @@ class _Variant:
 
     function: function_pb2.FunctionDef
     bound: tuple[int, ...]
-    """The objects that its last arguments are."""
+    """The objects that are its last arguments."""
     inputs: tuple[Edge, ...]
-    """Without the bound ones; they have no name."""
+    """Without the bound arguments. They have no name."""
     outputs: tuple[Edge, ...]
-    """In the function's order; they have no name."""
+    """In the function's order. They have no name."""
 
     @property
     def takes(self) -> str:
@@ -59,8 +59,8 @@ class SavedObjects:
         """Finds its entry points and names its variables.
 
         Args:
-          folder: the SavedModel's.
-          meta_graph: it has an object graph.
+          folder: the SavedModel's folder.
+          meta_graph: has an object graph.
           sources: `file:line` in the user's code, by `function/node`.
         """
         self._folder = folder
@@ -73,12 +73,12 @@ class SavedObjects:
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """`serving_default` first."""
+        """The signatures, `serving_default` first."""
         return tuple(sorted(self._children(self._child(0, _SIGNATURES)), key=lambda name: (name != _DEFAULT, name)))
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Functions of the object itself; those of its parts have longer names."""
+        """Functions of the object itself. Those of its children have longer names."""
         return tuple(
             sorted(
                 name
@@ -88,7 +88,7 @@ class SavedObjects:
         )
 
     def function(self, entry_point: str, dims: Dims) -> Function:
-        """Gives a signature, or a function `name`, `child.name`, or, of several variants, `name[index]`."""
+        """Returns a signature, or a function: `name`, `child.name`, or `name[index]` if it has several variants."""
         variant = self._find(entry_point, dims)
         what = f"{self._folder}, {entry_point}"
         graph = graph_pb2.GraphDef(versions=self._graph.versions, library=self._graph.library)
@@ -110,7 +110,7 @@ class SavedObjects:
         return Function(entry_point, pruned, tuple(inputs), tuple(outputs), sources)
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
-        """Values from `variables/`; see `traced.Source`."""
+        """Returns values from `variables/`; see `traced.Source`."""
         if not names:
             return {}
         prefix = os.path.join(self._folder, constants.VARIABLES_DIRECTORY, constants.VARIABLES_FILENAME)
@@ -139,7 +139,7 @@ class SavedObjects:
         return self._children(node).get(name)
 
     def _walk(self) -> dict[int, str]:
-        """The shortest path from the saved object to each other, its parts joined by `/`."""
+        """Returns the shortest path from the saved object to each other object, joined by `/`."""
         paths = {0: ""}
         queue = deque([0])
         while queue:
@@ -151,7 +151,7 @@ class SavedObjects:
         return paths
 
     def _name_variables(self) -> dict[int, str]:
-        """Names of the variables that functions use, by object: their own if no other has it, or else their paths.
+        """Names the variables that functions use, by object: their own names if unique, or else their paths.
 
         Keras 3 saves a second copy of each variable, which nothing uses.
         """
@@ -168,7 +168,7 @@ class SavedObjects:
         return result
 
     def _checkpoint_keys(self, checkpoint: Checkpoint) -> dict[int, str]:
-        """Where the checkpoint keeps each variable: it describes the same objects once more, with keys."""
+        """Returns where the checkpoint stores each variable. It describes the same objects again, with keys."""
         theirs = checkpoint.objects().nodes
         pairs = {0: 0}
         pending = [0] if theirs else []
@@ -189,7 +189,7 @@ class SavedObjects:
         }
 
     def _concrete_names(self, node: int | None) -> list[str]:
-        """The concrete functions of an object that is a function."""
+        """Returns the concrete functions of an object that is a function."""
         if node is None:
             return []
         saved = self._objects.nodes[node]
@@ -232,7 +232,7 @@ class SavedObjects:
         bound = tuple(saved.bound_inputs)
         arguments = list(function.signature.input_arg)[: len(function.signature.input_arg) - len(bound)]
         labelled = self._inputs(saved, node, entry_point)
-        if len(labelled) != len(arguments):  # the file tells less than it takes
+        if len(labelled) != len(arguments):  # the file describes fewer arguments than the function takes
             labelled = [Leaf((arg.name,), tf.TensorSpec(None, arg.type)) for arg in arguments]
         lone = len({leaf.keys[0] for leaf in labelled}) == 1 and all(len(leaf.keys) > 1 for leaf in labelled)
         inputs = tuple(
@@ -251,7 +251,7 @@ class SavedObjects:
         return _Variant(function, bound, inputs, outputs)
 
     def _inputs(self, saved: saved_object_graph_pb2.SavedConcreteFunction, node: int, entry_point: str) -> list[Leaf]:
-        """Each tensor that a function takes, under the name of its parameter and the keys below."""
+        """Returns each tensor that a function takes, with the name of its parameter and the keys below it."""
         structure = _decoded(saved.canonicalized_input_signature)
         if structure is None:
             return []
@@ -280,7 +280,7 @@ class SavedObjects:
             )
 
     def _captures(self, graph: graph_pb2.GraphDef, variant: _Variant, used: set[str], what: str) -> list[str]:
-        """Adds what a function takes from its object: handles of variables, and constants."""
+        """Adds a function's captures from its object: handles of variables, and constants."""
         names = []
         strange = []
         constant_nodes = {node.name: node for node in self._graph.node if node.op == "Const"}
@@ -313,7 +313,7 @@ class SavedObjects:
     def _call(
         self, graph: graph_pb2.GraphDef, name: str, variant: _Variant, operands: Sequence[str], used: set[str]
     ) -> list[Edge]:
-        """Adds the call, behind which all of its side effects are done, and a node for each output."""
+        """Adds the call, which ends after all of its side effects, and a node for each output."""
         signature = variant.function.signature
         call = graph.node.add(name=name, op="StatefulPartitionedCall", input=operands)
         call.attr["f"].func.name = signature.name
@@ -332,7 +332,7 @@ class SavedObjects:
 
 
 def _fits(variant: _Variant, dims: Dims) -> bool:
-    """Whether a variant takes all that `dims` names, in these shapes."""
+    """Returns whether a variant takes everything that `dims` names, in these shapes."""
     shapes = {edge.label: edge.shape for edge in variant.inputs}
     for label, given in dims.given.items():
         if label not in shapes:
@@ -347,7 +347,7 @@ def _fits(variant: _Variant, dims: Dims) -> bool:
 
 
 def _decoded(value: Any) -> Any:
-    """A structure of specs; None if there is none, or it is of a kind that this TensorFlow does not know."""
+    """Returns a structure of specs, or None if there is none or this TensorFlow doesn't know its kind."""
     if value.WhichOneof("kind") is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""A function out of a finished graph: feeds and fetches at any of its tensors."""
+"""Extracts a function from a finished graph, with feeds and fetches at any of its tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfaot.graph.names import canonical, take, tensor_name
 from tfaot.graph.prune import prune, reached
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-"""Ops whose value may be given from outside."""
+"""Ops whose value can come from outside."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,20 +28,20 @@ class Feed:
     """`node:port`."""
     label: str
     dtype: int = types_pb2.DT_INVALID
-    """`tensorflow.DataType`; DT_INVALID if it is the graph's."""
+    """`tensorflow.DataType`, or DT_INVALID for the graph's dtype."""
     shape: Shape | None = None
-    """Wins over the graph's; None if it is the graph's."""
+    """Overrides the graph's shape. None for the graph's shape."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fetch:
-    """A tensor that is computed, or an operation, which is run before any tensor is there."""
+    """A tensor to compute, or an operation to run before any tensor is ready."""
 
     tensor: str
-    """`node:port`, or `node`: its first output, or the operation itself if it has none."""
+    """`node:port`, or `node` for its first output, or for the operation itself if it has no output."""
     label: str
     dtype: int = types_pb2.DT_INVALID
-    """`tensorflow.DataType` if it is known; it must be the graph's."""
+    """`tensorflow.DataType` if known. It must match the graph's."""
 
 
 def function_of_graph(
@@ -54,23 +54,23 @@ def function_of_graph(
     dims: Dims,
     sources: Mapping[str, str],
 ) -> Function:
-    """Cuts out what the fetches need, given the feeds.
+    """Extracts the nodes that the fetches need, given the feeds.
 
-    A fed tensor becomes a Placeholder, whatever computed it; what nothing else needs of that is left out. Variables of
-    TensorFlow 1 become resource variables.
+    A fed tensor becomes a Placeholder, whatever computed it. Nodes that nothing else needs are dropped. TensorFlow 1
+    variables become resource variables.
 
     Args:
-      graph: stays as it is. Its variables have names (`ref_variables.name_variables`).
+      graph: doesn't change. Its variables have names (`ref_variables.name_variables`).
       feeds: the inputs.
-      fetches: the outputs, and operations that must run as well.
-      name: the entry point's.
+      fetches: the outputs, and operations that must also run.
+      name: the entry point's name.
       what: the model, for messages.
       dims: fixes the inputs' unknown dimensions.
       sources: `file:line` by node name.
 
     Raises:
-      TfaotError: a tensor does not exist, or is fed twice, or has another dtype than is said; something that is needed
-        is not fed; the graph is none; or dimensions do not fit.
+      TfaotError: a tensor doesn't exist, is fed twice, or has another dtype than specified; a needed tensor isn't fed; the
+        graph is invalid; or dimensions don't fit.
     """
     _check(graph, feeds, fetches, what)
     feeds = _with_types(graph, feeds, what)
@@ -166,10 +166,10 @@ def _add_outputs(
 
 
 def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
-    """The graph as TensorFlow takes it, with dtypes and shapes inferred.
+    """Imports the graph into TensorFlow, which infers dtypes and shapes.
 
     Raises:
-      TfaotError: it does not take it.
+      TfaotError: TensorFlow rejects the graph.
     """
     result = tf.Graph()
     try:
@@ -186,12 +186,12 @@ def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
 
 
 def operand(tensor: str) -> str:
-    """A tensor as an input of a node: a GraphDef does not write port 0."""
+    """Formats a tensor as a node's input. A GraphDef omits port 0."""
     return tensor.removesuffix(":0")
 
 
 def unused_name(label: str, used: set[str]) -> str:
-    """A node name made of a label: legal to TensorFlow, and of no other node; it is added to `used`."""
+    """Makes a node name from a label: legal in TensorFlow, unique, and added to `used`."""
     base = "".join(c if c.isascii() and (c.isalnum() or c in "_./-") else "_" for c in label)
     if not base or not (base[0].isalnum() or base[0] == "."):
         base = "t" + base
@@ -199,17 +199,17 @@ def unused_name(label: str, used: set[str]) -> str:
 
 
 def add_done(graph: graph_pb2.GraphDef, effects: Sequence[str], used: set[str]) -> Edge:
-    """Adds what a function that returns nothing gives: a bool that is there when its side effects are.
+    """Adds the output of a function that returns nothing: a bool that is ready after its side effects.
 
     Args:
       graph: changed in place.
       effects: control inputs, `^node`.
-      used: names of the graph's nodes; the new ones are added.
+      used: names of the graph's nodes. The new ones are added.
     """
     constant = graph.node.add(name=unused_name("done", used), op="Const", input=effects)
     constant.attr["dtype"].type = types_pb2.DT_BOOL
     constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(True))
-    # tfcompile drops control inputs of constants; those of an Identity it keeps.
+    # tfcompile drops control inputs of constants, but keeps those of an Identity.
     done = graph.node.add(name=unused_name("done", used), op="Identity", input=[constant.name, *effects])
     done.attr["T"].type = types_pb2.DT_BOOL
     return Edge(f"{done.name}:0", "done", types_pb2.DT_BOOL, ())
@@ -238,14 +238,14 @@ def _place(sources: Mapping[str, str], tensor: str) -> str:
 
 
 def _kept(sources: Mapping[str, str], graph: graph_pb2.GraphDef) -> dict[str, str]:
-    """Those of the nodes that are left."""
+    """Returns the entries of nodes that are left."""
     names = {node.name for node in graph.node}
     names |= {f"{f.signature.name}/{node.name}" for f in graph.library.function for node in f.node_def}
     return {name: place for name, place in sources.items() if name in names}
 
 
 def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[Fetch], what: str) -> None:
-    """Everything that is named must exist, and be fed once."""
+    """Checks that everything that is named exists and is fed only once."""
     names = {node.name for node in graph.node}
     items: Iterable[tuple[str, Feed | Fetch]] = [*(("input", f) for f in feeds), *(("output", f) for f in fetches)]
     if missing := [(kind, item) for kind, item in items if tensor_name(item.tensor)[0] not in names]:
@@ -279,10 +279,10 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
 
 
 def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> list[Feed]:
-    """Fills in what is not said of dtypes and shapes.
+    """Fills in missing dtypes and shapes.
 
     Raises:
-      TfaotError: a dtype that is said is not the graph's.
+      TfaotError: a specified dtype isn't the graph's.
     """
     typed = imported(prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what)
     result = []
@@ -312,12 +312,12 @@ def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> 
 def _feed(
     graph: graph_pb2.GraphDef, inputs: Sequence[Edge], fetches: Sequence[str]
 ) -> tuple[tuple[Edge, ...], dict[str, str]]:
-    """Puts a placeholder in the place of each fed tensor.
+    """Replaces each fed tensor with a placeholder.
 
     Args:
       graph: changed in place.
-      inputs: their names are the tensors that are fed.
-      fetches: what else of the graph is asked for.
+      inputs: their names are the fed tensors.
+      fetches: what else is needed from the graph.
 
     Returns:
       The inputs under the placeholders' names, and these names by the fed tensors.
@@ -334,7 +334,7 @@ def _feed(
     for edge in inputs:
         name, port = tensor_name(edge.name)
         node = nodes[name]
-        # A control input waits for the node, which a feed does not stop; a placeholder it stands for.
+        # A control input waits for the node, which a feed doesn't stop. A placeholder stands for the value.
         if port == 0 and (node.op in PLACEHOLDERS or name not in needed):
             _to_placeholder(node, edge.dtype, edge.shape)
             fed[canonical(edge.name)] = f"{name}:0"
