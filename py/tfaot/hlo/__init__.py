@@ -1,1 +1,0 @@
-"""The model as HLO: modules, pictures, StableHLO, and bundles that run elsewhere."""
