@@ -1,0 +1,1 @@
+"""TensorFlow models ahead of time: export, compile, render, link, verify. See ARCHITECTURE.md."""

@@ -1,0 +1,1 @@
+"""The model as HLO: modules, pictures, StableHLO, and bundles that run elsewhere."""
