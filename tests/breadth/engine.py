@@ -202,7 +202,9 @@ class Engine:
             for file in source.iterdir():
                 (include / target / file.name).symlink_to(file.resolve())
         self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(include)]
-        self._runtime = [str(folder / f"{name}.o") for name in ("executor", "isa", "sort", "variables", "plain")]
+        self._runtime = [
+            str(folder / f"{name}.o") for name in ("bfloat16", "executor", "isa", "sort", "variables", "plain")
+        ]
         for target in self._runtime:
             name = Path(target).stem
             source = runtime / ("kernels" if name == "plain" else "tfaot") / f"{name}.cc"

@@ -30,7 +30,7 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, n
 from tensorflow.python.framework import kernels, op_def_registry
 
 from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
-from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, STEEP, TERMS, UNITS, sums
+from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, ROUNDED_OPERAND, STEEP, TERMS, UNITS, sums
 
 _WIDE = {
     types_pb2.DT_BFLOAT16: types_pb2.DT_DOUBLE,
@@ -237,7 +237,7 @@ class _Body:
             index = TERMS[node.op].operand
             if before[index] in UNITS:
                 edits.append((index, f"terms:{before[index]}:{after[index]}"))
-        if "SoftmaxCrossEntropy" in node.op and before[0] in UNITS:
+        if node.op in ROUNDED_OPERAND and before[0] in UNITS:
             edits.append((0, f"once:{before[0]}:{after[0]}"))
         return edits
 

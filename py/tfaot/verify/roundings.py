@@ -60,6 +60,10 @@ STEEP = {
 }
 """Functions whose approximations are known to be off by more."""
 
+ROUNDED_OPERAND = frozenset({"Cosh", "Sinh", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"})
+"""Functions that begin with a sum or a difference of the operand and another number, which is rounded: exp(x - log 2), or logits
+less the largest one."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
