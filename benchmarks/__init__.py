@@ -1,1 +1,1 @@
-"""Compiled models beside other frameworks."""
+"""Compares compiled models with other frameworks."""

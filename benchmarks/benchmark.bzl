@@ -1,4 +1,4 @@
-"""A model of the benchmark: our library, stock tfcompile output of the same graph, and a driver for each."""
+"""A model in the benchmark: our library, stock tfcompile output for the same graph, and a driver for each."""
 
 load("@bazel_skylib//rules:write_file.bzl", "write_file")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
@@ -7,7 +7,7 @@ load(":stock.bzl", "stock_tfcompile")
 
 visibility(["//benchmarks/..."])
 
-# Why all of this is manual: BUILD.
+# BUILD explains why all of this is manual.
 
 _MODEL = """\
 from benchmarks.adapters import keras_ops
@@ -27,10 +27,10 @@ model = keras_ops.compiled("{name}")
 """
 
 def drivers(*, name, library):
-    """Declares NAME_driver, NAME_threads_driver, which has threads, and NAME_stock, which is built with tfcompile's defaults.
+    """Declares NAME_driver, NAME_threads_driver (with threads), and NAME_stock (built with tfcompile's defaults).
 
     Args:
-      name: (str) the benchmark's name of the model
+      name: (str) the model's name in the benchmark
       library: (Label) its tf_aot_library
     """
     native.filegroup(
@@ -84,7 +84,7 @@ def drivers(*, name, library):
             tags = ["manual"],
         )
 
-    # A library, because no binary declares a file that its source takes in with .incbin.
+    # A library, because a binary can't declare a file that its source includes with .incbin.
     cc_library(
         name = name + ".stock.library",
         srcs = [
@@ -92,7 +92,7 @@ def drivers(*, name, library):
             name + ".stock.header",
         ],
         additional_compiler_inputs = [name + ".stock.variables"],
-        # What tfcompile's own page says, and no more: the compiler's default CPU, -O2.
+        # Exactly what tfcompile's documentation says: the compiler's default CPU, -O2.
         copts = [
             "-O2",
             "-DNDEBUG",
@@ -112,10 +112,10 @@ def drivers(*, name, library):
     )
 
 def benchmark_model(*, name, training = False):
-    """Declares NAME_aot, the library of a model of definitions.py, and its drivers.
+    """Declares NAME_aot, the library for a model in definitions.py, and its drivers.
 
     Args:
-      name: (str) its name there
+      name: (str) the model's name in definitions.py
       training: (bool) whether it is a training step
     """
     write_file(

@@ -1,6 +1,6 @@
-"""Writes the C++ main of a model's driver from its model.json: which accessors are inputs, and which are outputs.
+"""Generates the C++ main of a model's driver from its model.json, which says which accessors are inputs and outputs.
 
-bind.py MODEL.JSON… HEADER OUT.CC, of a library's output group `manifest`
+bind.py MODEL.JSON… HEADER OUT.CC, with a library's output group `manifest`
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ int main(int argc, char** argv) {{
 
 
 def source(manifest: dict[str, Any], name: str, header: str) -> str:
-    """The source of a driver for the first entry point of a manifest."""
+    """Returns the source of a driver for a manifest's first entry point."""
     entry = manifest["entry_points"][0]
 
     def visits(tensors: list[dict[str, Any]]) -> str:
@@ -58,7 +58,7 @@ def source(manifest: dict[str, Any], name: str, header: str) -> str:
 
 
 def main() -> None:
-    """Reads, and writes."""
+    """Reads the manifest, and writes the source."""
     *files, header, out = sys.argv[1:]
     (manifest,) = (file for file in files if file.endswith(".model.json"))
     with open(manifest, encoding="utf-8") as file:

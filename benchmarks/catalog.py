@@ -1,4 +1,4 @@
-"""Which models and peers there are, and how each peer is built, installed, and started."""
+"""The models and peers, and how to build, install, and start each peer."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ PEERS = (
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """A model of the suite."""
+    """A model in the suite."""
 
     title: str
     training: bool
     package: str
-    """Of its tf_aot_library."""
+    """Package of its tf_aot_library."""
     library: str
     defined: bool
-    """Whether definitions.py has it: then every framework builds it, else only what runs a graph or HLO."""
+    """Whether definitions.py has it. If so, every framework builds it; otherwise only peers that run a graph or HLO."""
     aim: float
-    """Of the best peer's time over ours."""
+    """Target for the best peer's time divided by ours."""
 
 
-# The names and titles of definitions.py, which wants NumPy; //tests/benchmarks holds the two together.
+# Names and titles from definitions.py, which needs NumPy. //tests/benchmarks checks that the two agree.
 _DEFINED = {
     "mlp": "10-64-64-1 net, batch 1",
     "fc": "fc 784-256-10, batch 1",
@@ -78,7 +78,7 @@ _STUDY = (
     "keras_rnn",
     "rnn_seq_length",
 )
-# What frameworks lose most on: models that are small, and training.
+# Frameworks lose the most time on small models and on training.
 _SMALL = ("mlp", "fc", "fc_b64", "conv", "lstm")
 _AHEAD = 1.5
 MODELS: dict[str, Entry] = {
@@ -93,21 +93,21 @@ MODELS: dict[str, Entry] = {
 
 
 def default_out() -> pathlib.Path:
-    """Where results go if nobody says."""
+    """Returns the default folder for results."""
     return environments.cache() / "results"
 
 
 class Build:
-    """What Bazel builds, and what is converted from it."""
+    """Builds targets with Bazel, and converts their outputs."""
 
     def __init__(self, startup: Sequence[str], flags: Sequence[str]) -> None:
         self._bazel = [str(ROOT / "bazelw"), *startup]
-        # abseil's mutexes look for deadlocks unless it is compiled for speed.
+        # Unless compiled for speed, abseil's mutexes look for deadlocks.
         self._flags = ["--compilation_mode=opt", *flags]
         self._paths: dict[str, str] = {}
 
     def models(self, names: Sequence[str], peers: Sequence[str]) -> dict[str, str]:
-        """Builds all that these models and peers need; returns why ours of a model could not be built."""
+        """Builds everything that these models and peers need. Returns why ours couldn't be built, by model."""
         targets = ["//benchmarks:roofline"]
         for name in names:
             entry = MODELS[name]
@@ -121,13 +121,13 @@ class Build:
         return {name: "it does not build" for name, path in drivers.items() if not path.exists()}
 
     def threads(self, names: Sequence[str]) -> None:
-        """Builds drivers that take `--threads=N`, and what they are given."""
+        """Builds drivers that take `--threads=N`, and their inputs."""
         targets = [f"//benchmarks:{name}_threads_driver" for name in names]
         subprocess.run([*self._bazel, "build", *self._flags, *targets], cwd=ROOT, check=True)
         self.exported(names)
 
     def exported(self, names: Sequence[str]) -> None:
-        """Runs the export stage of these models."""
+        """Runs the export stage for these models."""
         targets = [f"//{MODELS[name].package}:{MODELS[name].library}.export" for name in names]
         subprocess.run([*self._bazel, "build", *self._flags, *targets], cwd=ROOT, check=True)
 
@@ -140,11 +140,11 @@ class Build:
         return self._paths[key]
 
     def output(self, path: str) -> pathlib.Path:
-        """An output file, by its path in the workspace."""
+        """Returns an output file by its path in the workspace."""
         return pathlib.Path(self._info("bazel-bin")) / path
 
     def packages(self) -> str:
-        """The folder of the wheel that the rules installed: TensorFlow's own peers run on it."""
+        """Returns the folder of the wheel that the rules installed. TensorFlow's own peers run on it."""
         if "packages" not in self._paths:
             command = ["cquery", *self._flags, "--output=files", "@tfaot_tensorflow//:site_packages"]
             done = subprocess.run([*self._bazel, *command], cwd=ROOT, capture_output=True, check=True, text=True)
@@ -152,7 +152,7 @@ class Build:
         return self._paths["packages"]
 
     def roofline(self, cpu: int) -> dict[str, Any]:
-        """What the core can do at most: the best of several processes, since bandwidth depends on where their memory lies."""
+        """Measures the core's limits: the best of several processes, because bandwidth depends on where their memory is."""
         say("measuring the roofline")
         command = [str(self.output("benchmarks/roofline"))]
         found: list[dict[str, Any]] = []
@@ -170,7 +170,7 @@ class Build:
         }
 
     def work(self, names: Sequence[str]) -> dict[str, dict[str, int]]:
-        """By model: bytes of its variables, frozen ones too, and floating-point operations of a call if definitions.py has it."""
+        """Returns, by model, the bytes of all its variables, and floating-point operations per call if definitions.py has it."""
         defined = [name for name in names if MODELS[name].defined]
         done = subprocess.run(
             [sys.executable, "-m", "benchmarks.adapters.work_ops", *defined],
@@ -188,7 +188,7 @@ class Build:
         return found
 
     def peers(self, name: str, peers: Sequence[str]) -> tuple[list[Peer], dict[str, str]]:
-        """Those that can be started for a model, and why the others cannot."""
+        """Returns the peers that can be started for a model, and why the others can't."""
         entry = MODELS[name]
         folder = environments.cache() / "models"
         folder.mkdir(parents=True, exist_ok=True)
@@ -246,7 +246,7 @@ class Build:
         return Peer(peer, tuple(worker + ([peer] if kind == "torch" else [])), {"PYTHONPATH": path})
 
     def _convert(self, out: str, command: list[str], path: str) -> None:
-        """Runs a converter, unless its result is newer than the benchmark's Python files and what it converts."""
+        """Runs a converter, unless its result is newer than the benchmark's Python files and the converter's input."""
         sources = [
             *pathlib.Path(__file__).parent.glob("**/*.py"),
             *(pathlib.Path(c) for c in command if c.endswith(".mlir")),
@@ -264,7 +264,7 @@ class Build:
 
 
 def variable_bytes(manifest: dict[str, Any]) -> int:
-    """Bytes of a model's variables, frozen ones too, by its model.json."""
+    """Returns the bytes of a model's variables, including frozen ones, from its model.json."""
     bits = {"bool": 8, "bfloat16": 16}
     return sum(
         math.prod(variable["shape"]) * (bits.get(variable["dtype"]) or int(re.sub(r"\D", "", variable["dtype"]))) // 8
@@ -273,11 +273,11 @@ def variable_bytes(manifest: dict[str, Any]) -> int:
 
 
 class _Impossible(Exception):
-    """Why a peer does not run a model."""
+    """Why a peer doesn't run a model."""
 
 
 def write_inputs(goldens: str, manifest: str, prefix: str) -> list[dict[str, Any]]:
-    """Writes the first step's inputs as raw files, and returns where they are, in the model's order."""
+    """Writes the first step's inputs as raw files, and returns their locations in the model's order."""
     if not os.path.exists(goldens):
         return []
     values = tensors.read(goldens)

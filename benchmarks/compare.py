@@ -1,9 +1,9 @@
-"""Runs compiled models beside other frameworks, and writes a table, plots, and all raw times.
+"""Compares compiled models with other frameworks, and writes a table, plots, and all raw times.
 
     python3 benchmarks/compare.py [--models fc mlp …] [--peers jax torch_eager …] [--rounds 10] [--out FOLDER]
 
 or `./bazelw run //benchmarks:compare -- …`. `--page docs/measured/performance.md` writes that page. It builds the models and
-installs the peers that you ask for, and names what it cannot run, and why. benchmarks/README.md has the rest.
+installs the peers that you ask for, and reports what it can't run, and why. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from benchmarks import catalog, harness, report
 
 
 def machine(cpu: int | None) -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """Describes the machine that the numbers were measured on."""
     name = ""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
@@ -45,7 +45,7 @@ def machine(cpu: int | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Builds, installs, measures, writes."""
+    """Builds, installs, measures, and writes the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", choices=[*catalog.MODELS], metavar="MODEL", help="default: all")
     parser.add_argument(
@@ -107,7 +107,7 @@ def main() -> None:
         measured = "converge" if flags.converge else "results"
         before = json.loads(file.read_text(encoding="utf-8"))
         before[measured] = [result for result in before[measured] if result["model"] not in models]
-        # What was compared keeps its plan, machine, and command.
+        # The comparison keeps its plan, machine, and command.
         document |= (
             before if flags.converge and before["results"] else {k: before[k] for k in ("results", "converge", "work")}
         )
@@ -129,7 +129,7 @@ def main() -> None:
                 missing=missing,
             )
             document["results"].append(harness.as_json(result))
-        # After each model: a run that is cut short has what it measured.
+        # After each model, so an interrupted run keeps what it has measured.
         file.write_text(json.dumps(document, indent=1), encoding="utf-8")
     document["machine"]["load_after"] = round(os.getloadavg()[0], 2)
     file.write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -141,7 +141,7 @@ def main() -> None:
 
 
 def _shown(words: list[str]) -> list[str]:
-    """The command's words without those that only say how this machine builds, and where it writes."""
+    """Returns the command's words, except those that only say how this machine builds, or where it writes."""
     shown, skip = [], False
     for word in words:
         key, equals, _ = word.partition("=")

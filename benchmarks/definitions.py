@@ -1,8 +1,8 @@
-"""The benchmark's models, each defined once: a function of abstract operations, over weights that are drawn by name.
+"""The benchmark's models, each defined once: a function of abstract operations over weights that are drawn by name.
 
-A framework implements `Ops`, and every model's `body` then builds that model in it, with the same weights: what `draw`
-returns depends on a name and a shape alone, in integers, so that no file is exchanged and no version of NumPy matters.
-Images are NHWC here; a framework that wants another layout converts at its edge, before anything is timed.
+A framework implements `Ops`, and every model's `body` then builds that model in it, with the same weights. The result of `draw`
+depends only on a name and a shape, in integers, so no file is exchanged and NumPy's version doesn't matter. Images are NHWC
+here. A framework that prefers another layout converts at its edge, before any timing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Value = Any
-"""A framework's own tensor."""
+"""A framework's own tensor type."""
 
 CLASSES = 10
 BATCH_NORM_EPSILON = 1e-3
@@ -28,7 +28,7 @@ SGD_RATE = 0.01
 
 
 def draw(name: str, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0) -> Array:
-    """Uniform float32 values in [low, high) that depend on the name only (splitmix64 of an index)."""
+    """Returns uniform float32 values in [low, high) that depend only on the name (splitmix64 of an index)."""
     count = math.prod(shape)
     bits = np.arange(count, dtype=np.uint64) + (np.uint64(zlib.crc32(name.encode())) << np.uint64(32))
     with np.errstate(over="ignore"):
@@ -41,22 +41,22 @@ def draw(name: str, shape: tuple[int, ...], low: float = -1.0, high: float = 1.0
 
 
 class Weights:
-    """The weights of one model, as the definitions scale them."""
+    """The weights of one model, scaled as its definition needs."""
 
     def __init__(self, model: str) -> None:
         self._model = model
 
     def kernel(self, name: str, shape: tuple[int, ...], fan_in: int) -> Array:
-        """A weight matrix or filter: variance 2 / fan_in, so that activations keep their size through ReLUs."""
+        """Returns a weight matrix or filter with variance 2 / fan_in, so activations keep their scale through ReLUs."""
         bound = math.sqrt(6 / fan_in)
         return draw(f"{self._model}/{name}", shape, -bound, bound)
 
     def vector(self, name: str, size: int, low: float = -0.1, high: float = 0.1) -> Array:
-        """A bias, or one of batch norm's vectors."""
+        """Returns a bias, or one of batch norm's vectors."""
         return draw(f"{self._model}/{name}", (size,), low, high)
 
     def batch_norm(self, name: str, size: int) -> tuple[Array, Array, Array, Array]:
-        """Scale, offset, moving mean, moving variance: those of a network that was trained, not 1, 0, 0, 1."""
+        """Returns scale, offset, moving mean, and moving variance as in a trained network, not 1, 0, 0, 1."""
         return (
             self.vector(name + "/gamma", size, 0.8, 1.2),
             self.vector(name + "/beta", size),
@@ -66,10 +66,10 @@ class Weights:
 
 
 class Ops(Protocol):
-    """What a framework implements. Names are unique in a model; `activation` is "", relu, relu6, tanh, or gelu."""
+    """The interface of a framework. Names are unique in a model; `activation` is "", relu, relu6, tanh, or gelu."""
 
     def dense(self, x: Value, units: int, name: str, activation: str = "") -> Value:
-        """A matrix product with the last dimension, and a bias."""
+        """Returns a matrix product with the last dimension, plus a bias."""
         ...
 
     def conv(
@@ -83,51 +83,51 @@ class Ops(Protocol):
         pad: str | int = "valid",
         bias: bool = True,
     ) -> Value:
-        """A convolution; `pad` is "same", "valid", or how many zeros each side gets."""
+        """Returns a convolution. `pad` is "same", "valid", or the number of zeros on each side."""
         ...
 
     def depthwise(self, x: Value, size: int, name: str, *, stride: int = 1) -> Value:
-        """A depthwise convolution with multiplier 1, padding "same", and no bias."""
+        """Returns a depthwise convolution with multiplier 1, padding "same", and no bias."""
         ...
 
     def batch_norm(self, x: Value, name: str) -> Value:
-        """Batch norm over the last dimension: of the batch where the model trains, else of the moving statistics."""
+        """Returns batch norm over the last dimension, with the batch's statistics in training, else the moving ones."""
         ...
 
     def activation(self, x: Value, kind: str) -> Value:
-        """An activation of its own."""
+        """Returns a separate activation."""
         ...
 
     def add(self, x: Value, y: Value) -> Value:
-        """An elementwise sum."""
+        """Returns an elementwise sum."""
         ...
 
     def max_pool(self, x: Value, size: int, stride: int, pad: int) -> Value:
-        """Max pooling; each side gets `pad` rows that never win."""
+        """Returns max pooling. Each side is padded with `pad` rows that never win."""
         ...
 
     def spatial_mean(self, x: Value) -> Value:
-        """The mean over height and width."""
+        """Returns the mean over height and width."""
         ...
 
     def flatten(self, x: Value) -> Value:
-        """All dimensions but the batch in one, in NHWC order."""
+        """Merges all dimensions except the batch into one, in NHWC order."""
         ...
 
     def lstm(self, x: Value, units: int, name: str) -> Value:
-        """The last state of an LSTM over [batch, step, feature]; gates in the order input, forget, cell, output."""
+        """Returns the last state of an LSTM over [batch, step, feature]. Gate order: input, forget, cell, output."""
         ...
 
     def embed(self, tokens: Value, vocabulary: int, width: int, name: str) -> Value:
-        """Rows of a table, plus those of a second table by position."""
+        """Returns rows of a table, plus those of a second table by position."""
         ...
 
     def attention(self, x: Value, heads: int, name: str) -> Value:
-        """Multi-head self-attention over [batch, token, width], with biases."""
+        """Returns multi-head self-attention over [batch, token, width], with biases."""
         ...
 
     def layer_norm(self, x: Value, name: str) -> Value:
-        """Layer norm over the last dimension."""
+        """Returns layer norm over the last dimension."""
         ...
 
 
@@ -140,17 +140,17 @@ class Model:
     """For tables."""
     batch: int
     shape: tuple[int, ...]
-    """Of the one input, without the batch."""
+    """Shape of the one input, without the batch."""
     body: Callable[[Any, Value], Value]
-    """Of `Ops` and the input."""
+    """A function of `Ops` and the input."""
     optimizer: str = ""
-    """Of a training step, `sgd` or `adam`; the loss is then the mean softmax cross entropy with one-hot labels [batch, 10]."""
+    """For a training step, `sgd` or `adam`. The loss is the mean softmax cross entropy with one-hot labels [batch, 10]."""
     tokens: int = 0
-    """If the input is int32 tokens: the size of the vocabulary."""
+    """Size of the vocabulary if the input is int32 tokens."""
 
     @property
     def family(self) -> str:
-        """Whose weights it has: a model at another batch size, and its training, have the same."""
+        """The name of its weights. A model's other batch sizes and its training share them."""
         return self.body.__name__
 
 
@@ -215,7 +215,7 @@ def mobilenet_v2(ops: Ops, x: Value) -> Value:
 
 
 def resnet18(ops: Ops, x: Value) -> Value:
-    """ResNet-18 for 1000 classes, padded as PyTorch pads, up to the logits."""
+    """ResNet-18 for 1000 classes, padded like in PyTorch, up to the logits."""
 
     def block(x: Value, channels: int, filters: int, stride: int, name: str) -> Value:
         y = ops.conv(x, filters, 3, name + "_a", stride=stride, pad=1, bias=False)
@@ -264,11 +264,11 @@ MODELS: dict[str, Model] = {
 
 
 def inputs(model: Model) -> tuple[Array, ...]:
-    """The inputs that everything is timed with: the input, and for training the labels."""
+    """Returns the inputs for all timings: the model's input, and for training also the labels."""
     shape = (model.batch, *model.shape)
     if model.tokens:
         return ((draw(f"{model.family}/input", shape, 0, model.tokens)).astype(np.int32),)
-    x = draw(f"{model.family}/input", shape, -1.7, 1.7)  # a variance of about one
+    x = draw(f"{model.family}/input", shape, -1.7, 1.7)  # variance of about one
     if not model.optimizer:
         return (x,)
     classes = draw(f"{model.family}/labels", (model.batch,), 0, CLASSES).astype(np.int64)

@@ -1,10 +1,10 @@
-// The process of a compiled model in the benchmark: the same commands and
+// The process of a compiled model in the benchmark, with the same commands and
 // answers as workers/worker.py, over the same pipe.
 //
 //   driver [--threads=N] INPUT...
 //
-// INPUT: files of raw values, one for each input, in order. N: how many threads
-// work on a call, if the driver is built with TFAOT_BENCHMARKS_THREADS.
+// INPUT: files of raw values, one for each input, in order. N: the number of
+// threads per call, if the driver is built with TFAOT_BENCHMARKS_THREADS.
 #ifndef TFAOT_BENCHMARKS_DRIVER_H_
 #define TFAOT_BENCHMARKS_DRIVER_H_
 
@@ -20,16 +20,16 @@
 
 namespace tfaot::benchmarks {
 
-// Prints an answer that says what went wrong; returns the exit status.
+// Prints an answer that says what went wrong. Returns the exit status.
 inline int Fail(const char* what, const char* why) {
   std::printf("{\"error\": \"%s %s\"}\n", what, why);
   std::fflush(stdout);
   return 1;
 }
 
-// Serves commands on standard input with a `Bound`, which has Run(), error(),
-// and Inputs(visit) and Outputs(visit), which call `visit` with each tensor's
-// view in order: data(), size_bytes(), size(), and operator[].
+// Serves commands on standard input with a `Bound`. It has Run(), error(), and
+// Inputs(visit) and Outputs(visit), which call `visit` with each tensor's view
+// in order: data(), size_bytes(), size(), and operator[].
 template <typename Bound>
 int Serve(int argc, char** argv) {
   auto bound = std::make_unique<Bound>();
@@ -73,7 +73,7 @@ int Serve(int argc, char** argv) {
       if (std::fclose(file) != 0) return Fail("outputs", "cannot be written");
       std::printf("{}\n");
     } else if (std::sscanf(line, "time %ld %ld", &batches, &calls) == 2) {
-      // Printing comes after the last batch, so that it disturbs none.
+      // Print only after the last batch, so printing doesn't affect timings.
       const auto times = std::make_unique<long long[]>(batches);
       for (long batch = 0; batch < batches; ++batch) {
         const auto begin = std::chrono::steady_clock::now();

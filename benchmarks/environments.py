@@ -1,4 +1,4 @@
-"""Where peers are installed: a virtual environment each, below the project's cache folder, from a lock with hashes."""
+"""Installs peers: each in its own virtual environment below the project's cache folder, from a lock with hashes."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ LOCKS = pathlib.Path(__file__).parent / "peers"
 
 
 class NotInstalled(Exception):
-    """Why a peer is not there: pip's last words."""
+    """Why a peer isn't installed: the end of pip's output."""
 
 
 def cache() -> pathlib.Path:
-    """The project's cache folder, as `bazelw` finds it, and the benchmark's part of it."""
+    """Returns the benchmark's folder in the project's cache folder, which it finds like `bazelw`."""
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     root = os.environ.get("RULES_TFAOT_CACHE") or os.path.join(home, "rules_tfaot")
     return pathlib.Path(root) / "benchmarks"
 
 
 def python(name: str) -> str:
-    """Installs what `peers/NAME.lock` names, unless it is there, and returns the environment's interpreter.
+    """Installs the packages in `peers/NAME.lock`, unless they are there, and returns the environment's interpreter.
 
-    pip runs as the machine has it set up: which index it asks, no file of this project says.
+    pip uses the machine's own configuration. No file in this project names an index.
 
     Raises:
-      NotInstalled: pip could not install it; nothing is left behind, and the next call tries again.
+      NotInstalled: pip failed to install it. Nothing is left behind, and the next call tries again.
     """
     lock = LOCKS / f"{name}.lock"
     folder = cache() / "peers" / name

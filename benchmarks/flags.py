@@ -1,10 +1,10 @@
-"""Compiles models with one flag of XLA after another, and says what each does to the time and to the results.
+"""Compiles models with one XLA flag after another, and reports the effect of each on time and results.
 
     python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/measured/xla_flags.md]
     python3 benchmarks/flags.py --models mobilenet_v2 --without fold_batch_norm
 
-or `./bazelw run //benchmarks:flags -- …`. The second form leaves out passes of ours in place of setting flags. All variants of a
-model run in interleaved rounds beside the default, each a process of its own, pinned to one core.
+or `./bazelw run //benchmarks:flags -- …`. The second form leaves out our own passes instead of setting flags. All variants of a
+model and the default run in interleaved rounds, each in its own process, pinned to one core.
 """
 
 from __future__ import annotations
@@ -77,35 +77,35 @@ SETS: dict[str, tuple[str, bool, str]] = {
     "xnn": ("--xla_cpu_use_xnnpack=true", True, "products to XNNPACK"),
     "onednn": ("--xla_cpu_use_onednn=true", True, "products to oneDNN"),
 }
-"""Flags, whether results stay those of IEEE arithmetic by what the flags mean, and that meaning."""
+"""Flags, whether results should still follow IEEE arithmetic according to the flags' meaning, and that meaning."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """A variant of a model beside the default."""
+    """A variant of a model compared with the default."""
 
     ratio: summary.Ratio
-    """The default's time over this one's: above 1 means that the variant is quicker."""
+    """The default's time divided by this one's. Above 1, the variant is faster."""
     difference: float
-    """Of results, as a share of the largest."""
+    """Of the results, as a fraction of the largest magnitude."""
     size: int
     """Bytes of the stripped program."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """What variants do to a model."""
+    """The effects of variants on a model."""
 
     name: str
     microseconds: float
-    """Of the default."""
+    """Time of the default."""
     found: dict[str, Found]
     missing: dict[str, str]
-    """Variants that cannot be had, and why."""
+    """Variants that couldn't be built or run, and why."""
 
 
 def variants(sets: Sequence[str], without: Sequence[str]) -> list[Variant]:
-    """What is measured beside the default: sets of flags, or passes left out, each alone and all together."""
+    """Returns what to compare with the default: sets of flags, or omitted passes, each alone and all together."""
     found = [Variant(name, tuple(SETS[name][0].split())) for name in sets]
     found += [Variant(f"without_{name}", passes=("*", f"!{name}")) for name in without]
     return found + ([Variant("without_any_pass", passes=("!*",))] if len(without) > 1 else [])
@@ -120,19 +120,19 @@ def measure(
     folder: pathlib.Path,
     starts: int = 3,
 ) -> Model:
-    """Builds all variants of a model, and times them.
+    """Builds all variants of a model and times them.
 
     Args:
-      name: of the catalog.
-      library: the path of the export stage's outputs without their endings.
+      name: its name in the catalog.
+      library: the path of the export stage's outputs without their extensions.
       builder: builds drivers.
-      wanted: beside the default.
-      plan: rounds of each start, and core.
-      folder: for inputs.
-      starts: how often all processes are started anew: where a process's memory lies moves its times by some percent.
+      wanted: variants to compare with the default.
+      plan: rounds for each start, and the core.
+      folder: a folder for inputs.
+      starts: how often to restart all processes. The location of a process's memory changes its times by some percent.
 
     Raises:
-      NotBuilt: the default cannot be built.
+      NotBuilt: the default can't be built.
     """
     inputs = catalog.write_inputs(f"{library}.golden_inputs.safetensors", f"{library}.model.json", str(folder / name))
     paths = [str(tensor["path"]) for tensor in inputs]
@@ -171,13 +171,13 @@ def measure(
 
 
 def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machine: str) -> str:
-    """What was measured, as Markdown.
+    """Returns the measurements as Markdown.
 
     Args:
       models: in the order of the tables' columns.
-      wanted: in the order of their rows.
-      command: that renews it.
-      machine: a sentence about it.
+      wanted: in the order of the tables' rows.
+      command: the command that updates the page.
+      machine: a sentence about the machine.
     """
     titles = [catalog.MODELS[model.name].title for model in models]
     gains, differences = [], []
@@ -204,7 +204,7 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
     reasons: dict[tuple[str, str], list[str]] = {}
     for model in models:
         for name, why in model.missing.items():
-            # The compiler's own words begin with the model's class.
+            # The compiler's own message begins with the model's class.
             reasons.setdefault((name, why.removeprefix("error: ").partition(": ")[2] or why), []).append(model.name)
     if reasons:
         rows = [[name, why, ", ".join(found)] for (name, why), found in sorted(reasons.items())]
@@ -213,7 +213,7 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
 
 
 def main() -> None:
-    """Builds, measures, writes."""
+    """Builds, measures, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", choices=[*catalog.MODELS], metavar="MODEL", default=["mobilenet_v2"])
     parser.add_argument("--sets", nargs="*", choices=[*SETS], metavar="SET", help="sets of flags (default: all)")
@@ -267,7 +267,7 @@ _BEGIN = "<!-- Below: written by benchmarks/flags.py. -->\n"
 
 
 def write(path: pathlib.Path, text: str) -> None:
-    """Replaces what follows the mark in a page, or the page's end if there is none."""
+    """Replaces everything after the mark in a page, or appends to a page without a mark."""
     old = path.read_text(encoding="utf-8") if path.exists() else "# XLA's flags, measured\n\n"
     path.write_text(
         old.partition(_BEGIN)[0].rstrip("\n") + "\n\n" + _BEGIN + text.rstrip("\n") + "\n", encoding="utf-8"

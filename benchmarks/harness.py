@@ -1,4 +1,4 @@
-"""Runs peers side by side: outputs are compared first, then rounds are interleaved, each peer in a process of its own."""
+"""Runs peers side by side: compares outputs first, then runs interleaved rounds, each peer in its own process."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from benchmarks import summary
 from benchmarks.process import Failed, Process
 
 TRAINING_STEPS = 5
-"""How many losses in a row are compared: the first says nothing of the updates."""
+"""How many consecutive losses to compare. The first one says nothing about the updates."""
 TOLERANCE = 1e-4
 TRAINING_TOLERANCE = 2e-3
-"""Shares of the largest magnitude. Training compares later steps, and Adam divides by gradients that are nearly zero."""
+"""Fractions of the largest magnitude. Training compares later steps, and Adam divides by gradients that are nearly zero."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """How a peer is started for one model."""
+    """How to start a peer for one model."""
 
     name: str
     command: tuple[str, ...]
     environment: dict[str, str] = dataclasses.field(default_factory=dict)
     binary: str = ""
-    """If it is a program of its own: the file whose stripped size counts."""
+    """If it is a standalone program, the file whose stripped size counts."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,30 +40,30 @@ class Measured:
     version: str
     difference: summary.Difference
     cold_start: float
-    """Seconds from the process's start to the first result, the smallest of several starts."""
+    """Seconds from the process's start to the first result, the minimum of several starts."""
     resident: int
-    """Bytes after the first result, the whole process."""
+    """Bytes of the whole process after the first result."""
     size: int
-    """Bytes of the stripped binary, 0 if it is none."""
+    """Bytes of the stripped binary, or 0 if there is none."""
     rounds: tuple[tuple[float, ...], ...]
-    """Microseconds a call, by round and batch."""
+    """Microseconds per call, by round and batch."""
 
     @property
     def times(self) -> summary.Times:
-        """Summarized."""
+        """The rounds' summary."""
         return summary.times(self.rounds)
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """One model."""
+    """The measurements of one model."""
 
     model: str
     reference: str
-    """The peer whose outputs the others' are compared with."""
+    """The peer whose outputs are the reference for the others."""
     measured: dict[str, Measured]
     missing: dict[str, str]
-    """Peers that do not run it, and why."""
+    """Peers that don't run it, and why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Plan:
 
 
 def last_cpu() -> int:
-    """The core that peers are pinned to: the last one that this process may use, as others like the first."""
+    """Returns the core to pin peers to: the last one that this process can use, because others prefer the first."""
     return max(os.sched_getaffinity(0))
 
 
@@ -88,15 +88,15 @@ def compare(
 ) -> Result:
     """Runs one model on all peers.
 
-    A peer whose outputs differ from the reference's beyond the tolerance is not timed, and named as missing.
+    If a peer's outputs differ from the reference's beyond the tolerance, it isn't timed and counts as missing.
 
     Args:
       model: its name.
       peers: started in this order, and timed in this order in each round.
       training: whether calls change variables.
-      reference: name of the peer to compare outputs with; if it is missing, the first one that runs.
+      reference: name of the peer to compare outputs with. If it is missing, the first one that runs.
       plan: rounds and core.
-      missing: peers that could not even be set up, and why.
+      missing: peers that couldn't even be set up, and why.
     """
     gone = dict(missing)
     with contextlib.ExitStack() as stack:
@@ -154,10 +154,10 @@ def _start(peer: Peer, plan: Plan, folder: str) -> Process:
 def _rounds(
     model: str, running: Mapping[str, Process], plan: Plan, gone: dict[str, str]
 ) -> dict[str, list[list[float]]]:
-    """Microseconds a call by peer, round, and batch; one that fails on the way is noted as gone."""
+    """Returns microseconds per call by peer, round, and batch. Adds a peer that fails on the way to `gone`."""
     calls: dict[str, int] = {}
     rounds: dict[str, list[list[float]]] = {name: [] for name in running}
-    for index in range(-1, plan.rounds):  # the first warms up, and says how many calls a batch is
+    for index in range(-1, plan.rounds):  # the first round warms up and determines the number of calls in a batch
         say(f"{model}: round {index + 1} of {plan.rounds}")
         for name, process in running.items():
             if name in gone:
@@ -174,10 +174,11 @@ def _rounds(
 
 
 def converge(model: str, peers: Sequence[Peer], plan: Plan, steps: int) -> dict[str, Any]:
-    """Steps in a row on one batch, from the start: what denormals do to a step shows late.
+    """Runs consecutive steps on one batch, from the start, because denormals slow down only late steps.
 
     Returns:
-      The model, how many steps, and for each peer that ran them medians in microseconds: of all, of the first tenth, of the last.
+      The model, the number of steps, and for each peer that ran them, medians in microseconds: of all steps, of the first tenth,
+      and of the last.
     """
     times: dict[str, list[float]] = {}
     with contextlib.ExitStack() as stack:
@@ -188,7 +189,7 @@ def converge(model: str, peers: Sequence[Peer], plan: Plan, steps: int) -> dict[
                 running[peer.name] = stack.enter_context(_start(peer, plan, folder))
             except Failed as error:
                 say(f"{model}: {peer.name}: {error}")
-        # A hundredth at a time, so that a slow spell of the machine hits all.
+        # A hundredth at a time, so a slow phase of the machine affects all peers.
         parts = min(100, steps)
         for part in range(parts):
             say(f"{model}: {steps * part // parts:,} of {steps:,} steps")
@@ -204,7 +205,7 @@ def converge(model: str, peers: Sequence[Peer], plan: Plan, steps: int) -> dict[
 
 
 def stripped_size(path: str, folder: str) -> int:
-    """Bytes of a binary without symbols."""
+    """Returns the bytes of a binary without symbols."""
     copy = os.path.join(folder, "stripped")
     shutil.copyfile(path, copy)
     os.chmod(copy, 0o700)
@@ -213,17 +214,17 @@ def stripped_size(path: str, folder: str) -> int:
 
 
 def say(line: str) -> None:
-    """Progress."""
+    """Prints progress."""
     print(f"compare: {line}", file=sys.stderr, flush=True)
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """For a file."""
+    """Converts a result for a file."""
     return dataclasses.asdict(result)
 
 
 def from_json(value: Mapping[str, Any]) -> Result:
-    """The reverse of `as_json`."""
+    """Reverses `as_json`."""
     measured = {
         name: Measured(
             **{

@@ -1,4 +1,4 @@
-"""A peer's process: started on one core, driven over a pipe (the commands are in workers/worker.py)."""
+"""A peer's process: started on one core, controlled over a pipe (workers/worker.py lists the commands)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ ONE_THREAD = {
 
 
 class Failed(Exception):
-    """Why a peer cannot run a model: its own words."""
+    """Why a peer can't run a model, in its own words."""
 
 
 class Process:
-    """A started peer that has made its first call. Use it as a context; leaving it ends the process."""
+    """A running peer that has made its first call. Use it as a context manager, which ends the process."""
 
     def __init__(
         self,
@@ -41,17 +41,17 @@ class Process:
         folder: str,
         limit: float = 600,
     ) -> None:
-        """Starts it.
+        """Starts the process.
 
         Args:
           command: program and arguments.
-          cpu: the core it is pinned to, with all threads that it may start; None leaves it free.
-          environment: added to this process's.
-          folder: where its output and logs go.
-          limit: seconds that the first result, or any answer, may take.
+          cpu: the core to pin it to, with all threads that it starts. None leaves it free.
+          environment: variables to add to this process's environment.
+          folder: a folder for its output and logs.
+          limit: seconds that the first result, or any answer, can take.
 
         Raises:
-          Failed: it died or said why it cannot.
+          Failed: the process died or said why it can't run.
         """
         self._limit = limit
         self._folder = folder
@@ -80,7 +80,7 @@ class Process:
         self.cold_start = time.perf_counter() - begin
         """Seconds from the process's start to its first result."""
         self.resident, self.peak = self._memory()
-        """Bytes, after the first result."""
+        """Bytes after the first result."""
 
     def __enter__(self) -> Process:
         return self
@@ -94,11 +94,11 @@ class Process:
         self._log.close()
 
     def run(self) -> None:
-        """One call."""
+        """Makes one call."""
         self._ask("run")
 
     def outputs(self) -> array.array[float]:
-        """The latest call's outputs, as float32, one behind the other."""
+        """Returns the latest call's outputs as float32, concatenated."""
         with tempfile.NamedTemporaryFile(dir=self._folder) as file:
             self._ask(f"outputs {file.name}")
             values = array.array("f")
@@ -106,11 +106,11 @@ class Process:
             return values
 
     def time(self, batches: int, calls: int) -> list[float]:
-        """Nanoseconds a call, of each batch."""
+        """Returns nanoseconds per call for each batch."""
         return [nanoseconds / calls for nanoseconds in self._ask(f"time {batches} {calls}")["ns"]]
 
     def finish(self) -> None:
-        """Lets it end by itself, which a profiler needs."""
+        """Lets the process end by itself, which a profiler needs."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait(self._limit)

@@ -1,4 +1,4 @@
-"""The page of a run: a table of ratios, one of times, cold starts, sizes, what is missing, and plots, all from results.json."""
+"""Writes the page of a run from results.json: tables of ratios, times, cold starts, sizes, and missing peers, and plots."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLOURS = {
 
 
 def ratio_of(result: Result) -> summary.Ratio | None:
-    """Ours beside the best peer, or None if one of them is missing."""
+    """Returns the ratio of the best peer to ours, or None if one of them is missing."""
     if OURS not in result.measured:
         return None
     peers = {name: m.rounds for name, m in result.measured.items() if name != OURS}
@@ -39,7 +39,7 @@ def ratio_of(result: Result) -> summary.Ratio | None:
 
 
 def number(value: float) -> str:
-    """Three digits, without an exponent."""
+    """Formats three digits, without an exponent."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     digits = max(0, 2 - math.floor(math.log10(abs(value))))
@@ -47,7 +47,7 @@ def number(value: float) -> str:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """A Markdown table."""
+    """Returns a Markdown table."""
     return [
         "| " + " | ".join(head) + " |",
         "|" + "---|" * len(head),
@@ -57,7 +57,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def ratios(results: Sequence[Result]) -> list[str]:
-    """The best peer's minimum as a share of ours, by model."""
+    """Returns a table of the best peer's minimum divided by ours, by model."""
     rows = []
     for result in results:
         ours, found = result.measured.get(OURS), ratio_of(result)
@@ -82,7 +82,7 @@ def ratios(results: Sequence[Result]) -> list[str]:
 
 
 def every_peer(results: Sequence[Result]) -> list[str]:
-    """Minimum, median, and variation of every peer."""
+    """Returns a table of every peer's minimum, median, and variation."""
     names = [name for name in (OURS, *PEERS) if any(name in result.measured for result in results)]
     rows = []
     for result in results:
@@ -99,7 +99,7 @@ def every_peer(results: Sequence[Result]) -> list[str]:
 
 
 def by_peer(results: Sequence[Result], of: Any) -> list[str]:
-    """A table of one figure of every peer on every model; `of` makes text of a `Measured`."""
+    """Returns a table with one figure for every peer and model. `of` formats a `Measured`."""
     names = [name for name in (OURS, *PEERS) if any(name in result.measured for result in results)]
     rows = [
         [MODELS[r.model].title, *(of(r.measured[name]) if name in r.measured else "–" for name in names)]
@@ -109,7 +109,7 @@ def by_peer(results: Sequence[Result], of: Any) -> list[str]:
 
 
 def missing(results: Sequence[Result]) -> list[str]:
-    """Peers that did not run, by reason."""
+    """Returns a table of peers that didn't run, by reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for result in results:
         for peer, why in result.missing.items():
@@ -119,7 +119,7 @@ def missing(results: Sequence[Result]) -> list[str]:
 
 
 def converge(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Steps on one batch that converges: medians of all, of the first tenth, and of the last, ours and stock."""
+    """Returns medians of steps on one converging batch, of all, the first tenth, and the last, for ours and stock."""
     rows = []
     for run in found:
         medians: Mapping[str, Sequence[float]] = run["medians"]
@@ -132,7 +132,7 @@ def converge(found: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def bound(work: Mapping[str, int], roofline: Mapping[str, Any]) -> float:
-    """Microseconds that a call takes at least: its arithmetic at the core's peak, or its variables read from where they fit."""
+    """Returns a call's minimum in microseconds: arithmetic at the core's peak, or reading variables from where they fit."""
     arithmetic: float = work["flops"] / roofline["gflops"] / 1e3
     levels = roofline["bandwidth"]
     level: Mapping[str, float] = next(
@@ -142,7 +142,7 @@ def bound(work: Mapping[str, int], roofline: Mapping[str, Any]) -> float:
 
 
 def peers_of(results: Sequence[Result]) -> str:
-    """A sentence that says how many peers each ratio is over: few run a training step."""
+    """Returns a sentence about the number of peers behind each ratio. Few peers run a training step."""
     counts = Counter(sum(name in result.measured for name in PEERS) for result in results if ratio_of(result))
     each = [
         f"{peers} ({models} model{'s' if models > 1 else ''})" for peers, models in sorted(counts.items(), reverse=True)
@@ -151,7 +151,7 @@ def peers_of(results: Sequence[Result]) -> str:
 
 
 def shares(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
-    """How near the core's limits ours and the best peer are, of the models whose work is known."""
+    """Returns how close ours and the best peer are to the core's limits, for models whose work is known."""
     rows = []
     for result in results:
         work, ratio = document["work"].get(result.model, {}), ratio_of(result)
@@ -173,14 +173,14 @@ def shares(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
 
 
 ROOFLINE_AIM = 0.7
-"""The share of the roofline to reach where arithmetic is the bound."""
+"""The fraction of the roofline to reach where arithmetic is the limit."""
 
 COLD_START_AIM = 20.0
-"""How many times sooner than each framework a first result is to be there."""
+"""How many times earlier than each framework to deliver a first result."""
 
 
 def aims(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
-    """What falls short of its aim, by how much, and how far the core's limits would let it go."""
+    """Returns what falls short of its aim, by how much, and what the core's limits would allow."""
     rows = []
 
     def row(result: Result, what: str, aim: float, reached: float, most: float | None) -> None:
@@ -201,7 +201,7 @@ def aims(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
             row(result, "share of the roofline", ROOFLINE_AIM, least / ours.times.minimum, 1.0)
         starts = [result.measured[name].cold_start for name in PEERS if name != "stock" and name in result.measured]
         if starts:
-            # A first result takes at least a call.
+            # A first result takes at least one call.
             most = min(starts) / (ours.times.minimum / 1e6)
             row(result, "quickest framework's cold start / ours", COLD_START_AIM, min(starts) / ours.cold_start, most)
     head = ["model", "what", "aim", "reached", "short by", "at most"]
@@ -209,7 +209,7 @@ def aims(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
 
 
 def sizes(results: Sequence[Result], work: Mapping[str, Mapping[str, int]]) -> list[str]:
-    """Stripped binaries, whole and beyond the variables they hold."""
+    """Returns the sizes of stripped binaries, in total and without the variables that they contain."""
     rows = []
     for result in results:
         found = [result.measured[name].size if name in result.measured else 0 for name in (OURS, "stock")]
@@ -223,7 +223,7 @@ def sizes(results: Sequence[Result], work: Mapping[str, Mapping[str, int]]) -> l
 
 
 def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
-    """The page's text; `plots` are the files of its plots by title."""
+    """Returns the page's text. `plots` maps titles to the plots' files."""
     results = [harness.from_json(result) for result in document["results"]]
     machine, plan, roofline = document["machine"], document["plan"], document["roofline"]
     found = [ratio.value for result in results if (ratio := ratio_of(result))]
@@ -321,9 +321,9 @@ def _size(kib: int) -> str:
 
 
 def bars(title: str, groups: Mapping[str, Mapping[str, float]], unit: str) -> str:
-    """An SVG of horizontal bars on a logarithmic scale: groups of named values, positive.
+    """Returns an SVG of horizontal bars on a logarithmic scale: groups of named, positive values.
 
-    Every bar has its value beside it, so that nobody has to read the scale.
+    Every bar has its value next to it, so nobody has to read the scale.
     """
     values = [value for group in groups.values() for value in group.values()]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values) * 1.01))
@@ -358,7 +358,7 @@ def bars(title: str, groups: Mapping[str, Mapping[str, float]], unit: str) -> st
 
 
 def write(document: Mapping[str, Any], path: pathlib.Path) -> None:
-    """Writes the page, and its plots into a folder of its name beside it."""
+    """Writes the page, and its plots to a folder with its name next to it."""
     results = [harness.from_json(result) for result in document["results"]]
     folder = path.with_suffix("")
     plots = {}

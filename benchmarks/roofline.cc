@@ -1,5 +1,5 @@
-// What one core can do at most: multiply-adds a second, and bytes read a second
-// by the size of what is read. Prints JSON.
+// Measures the limits of one core: multiply-adds per second, and bytes read per
+// second by working-set size. Prints JSON.
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
@@ -18,8 +18,8 @@ struct Vector {
   typedef float Type __attribute__((vector_size(kWidth * sizeof(float))));
 };
 
-// Independent chains of multiply-adds that stay in registers: enough of them to
-// hide the latency of one.
+// Independent chains of multiply-adds that stay in registers, enough to hide
+// the latency of a single one.
 template <int kWidth>
 double FlopsPerSecond() {
   constexpr int kChains = 10;

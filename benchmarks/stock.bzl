@@ -1,4 +1,4 @@
-"""Stock tfcompile output: what the benchmark's models are compared with, built with nothing of ours but the exported graph."""
+"""Stock tfcompile output as a peer in the benchmark, built with nothing of ours except the exported graph."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
 load("//rules:defs.bzl", "TfaotGraphInfo")

@@ -1,10 +1,10 @@
-r"""Compiles an exported graph as `saved_model_cli aot_compile_cpu` and tfcompile do: their defaults, nothing of ours.
+r"""Compiles an exported graph like `saved_model_cli aot_compile_cpu` and tfcompile: their defaults, nothing of ours.
 
     stock.py --graph G.pb --config C.pbtxt --manifest model.json --variables V.safetensors \
         --out_object O --out_constants O --out_header H --out_main MAIN.cc
 
-The target CPU is the compiler's default (SSE2). The one flag that is set is what TensorFlow 2.21's wheel needs to compile a
-matrix product at all. `saved_model_cli` itself refuses training signatures; it calls the same compiler.
+The target CPU is the compiler's default (SSE2). It sets only the one flag that TensorFlow 2.21's wheel needs to compile any
+matrix product. `saved_model_cli` itself rejects training signatures, but it calls the same compiler.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _CPP = {"float32": "float", "int32": "std::int32_t", "int64": "std::int64_t", "f
 
 
 def main() -> None:
-    """Compiles, and writes a driver's main that binds the class by positions."""
+    """Compiles the graph, and writes a driver's main that binds the class by positions."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("graph", "config", "manifest", "variables", "out_object", "out_constants", "out_header", "out_main"):
         parser.add_argument(f"--{name}", required=True)

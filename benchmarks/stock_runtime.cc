@@ -1,5 +1,5 @@
-// What every class of stock tfcompile output needs of XLA's runtime, from the
-// sources in the wheel.
+// The parts of XLA's runtime that every class in stock tfcompile output needs,
+// from the sources in the wheel.
 #include <string>
 #if defined(__x86_64__)
 #include <immintrin.h>

@@ -1,4 +1,4 @@
-"""What is made of raw times: minimum, median, spread, ratios; and whether outputs agree. Pure: numbers in, numbers out."""
+"""Summarizes raw times (minimum, median, spread, ratios) and compares outputs. Pure: numbers in, numbers out."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from collections.abc import Mapping, Sequence
 
 @dataclasses.dataclass(frozen=True)
 class Times:
-    """Microseconds a call, over all rounds."""
+    """Microseconds per call, over all rounds."""
 
     minimum: float
-    """Of all batches: what the machine can do when nothing disturbs it."""
+    """Minimum of all batches: what the machine can do when nothing disturbs it."""
     median: float
-    """Of the rounds' medians."""
+    """Median of the rounds' medians."""
     variation: float
-    """How far the rounds' minima lie apart: (largest - smallest) / smallest."""
+    """Spread of the rounds' minima: (largest - smallest) / smallest."""
     rounds: int
 
 
 def times(rounds: Sequence[Sequence[float]]) -> Times:
-    """Summarizes rounds of batches, each in microseconds a call.
+    """Summarizes rounds of batches, each in microseconds per call.
 
     Raises:
-      ValueError: there is no round, or an empty one.
+      ValueError: there is no round, or a round is empty.
     """
     if not rounds or not all(rounds):
         raise ValueError("there is nothing to summarize: a round without a batch")
@@ -40,20 +40,20 @@ def times(rounds: Sequence[Sequence[float]]) -> Times:
 
 @dataclasses.dataclass(frozen=True)
 class Ratio:
-    """The best peer beside ours: above 1 means that ours is quicker."""
+    """The best peer compared with ours. Above 1, ours is faster."""
 
     peer: str
     value: float
-    """Of the minima."""
+    """Ratio of the minima."""
     low: float
     high: float
-    """Smallest and largest ratio of the two in one round."""
+    """Smallest and largest ratio of the two within a round."""
 
 
 def best_ratio(ours: Sequence[Sequence[float]], peers: Mapping[str, Sequence[Sequence[float]]]) -> Ratio | None:
-    """The ratio to the peer with the smallest minimum; None if there is no peer.
+    """Returns the ratio to the peer with the smallest minimum, or None if there is no peer.
 
-    Rounds of both are paired: they ran one after the other, so that a slow spell of the machine hits both.
+    Rounds of both are paired, because they ran one after the other: a slow phase of the machine affects both.
     """
     if not peers:
         return None
@@ -63,7 +63,7 @@ def best_ratio(ours: Sequence[Sequence[float]], peers: Mapping[str, Sequence[Seq
 
 
 def calls_for(nanoseconds: float, target: float = 10e6) -> int:
-    """How many calls make a batch of about `target` nanoseconds, at least one."""
+    """Returns how many calls make a batch of about `target` nanoseconds, at least one."""
     return max(1, math.ceil(target / max(nanoseconds, 1.0)))
 
 
@@ -72,18 +72,18 @@ class Difference:
     """How far outputs are from the reference's."""
 
     largest: float
-    """Absolute, as a share of the reference's largest magnitude."""
+    """Largest absolute difference, as a fraction of the reference's largest magnitude."""
     tolerance: float
-    """In the same measure."""
+    """In the same unit."""
 
     @property
     def tolerated(self) -> bool:
-        """NaNs are not."""
+        """Whether the difference is within the tolerance. NaN never is."""
         return self.largest <= self.tolerance
 
 
 def difference(got: Sequence[float], want: Sequence[float], tolerance: float) -> Difference:
-    """Compares values one by one; another count, or anything not finite, is infinitely far."""
+    """Compares values one by one. A different count, or any value that isn't finite, is infinitely far off."""
     scale = max((abs(value) for value in want), default=0.0)
     if len(got) != len(want) or not all(map(math.isfinite, got)) or not math.isfinite(scale):
         return Difference(math.inf, tolerance)
@@ -92,5 +92,5 @@ def difference(got: Sequence[float], want: Sequence[float], tolerance: float) ->
 
 
 def geometric_mean(values: Sequence[float]) -> float:
-    """Of ratios; 1 if there are none."""
+    """Returns the geometric mean of ratios, or 1 if there are none."""
     return math.exp(statistics.fmean(map(math.log, values))) if values else 1.0

@@ -1,4 +1,4 @@
-"""Reads what a safetensors file holds, with nothing but the standard library; NumPy where a caller has it."""
+"""Reads safetensors files with only the standard library, and NumPy where a caller has it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class Tensor:
     data: bytes
 
     def numpy(self) -> Any:
-        """A NumPy array."""
+        """Returns a NumPy array."""
         import numpy as np
 
         return np.frombuffer(self.data, self.dtype).reshape(self.shape)
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:
-    """All tensors of a file, by name.
+    """Returns all tensors of a file, by name.
 
     Raises:
-      KeyError: one has a dtype that no model of the benchmark has.
+      KeyError: a tensor has a dtype that no model in the benchmark has.
     """
     with open(path, "rb") as file:
         header = json.loads(file.read(int.from_bytes(file.read(8), "little")))

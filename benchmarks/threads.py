@@ -1,9 +1,9 @@
-"""Measures how much quicker compiled models become on several threads, and writes a table and a plot.
+"""Measures the speedup of compiled models on several threads, and writes a table and a plot.
 
     python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/measured/threads.md]
 
-or `./bazelw run //benchmarks:threads -- …`. Each number of threads is a process of its own, free to use any core; they run in
-interleaved rounds. Their outputs must be the same, bit by bit.
+or `./bazelw run //benchmarks:threads -- …`. Each number of threads has its own process, which can use any core. The processes
+run in interleaved rounds. Their outputs must be bit-identical.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#
 
 
 def counts_up_to(cores: int) -> list[int]:
-    """1, 2, 4, and so on, and all cores."""
+    """Returns 1, 2, 4, and so on, and the number of cores."""
     counts = [1]
     while counts[-1] * 2 <= cores:
         counts.append(counts[-1] * 2)
@@ -37,17 +37,17 @@ def counts_up_to(cores: int) -> list[int]:
 
 
 def peers(driver: str, inputs: Sequence[str], counts: Sequence[int]) -> list[harness.Peer]:
-    """The driver on one thread, which has no pool, and on more."""
+    """Returns the driver on one thread, without a pool, and on more threads."""
     return [
         harness.Peer(str(count), (driver, *([f"--threads={count}"] if count > 1 else []), *inputs)) for count in counts
     ]
 
 
 def speedups(result: harness.Result) -> dict[int, summary.Ratio]:
-    """By number of threads: time on one over time on so many.
+    """Returns, by number of threads, the time on one thread divided by the time on that many.
 
     Raises:
-      ValueError: outputs differ, or some did not run.
+      ValueError: outputs differ, or some peers didn't run.
     """
     if result.missing:
         raise ValueError(f"{result.model}: " + "; ".join(f"{n} threads: {why}" for n, why in result.missing.items()))
@@ -62,12 +62,12 @@ def speedups(result: harness.Result) -> dict[int, summary.Ratio]:
 
 
 def page(results: Sequence[harness.Result], plot: str, words: str) -> str:
-    """What was measured, as Markdown.
+    """Returns the measurements as Markdown.
 
     Args:
-      results: one of each model, with peers named by their numbers of threads.
-      plot: path of the plot, as the page links to it; empty for none.
-      words: a paragraph of how, where, and when.
+      results: one for each model, with peers named by their numbers of threads.
+      plot: path of the plot as the page links to it; empty for none.
+      words: a paragraph about how, where, and when this was measured.
     """
     counts = [*results[0].measured]
     rows = []
@@ -87,7 +87,7 @@ def page(results: Sequence[harness.Result], plot: str, words: str) -> str:
 
 
 def curves(found: Mapping[str, Mapping[int, float]]) -> str:
-    """An SVG of speed-ups by number of threads: a line for each model, and where it would be at best."""
+    """Returns an SVG of speedups by number of threads: a line for each model, and the ideal line."""
     most = max(count for points in found.values() for count in points)
     left, top, side = 50, 40, 360
     unit = side / max(most - 1, 1)
@@ -122,7 +122,7 @@ def curves(found: Mapping[str, Mapping[int, float]]) -> str:
 
 
 def write(path: pathlib.Path, results: Sequence[harness.Result], words: str) -> None:
-    """Replaces what follows the mark in a page, or the page's end if there is none, and the plot beside it."""
+    """Replaces everything after the mark in a page, or appends to a page without a mark, and writes the plot."""
     plot = path.with_suffix("") / "speedup.svg"
     plot.parent.mkdir(parents=True, exist_ok=True)
     found = {
@@ -136,7 +136,7 @@ def write(path: pathlib.Path, results: Sequence[harness.Result], words: str) -> 
 
 
 def main() -> None:
-    """Builds, measures, writes."""
+    """Builds, measures, and writes the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--models",

@@ -1,9 +1,9 @@
-"""Products and convolutions in PyTorch's build for CPUs, which has oneDNN and MKL: what docs/measured/kernels.md sets beside ours.
+"""Measures products and convolutions in PyTorch's CPU build, with oneDNN and MKL, for docs/measured/kernels.md.
 
     python3 benchmarks/torch_kernels.py
 
-prints GFLOP/s by shape, on one thread of the last core, out of place: what `./bazelw run //tests/runtime/kernels:benchmark`
-prints of ours.
+prints GFLOP/s by shape, on one thread of the last core, out of place. `./bazelw run //tests/runtime/kernels:benchmark` prints
+the same for our kernels.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ CONVOLUTIONS = (
     (14, 256, 256, 3, 1, 1),
     (7, 512, 512, 3, 1, 1),
 )
-"""Height and width, channels, filters, size of the kernel, stride, groups."""
+"""Height and width, channels, filters, kernel size, stride, groups."""
 
 
 def seconds(run: Callable[[], Any], *, rounds: int = 7) -> float:
-    """Of a call, the smallest mean of some rounds of about 4 ms."""
+    """Returns the seconds of a call: the smallest mean of several rounds of about 4 ms."""
     run()
     begin = time.perf_counter()
     run()
@@ -60,7 +60,7 @@ def seconds(run: Callable[[], Any], *, rounds: int = 7) -> float:
 
 
 def measure() -> None:
-    """Runs in the environment that has PyTorch."""
+    """Measures in the environment that has PyTorch."""
     import torch  # type: ignore[import-not-found,unused-ignore]
 
     torch.set_num_threads(1)
@@ -81,7 +81,7 @@ def measure() -> None:
 
 
 def main() -> None:
-    """Starts itself again in PyTorch's environment, on one core."""
+    """Restarts itself in PyTorch's environment, on one core."""
     from benchmarks import environments, harness
 
     command = [environments.python("torch"), __file__, "--here"]

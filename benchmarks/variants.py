@@ -1,4 +1,4 @@
-"""A model compiled in several ways, each a driver of its own: the stages' mains and a C++ compiler, without Bazel."""
+"""Compiles a model in several ways, each with its own driver, using the stages' mains and a C++ compiler without Bazel."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ class Variant:
 
     name: str
     xla_flags: tuple[str, ...] = ()
-    """Beside those that the rules set, over which they win."""
+    """In addition to the rules' own flags, which they override."""
     passes: tuple[str, ...] = ("*",)
-    """Patterns, as of `tf_aot_library`."""
+    """Patterns, as in `tf_aot_library`."""
 
 
 class NotBuilt(Exception):
-    """Why a variant cannot be built: the last words of what failed."""
+    """Why a variant can't be built: the end of the failed command's output."""
 
 
 class Builder:
-    """Builds drivers in a folder of its own."""
+    """Builds drivers in its own folder."""
 
     def __init__(self, folder: pathlib.Path, packages: str) -> None:
         """Finds the C++ compiler.
 
         Args:
-          folder: for what is built; exists.
-          packages: PYTHONPATH of TensorFlow's wheel and what it needs.
+          folder: an existing folder for build outputs.
+          packages: PYTHONPATH of TensorFlow's wheel and its dependencies.
 
         Raises:
           NotBuilt: there is no compiler.
@@ -55,7 +55,7 @@ class Builder:
         self._runtime: list[str] = []
 
     def _out(self, library: str, variant: Variant) -> pathlib.Path:
-        # Models of two packages may have one name.
+        # Models in two packages can have the same name.
         package, name = pathlib.Path(library).parts[-2:]
         return self._folder / package / name / variant.name
 
@@ -63,11 +63,11 @@ class Builder:
         """Runs the compile stage.
 
         Args:
-          library: the path of the export stage's outputs without their endings, `…/mlp_aot`.
-          variant: how.
+          library: the path of the export stage's outputs without their extensions, `…/mlp_aot`.
+          variant: how to compile.
 
         Raises:
-          NotBuilt: the compiler refuses.
+          NotBuilt: the compiler refuses the model.
         """
         out = self._out(library, variant)
         out.mkdir(parents=True)
@@ -100,22 +100,22 @@ class Builder:
         )
 
     def same_code(self, library: str, variant: Variant, other: Variant) -> bool:
-        """Whether two variants, both compiled, have the same kernels and the same program of them."""
+        """Returns whether two compiled variants have the same kernels and the same program."""
         return all(
             (self._out(library, variant) / file).read_bytes() == (self._out(library, other) / file).read_bytes()
             for file in ("kernels.o", "executor.cc")
         )
 
     def driver(self, library: str, variant: Variant, inputs: Sequence[str]) -> Peer:
-        """Links what `compile` made.
+        """Links the output of `compile`.
 
         Args:
-          library: as there.
-          variant: as there.
-          inputs: files of the first step's inputs.
+          library: as in `compile`.
+          variant: as in `compile`.
+          inputs: files with the first step's inputs.
 
         Raises:
-          NotBuilt: some step failed.
+          NotBuilt: a step failed.
         """
         out = self._out(library, variant)
         self._stage(
@@ -146,7 +146,7 @@ class Builder:
         return Peer(variant.name, (binary, *inputs), binary=binary)
 
     def _shared(self) -> list[str]:
-        """Objects of the runtime, compiled once."""
+        """Returns objects of the runtime, compiled once."""
         if not self._runtime:
             at = self._folder / "runtime"
             at.mkdir()

@@ -26,7 +26,7 @@ load("//rules/private:verify.bzl", _tf_aot_verify = "tf_aot_verify")
 tf_aot_library = _tf_aot_library
 tf_aot_hlo = _tf_aot_hlo
 
-# The stages, each for those who need only that far.
+# The individual stages, for users who don't need the rest.
 tf_aot_export = _tf_aot_export
 tf_aot_compile = _tf_aot_compile
 tf_aot_render = _tf_aot_render

@@ -1,4 +1,4 @@
-"""Set-up of what only this repository's own tests need, for WORKSPACE and MODULE.bazel."""
+"""Setup for dependencies of this repository's own tests, for WORKSPACE and MODULE.bazel."""
 
 load(
     "//rules/private:dev.bzl",

@@ -1,4 +1,4 @@
-"""Set-up for MODULE.bazel files; in a WORKSPACE, rules/repositories.bzl does the same."""
+"""Setup for MODULE.bazel files. In a WORKSPACE, use rules/repositories.bzl instead."""
 
 load("//rules/private:extensions.bzl", _tfaot = "tfaot")
 

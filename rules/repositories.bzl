@@ -1,4 +1,4 @@
-"""Set-up for WORKSPACE files; with bzlmod, rules/extensions.bzl does the same."""
+"""Setup for WORKSPACE files. With bzlmod, use rules/extensions.bzl instead."""
 
 load(
     "//rules/private:repositories.bzl",

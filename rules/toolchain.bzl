@@ -1,4 +1,4 @@
-"""What a user needs to declare a toolchain of their own: see docs/guide/toolchain.md."""
+"""Everything you need to declare your own toolchain. See docs/guide/toolchain.md."""
 
 load("//rules/private:toolchain.bzl", _TfaotToolchainInfo = "TfaotToolchainInfo", _tfaot_toolchain = "tfaot_toolchain")
 

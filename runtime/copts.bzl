@@ -1,13 +1,13 @@
-"""Compiler flags for C++ whose numbers and instructions we promise, whatever flags the user's build adds.
+"""Compiler flags for C++ whose numbers and instructions we guarantee, whatever flags the user's build adds.
 
-Bazel puts a target's own flags behind those of `--copt` and `--cxxopt`, and the last one counts. For flags that no list of ours can
-undo, such as those of `--per_file_copt`, `runtime/tfaot/kernels/isa.h` ends the build with an error.
+Bazel puts a target's own flags after those of `--copt` and `--cxxopt`, and the last one wins. Our flags can't undo some others,
+such as those of `--per_file_copt`. For these, `runtime/tfaot/kernels/isa.h` ends the build with an error.
 """
 
 visibility(["//rules/...", "//tests/...", "//runtime/..."])
 
 EXACT = [
-    # Each by itself: -fno-fast-math does not undo them.
+    # Each flag separately, because -fno-fast-math doesn't undo them.
     "-fno-fast-math",
     "-fno-unsafe-math-optimizations",
     "-fno-associative-math",
@@ -16,11 +16,11 @@ EXACT = [
     "-fsigned-zeros",
     "-fno-rounding-math",
     "-ftrapping-math",
-    # The compilers' own default, which tuning for a CPU decides on.
+    # The compilers' own default, which tuning for a CPU depends on.
     "-ffp-contract=fast",
 ]
 
-# What each level of the x86-64 psABI adds to those before it, as compilers call it.
+# The features that each level of the x86-64 psABI adds to the levels before it, by their compiler names.
 _FEATURES = {
     "x86-64": [],
     "x86-64-v2": ["cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3"],
@@ -28,27 +28,29 @@ _FEATURES = {
     "x86-64-v4": ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
 }
 
-# What no level has, and compilers use by themselves. All compilers that know level names know these.
+# Lowest first.
+LEVELS = list(_FEATURES)
+
+# Features in no level that compilers use on their own. All compilers that know the levels' names know these.
 _NO_LEVEL = ["avx512bf16", "avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "fma4", "sse4a", "tbm", "xop"]
 
 def level_copts(level):
-    """Flags with which a compiler uses the instructions of a CPU level, all of them and no others.
+    """Returns flags that make a compiler use all instructions of a CPU level, and no others.
 
-    `-march` replaces another `-march`, but neither adds nor takes away what `-mavx512f` or `-mno-avx2` ask for.
+    `-march` replaces another `-march`, but neither adds nor removes features set by `-mavx512f` or `-mno-avx2`.
 
     Args:
-      level: (str) as the psABI calls it
+      level: (str) the psABI's name for it
 
     Returns:
       (list of str) the flags
     """
-    levels = list(_FEATURES)
-    has = levels.index(level) + 1
+    has = LEVELS.index(level) + 1
     return (
         ["-march=" + level, "-mtune=generic"] +
-        # In this order: to forbid AVX forbids AVX2, and to ask for AVX2 asks for AVX.
+        # The order matters: disabling AVX disables AVX2, and enabling AVX2 enables AVX.
         ["-mno-" + feature for feature in _NO_LEVEL] +
-        ["-mno-" + feature for other in reversed(levels[has:]) for feature in _FEATURES[other]] +
-        ["-m" + feature for other in levels[:has] for feature in _FEATURES[other]] +
+        ["-mno-" + feature for other in reversed(LEVELS[has:]) for feature in _FEATURES[other]] +
+        ["-m" + feature for other in LEVELS[:has] for feature in _FEATURES[other]] +
         ["-DTFAOT_LEVEL={}".format(has)]
     )

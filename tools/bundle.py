@@ -9,7 +9,7 @@ from tfaot.hlo.bundle import Request, pack
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.hlo.bundle.Request`, and packs."""
+    """Parses the flags, which are the fields of `tfaot.hlo.bundle.Request`, and packs the bundle."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--name", required=True, help="the model's name, and that of the folder in the archive")
     parser.add_argument("--file", action="append", default=[], help="NAME=PATH: what to pack, and where it is")

@@ -9,7 +9,7 @@ from tfaot.core import isolate
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.compile.compile.Request`, and compiles."""
+    """Parses the flags, which are the fields of `tfaot.compile.compile.Request`, and compiles the model."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "config", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")

@@ -9,7 +9,7 @@ from tfaot.hlo.hlo import Request, extract
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.hlo.hlo.Request`, and extracts."""
+    """Parses the flags, which are the fields of `tfaot.hlo.hlo.Request`, and extracts the HLO."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "config", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")

@@ -9,7 +9,7 @@ from tfaot.render.render import Compiled, Request, render
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.render.render.Request`, and renders."""
+    """Parses the flags, which are the fields of `tfaot.render.render.Request`, and renders the sources."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--manifest", required=True, help="an output of the export stage")
     parser.add_argument("--header", required=True, help="how the public header is included")

@@ -9,7 +9,7 @@ from tfaot.hlo.stablehlo import Request, translate
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.hlo.stablehlo.Request`, and translates."""
+    """Parses the flags, which are the fields of `tfaot.hlo.stablehlo.Request`, and translates the HLO."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "sources"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")

@@ -8,7 +8,7 @@ from tfaot.core import environment, isolate
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.verify.goldens.Request`, and computes in a child process."""
+    """Parses the flags, which are the fields of `tfaot.verify.goldens.Request`, and computes goldens in a child process."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     for source in ("manifest", "graph", "variables", "golden_inputs"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")

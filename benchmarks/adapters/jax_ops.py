@@ -1,4 +1,4 @@
-"""The models in JAX: inference closes over its weights, training steps take and give theirs."""
+"""The models in JAX. Inference closes over its weights; training steps take and return theirs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Value = Any
 
 
 class JaxOps:
-    """Evaluates with the parameters it is given; without, draws them and notes them in `parameters`."""
+    """Evaluates with the given parameters. Without any, draws them and records them in `parameters`."""
 
     def __init__(self, family: str, parameters: dict[str, Any] | None = None, *, training: bool = False) -> None:
         self._weights = Weights(family)
@@ -33,7 +33,7 @@ class JaxOps:
 
     def _drawn(self, name: str, value: Callable[[], Array]) -> Value:
         if name not in self.parameters:
-            with jax.ensure_compile_time_eval():  # a value, not one of a trace's
+            with jax.ensure_compile_time_eval():  # a concrete value, not a tracer
                 self.parameters[name] = jnp.asarray(value())
         return self.parameters[name]
 
@@ -79,7 +79,7 @@ class JaxOps:
         )
         if self._training:
             axes = tuple(range(x.ndim - 1))
-            # The moving statistics move too, as in every other framework; the caller takes them from `moved`.
+            # The moving statistics are updated too, as in every other framework. The caller takes them from `moved`.
             batch_mean, batch_variance = x.mean(axes), x.var(axes)
             self.parameters[name + "/mean"] = lax.stop_gradient(0.99 * mean + 0.01 * batch_mean)
             self.parameters[name + "/variance"] = lax.stop_gradient(0.99 * variance + 0.01 * batch_variance)
@@ -152,15 +152,15 @@ def _convolve(x: Value, kernel: Value, stride: int, pad: str | int, groups: int 
 
 
 def inference(model: Model) -> Callable[..., Value]:
-    """A compiled function of the input; the weights are constants of it."""
+    """Returns a compiled function of the input, with the weights as constants."""
     ops = JaxOps(model.family)
-    # In the function's trace: weights are drawn as it is made, and nothing is computed before it runs.
+    # Weights are drawn while the function is traced, and nothing is computed before it runs.
     call: Callable[..., Value] = jax.jit(lambda value: model.body(ops, value))
     return call
 
 
 def training(model: Model) -> tuple[Callable[..., tuple[Value, Value]], Value]:
-    """A compiled step, (state, x, y) → (loss, state), and the state that it starts from."""
+    """Returns a compiled step, (state, x, y) → (loss, state), and its initial state."""
     drawn = JaxOps(model.family)
     jax.eval_shape(lambda value: model.body(drawn, value), definitions.inputs(model)[0])
     state: dict[str, Any] = {"parameters": drawn.parameters}

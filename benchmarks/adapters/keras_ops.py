@@ -1,4 +1,4 @@
-"""The models in Keras 3: what is compiled ahead of time, and what TensorFlow and LiteRT run."""
+"""The models in Keras 3, for ahead-of-time compilation, TensorFlow, and LiteRT."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ Value = Any
 
 
 class KerasOps:
-    """Builds a functional model; weights are set once it is whole."""
+    """Builds a functional model. Weights are set once it is complete."""
 
     def __init__(self, family: str) -> None:
         self._weights = Weights(family)
         self._pending: list[tuple[Any, Callable[[], list[Array]]]] = []
 
     def set_weights(self) -> None:
-        """Gives every layer the weights that the definitions draw."""
+        """Sets every layer's weights to those that the definitions draw."""
         for layer, values in self._pending:
             layer.set_weights(values())
 
@@ -88,7 +88,7 @@ class KerasOps:
         return layers.Add()([x, y])
 
     def max_pool(self, x: Value, size: int, stride: int, pad: int) -> Value:
-        # What is pooled comes from a ReLU: zeros never win, and Keras has no padding by hand for pooling.
+        # Inputs of the pooling come from a ReLU, so zeros never win. Keras has no explicit padding for pooling.
         return layers.MaxPooling2D(size, stride)(layers.ZeroPadding2D(pad)(x))
 
     def spatial_mean(self, x: Value) -> Value:
@@ -116,7 +116,7 @@ class KerasOps:
             tokens,
             lambda: [self._weights.kernel(name + "/table", (vocabulary, width), 2)],
         )
-        # A constant: a layer that is called on one would be evaluated here, before it has its weights.
+        # A constant, because calling a layer on one would evaluate it here, before it has its weights.
         places = keras.ops.convert_to_tensor(self._weights.kernel(name + "/positions", (count, width), 2))
         return rows + places
 
@@ -156,7 +156,7 @@ def _gelu(x: Value) -> Value:
 
 
 def network(name: str) -> Any:
-    """The Keras model of a definition."""
+    """Returns the Keras model of a definition."""
     model = definitions.MODELS[name]
     ops = KerasOps(model.family)
     x = keras.Input(model.shape, batch_size=model.batch, dtype="int32" if model.tokens else "float32", name="x")
@@ -184,7 +184,7 @@ class Trainer(tf.Module):  # type: ignore[misc]
         self.train = tf.function(self._train, input_signature=signature)
 
     def _train(self, x: Value, y: Value) -> dict[str, Value]:
-        """Takes one step; returns the loss before it."""
+        """Takes one step. Returns the loss before it."""
         with tf.GradientTape() as tape:
             logits = self.network(x, training=True)
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(y, logits))
@@ -204,12 +204,12 @@ class Trainer(tf.Module):  # type: ignore[misc]
 
 
 def compiled(name: str) -> Any:
-    """What a `tf_aot_library` target of this definition compiles."""
+    """Returns what a `tf_aot_library` target for this definition compiles."""
     return Trainer(name) if definitions.MODELS[name].optimizer else network(name)
 
 
 def golden(name: str) -> Callable[..., Any]:
-    """The target's `golden_fn`: the benchmark's inputs first, then others like them."""
+    """Returns the target's `golden_fn`: first the benchmark's inputs, then similar ones."""
 
     def golden_fn(step: int, rng: np.random.Generator) -> Any:
         first = definitions.inputs(definitions.MODELS[name])

@@ -1,4 +1,4 @@
-"""The models as ONNX: NCHW, as its runtimes want images; what follows a flattened image has its weights put in that order."""
+"""The models in ONNX. Images are NCHW, as its runtimes prefer; weights after a flattened image are reordered to match."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ OPSET = 20
 
 @dataclasses.dataclass(frozen=True)
 class Node:
-    """A value: its name, and its shape, NHWC for images."""
+    """A value: its name and its shape, with NHWC for images."""
 
     name: str
     shape: tuple[int, ...]
     flattened: tuple[int, int, int] | None = None
-    """If it is a flattened image: its height, width, and channels."""
+    """For a flattened image, its height, width, and channels."""
 
 
 def to_edge(value: Array) -> Array:
-    """An input as the ONNX model takes it."""
+    """Converts an input to the layout that the ONNX model takes."""
     return np.ascontiguousarray(value.transpose(0, 3, 1, 2)) if value.ndim == 4 else value
 
 
@@ -45,7 +45,7 @@ class OnnxOps:
         return name
 
     def node(self, kind: str, inputs: list[str], shape: tuple[int, ...], name: str = "", **attributes: Any) -> Node:
-        """Adds a node of one result."""
+        """Adds a node with one result."""
         result = name or f"{kind.lower()}_{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, inputs, [result], name=result + "_node", **attributes))
         return Node(result, shape)
@@ -177,7 +177,7 @@ class OnnxOps:
         def project(value: Node, part: str) -> Node:
             kernel = self._weights.kernel(f"{name}/{part}/kernel", (width, width), 3 * width)
             bias = self._weights.vector(f"{name}/{part}/bias", width)
-            if part == "query":  # scaled once, not per product
+            if part == "query":  # scaled once, not for each product
                 kernel, bias = kernel / np.float32(np.sqrt(size)), bias / np.float32(np.sqrt(size))
             y = self.node("MatMul", [value.name, self.constant(f"{name}/{part}/kernel", kernel)], value.shape)
             return self.node("Add", [y.name, self.constant(f"{name}/{part}/bias", bias)], value.shape)
@@ -204,7 +204,7 @@ class OnnxOps:
 
 
 def build(model: Model) -> Any:
-    """The ONNX model of a definition."""
+    """Builds the ONNX model of a definition."""
     ops = OnnxOps(model.family)
     shape = (model.batch, *model.shape)
     y = model.body(ops, Node("x", shape))

@@ -1,4 +1,4 @@
-"""The models in PyTorch: images as NCHW tensors in the channels-last layout, which is what an NHWC array is without a copy."""
+"""The models in PyTorch. Images are NCHW tensors in the channels-last layout, so NHWC arrays need no copy."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Value = Any
 
 
 class TorchOps:
-    """Draws a weight at its first use and keeps it; layers that PyTorch has as modules are modules."""
+    """Draws a weight at its first use and keeps it. Uses PyTorch's modules for layers that have one."""
 
     def __init__(self, family: str) -> None:
         self._weights = Weights(family)
         self._made: dict[str, Any] = {}
 
     def parameters(self) -> list[Any]:
-        """All that is trained."""
+        """Returns everything that is trained."""
         result = []
         for made in self._made.values():
             result += list(made.parameters())
         return result
 
     def train(self) -> None:
-        """From now on, batch norm is that of the batch."""
+        """From now on, batch norm uses the batch's statistics."""
         for made in self._made.values():
             made.train()
 
@@ -115,7 +115,7 @@ class TorchOps:
         return x.mean((2, 3))
 
     def flatten(self, x: Value) -> Value:
-        return x.permute(0, 2, 3, 1).flatten(1)  # in the channels-last layout, no copy
+        return x.permute(0, 2, 3, 1).flatten(1)  # no copy in the channels-last layout
 
     def lstm(self, x: Value, units: int, name: str) -> Value:
         def make() -> Any:
@@ -124,7 +124,7 @@ class TorchOps:
             _set(layer.weight_ih_l0, self._weights.kernel(name + "/kernel", (features, 4 * units), 3 * features).T)
             _set(layer.weight_hh_l0, self._weights.kernel(name + "/recurrent", (units, 4 * units), 6 * units).T)
             _set(layer.bias_ih_l0, self._weights.vector(name + "/bias", 4 * units))
-            # The second bias of PyTorch's LSTM: no other framework has it, so it stays zero and untrained.
+            # The second bias of PyTorch's LSTM. No other framework has it, so it stays zero and untrained.
             _set(layer.bias_hh_l0, np.zeros(4 * units, np.float32))
             layer.bias_hh_l0.requires_grad_(False)
             return layer
@@ -174,7 +174,7 @@ def _set(target: Any, value: Array) -> None:
 
 
 def _padded(x: Value, size: int, stride: int, pad: str | int) -> tuple[Value, int]:
-    """Pads by hand where PyTorch's convolution cannot: where the two sides differ."""
+    """Pads explicitly where PyTorch's convolution can't, because the two sides differ."""
     if isinstance(pad, int):
         return x, pad
     if pad == "valid":
@@ -189,28 +189,28 @@ def _padded(x: Value, size: int, stride: int, pad: str | int) -> tuple[Value, in
 
 
 def to_edge(value: Array) -> Value:
-    """An input: images in the channels-last layout."""
+    """Converts an input: images to the channels-last layout."""
     tensor = torch.from_numpy(value)
     return tensor.permute(0, 3, 1, 2) if tensor.ndim == 4 else tensor
 
 
 def inference(model: Model) -> Callable[[Value], Value]:
-    """A function of the input."""
+    """Returns a function of the input."""
     ops = TorchOps(model.family)
 
     def call(x: Value) -> Value:
         return model.body(ops, x)
 
     with torch.no_grad():
-        call(to_edge(definitions.inputs(model)[0]))  # makes the modules
+        call(to_edge(definitions.inputs(model)[0]))  # creates the modules
     return call
 
 
 def training(model: Model, compiler: Callable[..., Any]) -> Callable[[Value, Value], Value]:
-    """A step, (x, y) → loss; `compiler` is applied to the loss, the optimizer is PyTorch's own, fused."""
+    """Returns a step, (x, y) → loss. `compiler` applies to the loss; the optimizer is PyTorch's own fused one."""
     ops = TorchOps(model.family)
     with torch.no_grad():
-        model.body(ops, to_edge(definitions.inputs(model)[0]))  # makes the modules; batch norm must not move yet
+        model.body(ops, to_edge(definitions.inputs(model)[0]))  # creates the modules; must not update batch norm yet
     ops.train()
     parameters = [parameter for parameter in ops.parameters() if parameter.requires_grad]
     optimizer: Any

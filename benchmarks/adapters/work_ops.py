@@ -1,10 +1,10 @@
-"""How much arithmetic the models are: an `Ops` of shapes alone.
+"""Counts the models' arithmetic: an `Ops` that works on shapes alone.
 
     python -m benchmarks.adapters.work_ops fc lstm_train …
 
-prints for each model the floating-point operations of a call, a multiply-add counting as two, as JSON. Products and convolutions
-count, and nothing else does. A training step does each twice more, for the gradients of its weights and of its input, but for an
-input that is the model's own.
+prints JSON with each model's floating-point operations per call. A multiply-add counts as two. Only products and convolutions
+count. A training step does each of them two more times, for the gradients of its weights and of its input, unless that input is
+the model's own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Shape:
 
     sizes: tuple[int, ...]
     given: bool = False
-    """Whether it is the model's input, or a view of it: nothing needs its gradient."""
+    """Whether it is the model's input or a view of it, which needs no gradient."""
 
 
 class WorkOps:
-    """Adds up."""
+    """Adds up operations."""
 
     def __init__(self, *, training: bool) -> None:
         self._training = training
@@ -110,7 +110,7 @@ class WorkOps:
 
 
 def _convolved(x: Shape, size: int, stride: int, pad: str | int) -> tuple[int, int]:
-    """Height and width of a convolution's result."""
+    """Returns the height and width of a convolution's result."""
 
     def along(length: int) -> int:
         if pad == "same":
@@ -121,7 +121,7 @@ def _convolved(x: Shape, size: int, stride: int, pad: str | int) -> tuple[int, i
 
 
 def flops(model: Model) -> int:
-    """Floating-point operations of a call."""
+    """Returns the floating-point operations of a call."""
     ops = WorkOps(training=bool(model.optimizer))
     model.body(ops, Shape((model.batch, *model.shape), given=True))
     return ops.flops

@@ -1,1 +1,1 @@
-"""What runs in the processes of peers."""
+"""Code that runs in the peers' processes."""

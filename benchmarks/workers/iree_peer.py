@@ -1,4 +1,4 @@
-"""IREE as a peer: inference on its synchronous CPU driver, which has one thread, on buffers that are made once."""
+"""IREE as a peer: inference on its synchronous, single-threaded CPU driver, with reused buffers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Iree:
         self._output: Any = None
 
     def run(self) -> None:
-        """One call."""
+        """Makes one call."""
         self._output = self._call(*self._inputs)
 
     def outputs(self) -> list[Array]:
-        """Copies."""
+        """Returns copies of the outputs."""
         outputs = self._output if isinstance(self._output, (list, tuple)) else [self._output]
         return [value.to_host() for value in outputs]
 

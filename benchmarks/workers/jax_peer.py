@@ -1,4 +1,4 @@
-"""JAX as a peer: what a definition is in JAX, compiled by `jax.jit`; a model without a definition comes as our HLO."""
+"""JAX as a peer: a definition in JAX, compiled by `jax.jit`. For a model without a definition, it runs our HLO."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class Jax:
             self._call, self._state = jax_ops.training(model)
             self.run = self._train  # type: ignore[method-assign]
         else:
-            # Not `.lower(…).compile()`: what that returns is called through Python, four times slower on small nets.
+            # Not `.lower(…).compile()`: its result is called through Python, four times slower on small networks.
             self._call = jax_ops.inference(model)
         self._output: Any = None
 
     def run(self) -> None:
-        """One call, finished."""
+        """Makes one call and waits for it."""
         self._output = self._call(*self._inputs).block_until_ready()
 
     def _train(self) -> None:
@@ -45,12 +45,12 @@ class Jax:
         self._output.block_until_ready()
 
     def outputs(self) -> list[Array]:
-        """The output, or the loss."""
+        """Returns the output, or the loss."""
         return [jax.device_get(self._output)]
 
 
 class JaxHlo:
-    """The HLO that our hlo stage wrote, through JAX's compiler; results of variables are the next call's arguments."""
+    """Our hlo stage's HLO, through JAX's compiler. Results for variables become the next call's arguments."""
 
     version = jax.__version__
 
@@ -78,7 +78,7 @@ class JaxHlo:
         self._outputs: list[Any] = []
 
     def run(self) -> None:
-        """One step, finished."""
+        """Takes one step and waits for it."""
         results = self._executable.execute([*self._inputs, *self._variables])
         for index, value in zip(self._written, results[self._count :], strict=True):
             self._variables[index] = value
@@ -87,7 +87,7 @@ class JaxHlo:
             value.block_until_ready()
 
     def outputs(self) -> list[Array]:
-        """Results."""
+        """Returns the results."""
         return [jax.device_get(value) for value in self._outputs]
 
 

@@ -1,4 +1,4 @@
-"""LiteRT as a peer: the converted model on one thread, with XNNPACK, which is its default."""
+"""LiteRT as a peer: the converted model on one thread, with XNNPACK, its default."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LiteRt:
         self.run = self._interpreter.invoke
 
     def outputs(self) -> list[Array]:
-        """Copies."""
+        """Returns copies of the outputs."""
         return [self._interpreter.get_tensor(detail["index"]) for detail in self._interpreter.get_output_details()]
 
 

@@ -1,4 +1,4 @@
-"""ONNX Runtime as a peer: one thread, inputs and outputs bound once, so that a call copies nothing."""
+"""ONNX Runtime as a peer: one thread, with inputs and outputs bound once, so a call copies nothing."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class OnnxRuntime:
         self._session = session
 
     def run(self) -> None:
-        """One call."""
+        """Makes one call."""
         self._session.run_with_iobinding(self._binding)
 
     def outputs(self) -> list[Array]:
-        """As NumPy arrays."""
+        """Returns the outputs as NumPy arrays."""
         return list(self._binding.copy_outputs_to_cpu())
 
 

@@ -25,12 +25,12 @@ class OpenVino:
             self._request.set_input_tensor(index, ov.Tensor(value, shared_memory=True))
 
     def run(self) -> None:
-        """One inference."""
+        """Runs one inference."""
         self._request.start_async()
         self._request.wait()
 
     def outputs(self) -> list[Array]:
-        """Copies."""
+        """Returns copies of the outputs."""
         return [np_tensor.data.copy() for np_tensor in self._request.output_tensors]
 
 

@@ -1,4 +1,4 @@
-"""TensorFlow as a peer: the exported graph in a `tf.function(jit_compile=True)`, on tensors that are made once."""
+"""TensorFlow as a peer: the exported graph in a `tf.function(jit_compile=True)`, on reused tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
 class Jit:
-    """The graph's body as a function; variables are `tf.Variable`s that it captures."""
+    """The graph's body as a function. Variables are `tf.Variable`s that it captures."""
 
     version = tf.__version__
 
@@ -63,11 +63,11 @@ class Jit:
         self._outputs: list[Any] = []
 
     def run(self) -> None:
-        """One call; the CPU's results are there when it returns."""
+        """Makes one call. On a CPU, the results are ready when it returns."""
         self._outputs = self._call(*self._inputs)
 
     def outputs(self) -> list[Array]:
-        """Results."""
+        """Returns the results."""
         return [value.numpy() for value in self._outputs]
 
 

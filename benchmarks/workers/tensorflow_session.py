@@ -1,4 +1,4 @@
-"""TensorFlow as a peer: the exported graph in a session of one thread, called through a callable that is made once."""
+"""TensorFlow as a peer: the exported graph in a single-threaded session, called through a reused callable."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tfaot.core.manifest import Manifest
 
 
 class Session:
-    """The graph with its variables initialized; each call is one step."""
+    """The graph with initialized variables. Each call is one step."""
 
     version = tf.__version__
 
@@ -44,11 +44,11 @@ class Session:
         self._outputs: list[Any] = []
 
     def run(self) -> None:
-        """One `Session.run`."""
+        """Makes one `Session.run` call."""
         self._outputs = self._call(*self._inputs)
 
     def outputs(self) -> list[Array]:
-        """Fetches."""
+        """Returns the fetches."""
         return self._outputs
 
 

@@ -1,4 +1,4 @@
-"""Compiles StableHLO, as our stablehlo stage writes it, with IREE for this machine's CPU: `to_iree.py IN.mlir OUT.vmfb`."""
+"""Compiles our stablehlo stage's output with IREE for this machine's CPU: `to_iree.py IN.mlir OUT.vmfb`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from iree import compiler
 
 
 def main() -> None:
-    """Compiles for the local task runtime, at the highest level of optimization."""
+    """Compiles for the local task runtime, at the highest optimization level."""
     source, out = sys.argv[1:]
     compiler.compile_file(
         source,

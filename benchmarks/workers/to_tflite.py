@@ -1,4 +1,4 @@
-"""Converts a definition to LiteRT's format, from the Keras model that is also compiled ahead of time: `to_tflite.py MODEL OUT`."""
+"""Converts a definition's Keras model, which is also compiled ahead of time, to LiteRT's format: `to_tflite.py MODEL OUT`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main() -> None:
     network = keras_ops.network(name)
     spec = tf.TensorSpec((model.batch, *model.shape), tf.int32 if model.tokens else tf.float32, name="x")
     function = tf.function(lambda x: network(x, training=False)).get_concrete_function(spec)
-    # Frozen first: the converter leaves variables in the body of an LSTM's loop, where LiteRT cannot read them.
+    # Freeze first: the converter leaves variables in the body of an LSTM's loop, where LiteRT can't read them.
     frozen = convert_to_constants.convert_variables_to_constants_v2(function)
     converted = tf.lite.TFLiteConverter.from_concrete_functions([frozen]).convert()
     with open(out, "wb") as file:

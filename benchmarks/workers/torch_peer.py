@@ -1,4 +1,4 @@
-"""PyTorch as a peer: eager, or through `torch.compile`, on one thread."""
+"""PyTorch as a peer: eager, or with `torch.compile`, on one thread."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Torch:
         self._output: Any = None
 
     def run(self) -> None:
-        """One call."""
+        """Makes one call."""
         self._output = self._call(*self._inputs)
 
     def outputs(self) -> list[Array]:
-        """The output, or the loss."""
+        """Returns the output, or the loss."""
         return [self._output.detach().numpy()]
 
 

@@ -1,10 +1,10 @@
-"""What every peer's process does: one call, then commands on standard input, answers on standard output, a line of JSON each.
+"""The process of every peer: makes one call, then reads commands on standard input and answers on standard output, as JSON lines.
 
-The first call is made before anything is asked, so that the time from the process's start to the first answer is a cold start.
+The first call comes before any command, so the time from the process's start to the first answer is a cold start.
 
-    run                    one call; answers {}
-    outputs PATH           writes the latest call's outputs as float32, one behind the other
-    time BATCHES CALLS     answers {"ns": [...]}: nanoseconds of each batch of calls
+    run                    makes one call; answers {}
+    outputs PATH           writes the latest call's outputs as float32, concatenated
+    time BATCHES CALLS     answers {"ns": [...]}: nanoseconds for each batch of calls
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """What a process is started with: files, as JSON in its first argument."""
+    """The files that a process starts with, as JSON in its first argument."""
 
     model: str
     inputs: tuple[dict[str, Any], ...]
-    """`path` of raw values, `dtype`, `shape`."""
+    """`path` of raw values, `dtype`, and `shape` of each."""
     files: dict[str, str]
-    """By kind: `graph`, `manifest`, `variables`, `hlo`, `stablehlo`, as far as there are such."""
+    """By kind: `graph`, `manifest`, `variables`, `hlo`, and `stablehlo`, as far as they exist."""
     folder: str
-    """Where a peer keeps what it converted, `MODEL.onnx` and the like."""
+    """A peer's folder for converted models, `MODEL.onnx` and the like."""
 
     def arrays(self) -> list[Array]:
-        """The inputs."""
+        """Returns the inputs."""
         return [np.fromfile(i["path"], i["dtype"]).reshape(i["shape"]) for i in self.inputs]
 
     def path(self, ending: str) -> str:
-        """A file of this model in `folder`."""
+        """Returns the path of one of this model's files in `folder`."""
         return os.path.join(self.folder, self.model + ending)
 
 
@@ -51,22 +51,22 @@ class Runner(Protocol):
     version: str
 
     def run(self) -> None:
-        """One call, finished when it returns."""
+        """Makes one call, and returns when it is finished."""
         ...
 
     def outputs(self) -> Sequence[Array]:
-        """Those of the latest call."""
+        """Returns the latest call's outputs."""
         ...
 
 
 def case() -> Case:
-    """What this process was started with."""
+    """Returns the files that this process was started with."""
     return Case(**json.loads(sys.argv[1]))
 
 
 def serve(make: Callable[[Case], Runner]) -> None:
     """Makes the runner, calls it once, and answers commands until standard input ends."""
-    # What libraries print must not come between answers.
+    # Output of libraries must not appear between answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     try:

@@ -1,8 +1,8 @@
-"""Gives an untrained Keras model weights with life in them, the same bytes on every machine.
+"""Gives an untrained Keras model weights that make it respond to its inputs, the same bytes on every machine.
 
-A network with its default initial weights computes nearly the same for every input: a classifier says 0.001 for each of
-1,000 classes, and a test that compares such numbers would pass whatever the network did. Use `calibrated` where you have
-no trained weights, in tests, benchmarks, and examples:
+A network with its default initial weights computes nearly the same result for every input: a classifier says 0.001 for
+each of 1,000 classes, and a test that compares such numbers would pass whatever the network did. Use `calibrated` where
+you have no trained weights, in tests, benchmarks, and examples:
 
     from tfaot.calibrate import calibrated
 
@@ -24,29 +24,29 @@ from tfaot.core.errors import TfaotError
 Array = npt.NDArray[Any]
 
 SAMPLES = 4
-"""How many random inputs statistics are computed of, unless the caller gives inputs."""
+"""How many random inputs to compute statistics from, unless the caller provides inputs."""
 BITS = 8
-"""Of a statistic's significand. Statistics are sums, whose last bits differ between machines."""
+"""Bits of a statistic's significand. Statistics are sums, whose last bits differ between machines."""
 
 
 def calibrated(model: Any, inputs: Any = None, *, seed: int = 7, spread: float = 2.0) -> Any:
     """Replaces the weights of a model, and returns the model.
 
-    - Kernels are normal with He's or Glorot's scale, so that signals neither die nor explode. Biases, scales, and offsets
-      are random too, so that leaving one out shows.
+    - Kernels are normal with He's or Glorot's scale, so signals neither vanish nor explode. Biases, scales, and offsets are
+      random too, so leaving one out shows.
     - Moving means and variances of batch norm are those of the values that arrive, computed in one pass from the first
-      layer to the last. They are computed in float64 and rounded to a few bits: the same on every machine.
+      layer to the last. They are computed in float64 and rounded to a few bits, so they are the same on every machine.
     - The last kernel is scaled so that its layer's results, before an activation, have a standard deviation of `spread`.
 
     Args:
       model: a Sequential or functional model of Keras 3 or tf-keras.
-      inputs: what to call the model with to compute statistics, in the form that `model(inputs)` takes. By default
+      inputs: what to call the model with to compute statistics, in the form that `model(inputs)` takes. By default,
         standard normal noise, or zeros and ones for integers.
-      seed: weights depend on it, and on nothing else that is random.
-      spread: about the standard deviation of the logits.
+      seed: seed for the weights. They depend on no other random source.
+      spread: the approximate standard deviation of the logits.
 
     Raises:
-      TfaotError: the model is subclassed, and cannot be rebuilt in float64.
+      TfaotError: the model is subclassed and can't be rebuilt in float64.
     """
     draw(model, seed=seed)
     twin = _in_float64(model)
@@ -70,7 +70,7 @@ def calibrated(model: Any, inputs: Any = None, *, seed: int = 7, spread: float =
 
 
 def draw(model: Any, *, seed: int = 7) -> Any:
-    """Replaces the trainable weights of any Keras model that is built, subclassed ones too, and returns the model."""
+    """Replaces the trainable weights of any built Keras model, including subclassed ones, and returns the model."""
     index = 0
     for layer in _layers(model):
         own = layer._trainable_variables if hasattr(layer, "_trainable_variables") else layer._trainable_weights
@@ -84,20 +84,20 @@ def draw(model: Any, *, seed: int = 7) -> Any:
 
 
 def rounded(values: Array, bits: int = BITS) -> Array:
-    """The nearest values whose significands have so many bits."""
+    """Returns the nearest values whose significands have `bits` bits."""
     fraction, exponent = np.frexp(values)
     result: Array = np.ldexp(np.rint(fraction * 2.0**bits), exponent - bits)
     return result
 
 
 def _drawn(rng: np.random.Generator, shape: Sequence[int], name: str, layer: Any) -> Array:
-    """A weight's new values, float64."""
+    """Returns a weight's new values in float64."""
     if name in ("gamma", "scale"):
         return rng.uniform(0.5, 1.5, shape)
     if len(shape) < 2 or "bias" in name:
         return 0.1 * rng.standard_normal(shape)
     gain, fan_in = 1.0, math.prod(shape[:-1])
-    if equation := getattr(layer, "equation", None):  # of EinsumDense: what is summed over is not in the result
+    if equation := getattr(layer, "equation", None):  # of EinsumDense: axes that are summed over are not in the result
         operands, result = equation.replace(" ", "").split("->")
         fan_in = math.prod(n for axis, n in zip(operands.split(",")[1], shape, strict=True) if axis not in result)
     elif getattr(layer, "depth_multiplier", None) and (
@@ -112,7 +112,7 @@ def _drawn(rng: np.random.Generator, shape: Sequence[int], name: str, layer: Any
 
 
 def _set_statistics(layer: Any, values: Array) -> None:
-    """Sets what batch norm holds to the mean and variance of what it is given."""
+    """Sets the moving mean and variance of a batch norm layer to those of its inputs."""
     axes = layer.axis if isinstance(layer.axis, list | tuple) else [layer.axis]
     others = tuple(axis for axis in range(values.ndim) if axis not in [a % values.ndim for a in axes])
     layer.moving_mean.assign(rounded(values.mean(others)))
@@ -120,7 +120,7 @@ def _set_statistics(layer: Any, values: Array) -> None:
 
 
 def _hook(layer: Any, before: Any, after: Any = None) -> None:
-    """Calls functions with what a layer is given, and with what it returns."""
+    """Wraps a layer's call: passes its inputs to `before` and its result to `after`."""
     call = layer.call
 
     def hooked(inputs: Any, *args: Any, **kwargs: Any) -> Any:
@@ -135,13 +135,13 @@ def _hook(layer: Any, before: Any, after: Any = None) -> None:
 
 
 def _layers(model: Any) -> list[Any]:
-    """All layers, nested ones too, in the order in which they were added, each once."""
+    """Returns all layers, including nested ones, each once, in the order in which they were added."""
     layers: list[Any] = list(model._flatten_layers(recursive=True, include_self=True))
     return list({id(layer): layer for layer in layers}.values())
 
 
 def _in_float64(model: Any) -> Any:
-    """The same network with other weights, in float64."""
+    """Returns the same network in float64, with other weights."""
     classes = {type(layer).__name__: type(layer) for layer in _layers(model)[1:]}
     try:
         return type(model).from_config(_widened(model.get_config()), custom_objects=classes)
@@ -156,7 +156,7 @@ def _in_float64(model: Any) -> Any:
 
 
 def _widened(config: Any, key: str = "") -> Any:
-    """A layer's config with float64 for every floating dtype and every policy of one."""
+    """Replaces every floating dtype, and every policy of one, in a layer's config with float64."""
     if isinstance(config, dict):
         inner = config.get("config")
         if key == "dtype" and isinstance(inner, dict) and "float" in str(inner.get("name", "")):
@@ -168,7 +168,7 @@ def _widened(config: Any, key: str = "") -> Any:
 
 
 def _noise(model: Any, seed: int) -> Any:
-    """Random inputs of a model, in the order of its inputs."""
+    """Returns random inputs for a model, in the order of its inputs."""
     rng = np.random.default_rng(seed)
     result = []
     for tensor in model.inputs:

@@ -1,4 +1,4 @@
-"""The bundle: a model as HLO in one archive, with everything that a vendor needs to test a compiler on it."""
+"""The bundle: one archive with a model as HLO and everything that a vendor needs to test a compiler on it."""
 
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
@@ -72,7 +72,7 @@ tf_aot_bundle = rule(
         "stem": attr.string(
             doc = "The start of the archive's name, and the name of the folder in it. By default, the target's name.",
         ),
-        "_replay": attr.label(default = "//tools:replay.py", allow_single_file = [".py"]),
+        "_replay": attr.label(default = "//py/tfaot/hlo:replay.py", allow_single_file = [".py"]),
     } | stage_attrs("//tools:bundle.py", "//py/tfaot/hlo"),
     toolchains = [TOOLCHAIN_TYPE],
 )

@@ -1,4 +1,4 @@
-"""The compile stage: tfcompile on an exported graph."""
+"""The compile stage: runs tfcompile on an exported graph."""
 
 load(":isa.bzl", "isa_attrs", "isa_of")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotObjectInfo")

@@ -1,4 +1,4 @@
-"""What only this repository's own tests need. Nobody who uses the rules loads or downloads it."""
+"""Dependencies of this repository's own tests. Users of the rules neither load nor download them."""
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
@@ -42,7 +42,7 @@ def tfaot_dev_dependencies():
     """Declares the repository `tfaot_jax`, and abseil, for WORKSPACE."""
     tfaot_jax_repository(name = "tfaot_jax")
 
-    # What XLA's own runtime needs, which the benchmarks compare with: the version that TensorFlow 2.21's headers were made with.
+    # XLA's own runtime, a peer in the benchmarks, needs it in the version that TensorFlow 2.21's headers were built with.
     maybe(
         http_archive,
         name = "abseil-cpp",

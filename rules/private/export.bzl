@@ -52,7 +52,7 @@ def _model_flags(ctx, flags):
     return files
 
 def _saved_model_folder(label, files):
-    """The folder of a SavedModel: the one that contains saved_model.pb, or the output of a rule."""
+    """Returns the folder of a SavedModel: the one that contains saved_model.pb, or the output of a rule."""
     if len(files) == 1 and files[0].is_directory:
         return files[0].path
     found = [file.dirname for file in files if file.basename in ("saved_model.pb", "saved_model.pbtxt")]

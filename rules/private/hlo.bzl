@@ -1,4 +1,4 @@
-"""The HLO stage: an exported graph as HLO and StableHLO, for other compilers."""
+"""The HLO stage: turns an exported graph into HLO and StableHLO for other compilers."""
 
 load(":bundle.bzl", "tf_aot_bundle")
 load(":export.bzl", "export_model")

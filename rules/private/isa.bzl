@@ -1,16 +1,16 @@
-"""Which CPU levels a model is compiled for."""
+"""The CPU levels that a model is compiled for."""
+
+load("//runtime:copts.bzl", "LEVELS")
 
 visibility(["//rules/..."])
-
-_LEVELS = ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4"]
 
 DEFAULT_LEVEL = "x86-64-v3"
 
 def isa_attrs():
-    """Attributes of a rule that calls `isa_of`.
+    """Returns the attributes of a rule that calls `isa_of`.
 
     Returns:
-      (dict[str, Attribute]) `cpu` and `isa`, of which a target has exactly one
+      (dict[str, Attribute]) `cpu` and `isa`; a target has exactly one of them
     """
     return {
         "cpu": attr.string(
@@ -23,7 +23,7 @@ def isa_attrs():
     }
 
 def isa_of(ctx):
-    """The CPU levels that a target asks for.
+    """Returns the CPU levels that a target asks for.
 
     Args:
       ctx: the context of a rule with `isa_attrs`
@@ -36,13 +36,13 @@ def isa_of(ctx):
         fail("cpu = {} and isa = {} both say which CPU levels to compile for. To do: leave one out.".format(cpu, isa))
     levels = [cpu] if cpu else isa
     for level in levels:
-        if level not in _LEVELS:
+        if level not in LEVELS:
             fail("{} is no CPU level; there are {}. To do: name one of these, or several.".format(
                 level,
-                ", ".join(_LEVELS),
+                ", ".join(LEVELS),
             ))
         if len([other for other in levels if other == level]) > 1:
             fail("isa = {} names {} twice. To do: name each level once.".format(isa, level))
     if not levels:
-        fail("isa = [] names no CPU level; there are {}. To do: name at least one.".format(", ".join(_LEVELS)))
-    return [level for level in _LEVELS if level in levels]
+        fail("isa = [] names no CPU level; there are {}. To do: name at least one.".format(", ".join(LEVELS)))
+    return [level for level in LEVELS if level in levels]

@@ -1,4 +1,4 @@
-"""The link stage: object files and generated sources become a C++ library like any other."""
+"""The link stage: builds an ordinary C++ library from object files and generated sources."""
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain", "use_cpp_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
@@ -31,7 +31,7 @@ def _tf_aot_link_impl(ctx):
     support = [dep[CcInfo] for dep in ctx.attr._support]
     contexts = [dep.compilation_context for dep in support]
 
-    # In every build mode as quick as can be. Generated code has had its warnings looked at here, by our tests.
+    # As fast as possible in every build mode. Our tests have already checked generated code for warnings.
     flags = ["-O3", "-std=c++17", "-DNDEBUG", "-w"] + EXACT
     _, class_ = cc_common.compile(
         name = ctx.label.name,
@@ -44,8 +44,8 @@ def _tf_aot_link_impl(ctx):
         user_compile_flags = flags,
     )
 
-    # Only these are for the kernels' own levels, where matrix products are four to five times faster: a program may hold models
-    # for other CPUs, and what it includes from elsewhere must run on all of them.
+    # Only these use instructions of the kernels' own levels, where matrix products are four to five times faster. A program can
+    # contain models for other CPUs, and code that it includes from elsewhere must run on all of them.
     executors = [
         cc_common.compile(
             name = "{}.{}".format(ctx.label.name, level),

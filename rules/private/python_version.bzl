@@ -1,4 +1,4 @@
-"""Which machines and Pythons will do, and what to tell the user of one that won't."""
+"""Which machines and Pythons are supported, and errors for those that aren't."""
 
 visibility(["//rules/...", "//tests/..."])
 
@@ -9,14 +9,14 @@ _HOW_TO_CHOOSE = "To choose a Python, put it first on PATH, or name it: --repo_e
                  "or the attribute python_interpreter of rules_tfaot_setup() and tfaot.tensorflow()."
 
 def platform_error(os, arch):
-    """Tells why TensorFlow can't be installed on this machine.
+    """Explains why TensorFlow can't be installed on this machine.
 
     Args:
       os: (str) as in repository_ctx.os.name
       arch: (str) as in repository_ctx.os.arch
 
     Returns:
-      (str or None) the error, None if there is none
+      (str or None) the error, or None if the machine is supported
     """
     if os == "linux" and arch in ("amd64", "x86_64"):
         return None
@@ -24,7 +24,7 @@ def platform_error(os, arch):
             "for that platform alone: build on such a machine, or send the build to one by remote execution.").format(os, arch)
 
 def python_error(python, implementation, version):
-    """Tells why a Python won't do.
+    """Explains why a Python isn't supported.
 
     Args:
       python: (str) path of the interpreter
@@ -32,7 +32,7 @@ def python_error(python, implementation, version):
       version: (str) such as '3.9'
 
     Returns:
-      (str or None) the error, None if it will do
+      (str or None) the error, or None if it is supported
     """
     if implementation == "cpython" and version in SUPPORTED_PYTHONS:
         return None
@@ -45,7 +45,7 @@ def python_error(python, implementation, version):
     )
 
 def broken_python_error(python, details):
-    """Tells that a Python does not even say what it is.
+    """Reports a Python that doesn't even print its version.
 
     Args:
       python: (str) path of the interpreter
@@ -62,10 +62,10 @@ def broken_python_error(python, details):
     )
 
 def no_python_error(tried):
-    """Tells that there is no Python at all that will do.
+    """Reports that no supported Python was found.
 
     Args:
-      tried: (list[str]) what was tried, and what came of it
+      tried: (list[str]) what was tried, and why it failed
 
     Returns:
       (str) the error
@@ -77,7 +77,7 @@ def no_python_error(tried):
     )
 
 def no_pip_error(python):
-    """Tells that Python has no pip.
+    """Reports that Python has no pip.
 
     Args:
       python: (str) path of the interpreter

@@ -1,4 +1,4 @@
-"""The render stage: C++ sources from the manifest."""
+"""The render stage: generates C++ sources from the manifest."""
 
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "graph_attrs", "run_stage", "stage_attrs")

@@ -1,4 +1,4 @@
-"""Declares what rules_tfaot depends on, in both set-ups, and installs TensorFlow."""
+"""Declares the dependencies of rules_tfaot for WORKSPACE and bzlmod, and installs TensorFlow."""
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
@@ -17,8 +17,8 @@ visibility(["//rules/..."])
 DEFAULT_LOCK = Label("//tools/python:requirements.lock")
 _TARGETS = Label("//rules/private:tensorflow.bzl")
 
-# Prints what a Python is: JSON on one line, from the oldest Python too. `executable` has pip; `base` is what actions run, so it is
-# not a shim, a venv's link, or a link that an upgrade would turn elsewhere.
+# Prints a description of a Python as JSON on one line, even with the oldest Python. `executable` has pip. `base` is the interpreter
+# that actions run: it isn't a shim, a link in a venv, or a link that an upgrade would redirect.
 _PROBE = """
 import json, os, pkgutil, platform, sys
 print(json.dumps({
@@ -62,7 +62,7 @@ def _find_python(rctx):
             fail(error)
         return info
 
-    # Whoever chose nothing may well have an old python3 and a newer one beside it.
+    # Users who chose nothing may well have an old python3 and a newer one next to it.
     tried = []
     for name in ["python3"] + ["python" + version for version in reversed(SUPPORTED_PYTHONS)]:
         path = rctx.which(name)
@@ -83,16 +83,16 @@ def _tensorflow_version(lock, text):
     fail("{} names no tensorflow-cpu==VERSION: take tools/python/requirements.in as a start".format(lock))
 
 def pip_install(rctx, *, package, title, size):
-    """Installs what `requirements_lock` names into the folder site-packages, and byte-compiles it.
+    """Installs the packages in `requirements_lock` into the folder site-packages, and byte-compiles them.
 
     Args:
       rctx: the repository's context; the rule has the attributes `python_interpreter` and `requirements_lock`
-      package: (str) an importable package that must be there afterwards
-      title: (str) what is installed, for messages
-      size: (str) how much that is
+      package: (str) an importable package that must exist afterwards
+      title: (str) the name of what is installed, for messages
+      size: (str) its size, for messages
 
     Returns:
-      (str) path of the interpreter that it was installed for
+      (str) path of the interpreter that the packages were installed for
     """
     error = platform_error(rctx.os.name, rctx.os.arch)
     if error:
@@ -104,8 +104,8 @@ def pip_install(rctx, *, package, title, size):
     lock = rctx.path(rctx.attr.requirements_lock)
     rctx.report_progress("Installing {} for Python {} ({})".format(title, python["version"], size))
 
-    # --no-deps: the lock is complete, and tf-keras would pull in a second TensorFlow. The machine's own pip set-up holds, but
-    # for what can't go with --target.
+    # --no-deps: the lock is complete, and tf-keras would pull in a second TensorFlow. The machine's own pip configuration applies,
+    # except for settings that conflict with --target.
     result = rctx.execute(
         [
             python["executable"],
@@ -135,11 +135,11 @@ def pip_install(rctx, *, package, title, size):
             result.stderr.strip()[-4000:],
         ))
 
-    # Scripts begin with this machine's interpreter, and nothing calls them.
+    # Scripts begin with the path of this machine's interpreter, and nothing calls them.
     rctx.delete("site-packages/bin")
 
-    # Without .pyc each import of TensorFlow compiles 5,000 files. With the usual ones, which hold the time of the source, two
-    # machines would have different inputs to every action, and a copy of the files would be taken for stale.
+    # Without .pyc files, each import of TensorFlow compiles 5,000 files. The usual ones contain the source's modification time:
+    # two machines would have different inputs to every action, and a copy of the files would count as stale.
     rctx.report_progress("Byte-compiling " + title)
     result = rctx.execute(
         [
@@ -156,7 +156,7 @@ def pip_install(rctx, *, package, title, size):
         timeout = 3600,
     )
 
-    # A few files of other packages are templates that are no Python, so its exit status tells nothing.
+    # A few files of other packages are templates that aren't valid Python, so the exit status says nothing.
     if not rctx.path("site-packages/{}/__pycache__".format(package)).exists:
         fail("could not byte-compile {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
     return python["base"]
@@ -194,7 +194,7 @@ tfaot_tensorflow_repository = repository_rule(
 )
 
 def declare_tensorflow(*, python_interpreter = None, requirements_lock = None):
-    """Declares the repository `tfaot_tensorflow`: what WORKSPACE and the module extension have in common.
+    """Declares the repository `tfaot_tensorflow`, for both WORKSPACE and the module extension.
 
     Args:
       python_interpreter: (Label) Python 3.10 to 3.13
@@ -207,9 +207,9 @@ def declare_tensorflow(*, python_interpreter = None, requirements_lock = None):
     )
 
 def rules_tfaot_dependencies():
-    """Declares the rule sets that rules_tfaot uses, but for those that the WORKSPACE has declared before."""
+    """Declares the rule sets that rules_tfaot uses, except those that the WORKSPACE has already declared."""
 
-    # rules_cc 0.2 would need a further call in each WORKSPACE.
+    # rules_cc 0.2 would need another call in each WORKSPACE.
     maybe(
         http_archive,
         name = "rules_cc",
@@ -249,13 +249,13 @@ def rules_tfaot_setup(*, python_interpreter = None, requirements_lock = None):
     """Declares TensorFlow's repository and registers its toolchain.
 
     Args:
-      python_interpreter: (Label) Python 3.10 to 3.13; default $TFAOT_PYTHON, then python3 on PATH
-      requirements_lock: (Label) a hash-locked requirements file; default that of rules_tfaot
+      python_interpreter: (Label) Python 3.10 to 3.13; by default, $TFAOT_PYTHON, then python3 on PATH
+      requirements_lock: (Label) a hash-locked requirements file; by default, that of rules_tfaot
     """
     declare_tensorflow(
         python_interpreter = python_interpreter,
         requirements_lock = requirements_lock,
     )
 
-    # The toolchain's declaration lies in rules_tfaot, so that registering it does not fetch TensorFlow.
+    # The toolchain is declared in rules_tfaot, so registering it doesn't fetch TensorFlow.
     native.register_toolchains("@rules_tfaot//rules:default_toolchain")

@@ -1,4 +1,4 @@
-"""How a stage runs: a Python main, on the toolchain's interpreter."""
+"""Runs a stage: a Python main on the toolchain's interpreter."""
 
 load("@rules_python//python:defs.bzl", "PyInfo")
 load(":providers.bzl", "TfaotGraphInfo")
@@ -41,13 +41,13 @@ def graph_attrs():
     }
 
 def functions_of(graph, stem):
-    """What the compiler makes of a graph: every entry point, for every size of batch.
+    """Returns what the compiler makes from a graph: every entry point, at every batch size.
 
     Stages name a function by its entry point and batch; `tfaot.core.functions` compares them with the manifest.
 
     Args:
       graph: (TfaotGraphInfo) output of the export stage
-      stem: (str) how output files' names start
+      stem: (str) the prefix of output file names
 
     Returns:
       (list[struct]) `stem` of the function's files, `entry_point`, `batch` (0 if there is none), and `config`
@@ -64,11 +64,11 @@ def functions_of(graph, stem):
     ]
 
 def entries_of(graph, stem):
-    """The entry points of a graph.
+    """Returns the entry points of a graph.
 
     Args:
       graph: (TfaotGraphInfo) output of the export stage
-      stem: (str) how output files' names start
+      stem: (str) the prefix of output file names
 
     Returns:
       (list[struct]) `stem` of the entry point's files, `entry_point`, and `config`
@@ -90,7 +90,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
       ctx: the rule's context; the rule has `stage_attrs` and uses `TOOLCHAIN_TYPE`
       mnemonic: (str) the stage's mnemonic, which never changes
       progress_message: (str) with %{label}
-      flags: (Args) flags of the main, one a line
+      flags: (Args) flags of the main, one per line
       inputs: (list[File]) files that the main reads
       outputs: (list[File]) files that it writes
       deps: (list[Target]) Python libraries that user code imports
@@ -108,13 +108,13 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
     for root in roots.keys():
         roots[ctx.bin_dir.path if root == "." else ctx.bin_dir.path + "/" + root] = None
 
-    # Packages from other repositories, such as pip's, come after the toolchain's, so that TensorFlow finds the versions that it
-    # was locked with.
+    # Packages from other repositories, such as pip's, come after the toolchain's, so TensorFlow finds the versions that it was
+    # locked with.
     others = [path for path in imports if path.startswith("external/")]
     own = [path for path in imports if path not in others]
     python_path = own + roots.keys() + toolchain.imports.to_list() + others
 
-    # Neither the user's site-packages nor the interpreter's: all packages are declared.
+    # No user or interpreter site-packages: all packages are declared.
     start = ctx.actions.args()
     start.add_all(["-s", "-S", "-B", ctx.file._main.path])
     flags.use_param_file("@%s", use_always = True)
@@ -128,6 +128,8 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
             "PATH": "/usr/bin:/bin",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": ":".join(python_path),
+            # The main's folder holds no modules. What `-P` asks for, which Python 3.10 doesn't know.
+            "PYTHONSAFEPATH": "1",
             "TZ": "UTC",
         },
         inputs = depset(

@@ -1,6 +1,6 @@
-"""The targets of a repository that TensorFlow's wheel was unpacked in.
+"""The targets of a repository that TensorFlow's wheel was unpacked into.
 
-They are made by a macro, not by a generated BUILD file, so that a change here does not install TensorFlow anew.
+A macro declares them, not a generated BUILD file, so a change here doesn't reinstall TensorFlow.
 """
 
 load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
@@ -10,8 +10,8 @@ load("//rules:toolchain.bzl", "tfaot_toolchain")
 # Called from @tfaot_tensorflow.
 visibility("public")
 
-# Headers of XLA and of what it includes that these sources, or a header that tfcompile writes, reach: 50 of 9,400, and
-# no folder whole, so that a compile action has few inputs. The wheel's own copy of abseil is left out: it has no sources.
+# The XLA headers, and headers that they include, that these sources or a tfcompile header reach: 50 of 9,400. No folder is
+# listed whole, so compile actions have few inputs. The wheel's own copy of abseil is left out because it has no sources.
 _XLA_HEADERS = [
     "ml_dtypes/include/*.h",
     "tensorflow/compiler/tf2xla/allocator.h",
@@ -62,7 +62,7 @@ _XLA_HEADERS = [
     "xla/types.h",
 ]
 
-# Those of Eigen that its Tensor module reaches.
+# The Eigen headers that its Tensor module reaches.
 _EIGEN_HEADERS = [
     "Eigen/Core",
     "Eigen/ThreadPool",
@@ -76,7 +76,7 @@ _EIGEN_HEADERS = [
     "unsupported/Eigen/src/SpecialFunctions/**",
 ]
 
-# What stock tfcompile output links.
+# Sources that stock tfcompile output links.
 _XLA_SOURCES = [
     "tensorflow/compiler/tf2xla/allocator.cc",
     "tensorflow/compiler/tf2xla/xla_compiled_cpu_function.cc",
@@ -92,11 +92,11 @@ def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
 
     Args:
       interpreter_path: (str) Python's absolute path
-      tensorflow_version: (str) version of the TensorFlow in the folder site-packages
+      tensorflow_version: (str) version of TensorFlow in the folder site-packages
     """
     visibility = ["//visibility:public"]
 
-    # One directory: the sandbox would link its thousands of files, declared one by one, for each action (docs/measured/sandbox.md).
+    # One directory. Otherwise, the sandbox would link its thousands of files one by one for each action (docs/measured/sandbox.md).
     native.filegroup(
         name = "site_packages",
         srcs = ["site-packages"],
@@ -132,8 +132,8 @@ def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
         visibility = visibility,
     )
 
-    # XLA's CPU runtime, as the wheel ships it: headers and sources, all of them to be included. No model uses it; the benchmarks build
-    # with it what models are compared with, and add abseil.
+    # XLA's CPU runtime as the wheel ships it: headers and sources, all of them for inclusion. No model uses it. The
+    # benchmarks build peers with it and add abseil.
     cc_library(
         name = "xla_runtime",
         textual_hdrs = native.glob(
@@ -147,7 +147,7 @@ def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
         visibility = visibility,
     )
 
-    # The OpenBLAS that numpy's wheel brings, with its own names for CBLAS's functions, and what it needs. No model uses it; tests link it.
+    # The OpenBLAS in numpy's wheel, with its own names for CBLAS functions, and its dependencies. Only tests link it.
     parts = native.glob(["site-packages/numpy.libs/*.so*"], allow_empty = True)
     for part in parts:
         cc_import(

@@ -1,4 +1,4 @@
-"""The toolchain: a Python with TensorFlow in it, to export and compile with."""
+"""The toolchain: a Python with TensorFlow, for the export and compile stages."""
 
 load("@rules_python//python:defs.bzl", "PyInfo", "PyRuntimeInfo")
 
@@ -18,7 +18,7 @@ TfaotToolchainInfo = provider(
 )
 
 def exec_path(import_path, workspace_name):
-    """Turns an entry of PyInfo.imports, which starts with a repository's name, into an entry of PYTHONPATH for actions.
+    """Turns an entry of PyInfo.imports, which starts with a repository name, into an entry of PYTHONPATH for actions.
 
     Args:
       import_path: (str) the entry

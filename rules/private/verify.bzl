@@ -1,4 +1,4 @@
-"""The verify stage: TensorFlow's own numbers for an exported graph."""
+"""The verify stage: computes TensorFlow's own numbers for an exported graph."""
 
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")

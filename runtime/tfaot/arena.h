@@ -1,4 +1,4 @@
-// One block of memory for an instance's inputs and outputs; generated code uses
+// One block of memory for an instance's inputs and outputs. Generated code uses
 // it.
 #ifndef TFAOT_ARENA_H_
 #define TFAOT_ARENA_H_
@@ -10,8 +10,8 @@
 
 namespace tfaot {
 
-// Owns its bytes, which start at zero and at a multiple of 64 bytes, as XLA's
-// kernels want of buffers. Move-only; pointers into it stay valid when moved.
+// Owns its bytes, which start out as zeros, at a multiple of 64 bytes, as XLA's
+// kernels expect of buffers. Move-only; pointers into it survive a move.
 class Arena {
  public:
   static constexpr std::size_t kAlignment = 64;

@@ -1,4 +1,4 @@
-// Serves any batch with code that is compiled for a few sizes; generated code
+// Serves any batch with code that is compiled for a few sizes. Generated code
 // uses it.
 #ifndef TFAOT_BATCH_H_
 #define TFAOT_BATCH_H_
@@ -14,16 +14,16 @@
 
 namespace tfaot {
 
-// Which of kSizes compiled sizes to run next. The plan of a batch costs least
-// of all ways to split it, padding of the last part included; of ways that cost
-// the same, it has the larger parts.
+// Which of kSizes compiled sizes to run next. A batch's plan costs the least of
+// all ways to split it, including the padding of the last part. Among ways with
+// the same cost, it uses the larger parts.
 //
-// It takes a byte for each row of the largest batch. Immutable once made.
+// Takes one byte for each row of the largest batch. Immutable.
 template <std::size_t kSizes>
 class BatchPlan {
  public:
-  // For batches of 1 to `most` rows. `sizes` rise; `costs` are what a run of
-  // each costs, in any unit. Throws std::bad_alloc.
+  // For batches of 1 to `most` rows. `sizes` are ascending; `costs` are the
+  // costs of one run of each, in any unit. Throws std::bad_alloc.
   BatchPlan(const std::array<std::int64_t, kSizes>& sizes,
             const std::array<double, kSizes>& costs, std::int64_t most)
       : next_(new std::uint8_t[static_cast<std::size_t>(most) + 1]) {
@@ -43,7 +43,7 @@ class BatchPlan {
     }
   }
 
-  // Index of the size to run when `rows` are left.
+  // Index of the size to run when `rows` rows are left.
   std::size_t next(std::int64_t rows) const noexcept {
     return next_[static_cast<std::size_t>(rows)];
   }
@@ -54,7 +54,7 @@ class BatchPlan {
   std::unique_ptr<std::uint8_t[]> next_;
 };
 
-// An input or an output of a compiled function, and where its rows are.
+// An input or output of a compiled function, and the location of its rows.
 struct BatchedTensor {
   int index;              // among the function's arguments or results
   std::size_t offset;     // of the whole batch, in the arena
@@ -62,9 +62,9 @@ struct BatchedTensor {
   std::size_t padded;     // inputs: room for one padded part, in the arena
 };
 
-// Points a compiled function's argument at `rows` rows from row `first` on.
-// They are used where they are, unless the function takes more than there are
-// or they are not aligned: then they are copied, followed by zeros.
+// Points a compiled function's argument at `rows` rows, starting at `first`.
+// Uses them in place if there are enough for the function and they are aligned.
+// Otherwise, copies them, followed by zeros.
 template <typename Function>
 void FeedRows(Function& function, const Arena& arena,
               const BatchedTensor& tensor, std::int64_t first,
@@ -82,8 +82,8 @@ void FeedRows(Function& function, const Arena& arena,
   function.set_arg_data(static_cast<std::size_t>(tensor.index), data);
 }
 
-// Copies `rows` rows of a compiled function's result to where they belong; what
-// it computed of padding stays behind.
+// Copies `rows` rows of a compiled function's result to their place in the
+// batch. Drops the results of padding.
 template <typename Function>
 void FetchRows(Function& function, const Arena& arena,
                const BatchedTensor& tensor, std::int64_t first,

@@ -1,4 +1,4 @@
-// Times a compiled model's runs; generated benchmarks use it.
+// Times a compiled model's runs. Generated benchmarks use it.
 #ifndef TFAOT_BENCHMARK_H_
 #define TFAOT_BENCHMARK_H_
 
@@ -11,9 +11,9 @@
 
 namespace tfaot {
 
-// Calls `run` for `--steps=N` timed steps (1000 by default), after a tenth of
-// it untimed, and prints the CPU level and the quickest, the middle, and the
-// slowest in microseconds. Returns the process's exit status.
+// Calls `run` for `--steps=N` timed steps (1000 by default), after a tenth as
+// many untimed ones. Prints the CPU level and the minimum, median, and maximum
+// in microseconds. Returns the process's exit status.
 template <typename Model, typename Run>
 int Benchmark(const char* name, const Model& model, Run run, int argc,
               char** argv) {

@@ -1,8 +1,9 @@
-// What compilers call to round to bfloat16: libgcc has it from version 13 on.
+// Functions that compilers call to round to bfloat16. libgcc has them since
+// version 13.
 //
-// LLVM calls these by name from the kernels that it wrote. They are weak, so
-// that a program may have others as well, and hidden, so that no shared library
-// exports them. They have no state and are safe to call from any thread.
+// LLVM calls them by name from the kernels that it compiled. They are weak, so
+// a program can have other definitions, and hidden, so no shared library
+// exports them. They have no state and are thread-safe.
 #if defined(__x86_64__)
 
 #include <emmintrin.h>
@@ -10,8 +11,8 @@
 #include <cstdint>
 #include <cstring>
 
-// A bfloat16 is returned in the low bits of xmm0. Not every compiler that this
-// file is for knows that type; a vector is returned in the same place.
+// A bfloat16 is returned in the low bits of xmm0. Not every compiler that needs
+// this file knows that type. A vector is returned in the same place.
 #define TFAOT_HELPER \
   extern "C" __attribute__((weak, visibility("hidden"))) __m128i
 
@@ -25,7 +26,7 @@ Bits BitsOf(Float value) {
   return bits;
 }
 
-// The quotient of a value and 2^shift, rounded to the nearest, ties to even.
+// Returns a value divided by 2^shift, rounded to the nearest, ties to even.
 // 0 < shift < 64.
 std::uint64_t Shifted(std::uint64_t value, int shift) {
   const std::uint64_t half = std::uint64_t{1} << (shift - 1);
@@ -34,8 +35,8 @@ std::uint64_t Shifted(std::uint64_t value, int shift) {
   return quotient + (rest > half || (rest == half && (quotient & 1) != 0));
 }
 
-// In integers, so that neither the rounding mode nor flushed denormals matter.
-// A NaN stays one, quiet, with as much of its payload as fits.
+// Uses integers, so neither the rounding mode nor flushed denormals matter. A
+// NaN stays NaN, quiet, with as much of its payload as fits.
 
 std::uint32_t FromFloat(float value) {
   const std::uint32_t bits = BitsOf<std::uint32_t>(value);
@@ -43,7 +44,7 @@ std::uint32_t FromFloat(float value) {
   return static_cast<std::uint32_t>(Shifted(bits, 16));
 }
 
-// Once, and not by way of a float, which would round twice.
+// Rounds once, and not by way of a float, which would round twice.
 std::uint32_t FromDouble(double value) {
   const std::uint64_t bits = BitsOf<std::uint64_t>(value);
   const std::uint64_t infinity = std::uint64_t{0x7ff} << 52;
@@ -57,10 +58,10 @@ std::uint32_t FromDouble(double value) {
   if (exponent > 127) return sign | 0x7f80u;
   std::uint64_t rounded = 0;
   if (exponent >= -126) {
-    // What is rounded up carries into the exponent, and so to infinity.
+    // Rounding up carries into the exponent, and so to infinity.
     const auto biased = static_cast<std::uint64_t>(exponent + 127);
     rounded = Shifted(biased << 52 | fraction, 45);
-  } else if (exponent >= -134) {  // half of the least value, or more
+  } else if (exponent >= -134) {  // at least half of the smallest value
     rounded = Shifted(std::uint64_t{1} << 52 | fraction, -81 - exponent);
   }
   return sign | static_cast<std::uint32_t>(rounded);

@@ -1,12 +1,12 @@
-// A typed view of values whose shape is bounded when the model is compiled, and
-// known when it has run.
+// A typed view of values whose shape has bounds at compile time and is known
+// after the model has run.
 //
 //   tfaot::BoundedView<const std::int64_t, 100, 2> found = model.where();
 //   for (std::int64_t i = 0; i < found.dim(0); ++i) Use(found(i, 0));
 //
 // The values are row-major in the true shape, without gaps. A view is a pointer
-// and that shape: copying it copies no values, and it is valid until the model
-// runs again. Reading the same values from several threads is safe.
+// and that shape: copying it doesn't copy values, and it is valid until the
+// model runs again. Several threads can safely read the same values.
 #ifndef TFAOT_BOUNDED_VIEW_H_
 #define TFAOT_BOUNDED_VIEW_H_
 
@@ -26,7 +26,7 @@ class BoundedView {
   static constexpr std::size_t kRank = sizeof...(kBounds);
   static_assert(kRank > 0, "a scalar has no bound");
 
-  // `dims` are the true sizes, kRank of them; they are copied.
+  // `dims` are the true sizes, kRank of them. They are copied.
   constexpr BoundedView(T* data, const std::int32_t* dims) noexcept
       : data_(data) {
     for (std::size_t axis = 0; axis < kRank; ++axis) {
@@ -35,7 +35,7 @@ class BoundedView {
     }
   }
 
-  // A view of values that may change is one of values that may be read.
+  // A view of mutable values converts to a view of const values.
   constexpr operator BoundedView<const T, kBounds...>() const noexcept {
     return BoundedView<const T, kBounds...>(data_, dims_.data());
   }

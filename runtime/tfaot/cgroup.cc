@@ -12,13 +12,13 @@ bool StartsWith(const std::string& text, const std::string& start) {
   return text.compare(0, start.size(), start) == 0;
 }
 
-// Whether `item` is in a list that commas separate.
+// Returns whether `item` is in a comma-separated list.
 bool Has(const std::string& list, const std::string& item) {
   return ("," + list + ",").find("," + item + ",") != std::string::npos;
 }
 
-// The path of this process's group: of the second version, or of the first
-// one's hierarchy that shares out cores. Empty if there is none.
+// Returns the path of this process's group, in version 2 or in version 1's CPU
+// hierarchy. Empty if there is none.
 std::string Group(const std::string& root, bool second) {
   std::ifstream file(root + "/proc/self/cgroup");
   // "4:cpu,cpuacct:/path", or "0::/path".
@@ -39,11 +39,11 @@ double Positive(double limit, double period) {
   return limit > 0 && period > 0 ? limit / period : 0;
 }
 
-// What the group in one folder allows by itself.
+// Returns the limit that one folder's group sets by itself.
 double Allowed(const std::string& folder, bool second) {
   double limit = 0, period = 0;
   if (second) {
-    // "200000 100000"; "max 100000" reads as nothing.
+    // "200000 100000". "max 100000" doesn't parse, so it sets nothing.
     std::ifstream(folder + "/cpu.max") >> limit >> period;
   } else {
     std::ifstream(folder + "/cpu.cfs_quota_us") >> limit;
@@ -71,8 +71,8 @@ double CgroupCores(const std::string& root) {
     if (!second && (type != "cgroup" || !Has(options, "cpu"))) continue;
     std::string group = Group(root, second);
     if (group.empty()) continue;
-    // A container may see only a part of the groups: that from `top` on. A
-    // group outside is seen as that itself.
+    // A container can see only some of the groups: those from `top` on. A group
+    // outside them appears as `top` itself.
     if (top != "/") {
       group =
           StartsWith(group + "/", top + "/") ? group.substr(top.size()) : "";

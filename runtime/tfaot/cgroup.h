@@ -1,4 +1,4 @@
-// How much of the machine's cores a container gives a process.
+// How many of the machine's cores a container gives a process.
 #ifndef TFAOT_CGROUP_H_
 #define TFAOT_CGROUP_H_
 
@@ -6,10 +6,10 @@
 
 namespace tfaot {
 
-// The cores' worth of time that this process's control groups allow it, the
-// least of its own and of those above it; 0 if they allow any. Groups of either
-// version are read, below `root`, which is empty but in tests. What cannot be
-// read allows any. Throws std::bad_alloc.
+// Returns the CPU time, in cores, that this process's control groups allow it:
+// the minimum of its own group and those above it, or 0 for no limit. Reads
+// groups of both versions below `root`, which is empty except in tests. Files
+// that can't be read set no limit. Throws std::bad_alloc.
 double CgroupCores(const std::string& root = "");
 
 }  // namespace tfaot

@@ -8,7 +8,7 @@ namespace {
 
 constexpr KernelDims kFirst = {0, 0, 0};
 
-// XLA's own start of a generator's state: any number but zero.
+// XLA's own initial state of a generator: any number except zero.
 constexpr std::uint64_t kInitialRngState = 0x7012395;
 
 constexpr std::size_t Aligned(std::size_t size) {
@@ -16,7 +16,7 @@ constexpr std::size_t Aligned(std::size_t size) {
          Executor::kAlignment;
 }
 
-// Takes the next `count` values of a block.
+// Takes the next `count` values from a block.
 template <typename T>
 T* Take(unsigned char*& at, std::size_t count) {
   T* const taken = reinterpret_cast<T*>(at);

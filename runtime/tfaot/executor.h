@@ -1,8 +1,8 @@
-// Runs a compiled function's kernels; generated code uses it.
+// Runs a compiled function's kernels. Generated code uses it.
 //
-// What a function needs is known when it is compiled, and is constant data: a
-// Program. An Executor is one instance of it. It allocates once, when it is
-// made; after that nothing here allocates, takes a lock, or fails.
+// A function's requirements are known at compile time and are constant data: a
+// Program. An Executor is an instance of one. It allocates once, when it is
+// constructed. After that, nothing here allocates, locks, or fails.
 #ifndef TFAOT_EXECUTOR_H_
 #define TFAOT_EXECUTOR_H_
 
@@ -13,9 +13,9 @@
 
 namespace tfaot {
 
-// How XLA's kernels are called. It is the ABI that the header
-// xla/backends/cpu/runtime/kernel_c_api.h, of the TensorFlow wheel that
-// compiled them, gives as XLA_CPU_KernelCallFrame and its parts.
+// The calling convention of XLA's kernels: the ABI of XLA_CPU_KernelCallFrame
+// and its parts in xla/backends/cpu/runtime/kernel_c_api.h, from the TensorFlow
+// wheel that compiled the kernels.
 struct KernelDims {
   std::uint64_t x;
   std::uint64_t y;
@@ -48,21 +48,21 @@ struct KernelArgPlace {
   std::uint32_t buffer;
 };
 
-// A call of a kernel takes `num_args` arguments, after those of the call
-// before.
+// A kernel call. It takes the next `num_args` arguments, after those of the
+// previous call.
 struct KernelCallPlace {
   KernelDims workgroups;
   std::uint32_t num_args;
 };
 
-// A generator's state. Each use yields it, and adds the delta.
+// A generator's state. Each use returns it and adds the delta.
 struct RngState {
   std::uint64_t low;
   std::uint64_t high;
   std::int64_t delta;
 };
 
-// What a run of a Program works on.
+// The memory that a run of a Program works on.
 struct Instance {
   unsigned char* const* buffers;
   const KernelCall* calls;
@@ -71,7 +71,7 @@ struct Instance {
   ThreadPool* threads;  // null for none
 };
 
-// A compiled function. Buffers are its arguments, then those that lie in an
+// A compiled function. Its buffers are its arguments, then those in an
 // instance's memory, then its constants.
 struct Program {
   bool (*run)(const Instance& instance);
@@ -84,7 +84,7 @@ struct Program {
   std::uint32_t num_calls;
   std::uint32_t num_rng;
 
-  // Multiples of 64, each.
+  // Both are multiples of 64.
   std::size_t memory_bytes;
   std::size_t scratch_bytes;
 
@@ -93,15 +93,15 @@ struct Program {
   const std::uint32_t* results;           // buffers of the results
   const KernelArgPlace* kernel_args;
   const KernelCallPlace* calls;
-  // Kernel arguments in argument i: uses[first_use[i]] to, excluded,
-  // uses[first_use[i + 1]].
+  // Argument i appears in the kernel arguments uses[first_use[i]] up to, but
+  // not including, uses[first_use[i + 1]].
   const std::uint32_t* uses;
   const std::uint32_t* first_use;
   const std::int64_t* rng_deltas;
 };
 
-// An instance of a Program. Neither copied nor moved. Thread-compatible; two
-// instances share nothing that changes.
+// An instance of a Program. Neither copyable nor movable. Thread-compatible;
+// two instances share no mutable state.
 class Executor {
  public:
   static constexpr std::size_t kAlignment = 64;
@@ -113,20 +113,20 @@ class Executor {
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Says where an argument is; it is not owned. Every argument must be set
-  // before the first run, to a multiple of kAlignment. One that the program
-  // writes may change.
+  // Sets the address of an argument, without taking ownership. Every argument
+  // must be set before the first run, to a multiple of kAlignment. Only
+  // arguments that the program writes can change.
   void set_arg_data(std::size_t index, const void* data) noexcept {
     if (instance_.buffers[index] != data) Bind(index, data);
   }
 
-  // Where a result is: in an argument if it is written in place. Values last
-  // until the next run.
+  // The address of a result: that of an argument if it is written in place.
+  // Values are valid until the next run.
   void* result_data(std::size_t index) const noexcept {
     return instance_.buffers[program_->results[index]];
   }
 
-  // From the next run on; null for none, as at first. It is not owned.
+  // Applies from the next run on. Null (the default) for no pool. Not owned.
   void set_thread_pool(ThreadPool* threads) noexcept {
     instance_.threads = threads;
   }
@@ -144,10 +144,10 @@ class Executor {
   Instance instance_;
 };
 
-// Calls a kernel for every workgroup; false if it failed.
+// Calls a kernel for every workgroup. Returns false if it failed.
 bool RunWorkgroups(Kernel* kernel, const KernelCall& call) noexcept;
 
-// Writes the 16 bytes of a generator's state, and moves it on.
+// Writes the 16 bytes of a generator's state, and advances it.
 void NextRngState(RngState& state, unsigned char* out) noexcept;
 
 }  // namespace tfaot

@@ -1,8 +1,8 @@
 // Treats denormal floats as zero for a scope, as TensorFlow does.
 //
-// Near convergence an optimizer's values fall below 1e-38, where x86 cores
-// compute up to a hundred times slower. The caller's mode is restored at the
-// end of the scope, its exception flags included.
+// Near convergence, an optimizer's values fall below 1e-38, where x86 cores
+// compute up to a hundred times slower. The end of the scope restores the
+// caller's mode, including its exception flags.
 #ifndef TFAOT_FLUSH_DENORMALS_H_
 #define TFAOT_FLUSH_DENORMALS_H_
 
@@ -15,17 +15,17 @@
 #endif
 
 namespace tfaot {
-// Nothing here is shared between translation units: they may be compiled for
+// Translation units share nothing here, because they can be compiled for
 // different CPU levels.
 namespace {
 
-// How a thread rounds, and whether it flushes denormals: x86's MXCSR, or ARM's
-// FPCR.
+// A thread's rounding mode, and whether it flushes denormals: x86's MXCSR, or
+// ARM's FPCR.
 #if defined(__x86_64__)
 using FloatMode = unsigned;
 inline FloatMode GetFloatMode() noexcept { return _mm_getcsr(); }
 inline void SetFloatMode(FloatMode mode) noexcept { _mm_setcsr(mode); }
-// To zero, and inputs that are denormal.
+// Flushes results to zero, and treats denormal inputs as zero.
 constexpr FloatMode kFlush = 1u << 15 | 1u << 6;
 #else
 using FloatMode = std::uint64_t;

@@ -1,7 +1,7 @@
 // Reads a goldens file in the order in which the verify stage wrote it.
 //
-// The file is safetensors; the generated code knows what comes when, so that
-// only the header's length matters here.
+// The file is safetensors. The generated code knows the order of its contents,
+// so only the header's length matters here.
 #ifndef TFAOT_GOLDENS_H_
 #define TFAOT_GOLDENS_H_
 
@@ -18,8 +18,8 @@
 
 namespace tfaot {
 
-// Owns the file's bytes. Ends the process, with one sentence, if there are
-// none.
+// Owns the file's bytes. If there are none, ends the process with a
+// one-sentence error.
 class Goldens {
  public:
   explicit Goldens(const char* path) : path_(path) {
@@ -51,7 +51,7 @@ class Goldens {
     position_ += size;
   }
 
-  // The file must hold nothing more.
+  // Fails if anything is left in the file.
   void End() const {
     if (position_ != bytes_.size()) Fail("holds more than the test expects");
   }

@@ -1,10 +1,10 @@
-// The 16-bit floats of TensorFlow: values to be stored, not computed with.
+// TensorFlow's 16-bit floats, for storage but not for arithmetic.
 //
 //   x[0] = tfaot::Float16(0.1f);   // rounded to the nearest, ties to even
 //   float y = x[0] * 2;            // as a float
 //
 // Each is the bits of one value: trivially copyable, uninitialized by default.
-// Conversions keep NaNs' payloads as far as they fit. Float16 is IEEE's
+// Conversions preserve NaN payloads as far as they fit. Float16 is IEEE's
 // binary16; BFloat16 is the upper half of a float.
 #ifndef TFAOT_HALF_H_
 #define TFAOT_HALF_H_
@@ -28,7 +28,7 @@ class Float16 {
     if (magnitude >= 0x7c00u) {  // infinity, NaN
       bits = 0x7f800000u | (magnitude & 0x3ffu) << 13;
     } else if (magnitude >= 0x400u) {
-      bits = (magnitude << 13) + (112u << 23);  // the exponents' biases differ
+      bits = (magnitude << 13) + (112u << 23);  // exponent biases differ
     } else {  // units of 2^-24, all normal as floats
       const float value = static_cast<float>(magnitude) * 0x1p-24f;
       std::memcpy(&bits, &value, sizeof(bits));
@@ -47,8 +47,7 @@ class Float16 {
   }
 
  private:
-  // In integers, so that neither the rounding mode nor flushed denormals
-  // matter.
+  // Uses integers, so neither the rounding mode nor flushed denormals matter.
   static std::uint16_t Rounded(float value) noexcept {
     std::uint32_t bits;
     std::memcpy(&bits, &value, sizeof(bits));
@@ -60,10 +59,10 @@ class Float16 {
       half = 0x7c00u | (payload != 0 ? payload : 0x200u);
     } else if (magnitude >= 0x477ff000u) {  // 65520, between 65504 and 65536
       half = 0x7c00u;
-    } else if (magnitude >= 0x38800000u) {  // 2^-14, the smallest normal one
+    } else if (magnitude >= 0x38800000u) {  // 2^-14, the smallest normal value
       const std::uint32_t tie_to_even = (magnitude >> 13) & 1u;
       half = (magnitude - (112u << 23) + 0xfffu + tie_to_even) >> 13;
-    } else if (magnitude >= 0x33000000u) {  // 2^-25, half of the smallest one
+    } else if (magnitude >= 0x33000000u) {  // 2^-25, half the smallest value
       const std::uint32_t mantissa = (magnitude & 0x7fffffu) | 0x800000u;
       const std::uint32_t shift = 126u - (magnitude >> 23);
       const std::uint32_t tie_to_even = (mantissa >> shift) & 1u;
@@ -116,7 +115,7 @@ static_assert(sizeof(BFloat16) == 2 && std::is_trivial_v<BFloat16>);
 
 namespace internal {
 
-// std::numeric_limits of a float of 16 bits, so many of them the mantissa's.
+// std::numeric_limits of a 16-bit float with `kMantissa` bits of mantissa.
 template <typename T, int kMantissa>
 struct HalfLimits {
   static constexpr bool is_specialized = true;

@@ -23,8 +23,8 @@ constexpr std::uint32_t Bits(int first, Rest... rest) {
   return std::uint32_t{1} << first | Bits(rest...);
 }
 
-// Source: x86-64 psABI 1.0, table 3.1. Bits are those of CPUID, in Intel's
-// Software Developer's Manual, volume 2A.
+// Source: x86-64 psABI 1.0, table 3.1. CPUID bits are from Intel's Software
+// Developer's Manual, volume 2A.
 //
 // Leaf 1: SSE3, SSSE3, CMPXCHG16B, SSE4.1, SSE4.2, POPCNT. Leaf 80000001:
 // LAHF.
@@ -40,7 +40,7 @@ constexpr std::uint32_t kV3Xcr0 = Bits(1, 2);
 constexpr std::uint32_t kV4Leaf7 = kV3Leaf7 | Bits(16, 17, 28, 30, 31);
 constexpr std::uint32_t kV4Xcr0 = kV3Xcr0 | Bits(5, 6, 7);
 
-// Lowest first; each needs all that those before it need.
+// Lowest first. Each level needs everything that the levels before it need.
 constexpr Level kLevels[] = {
     {"x86-64", {}},
     {"x86-64-v2", {kV2Leaf1, 0, kV2Leaf80000001, 0}},
@@ -48,8 +48,9 @@ constexpr Level kLevels[] = {
     {"x86-64-v4", {kV3Leaf1, kV4Leaf7, kV3Leaf80000001, kV4Xcr0}},
 };
 
-// CPUID takes microseconds in a virtual machine, so each leaf is asked for
-// once. Any x86-64 CPU has those but leaf 7; the last of them is leaf 0's EAX.
+// CPUID takes microseconds in a virtual machine, so this queries each leaf only
+// once. Any x86-64 CPU has these leaves except 7. Leaf 0's EAX is the last
+// leaf.
 CpuFeatures Ask() {
   CpuFeatures cpu = {};
   unsigned a, b, c, d, last;

@@ -1,9 +1,7 @@
-// Chooses, among the CPU levels that a model is compiled for, the one that
-// runs; generated code uses it.
+// Chooses which of a model's compiled CPU levels runs. Generated code uses it.
 //
-// Levels are named as in the x86-64 psABI, "x86-64" to "x86-64-v4", and lists
-// of them end with nullptr. All functions may run at the same time in several
-// threads.
+// Levels have their x86-64 psABI names, "x86-64" to "x86-64-v4", and lists of
+// them end with nullptr. All functions are thread-safe.
 #ifndef TFAOT_ISA_H_
 #define TFAOT_ISA_H_
 
@@ -13,8 +11,9 @@
 
 namespace tfaot {
 
-// What a CPU has, or what code needs: registers of the instruction CPUID, and
-// XCR0, which says what the operating system saves when threads take turns.
+// The features that a CPU has or that code needs: registers of the CPUID
+// instruction, and XCR0, which says what the operating system saves when it
+// switches threads.
 struct CpuFeatures {
   std::uint32_t leaf1_ecx;
   std::uint32_t leaf7_ebx;
@@ -22,23 +21,23 @@ struct CpuFeatures {
   std::uint32_t xcr0;
 };
 
-// This machine's; it is asked once.
+// Features of this machine, queried once.
 const CpuFeatures& ThisCpu() noexcept;
 
-// Whether a CPU runs code for a level; false for what is no level's name.
+// Whether a CPU runs code for a level. False if `isa` isn't a level's name.
 bool CpuRuns(const char* isa, const CpuFeatures& cpu = ThisCpu()) noexcept;
 
 struct IsaChoice {
-  std::size_t index;  // of the level; of the first if there is an error
-  std::string error;  // why none can run; empty if one can
+  std::size_t index;  // of the level, or of the first one on error
+  std::string error;  // why no level can run; empty on success
 };
 
-// Chooses the level that `asked` names; if it is nullptr, the one that the
-// environment variable TFAOT_ISA names; if there is none, or it is empty, the
-// highest that the CPU runs.
+// Chooses the level that `asked` names. If it is nullptr, chooses the level in
+// the environment variable TFAOT_ISA. If that is unset or empty, chooses the
+// highest level that the CPU runs.
 //
-// `isas` are the model's levels, lowest first, and at least one. `model` is
-// named in errors. Throws std::bad_alloc.
+// `isas` are the model's levels, lowest first, and at least one. `model` is the
+// name for errors. Throws std::bad_alloc.
 IsaChoice ChooseIsa(const char* model, const char* const* isas,
                     const char* asked, const CpuFeatures& cpu = ThisCpu());
 

@@ -6,7 +6,7 @@
 namespace tfaot {
 namespace {
 
-// One vector of values of each array, at a distance of `inner` values.
+// One vector of values of each array, `inner` values apart.
 struct Vectors {
   Comparator* comparator;
   int arrays;
@@ -25,12 +25,12 @@ struct Vectors {
   }
 };
 
-// Sorts `order`, the numbers 0 to count - 1, by the values that they stand for,
-// and returns where the result is: in `order` or in `other`.
+// Sorts `order`, the numbers 0 to count - 1, by the values that they stand for.
+// Returns where the result is: `order` or `other`.
 const std::int64_t* SortOrder(const Vectors& vectors, std::int64_t count,
                               std::int64_t* order,
                               std::int64_t* other) noexcept {
-  // Insertion is quicker than merging for a few values.
+  // For a few values, insertion is faster than merging.
   constexpr std::int64_t kRun = 8;
   for (std::int64_t begin = 0; begin < count; begin += kRun) {
     const std::int64_t end = std::min(begin + kRun, count);
@@ -60,7 +60,7 @@ const std::int64_t* SortOrder(const Vectors& vectors, std::int64_t count,
   return order;
 }
 
-// A float as an integer of the same order, in which NaN has a place, too.
+// Returns an integer that orders like the float, and gives NaN a place.
 std::int32_t Rank(float value) noexcept {
   std::uint32_t bits;
   std::memcpy(&bits, &value, sizeof(bits));
@@ -119,7 +119,7 @@ void TopK(std::int64_t batch, std::int64_t size, std::int64_t k,
       const std::int32_t rank_b = Rank(values[b]);
       return rank_a != rank_b ? rank_a > rank_b : a < b;
     };
-    // The best so far, as a heap whose top is the one to give way.
+    // The best so far, as a heap whose top is the next to be replaced.
     std::int32_t* const end = out_indices + k;
     for (std::int32_t i = 0; i < k; ++i) out_indices[i] = i;
     std::make_heap(out_indices, end, before);

@@ -1,37 +1,37 @@
-// The threads that a compiled model may work on, given by the caller.
+// The threads that a compiled model can use, provided by the caller.
 //
-//   tfaot::Threads threads(4);            // tfaot/threads.h, or a pool of
-//   yours model.set_thread_pool(&threads); model.Run(); // the same bits as
-//   with one thread
+//   tfaot::Threads threads(4);  // from tfaot/threads.h, or your own pool
+//   model.set_thread_pool(&threads);
+//   model.Run();                // the same bits as on one thread
 //
-// A model has no threads of its own, and without a pool it knows of none. Adapt
-// any pool by deriving from ThreadPool.
+// A model has no threads of its own. To use your own pool, derive an adapter
+// from ThreadPool.
 #ifndef TFAOT_THREAD_POOL_H_
 #define TFAOT_THREAD_POOL_H_
 
 namespace tfaot {
 
-// Runs the parts of one piece of work side by side.
+// Runs the parts of one piece of work in parallel.
 //
-// A model does not own its pool, which must outlive its last run. Several
-// models, run by several threads at the same time, may share one: ParallelFor()
-// must then be thread-safe, and must finish if it is called from one of the
-// pool's own threads, where it may run all parts by itself. No part of a model
-// calls ParallelFor().
+// A model does not own its pool, which must outlive the model's last run.
+// Several models may share a pool and run in several threads at the same time.
+// ParallelFor() must then be thread-safe, and must also finish when one of the
+// pool's own threads calls it. In that case, it can run all parts itself. No
+// part of a model calls ParallelFor().
 class ThreadPool {
  public:
   virtual ~ThreadPool() = default;
 
-  // Threads that work at the same time, the caller's included. It says how
-  // finely work is cut, and never changes a result.
+  // How many threads work at the same time, including the caller's. It decides
+  // how work is divided, and never affects results.
   virtual int threads() const noexcept = 0;
 
-  // Calls run(context, part) for every part from 0 to, excluded, `parts`, each
-  // once, in any order, in any threads, and returns when all have returned.
-  // What the caller wrote before is seen by the parts, and what they wrote by
-  // the caller after. A part sets the floating-point mode that it needs, and
-  // restores what it found; it does not throw, block, or allocate, and uses up
-  // to 128 KiB of stack.
+  // Calls run(context, part) once for each part from 0 to parts - 1, in any
+  // order, on any threads, and returns when all calls have returned. The parts
+  // order, on any threads, and returns when all calls have returned. The parts
+  // see the caller's earlier writes, and the caller then sees theirs. A part
+  // sets the floating-point mode that it needs and restores the previous one.
+  // It doesn't throw, block, or allocate, and it uses up to 128 KiB of stack.
   virtual void ParallelFor(int parts, void (*run)(void* context, int part),
                            void* context) noexcept = 0;
 };

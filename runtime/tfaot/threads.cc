@@ -20,11 +20,11 @@
 namespace tfaot {
 namespace {
 
-// How long a thread without work looks for some before it sleeps. Between two
-// pieces of one run lie microseconds; waking a sleeper takes about fifty.
+// How long a thread without work spins before it sleeps. Two pieces of one run
+// are microseconds apart; waking a sleeping thread takes about fifty.
 constexpr std::chrono::microseconds kLooking(200);
 
-// Looks between two that read the clock, or yield the core.
+// Spins between two reads of the clock, or two yields of the core.
 constexpr int kLooks = 64;
 
 void Pause() noexcept {
@@ -33,9 +33,9 @@ void Pause() noexcept {
 #endif
 }
 
-// What there is to do, in one word, so that it is taken by one instruction: the
-// number of the call in the upper half, the parts that nobody took in the
-// lower.
+// The pending work in one word, so that one instruction can take a part: the
+// number of the call in the upper half, and the number of untaken parts in the
+// lower half.
 using Work = std::uint64_t;
 
 constexpr std::uint32_t PartsOf(Work work) {
@@ -49,12 +49,12 @@ constexpr Work NextCall(Work work, std::uint32_t parts) {
 }  // namespace
 
 struct Threads::Impl {
-  // Written by a call before it publishes its work. Who took a part may read
-  // them: the call does not return before that part has.
+  // A call writes these before it publishes its work. A thread that took a part
+  // can read them, because the call doesn't return before the part has.
   void (*run)(void*, int) = nullptr;
   void* context = nullptr;
 
-  // Apart, so that those who look for work do not disturb those who finish it.
+  // On separate cache lines, so spinning threads don't slow down working ones.
   alignas(64) std::atomic<Work> work{0};
   alignas(64) std::atomic<std::uint32_t> running{0};
   alignas(64) std::atomic<bool> busy{false};
@@ -64,7 +64,7 @@ struct Threads::Impl {
   std::condition_variable wake;
   std::vector<std::thread> workers;
 
-  // Runs parts until all are taken.
+  // Runs parts until all have been taken.
   void TakeAll() noexcept {
     Work seen = work.load(std::memory_order_acquire);
     while (PartsOf(seen) > 0) {
@@ -77,7 +77,7 @@ struct Threads::Impl {
     }
   }
 
-  // Returns whether there is work, or the end, within kLooking.
+  // Spins for kLooking. Returns whether there is work, or the end.
   bool Look() const noexcept {
     const auto until = std::chrono::steady_clock::now() + kLooking;
     do {
@@ -92,10 +92,11 @@ struct Threads::Impl {
   void Sleep() {
     std::unique_lock<std::mutex> lock(mutex);
     // Either this sees the work that a call published, or the call sees this
-    // sleeper.
+    // sleeping thread.
     sleepers.fetch_add(1, std::memory_order_seq_cst);
     const Work last = work.load(std::memory_order_seq_cst);
-    // A call that is over when this wakes ends the sleep too: more will come.
+    // A call that ends before this wakes also ends the sleep, because more
+    // calls will come.
     wake.wait(lock, [this, last] {
       return PartsOf(last) > 0 || work.load() >> 32 != last >> 32 ||
              ends.load();
@@ -118,7 +119,7 @@ struct Threads::Impl {
     wake.notify_all();
   }
 
-  // Also if not all of them could be started.
+  // Also runs if not all threads could be started.
   ~Impl() {
     ends.store(true);
     WakeAll();
@@ -142,8 +143,8 @@ int Threads::Cores(double allowed) noexcept {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
 #endif
-  // Rounded down: of threads that look for work, one too many is enough to use
-  // up a group's time before the period ends, and then all of them stand still.
+  // Rounded down. If threads spin, one too many is enough to use up a group's
+  // time before the period ends, and then all of them stall.
   if (allowed > 0 && allowed < cores) cores = static_cast<int>(allowed);
   return cores < 1 ? 1 : cores;
 }
@@ -170,7 +171,7 @@ void Threads::ParallelFor(int parts, void (*run)(void* context, int part),
   impl.TakeAll();
   for (int looks = 0; impl.running.load(std::memory_order_acquire) > 0;) {
     Pause();
-    // A part may be in a thread that has no core.
+    // A part can be in a thread that has no core.
     if (++looks % kLooks == 0) std::this_thread::yield();
   }
   impl.busy.store(false, std::memory_order_release);

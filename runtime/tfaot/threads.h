@@ -1,4 +1,4 @@
-// A pool of threads for compiled models, for programs that have none.
+// A thread pool for compiled models, for programs that have none.
 //
 //   tfaot::Threads threads;
 //   model.set_thread_pool(&threads);
@@ -11,17 +11,17 @@
 
 namespace tfaot {
 
-// Threads that look for work for a moment after they had some, and then sleep.
+// Threads that spin briefly after they had work, and then sleep.
 //
-// Neither copied nor moved. Thread-safe. One call of ParallelFor() has the
-// threads at a time: one that comes meanwhile, from another thread or from a
-// part, runs its parts in its own thread. A call allocates nothing, and locks
-// only to wake sleepers.
+// Neither copyable nor movable. Thread-safe. Only one call of ParallelFor()
+// uses the threads at a time. Another call in the meantime, from another thread
+// or from a part, runs its parts in its own thread. A call doesn't allocate,
+// and locks only to wake sleeping threads.
 class Threads final : public ThreadPool {
  public:
-  // So many threads, of which one is whichever calls ParallelFor(); by default
-  // as many as the process may use cores. Throws std::system_error and
-  // std::bad_alloc.
+  // Uses `threads` threads, including the one that calls ParallelFor(). By
+  // default, uses as many as the process can use cores. Throws
+  // std::system_error and std::bad_alloc.
   explicit Threads(int threads = Cores());
 
   // No call may be running.
@@ -30,11 +30,11 @@ class Threads final : public ThreadPool {
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
-  // Cores that the calling thread may run on, at least 1: as its affinity and
-  // the quotas of its control groups say. Throws std::bad_alloc.
+  // Returns how many cores the calling thread can use, at least 1, according to
+  // its affinity and its control groups' quotas. Throws std::bad_alloc.
   static int Cores();
 
-  // The same, if quotas allow so many cores' worth of time; 0 for any.
+  // The same for a quota of `allowed` cores; 0 for no limit.
   static int Cores(double allowed) noexcept;
 
   int threads() const noexcept override;

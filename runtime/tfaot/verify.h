@@ -1,4 +1,4 @@
-// Compares a compiled model with TensorFlow's numbers; generated tests use it.
+// Compares a compiled model with TensorFlow's numbers. Generated tests use it.
 #ifndef TFAOT_VERIFY_H_
 #define TFAOT_VERIFY_H_
 
@@ -27,7 +27,7 @@ struct IsComplex : std::false_type {};
 template <typename T>
 struct IsComplex<std::complex<T>> : std::true_type {};
 
-// 16-bit floats are compared as floats.
+// 16-bit floats, which are compared as floats.
 template <typename T>
 struct IsHalf : std::bool_constant<std::is_same_v<T, Float16> ||
                                    std::is_same_v<T, BFloat16>> {};
@@ -36,12 +36,12 @@ struct IsHalf : std::bool_constant<std::is_same_v<T, Float16> ||
 struct Errors {
   double absolute = 0;
   double ulp = 0;      // units in the last place of the expected value
-  double share = 0;    // of the value's tolerance
+  double share = 0;    // fraction of the value's tolerance
   std::size_t at = 0;  // flat index of the largest share
   bool tolerated = true;
 };
 
-// CRC-32 as in zlib (polynomial 0xedb88320): every single flipped bit shows.
+// CRC-32 as in zlib (polynomial 0xedb88320). It detects any flipped bit.
 inline std::uint32_t Crc32(const void* data, std::size_t size) {
   const auto* bytes = static_cast<const unsigned char*>(data);
   std::uint32_t table[256];
@@ -57,9 +57,8 @@ inline std::uint32_t Crc32(const void* data, std::size_t size) {
   return ~crc;
 }
 
-// Compares `got` with `want`, each value with a tolerance of its own. NaN
-// equals NaN, and an infinity only itself. A tolerance of infinity accepts
-// anything.
+// Compares `got` with `want`, with a tolerance for each value. NaN equals NaN,
+// and an infinity equals only itself. An infinite tolerance accepts anything.
 template <typename T>
 Errors Compare(const T* got, const T* want, const float* tolerance,
                std::size_t size) {
@@ -71,11 +70,11 @@ Errors Compare(const T* got, const T* want, const float* tolerance,
         std::abs(static_cast<double>(got[i]) - static_cast<double>(want[i]));
     double ulp = difference;
     if constexpr (!std::is_floating_point_v<T>) {
-      // Large integers may be equal as doubles.
+      // Different large integers can be equal as doubles.
       ulp = difference = std::max(difference, 1.0);
     } else {
       if (std::isnan(got[i]) && std::isnan(want[i])) continue;
-      // A NaN on one side is as far off as can be, or later values hide it.
+      // A NaN on one side is infinitely far off, or later values would hide it.
       if (std::isnan(difference)) difference = kInfinity;
       const T magnitude =
           std::max(std::abs(want[i]), std::numeric_limits<T>::min());
@@ -99,17 +98,17 @@ Errors Compare(const T* got, const T* want, const float* tolerance,
   return errors;
 }
 
-// How much of a large result the goldens keep; py/tfaot/verify/kept.py has the
-// same numbers, and says why.
+// How much of a large result the goldens keep. py/tfaot/verify/kept.py has the
+// same numbers, and the reasons.
 inline constexpr std::size_t kFull = 16384;
 inline constexpr std::size_t kSamples = 1024;
 inline constexpr std::size_t kBlock = 64;
 
-// A comparison that a change of the model moves by less than so many tolerances
-// is blind; py/tfaot/verify/sight.py has the same number.
+// A comparison is blind if a change to the model moves it by less than this
+// many tolerances. py/tfaot/verify/sight.py has the same number.
 inline constexpr double kSees = 4;
 
-// Sums of kBlock values in a row, with fixed signs.
+// Sums of kBlock consecutive values, with fixed signs.
 template <typename T>
 std::vector<double> BlockSums(const T* values, std::size_t size) {
   std::vector<double> sums((size + kBlock - 1) / kBlock);
@@ -121,10 +120,10 @@ std::vector<double> BlockSums(const T* values, std::size_t size) {
   return sums;
 }
 
-// Collects the results of a test and prints one line a tensor.
+// Collects the results of a test and prints one line per tensor.
 class Verifier {
  public:
-  // `isa` is the CPU level of the model's code, `argv[1]` the goldens file.
+  // `isa` is the CPU level of the model's code, and `argv[1]` the goldens file.
   Verifier(const char* model, const char* isa, int argc, char** argv)
       : model_(model),
         isa_(isa),
@@ -134,8 +133,8 @@ class Verifier {
                 "sees");
   }
 
-  // A variable must start, bit by bit, as TensorFlow initialized it. Returns
-  // the checksum.
+  // Checks that a variable starts with TensorFlow's initial value, bit by bit.
+  // Returns the checksum.
   template <typename T, std::int64_t... kDims>
   std::uint32_t Initial(const char* name, View<T, kDims...> got) {
     const auto want = goldens_.Read<std::uint32_t>();
@@ -143,7 +142,7 @@ class Verifier {
     return want;
   }
 
-  // A variable that is only read must keep its initial value.
+  // Checks that a read-only variable keeps its initial value.
   template <typename T, std::int64_t... kDims>
   void Unchanged(const char* name, View<T, kDims...> got, std::uint32_t want) {
     ++compared_;
@@ -153,8 +152,8 @@ class Verifier {
                 name);
   }
 
-  // Reads an input, or the first `rows` rows of one; or a variable, which is
-  // given TensorFlow's values of before a call.
+  // Reads an input, or its first `rows` rows; or a variable, which gets
+  // TensorFlow's values from before a call.
   template <typename T, std::int64_t... kDims>
   void Feed(View<T, kDims...> input) {
     goldens_.Read(input);
@@ -164,7 +163,7 @@ class Verifier {
     goldens_.Read(input.data(), Rows(input, rows) * sizeof(T));
   }
 
-  // A run must succeed.
+  // Checks that a run succeeded.
   void Ran(int step, bool ok, const char* error) {
     ++compared_;
     if (ok) return;
@@ -172,7 +171,7 @@ class Verifier {
     std::printf("%-5d Run() failed: %s  FAILED\n", step, error);
   }
 
-  // Reads what is expected, and compares: all, or the first `rows` rows.
+  // Reads the expected values and compares all, or the first `rows` rows.
   template <typename T, std::int64_t... kDims>
   void Check(int step, const char* name, View<T, kDims...> got) {
     Values(step, name, got.data(), got.size());
@@ -183,7 +182,7 @@ class Verifier {
     Values(step, name, got.data(), Rows(got, rows));
   }
 
-  // Of a result whose size is known only at run time, the size comes first.
+  // For a result whose size is known only at run time, the size comes first.
   template <typename T, std::int64_t... kDims>
   void Check(int step, const char* name, BoundedView<T, kDims...> got) {
     bool same = true;
@@ -200,13 +199,13 @@ class Verifier {
       std::printf("%-5d %-44s has the size [%s], expected [%s]  FAILED\n", step,
                   name, found.c_str(), want.c_str());
       Summarize();
-      std::exit(1);  // what follows in the file is of another size
+      std::exit(1);  // the rest of the file has another size
     }
     Values(step, name, got.data(), got.size());
   }
 
-  // The same of a free run, in which each call goes on from the variables that
-  // the one before left.
+  // The same for a free run, in which each call continues from the variables
+  // that the previous one left.
   template <typename T, std::int64_t... kDims>
   void CheckFree(int step, const std::string& name, View<T, kDims...> got) {
     Values(step, name + kFree, got.data(), got.size());
@@ -217,7 +216,7 @@ class Verifier {
     Values(step, name + kFree, got.data(), Rows(got, rows));
   }
 
-  // How many comparisons were blind, so far.
+  // The number of blind comparisons so far.
   int blind() const { return blind_; }
 
   // The first comparison that failed, as "NAME, step N"; empty if none did.
@@ -243,7 +242,7 @@ class Verifier {
     }
   }
 
-  // How many values `rows` rows of a batch are.
+  // The number of values in `rows` rows of a batch.
   template <typename T, std::int64_t... kDims>
   static std::size_t Rows(View<T, kDims...> view, std::int64_t rows) {
     return view.size() / static_cast<std::size_t>(view.dim(0)) *
@@ -254,13 +253,13 @@ class Verifier {
   void Values(int step, const std::string& name, const T* got,
               std::size_t size) {
     if constexpr (IsComplex<T>::value) {
-      // As pairs of reals, which the standard says they are.
+      // As pairs of reals, which the standard guarantees.
       using Real = typename T::value_type;
       Values(step, name, reinterpret_cast<const Real*>(got), 2 * size);
     } else if (size <= kFull) {
       Compared<T>(step, name, "", got, size);
     } else {
-      // No vector: one of bool has no data().
+      // Not a vector, because std::vector<bool> has no data().
       const auto samples = std::make_unique<T[]>(kSamples);
       for (std::size_t i = 0; i < kSamples; ++i) {
         samples[i] = got[i * size / kSamples];
@@ -322,15 +321,15 @@ class Verifier {
   std::string first_;  // the first comparison that failed
 };
 
-// Gives an input of one instance the values of another's.
+// Copies the values of one instance's input to another's.
 template <typename T, std::int64_t... kDims>
 void Copy(View<T, kDims...> from, View<T, kDims...> to) {
   std::copy(from.data(), from.data() + from.size(), to.data());
 }
 
 // Calls `verify` for each of a model's CPU levels that this machine runs, and
-// prints which ones it does not. Returns 0 if there is one, and all calls
-// returned 0; else 1.
+// prints those that it doesn't run. Returns 0 if it runs at least one and all
+// calls returned 0; otherwise 1.
 template <typename Verify>
 int VerifyIsas(const char* model, const char* const* isas, Verify verify) {
   int ran = 0;

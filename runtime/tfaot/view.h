@@ -1,12 +1,12 @@
-// A typed, shaped view of values that somebody else owns.
+// A typed, shaped view of values that it doesn't own.
 //
 //   tfaot::View<float, 64, 784> x = model.x();
 //   std::copy(batch.begin(), batch.end(), x.begin());   // row-major
 //   x(3, 5) = 1.0f;
 //   float loss = *model.loss();                         // a scalar
 //
-// A view is a pointer: copying it copies no values, and it is valid as long as
-// what it points into. Reading the same values from several threads is safe.
+// A view is a pointer: copying it doesn't copy values, and it is valid as long
+// as the memory it points to. Several threads can safely read the same values.
 #ifndef TFAOT_VIEW_H_
 #define TFAOT_VIEW_H_
 
@@ -27,7 +27,7 @@ class View {
 
   constexpr explicit View(T* data) noexcept : data_(data) {}
 
-  // A view of values that may change is one of values that may be read.
+  // A view of mutable values converts to a view of const values.
   constexpr operator View<const T, kDims...>() const noexcept {
     return View<const T, kDims...>(data_);
   }

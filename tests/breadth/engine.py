@@ -36,6 +36,7 @@ Array = npt.NDArray[Any]
 ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy among a test's runfiles."""
 
+RUNTIME = ("executor", "files", "isa", "mapped_file", "plain", "safetensors", "sort", "variables")
 TOGETHER = 40
 """How many cases share a model."""
 
@@ -198,7 +199,7 @@ class Engine:
         self._compiler = shlex.split(os.environ.get("CXX", "g++"))
         runtime = ROOT / "runtime"
         self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(runtime)]
-        self._runtime = [str(folder / f"{name}.o") for name in ("executor", "isa", "sort", "variables", "plain")]
+        self._runtime = [str(folder / f"{name}.o") for name in RUNTIME]
         for target in self._runtime:
             name = Path(target).stem
             source = runtime / "tfaot" / ("kernels" if name == "plain" else "") / f"{name}.cc"

@@ -1444,13 +1444,13 @@ REFUSED = frozenset(
 """Ops that XLA has, but cannot compile ahead of time, whatever their operands are."""
 
 LEFT_OUT = {
-    "it draws from the model's own seed, or keeps a generator's state; tests/export/random_test.py covers it": "Multinomial "
+    "it draws from the model's own seed, or keeps a generator's state; tests/export/rewrites/random_test.py has it": "Multinomial "
     "ParameterizedTruncatedNormal RandomShuffle RandomStandardNormal RandomUniform RandomUniformInt "
     "RngReadAndSkip RngSkip "
     "StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt StatefulUniformInt "
     "StochasticCastToInt "
     "TruncatedNormal",
-    "TensorFlow 1's loops make it, in pairs and with state; tests/passes/loops_test.py covers it": "StackCloseV2 "
+    "TensorFlow 1's loops make it, in pairs and with state; tests/compile/passes/loops_test.py covers it": "StackCloseV2 "
     "StackPopV2 StackPushV2 StackV2 "
     "TensorArrayCloseV3 TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3 TensorArrayReadV3 "
     "TensorArrayScatterV3 "

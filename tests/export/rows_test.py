@@ -173,7 +173,8 @@ def verdicts(functions: dict[str, Callable[[dict[str, Any]], Any]]) -> dict[str,
     import tensorflow as tf
     from tensorflow.compiler.xla.service import hlo_pb2
 
-    from tfaot.export import rows
+    from tfaot.export.rows.hlo import SIZES
+    from tfaot.export.rows.walk import mixed_results
 
     shapes = {
         "x": ((3,), tf.float32),
@@ -182,7 +183,7 @@ def verdicts(functions: dict[str, Callable[[dict[str, Any]], Any]]) -> dict[str,
         "image": ((8, 8, 4), tf.float32),
     }
     modules = []
-    for size in rows.SIZES:
+    for size in SIZES:
 
         @tf.function(jit_compile=True, autograph=False)  # type: ignore[untyped-decorator]
         def all_of_them(*values: Any) -> Any:
@@ -192,7 +193,7 @@ def verdicts(functions: dict[str, Callable[[dict[str, Any]], Any]]) -> dict[str,
         specs = [tf.TensorSpec((size, *row), dtype) for row, dtype in shapes.values()]
         text = all_of_them.experimental_get_compiler_ir(*specs)(stage="hlo_serialized", platform_name="CPU")
         modules.append(hlo_pb2.HloModuleProto.FromString(text))
-    causes = rows.mixed_results(modules[0], modules[1], [True] * len(shapes))
+    causes = mixed_results(modules[0], modules[1], [True] * len(shapes))
     return {
         name: None if cause is None else (cause.op, cause.why) for name, cause in zip(functions, causes, strict=True)
     }

@@ -18,10 +18,10 @@ def tf_aot_replay_test(*, name, bundle, size = "small", **kwargs):
     py_test(
         name = name,
         size = size,
-        srcs = [Label("//tools:replay.py")],
+        srcs = [Label("//py/tfaot/hlo:replay.py")],
         args = ["$(rootpath {})".format(bundle)],
         data = [bundle],
-        main = Label("//tools:replay.py"),
+        main = Label("//py/tfaot/hlo:replay.py"),
         deps = ["@tfaot_jax//:jax"],
         **kwargs
     )

@@ -12,14 +12,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-ARCHIVE, REPLAY = map(os.path.abspath, sys.argv[1:])
+ARCHIVE, REPLAY, MAIN = map(os.path.abspath, sys.argv[1:])
 
 
-def replay(*arguments: str) -> subprocess.CompletedProcess[str]:
+def replay(*arguments: str, script: str = REPLAY) -> subprocess.CompletedProcess[str]:
     """Runs the script as a vendor does, in a process of its own."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.run(
-        [sys.executable, REPLAY, *arguments], capture_output=True, check=False, env=environment, text=True
+        [sys.executable, script, *arguments], capture_output=True, check=False, env=environment, text=True
     )
 
 
@@ -89,6 +89,12 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual(2, result.returncode)
         self.assertEqual(f"replay: {self.bundle} is no bundle: it has no model.json\n", result.stderr)
         result = replay(str(self.bundle / "README.md"))
+        self.assertEqual(2, result.returncode)
+        self.assertIn("README.md is neither a bundle nor a folder", result.stderr)
+
+    def test_main(self) -> None:
+        """The repository's own main does what the bundle's script does."""
+        result = replay(str(self.bundle / "README.md"), script=MAIN)
         self.assertEqual(2, result.returncode)
         self.assertIn("README.md is neither a bundle nor a folder", result.stderr)
 

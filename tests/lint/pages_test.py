@@ -52,15 +52,28 @@ class PagesTest(unittest.TestCase):
 
     def test_names(self) -> None:
         """Files, targets, and packages that a page names must exist; placeholders in capitals need not."""
-        text = GOOD[PAGE] + "`py/gone.py` `rules/private/STAGE.bzl` `//examples/x:z` `//tests/gone`\n"
+        text = (
+            GOOD[PAGE]
+            + "`py/gone.py` `rules/private/STAGE.bzl` `//examples/x:z` `//examples/x:y_old_test` `//tests/gone`\n"
+        )
         self.assertEqual(
             self.faults(**{PAGE: text}),
             [
                 f"{PAGE}: names py/gone.py, which does not exist",
                 f"{PAGE}: names //examples/x:z, which is not in its BUILD",
+                f"{PAGE}: names //examples/x:y_old_test, which is not in its BUILD",
                 f"{PAGE}: names //tests/gone, which is not a package",
             ],
         )
+
+    def test_targets_of_macros_and_comprehensions(self) -> None:
+        """A library's test, and targets that a comprehension names, exist."""
+        build = (
+            GOOD["examples/x/BUILD"]
+            + '[t(name = "{}_at_{}".format(a, b)) for a in c]\n[t(name = a + "_z") for a in ["w"]]\n'
+        )
+        text = GOOD[PAGE] + "`//examples/x:y_test` `//examples/x:s_at_t` `//examples/x:w_z`\n"
+        self.assertEqual(self.faults(**{PAGE: text, "examples/x/BUILD": build}), [])
 
     def test_code_names_a_page(self) -> None:
         """A comment that names a page that has moved is stale."""

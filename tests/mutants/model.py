@@ -25,6 +25,7 @@ CHANGED = 1e-4
 """A mutant changes a result by more than rounding if a value moves by more than this part of its tensor's largest."""
 
 _LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
+_RUNTIME = ("executor", "files", "isa", "mapped_file", "safetensors", "sort", "variables")
 _FLAGS = ("-std=c++17", "-DNDEBUG", "-w")
 
 
@@ -115,7 +116,7 @@ class Toolchain:
     def runtime(self) -> list[Path]:
         """What models are linked with, and the mutants' driver."""
         if not self._runtime:
-            sources = [ROOT / f"runtime/tfaot/{name}.cc" for name in ("executor", "isa", "sort", "variables")]
+            sources = [ROOT / f"runtime/tfaot/{name}.cc" for name in _RUNTIME]
             sources += [ROOT / "runtime/tfaot/kernels/plain.cc", _HERE / "mutation.cc", _HERE / "driver.cc"]
             self._runtime = [self.compile(path, self.folder / f"{path.stem}.o", "-O2") for path in sources]
         return self._runtime

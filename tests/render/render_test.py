@@ -23,6 +23,8 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
 from tfaot.render import render as stage
 
+RUNTIME = ("files", "isa", "mapped_file", "safetensors", "variables")
+"""What every class is linked with."""
 UPDATE = "bazel run //tests/render:render_test -- --update"
 KINDS = {
     "header": "{}.h",
@@ -716,7 +718,7 @@ int main(int, char** argv) {
 
     def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
         """Makes `program` of sources and the runtime."""
-        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
         result = self.compiler(*flags, *sources, *runtime, "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
 
@@ -856,11 +858,19 @@ int main(int, char** argv) {
             with self.subTest(cpp_class, refused="without need"):
                 self.assertIn(f"refused:{line}:", result.stderr)
 
+    def test_alignment(self) -> None:
+        """Protects inputs and outputs in memory: an alignment that is changed on one side only is an error of the C++ compiler."""
+        (self.folder / "small.executor.h").write_text(self.fake())
+        with mock.patch.object(stage, "ALIGNMENT", 32):
+            self.render()
+        result = self.compiler("-fsyntax-only", "small.cc")
+        self.assertIn("static assertion failed: inputs and outputs are placed by it", result.stderr)
+
     def test_without_exceptions(self) -> None:
         """Protects programs that are built without exceptions: a class and its runtime compile there."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
-        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in ("isa", "variables")]
+        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
         result = self.compiler("-fsyntax-only", "-fno-exceptions", "-fno-rtti", "small.cc", *runtime)
         self.assertEqual(result.returncode, 0, result.stderr)
 

@@ -58,6 +58,7 @@ def _inputs_test_impl(ctx):
     asserts.true(env, "site-packages" in names)
     asserts.true(env, len(files) < 150, "{} inputs: each is a link in the sandbox".format(len(files)))
     asserts.equals(env, "0", action.env["PYTHONHASHSEED"])
+    asserts.equals(env, "1", action.env["PYTHONSAFEPATH"])
     return analysistest.end(env)
 
 inputs_test = analysistest.make(_inputs_test_impl, attrs = {
@@ -208,8 +209,27 @@ def _wrong_provider_test_impl(ctx):
 wrong_provider_test = analysistest.make(_wrong_provider_test_impl, expect_failure = True)
 
 _PACKAGES = {
-    "export": ["", "core", "export", "export/rewrites", "export/sources", "graph"],
-    "compile": ["", "compile", "compile/passes", "compile/program", "compile/program/templates", "core", "graph", "tfcompile"],
+    "export": [
+        "",
+        "core",
+        "export",
+        "export/rewrites",
+        "export/rewrites/random",
+        "export/rows",
+        "export/sources",
+        "graph",
+    ],
+    "compile": [
+        "",
+        "compile",
+        "compile/passes",
+        "compile/passes/loops",
+        "compile/program",
+        "compile/program/templates",
+        "core",
+        "graph",
+        "tfcompile",
+    ],
     "render": ["", "core", "render", "render/templates"],
     "verify": ["", "core", "graph", "verify"],
     "hlo": ["", "core", "graph", "hlo", "tfcompile"],

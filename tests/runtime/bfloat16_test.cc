@@ -10,7 +10,7 @@
 #include <limits>
 #include <random>
 
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 extern "C" __m128i __truncsfbf2(float);
 extern "C" __m128i __truncdfbf2(double);

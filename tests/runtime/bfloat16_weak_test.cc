@@ -2,7 +2,7 @@
 // libraries do: both link, and theirs is taken.
 #include <emmintrin.h>
 
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 extern "C" __m128i __truncdfbf2(double);
 extern "C" __m128i __truncsfbf2(float) { return _mm_cvtsi32_si128(7); }

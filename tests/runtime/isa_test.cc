@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 namespace {
 

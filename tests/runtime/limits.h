@@ -12,7 +12,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "tests/verify/expect.h"
+#include "tests/runtime/expect.h"
 
 // Bytes of this process: of all its mappings, or of those in memory.
 inline std::uint64_t Size(bool resident) {

@@ -20,9 +20,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/runtime/expect.h"
 #include "tests/runtime/files.h"
 #include "tests/runtime/limits.h"
-#include "tests/verify/expect.h"
 #include "tfaot/variables.h"
 
 using tfaot::VariableInfo;

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/runtime/expect.h"
 #include "tests/runtime/files.h"
 #include "tests/runtime/limits.h"
-#include "tests/verify/expect.h"
 
 using tfaot::VariableInfo;
 using tfaot::Variables;

@@ -84,7 +84,8 @@ def measure(nodes: int, gigabytes: float) -> Result:
     from tfaot.export import config as configs
     from tfaot.export.export import Request, export
     from tfaot.export.sources.model import Model
-    from tfaot.graph import graph as graphs
+    from tfaot.graph.prune import prune
+    from tfaot.graph.variables import variable_uses
 
     count = int(gigabytes * 2) if gigabytes else 0
     large = LARGE.format(count=count, rows=int(gigabytes * 1e9 / max(count, 1) / 256)) if count else ""
@@ -112,8 +113,8 @@ def measure(nodes: int, gigabytes: float) -> Result:
         with open("manifest", encoding="utf-8") as file:
             manifest = Manifest.from_json(file.read())
         begin = time.perf_counter()
-        graphs.prune(graph, ["loss"], ["x", "y"])
-        graphs.variable_uses(graph)
+        prune(graph, ["loss"], ["x", "y"])
+        variable_uses(graph)
         configs.to_text(configs.infer(manifest.entry_points[0], manifest.variables))
         infer_seconds = time.perf_counter() - begin
         return Result(

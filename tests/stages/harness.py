@@ -245,7 +245,7 @@ def run_main(
         "PATH": "/usr/bin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
-        "PYTHONSAFEPATH": "1",  # tools/profile.py is not Python's own; an action's sandbox does not have it
+        "PYTHONSAFEPATH": "1",
         **(env or {}),
     }
     return subprocess.run(

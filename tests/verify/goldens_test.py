@@ -775,7 +775,7 @@ class DerivationTest(unittest.TestCase):
             self.assertEqual(abs(verify.kept(changed)["/blocks"][block]), 1)
 
     def test_block_sums_are_those_of_the_generated_test(self) -> None:
-        """Protects Python and C++ from drifting apart: verify_h_test.cc has the same numbers."""
+        """Protects Python and C++ from drifting apart: tests/runtime/verify_test.cc has the same numbers."""
         from tfaot.verify import kept as verify
         from tfaot.verify import sight
 

@@ -17,8 +17,8 @@ def _start() -> int:
         sys.stderr.write("bazelw: python3 is older than 3.10; put a newer one on PATH, then call bazelw again\n")
         return 1
     sys.path.insert(0, _ROOT)
-    # Byte code goes to the cache folder: nothing generated may lie in the repository. The one module that knows where
-    # the cache folder is has to be imported before that can be said.
+    # Byte code goes to the cache folder, because the repository must not contain generated files. The one module that knows
+    # where the cache folder is must be imported before we can say so.
     sys.dont_write_bytecode = True
     from tools.bazelw import cache
 

@@ -1,4 +1,4 @@
-"""The one folder that holds everything bazelw makes, and how files get into it whole or not at all."""
+"""The folder that contains everything bazelw makes. Files appear in it whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VARIABLE = "RULES_TFAOT_CACHE"
 
 
 def location(environ: Mapping[str, str]) -> Path | None:
-    """Returns the absolute path of the cache folder that the environment names, or None when it names none."""
+    """Returns the absolute path of the cache folder that the environment names, or None if it names none."""
     if environ.get(VARIABLE):
         return Path(environ[VARIABLE]).absolute()
     if environ.get("XDG_CACHE_HOME"):
@@ -25,10 +25,10 @@ def location(environ: Mapping[str, str]) -> Path | None:
 
 
 def usable(environ: Mapping[str, str]) -> Path:
-    """Returns the cache folder after checking that Bazel can work in it; creates nothing.
+    """Returns the cache folder after checking that Bazel can work in it. Creates nothing.
 
-    Raises BazelwError when the environment names none, or one under /tmp: Bazel's sandbox gives each action a fresh
-    /tmp, in which neither Bazel's own tools nor its outputs would be seen.
+    Raises BazelwError if the environment names none, or one under /tmp: Bazel's sandbox gives each action a fresh /tmp,
+    where neither Bazel's own tools nor its outputs would be visible.
     """
     folder = location(environ)
     if folder is None:
@@ -46,7 +46,7 @@ def usable(environ: Mapping[str, str]) -> Path:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes `text` to `path` so that a reader sees the old content or the new, never a part."""
+    """Writes `text` to `path` atomically: a reader sees either the old content or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
@@ -59,7 +59,7 @@ def write_json(path: Path, value: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Returns the object in `path`, or an empty one when it is missing or unreadable: each can be made again."""
+    """Returns the object in `path`, or an empty one if it is missing or unreadable. Each can be made again."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

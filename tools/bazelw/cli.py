@@ -1,4 +1,4 @@
-"""Decides which way leads to Bazel, and becomes it."""
+"""Chooses a way to get Bazel, and replaces this process with it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ WAYS = ("path", "official", "debian")
 
 
 def main(arguments: Sequence[str], environ: Mapping[str, str], root: str) -> int:
-    """Runs Bazel with the user's arguments in place of this process; returns only when that is impossible.
+    """Runs Bazel with the user's arguments in place of this process. Returns only if that is impossible.
 
     Args:
-      arguments: What the user wrote after `bazelw`.
+      arguments: The user's arguments to `bazelw`.
       environ: The process's environment.
-      root: The folder that holds the launcher and .bazelversion.
+      root: The folder that contains the launcher and .bazelversion.
     """
-    # A service manager's polite signal is treated as Ctrl-C: commands under way are stopped, downloads are kept.
+    # Treat a service manager's polite signal like Ctrl-C: stop running commands, keep downloads.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         folder = cache.usable(environ)
@@ -42,13 +42,13 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], root: str) -> int
         print("\nbazelw: interrupted; the next call goes on from here", file=sys.stderr)
         return 130
     command = [bazel.program, *bazel.startup, f"--output_user_root={folder / 'bazel'}", *arguments]
-    # Python ignores this signal, and Bazel would inherit that. Exit code and all other signals are Bazel's from here.
+    # Python ignores this signal, and Bazel would inherit that. From here, the exit code and all other signals are Bazel's.
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     os.execve(bazel.program, command, {**dict(pair.split("=", 1) for pair in bazel.environ), **environ})
 
 
 def get(folder: Path, environ: Mapping[str, str], root: Path) -> Bazel:
-    """Returns a Bazel that fits .bazelversion: one that is ready, else one that is set up now."""
+    """Returns a Bazel that fits .bazelversion: one that is ready, or else one that it sets up now."""
     if find.PROBE_VARIABLE in environ:
         raise BazelwError("a program on PATH calls bazelw; it is passed over")
     ways = chosen_ways(environ)
@@ -63,11 +63,11 @@ def get(folder: Path, environ: Mapping[str, str], root: Path) -> Bazel:
     found = _recall(folder, ways, version)
     if found:
         return found
-    # Imported late: what sets Bazel up is not needed once it is.
+    # Imported late: the code that sets Bazel up isn't needed once Bazel is there.
     from . import debian, lock, official
 
     with lock.held(folder, tell):
-        # Another bazelw may have made it while this one waited.
+        # Another bazelw may have set it up while this one waited.
         found = _recall(folder, ways, version)
         if found:
             return found
@@ -89,7 +89,7 @@ def get(folder: Path, environ: Mapping[str, str], root: Path) -> Bazel:
 
 
 def _recall(folder: Path, ways: Sequence[str], version: str) -> Bazel | None:
-    """Returns what an earlier call set up in the first of `ways` that has anything, without a look at the network."""
+    """Returns what an earlier call set up in the first of `ways` that has anything, without using the network."""
     for name in ways:
         found = way.recall(folder, name, version)
         if found:
@@ -98,7 +98,7 @@ def _recall(folder: Path, ways: Sequence[str], version: str) -> Bazel | None:
 
 
 def chosen_ways(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Returns the ways to try, in the fixed order: all of them, or those that BAZELW_WAYS lists."""
+    """Returns the ways to try, in the fixed order: all of them, or those in BAZELW_WAYS."""
     text = environ.get(WAYS_VARIABLE)
     if text is None:
         return WAYS

@@ -1,8 +1,8 @@
 """Way 3: Debian's own build of Bazel, in a private folder, without root and without touching the system.
 
-The packages come from the mirror that this machine's apt already uses; only the suite is another one. apt checks the
-suite's InRelease file against Debian's archive keys, the package lists against the checksums in it, and each package
-against the checksum in its list. bazelw then compares each package with that checksum once more.
+The packages come from the mirror that this machine's apt already uses; only the suite differs. apt checks the suite's
+InRelease file against Debian's archive keys, the package lists against the checksums in it, and each package against the
+checksum in its list. bazelw then compares each package with that checksum once more.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from .errors import WayFailed
 from .progress import Progress, megabytes
 from .way import RECIPE, Bazel
 
-# Debian's first suite with Bazel 7.7.1. When it has become the stable release under another Bazel, this moves.
+# Debian's first suite with Bazel 7.7.1. Once it is the stable release and has another Bazel, this must change.
 SUITE = "forky"
-# Suites of one Debian archive; a security or third-party archive has none with these plain names.
+# Suites of a Debian archive. A security or third-party archive has none with these plain names.
 _DEBIAN_SUITES = frozenset(
     ("bullseye", "bookworm", "trixie", "forky", "duke", "sid", "oldstable", "stable", "testing", "unstable")
 )
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
-# What the private apt takes over from the machine's settings: how to reach a mirror, and nothing else. Key names are in
-# lower case; apt does not mind the case.
+# Settings of the machine that the private apt takes over: how to reach a mirror, and nothing else. Names of keys are in
+# lower case; apt ignores case.
 _INHERITED = (
     "acquire::http::",
     "acquire::https::",
     "acquire::ftp::",
     "acquire::tor::",
     "acquire::forceipv",
-    # How old a signed list may be: a mirror may be a snapshot.
+    # How old a signed list can be, because a mirror can be a snapshot.
     "acquire::check-date",
     "acquire::check-valid-until",
     "apt::architecture",
     "dir::etc::netrc",
 )
-# Checks of a server's certificate, for all hosts or for one.
+# Checks of a server's certificate, for all hosts or for a single one.
 _VERIFY = ("::verify-peer", "::verify-host")
 
 
 @dataclass(frozen=True)
 class _Apt:
-    """An apt that keeps everything it writes below `home`, and believes that no package is installed."""
+    """An apt that writes only below `home`, and assumes that no package is installed."""
 
     home: Path
     environ: dict[str, str]
@@ -64,9 +64,9 @@ class _Apt:
 
 
 def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
-    """Downloads, unpacks and adapts Debian's Bazel; picks up where an interrupted call stopped. Needs the lock.
+    """Downloads, unpacks, and adapts Debian's Bazel, resuming where an interrupted call stopped. Needs the lock.
 
-    Raises WayFailed when this machine has no apt, or its mirror lacks what is needed.
+    Raises WayFailed if this machine has no apt, or its mirror lacks what is needed.
     """
     for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb"):
         if shutil.which(tool) is None:
@@ -78,14 +78,14 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
     apt = _lists(home, progress)
     chosen = packages.closure(packages.parse(apt.run("apt-cache", "dumpavail")))
     offered = next(package.version for package in chosen if package.name == packages.BAZEL)
-    # Debian's version is spelt 7.7.1+ds-8+b1: the upstream version, then what Debian did to it.
+    # Debian's version looks like 7.7.1+ds-8+b1: the upstream version, then Debian's changes.
     upstream = offered.partition("+")[0].partition("-")[0]
     if not versions.fits(upstream, version):
         raise WayFailed(f"Debian {SUITE} has Bazel {upstream} now, which does not fit {version}")
     debs = _download(apt, chosen, progress)
     abseil = _abseil_source(apt, progress)
 
-    # A folder of its own for each recipe: Bazel restarts a server that still runs from another one.
+    # Each recipe has its own folder: Bazel restarts a server that still runs from another one.
     final = home / f"bazel-{RECIPE}"
     part = home / "bazel.part"
     prefix.remove(part)
@@ -106,7 +106,7 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
         {
             "packages": {package.name: package.version for package in chosen},
             "download_bytes": size,
-            # Of this call. It is not the whole time when an earlier one had downloaded packages before it was stopped.
+            # Time of this call, which is not the total if an earlier call was stopped after downloading packages.
             "seconds": round(seconds, 1),
             "resumed": resumed,
         },
@@ -118,7 +118,7 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
             f"--install_base={final / 'prefix' / prefix.BAZEL_DATA}",
             "--trust_install_base",
             f"--server_javabase={final / 'prefix' / java}",
-            # Java 25 warns about what this older Bazel does; there is nothing that a user could change.
+            # Java 25 warns about things this older Bazel does. Users can't do anything about them.
             "--host_jvm_args=--sun-misc-unsafe-memory-access=allow",
             "--host_jvm_args=--enable-native-access=ALL-UNNAMED",
             "--nosystem_rc",
@@ -138,13 +138,13 @@ def mirrors(targets: str) -> list[str]:
 
 
 def sources_list(mirror: str, keyring: Path) -> str:
-    """Returns apt's source lines for SUITE at `mirror`, of which only Debian's own signatures are accepted."""
+    """Returns apt's source lines for SUITE at `mirror`, which accept only Debian's own signatures."""
     return "".join(f"{kind} [signed-by={keyring}] {mirror} {SUITE} main\n" for kind in ("deb", "deb-src"))
 
 
 def _lists(home: Path, progress: Progress) -> _Apt:
     """Fetches the suite's signed package lists from the first of the machine's mirrors that has them."""
-    # --no-release-info: the set-up counts, not whether `apt-get update` ever ran here.
+    # --no-release-info: the configuration counts, not whether `apt-get update` ever ran here.
     targets = prefix.run(
         ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]
     )
@@ -179,14 +179,14 @@ def _private_apt(home: Path) -> _Apt:
 
 
 def apt_conf(machine: str, home: Path) -> str:
-    """Returns an apt.conf with the machine's proxies and certificates, but no folder, hook, or weakened check of it.
+    """Returns an apt.conf with the machine's proxies and certificates, but without its folders, hooks, or weakened checks.
 
     Args:
-      machine: What `apt-config dump` says.
-      home: The folder that everything is written to.
+      machine: The output of `apt-config dump`.
+      home: The folder for everything that apt writes.
     """
     settings = {
-        # Read already: it is what `machine` holds.
+        # Already read: `machine` contains it.
         "Dir::Etc::main": str(home / "none"),
         "Dir::Etc::parts": str(home / "conf.d"),
         "Dir::Etc::sourcelist": str(home / "sources.list"),
@@ -198,18 +198,18 @@ def apt_conf(machine: str, home: Path) -> str:
         "Dir::State::status": str(home / "status"),
         "Dir::Cache": str(home / "cache"),
         "Dir::Cache::archives": str(home / "cache/archives"),
-        # Kept, so that each later apt command need not read the lists anew.
+        # Kept, so later apt commands don't need to parse the lists again.
         "Dir::Cache::pkgcache": str(home / "cache/pkgcache.bin"),
         "Dir::Cache::srcpkgcache": str(home / "cache/srcpkgcache.bin"),
         "Dir::Log": str(home / "log"),
         "Acquire::Languages": "none",
         "Acquire::Retries": "3",
-        # Called as root, apt would drop to a user that cannot write to a private folder.
+        # When called as root, apt would switch to a user that can't write to a private folder.
         "APT::Sandbox::User": "root",
-        # A mirror that does not answer is a failure, not a mere warning.
+        # A mirror that doesn't answer is a failure, not just a warning.
         "APT::Update::Error-Mode": "any",
         "APT::Install-Recommends": "0",
-        # These are apt's defaults. They are said all the same, and come last, so that nothing else decides.
+        # These are apt's defaults. We set them explicitly, and last, so nothing else can override them.
         "APT::Get::AllowUnauthenticated": "false",
         "Acquire::AllowInsecureRepositories": "false",
         "Acquire::AllowWeakRepositories": "false",
@@ -226,7 +226,7 @@ def apt_conf(machine: str, home: Path) -> str:
 
 
 def _download(apt: _Apt, chosen: Sequence[packages.Package], progress: Progress) -> list[Path]:
-    """Downloads the packages that are not there yet; returns all of them, in the order of `chosen`."""
+    """Downloads the packages that are missing. Returns all of them, in the order of `chosen`."""
     folder = apt.home / "debs"
     wanted = {package.file for package in chosen}
     for path in folder.iterdir():
@@ -257,7 +257,7 @@ def _download(apt: _Apt, chosen: Sequence[packages.Package], progress: Progress)
                         _show(line, total, progress)
                 _, words = process.communicate()
             except BaseException:
-                # Left alone it would go on downloading into the folder that the next call uses.
+                # Otherwise, it would go on downloading into the folder that the next call uses.
                 process.terminate()
                 raise
         if process.returncode != 0:
@@ -286,7 +286,7 @@ def _show(line: str, total: int, progress: Progress) -> None:
 
 
 def _abseil_source(apt: _Apt, progress: Progress) -> Path:
-    """Downloads Abseil's upstream archive, which carries its own BUILD files; apt compares it with the signed list."""
+    """Downloads Abseil's upstream archive, which contains BUILD files. apt compares it with the signed list."""
     progress.say("fetching the source of Abseil")
     folder = apt.home / "sources"
     apt.run("apt-get", "-q", "source", "--download-only", "--tar-only", "abseil", cwd=folder)
@@ -298,11 +298,11 @@ def _abseil_source(apt: _Apt, progress: Progress) -> Path:
 
 
 def _unpack_source(archive: Path, into: Path) -> None:
-    """Unpacks a source archive, which has one top folder, so that this folder is `into`."""
+    """Unpacks a source archive, which has one top-level folder, so that this folder becomes `into`."""
     part = into.with_name(into.name + ".part")
     try:
         with tarfile.open(archive) as source:
-            # The archive is checked, but a filter costs nothing where this Python has one.
+            # The archive is checked, but a filter costs nothing where this Python supports it.
             if hasattr(tarfile, "data_filter"):
                 source.extractall(part, filter="data")
             else:

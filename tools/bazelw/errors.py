@@ -6,4 +6,4 @@ class BazelwError(Exception):
 
 
 class WayFailed(Exception):
-    """One way to get Bazel did not work here; the next one is tried. The message says why, in a few words."""
+    """One way to get Bazel failed here, so bazelw tries the next. The message says why, in a few words."""

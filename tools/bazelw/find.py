@@ -13,21 +13,21 @@ from .progress import Progress
 from .way import Bazel
 
 _NAMES = ("bazel", "bazelisk")
-# Set while asking a program for its version: a script on PATH that calls bazelw would otherwise do so for ever.
+# Set while asking a program for its version. Otherwise, a script on PATH that calls bazelw would do so forever.
 PROBE_VARIABLE = "BAZELW_PROBE"
-# In seconds. A Bazelisk may download Bazel before it answers.
+# In seconds. A Bazelisk can download Bazel before it answers.
 _PROBE_TIMEOUT = 180.0
-# How long a program that does not fit is left alone, in seconds; it is asked again at once when its file changes.
+# How long to skip a program that doesn't fit, in seconds. If its file changes, bazelw asks it again at once.
 _FORGET_AFTER = 24 * 3600.0
 
 
 def programs(search_path: str, launcher: Path) -> Iterator[Path]:
-    """Yields every `bazel` and `bazelisk` on PATH in its order, save bazelw itself under either name."""
+    """Yields every `bazel` and `bazelisk` on PATH, in order, except bazelw itself under either name."""
     own = os.path.realpath(launcher)
     for folder in search_path.split(os.pathsep):
         for name in _NAMES:
             path = os.path.join(folder, name)
-            # A relative entry would be another program in each directory.
+            # A relative entry would name a different program in each directory.
             if (
                 os.path.isabs(path)
                 and os.access(path, os.X_OK)
@@ -40,8 +40,8 @@ def programs(search_path: str, launcher: Path) -> Iterator[Path]:
 def find(folder: Path, environ: Mapping[str, str], launcher: Path, wanted: str, progress: Progress) -> Bazel:
     """Returns the first program on PATH whose version fits `wanted`.
 
-    Answers are kept in the cache folder until a program's file changes, so that a call costs no second start of Bazel.
-    Raises WayFailed with what was found instead.
+    Answers are cached until a program's file changes, so a call doesn't start Bazel twice. Raises WayFailed with what was
+    found instead.
     """
     answers = cache.read_json(folder / "path.json")
     seen = []
@@ -61,8 +61,8 @@ def find(folder: Path, environ: Mapping[str, str], launcher: Path, wanted: str, 
 
 
 def ask(path: Path, folder: Path, environ: Mapping[str, str], wanted: str) -> str:
-    """Returns what the program answers to `--version`, or nothing when it cannot, as a Bazelisk without network."""
-    # Imported late: a call whose answers are kept does not need it.
+    """Returns the program's answer to `--version`, or nothing if it fails, like a Bazelisk without network access."""
+    # Imported late: a call with cached answers doesn't need it.
     import subprocess
 
     probe = {**bazelisk_environ(folder, wanted), **environ, PROBE_VARIABLE: "1"}
@@ -70,7 +70,7 @@ def ask(path: Path, folder: Path, environ: Mapping[str, str], wanted: str) -> st
         done = subprocess.run(
             [str(path), "--version"],
             env=probe,
-            # Outside any workspace: what counts is the program, not the settings of the directory that one stands in.
+            # Outside any workspace: the program counts, not the settings of the current directory.
             cwd="/",
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -87,7 +87,7 @@ def ask(path: Path, folder: Path, environ: Mapping[str, str], wanted: str) -> st
 
 
 def bazelisk_environ(folder: Path, wanted: str) -> dict[str, str]:
-    """Returns what makes a Bazelisk take the wanted version, from anywhere, and keep it in the cache folder."""
+    """Returns the environment that makes Bazelisk use the wanted version, anywhere, and keep it in the cache folder."""
     return {"USE_BAZEL_VERSION": wanted, "BAZELISK_HOME": str(folder / "bazelisk")}
 
 

@@ -13,7 +13,7 @@ from .progress import Progress
 
 @contextmanager
 def held(folder: Path, progress: Progress) -> Iterator[None]:
-    """Holds the cache folder's lock; says so when it has to wait. The kernel drops the lock when its holder dies."""
+    """Holds the cache folder's lock, and says so if it has to wait. The kernel releases the lock if its holder dies."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:

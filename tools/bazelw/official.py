@@ -1,4 +1,4 @@
-"""Way 2: the official release, one file, compared with a SHA-256 that releases.json pins."""
+"""Way 2: the official release, a single file, checked against a SHA-256 that releases.json pins."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .way import Bazel
 _ADDRESS = "https://github.com/bazelbuild/bazel/releases/download/{version}/{name}"
 _PINS = Path(__file__).with_name("releases.json")
 _MACHINES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "arm64", "arm64": "arm64"}
-# How long the host may take until its answer begins, in seconds. A blocked one often just says nothing.
+# How long to wait for the host's answer to begin, in seconds. A blocked host often doesn't answer at all.
 ANSWER_TIMEOUT = 5.0
-# How long a download may stall, in seconds.
+# How long a download can stall, in seconds.
 _STALL_TIMEOUT = 30.0
-# How often a download that broke off is resumed within one call.
+# How often to resume an interrupted download within one call.
 _RESUMES = 3
-# How long a host that did not answer is left alone, in seconds.
+# How long to skip a host that didn't answer, in seconds.
 REMEMBER = 24 * 3600.0
 _CHUNK = 1 << 18
 
@@ -35,8 +35,8 @@ _CHUNK = 1 << 18
 def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
     """Downloads the release, or the rest of it, and checks it. Needs the lock.
 
-    Raises WayFailed when no release is pinned for this machine, the host cannot be reached (this is remembered for a
-    day), or the file is not the pinned one.
+    Raises WayFailed if no release is pinned for this machine, if the host is unreachable (remembered for a day), or if
+    the file isn't the pinned one.
     """
     name = _name(version)
     digest = json.loads(_PINS.read_text(encoding="utf-8")).get(version, {}).get(name) if name else None
@@ -61,15 +61,15 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
 
 
 class Unreachable(WayFailed):
-    """The host did not answer, or not with the file."""
+    """The host didn't answer, or answered without the file."""
 
 
 def fetch(address: str, target: Path, digest: str, progress: Progress) -> int:
-    """Downloads `address` to `target`, an executable that is there whole and checked or not at all.
+    """Downloads `address` to `target`, an executable that appears whole and checked, or not at all.
 
-    What an interrupted call left in `target`.part is kept and only the rest is asked for. Returns the size in bytes.
-    Raises Unreachable when the host does not serve the file, and WayFailed when the download breaks off for good or the
-    file's SHA-256 is not `digest`; in the last case nothing is left.
+    Keeps what an interrupted call left in `target`.part, and requests only the rest. Returns the size in bytes. Raises
+    Unreachable if the host doesn't serve the file, and WayFailed if the download breaks off for good or the file's
+    SHA-256 isn't `digest`; in the last case, nothing remains.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
@@ -90,11 +90,11 @@ def fetch(address: str, target: Path, digest: str, progress: Progress) -> int:
 
 
 def _append(address: str, part: Path, progress: Progress) -> bool:
-    """Adds to `part` what is missing; tells whether the file is complete now."""
+    """Appends the missing bytes to `part`. Returns whether the file is complete now."""
     have = part.stat().st_size if part.exists() else 0
     answer = _open(address, have)
     if answer is None:
-        # 416: there is nothing beyond what is here. The digest decides whether it is the file.
+        # 416: there are no more bytes. The digest decides whether this is the file.
         return True
     with answer:
         if answer.status != http.client.PARTIAL_CONTENT:
@@ -115,17 +115,17 @@ def _append(address: str, part: Path, progress: Progress) -> bool:
 
 
 def _open(address: str, have: int) -> Any | None:
-    """Asks for the bytes from `have` on; returns the answer, or None when there are no more."""
+    """Requests the bytes from `have` on. Returns the response, or None if there are no more."""
     request = urllib.request.Request(address, headers={"Range": f"bytes={have}-"} if have else {})
     result: list[Any] = []
 
     def ask() -> None:
         try:
             result.append(urllib.request.urlopen(request, timeout=_STALL_TIMEOUT))
-        except Exception as failure:  # Handed to the caller, who knows which ones are expected.
+        except Exception as failure:  # The caller gets it, and knows which ones to expect.
             result.append(failure)
 
-    # In a thread of its own, since neither looking up a name nor a chain of redirections has a time limit of its own.
+    # In a separate thread, because neither name resolution nor a chain of redirects has a time limit of its own.
     thread = threading.Thread(target=ask, daemon=True)
     thread.start()
     thread.join(ANSWER_TIMEOUT)

@@ -8,25 +8,25 @@ from dataclasses import dataclass
 
 from .errors import WayFailed
 
-# The package that everything is derived from.
+# The package that all others are derived from.
 BAZEL = "bazel-bootstrap"
-# With what it needs without saying so, and the tool that adapts its programs.
+# Including undeclared dependencies, and the tool that adapts its programs.
 _ROOTS = (BAZEL, "bazel-rules-shell", "libblake3-0", "patchelf")
 
-# Dependencies that are not followed: an installed bazel-bootstrap needs them, running Bazel does not.
+# Dependencies that we don't follow: an installed bazel-bootstrap needs them, but running Bazel doesn't.
 _LEFT_OUT = re.compile(
     "|".join(
         (
-            r"build-essential",  # The C toolchain: actions use the machine's own.
+            r"build-essential",  # The C toolchain: actions use the machine's.
             r".*-dev",
-            r".*-jdk-.*",  # The JDK: the server needs the runtime alone, see _java_runtime.
-            r"python3",  # Actions use the machine's own.
+            r".*-jdk-.*",  # The JDK: the server needs only the runtime, see _java_runtime.
+            r"python3",  # Actions use the machine's.
             r"unzip",
-            r"util-linux",  # Wanted by package installation scripts, which do not run.
+            r"util-linux",  # Needed by package installation scripts, which don't run.
             r"java-common",
             r"ca-certificates.*",
             r"openssl-provider-legacy",
-            r"protobuf-compiler.*",  # Wanted to build Java code, not to run it.
+            r"protobuf-compiler.*",  # Needed to build Java code, not to run it.
             r"lib.*-parent-java",
             r"libmaven.*",
             r"libplexus.*",
@@ -43,23 +43,23 @@ _LEFT_OUT = re.compile(
 
 @dataclass(frozen=True)
 class Package:
-    """One binary package as apt's signed list describes it."""
+    """One binary package as described by apt's signed list."""
 
     name: str
     version: str
-    # Path of the .deb below the mirror's address.
+    # Path of the .deb, relative to the mirror's address.
     filename: str
     # Size of the .deb in bytes.
     size: int
     sha256: str
-    # Names that it depends on; the first of each group of alternatives.
+    # Names of its dependencies: the first of each group of alternatives.
     depends: tuple[str, ...]
-    # Names of virtual packages that it stands in for.
+    # Names of virtual packages that it provides.
     provides: tuple[str, ...]
 
     @property
     def file(self) -> str:
-        """Name of the .deb once `apt-get download` has fetched it: the version is spelt with its epoch there."""
+        """Name of the .deb that `apt-get download` fetches, which spells the version with its epoch."""
         architecture = self.filename.rpartition("_")[2]
         return f"{self.name}_{self.version.replace(':', '%3a')}_{architecture}"
 
@@ -91,7 +91,7 @@ def parse(text: str) -> dict[str, Package]:
 def closure(available: Mapping[str, Package]) -> list[Package]:
     """Returns every package that Bazel needs to run, sorted by name.
 
-    Raises WayFailed when the suite lacks one of them.
+    Raises WayFailed if the suite lacks one of them.
     """
     virtual: dict[str, str] = {}
     for package in available.values():
@@ -112,7 +112,7 @@ def closure(available: Mapping[str, Package]) -> list[Package]:
 
 
 def _java_runtime(available: Mapping[str, Package]) -> str:
-    """Returns the Java runtime behind the default one: it carries the suite's Java version in its name."""
+    """Returns the Java runtime behind the default one. Its name contains the suite's Java version."""
     default = available.get("default-jre-headless")
     for name in default.depends if default else ():
         if re.fullmatch(r"openjdk-\d+-jre-headless", name):
@@ -121,6 +121,6 @@ def _java_runtime(available: Mapping[str, Package]) -> str:
 
 
 def _names(relation: str) -> tuple[str, ...]:
-    """Returns the package names in a Depends-like field, without versions, architectures and second choices."""
+    """Returns the package names in a Depends-like field, without versions, architectures, and alternatives."""
     groups = (group.partition("|")[0].strip() for group in relation.split(","))
     return tuple(group.partition(" ")[0].partition(":")[0] for group in groups if group)

@@ -1,4 +1,4 @@
-"""Makes programs from unpacked Debian packages run from a folder of their own, beside another libc."""
+"""Makes programs from unpacked Debian packages run from their own folder, with a libc of their own."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .progress import Progress
 
 BAZEL_DATA = Path("usr/share/bazel")
 _CLASSPATH = BAZEL_DATA / "bazel_classpath_debian_depends.txt"
-# The package forgets this jar: without it the server starts and never answers.
+# The package omits this jar. Without it, the server starts but never answers.
 _FORGOTTEN_JARS = ("/usr/share/java/perfmark-api.jar",)
 
 
 def unpack(packages: Sequence[Path], into: Path, progress: Progress) -> None:
-    """Unpacks each .deb into the folder `into`; runs none of the packages' scripts."""
+    """Unpacks each .deb into the folder `into`. Runs none of the packages' scripts."""
     for number, package in enumerate(packages, 1):
         progress.move(f"unpacking package {number} of {len(packages)}: {package.name}")
         run(["dpkg-deb", "--extract", str(package), str(into)])
 
 
 def adapt(tree: Path, final: Path) -> str:
-    """Makes the unpacked `tree` ready to be renamed to `final`; returns the Java folder's path below it.
+    """Prepares the unpacked `tree` to be renamed to `final`. Returns the Java folder's path relative to it.
 
-    Raises WayFailed when the tree does not hold what Bazel's packages are known to hold.
+    Raises WayFailed if the tree lacks something that Bazel's packages are known to contain.
     """
     relink(tree, final)
     java = one(tree, "usr/lib/jvm/java-*-openjdk-*/bin/java").parents[1].relative_to(tree)
@@ -36,7 +36,7 @@ def adapt(tree: Path, final: Path) -> str:
     rpath = ":".join(str(final / part) for part in (libraries, java / "lib", java / "lib/server"))
     programs, shared = elf_files(tree, java)
     patchelf = [str(tree / loader), "--library-path", str(tree / libraries), str(tree / "usr/bin/patchelf")]
-    # Old-style rpath, not runpath: it must hold for the libraries' own dependencies too.
+    # An old-style rpath, not a runpath, because it must also apply to the libraries' own dependencies.
     run([*patchelf, "--force-rpath", "--set-rpath", rpath, *map(str, [*programs, *shared])])
     run([*patchelf, "--set-interpreter", str(final / loader), *map(str, programs)])
     listed = tree / _CLASSPATH
@@ -46,9 +46,9 @@ def adapt(tree: Path, final: Path) -> str:
 
 
 def label(tree: Path) -> Path:
-    """Makes the resource from which the server learns its own version; returns its class path entry, below `tree`.
+    """Makes the resource that tells the server its version. Returns its class path entry, relative to `tree`.
 
-    Debian's build leaves it out. Without it `native.bazel_version` is empty, which rules take for the newest Bazel.
+    Debian's build omits it. Without it, `native.bazel_version` is empty, and rules assume the newest Bazel.
     """
     version = one(tree, f"{BAZEL_DATA}/build-label.txt").read_text(encoding="utf-8").strip()
     folder = BAZEL_DATA / "version"
@@ -58,7 +58,7 @@ def label(tree: Path) -> Path:
 
 
 def relink(tree: Path, final: Path) -> None:
-    """Turns each absolute symbolic link in `tree` into one that points below `final`."""
+    """Redirects each absolute symbolic link in `tree` to a place below `final`."""
     for folder, folders, files in os.walk(tree):
         for name in folders + files:
             path = os.path.join(folder, name)
@@ -70,9 +70,9 @@ def relink(tree: Path, final: Path) -> None:
 
 
 def classpath(text: str, tree: Path, final: Path) -> str:
-    """Returns Bazel's list of jars, one in a line, with each one's place below `final`, plus the forgotten ones.
+    """Returns Bazel's list of jars, one per line, each at its place below `final`, plus the omitted ones.
 
-    A jar that no dependency of the package carries is left out: on a Debian system it is missing too.
+    A jar that no dependency of the package provides is left out. It is missing on a Debian system too.
     """
     jars = dict.fromkeys([*text.split(), *_FORGOTTEN_JARS])
     return "".join(f"{final}{jar}\n" for jar in jars if os.path.lexists(f"{tree}{jar}"))
@@ -98,13 +98,13 @@ def elf_files(tree: Path, java: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _regular(paths: Iterable[Path], tree: Path) -> list[Path]:
-    """Returns the files in `tree` behind `paths`, each once: several of them are links."""
+    """Returns the files in `tree` behind `paths`, each once. Several paths are links."""
     real = {Path(os.path.realpath(path)) for path in paths}
     return sorted(path for path in real if path.is_file() and path.is_relative_to(os.path.realpath(tree)))
 
 
 def one(tree: Path, pattern: str) -> Path:
-    """Returns the one file in `tree` that matches; raises WayFailed when there is none."""
+    """Returns the first file in `tree` that matches. Raises WayFailed if there is none."""
     for path in sorted(tree.glob(pattern)):
         if path.is_file():
             return path
@@ -112,13 +112,13 @@ def one(tree: Path, pattern: str) -> Path:
 
 
 def remove(folder: Path) -> None:
-    """Removes a folder that may not be there."""
+    """Removes a folder if it exists."""
     if os.path.lexists(folder):
         shutil.rmtree(folder)
 
 
 def run(command: Sequence[str], environ: dict[str, str] | None = None, cwd: Path | None = None) -> str:
-    """Runs a command quietly and returns its output; raises WayFailed with its last words when it fails."""
+    """Runs a command quietly and returns its output. If it fails, raises WayFailed with the end of the output."""
     done = subprocess.run(
         command,
         env=environ,
@@ -135,10 +135,10 @@ def run(command: Sequence[str], environ: dict[str, str] | None = None, cwd: Path
 
 
 def last_words(text: str) -> str:
-    """Returns the line of a failed command's output that most likely tells why it failed."""
+    """Returns the line of a failed command's output that most likely says why it failed."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith(("E:", "Err:", "error", "ERROR"))]
     if errors:
-        # What follows the first error is often only its consequence.
+        # What follows the first error is often only a consequence.
         return errors[0].rstrip(".")
     return lines[-1].rstrip(".") if lines else "it said nothing"

@@ -1,4 +1,4 @@
-"""Tells on standard error what is being done and how far it is."""
+"""Reports the current step and its progress on standard error."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import sys
 import time
 from typing import TextIO
 
-# Without a terminal (a CI log), a line at most this often, in seconds.
+# Without a terminal (as in a CI log), minimum seconds between two lines.
 _LOG_INTERVAL = 5.0
 _TERMINAL_INTERVAL = 0.1
 
 
 class Progress:
-    """Writes plain lines, and one moving line when `stream` is a terminal. Not thread-safe."""
+    """Writes plain lines, plus one updating line if `stream` is a terminal. Not thread-safe."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
@@ -21,13 +21,13 @@ class Progress:
         self._moving = False
 
     def say(self, text: str) -> None:
-        """Writes one line that stays."""
+        """Writes a permanent line."""
         self._clear()
         self._stream.write(f"bazelw: {text}\n")
         self._stream.flush()
 
     def move(self, text: str) -> None:
-        """Shows `text` until the next call, at most as often as a reader can use."""
+        """Shows `text` until the next call, no more often than is useful to a reader."""
         now = time.monotonic()
         if now - self._last < (_TERMINAL_INTERVAL if self._terminal else _LOG_INTERVAL):
             return
@@ -46,5 +46,5 @@ class Progress:
 
 
 def megabytes(count: float) -> str:
-    """Returns `count` bytes in units of 10^6 bytes, as a reader sees them in a table."""
+    """Formats `count` bytes in megabytes (10^6 bytes)."""
     return f"{count / 1e6:.1f} MB"

@@ -9,20 +9,20 @@ from pathlib import Path
 
 from . import cache, prefix
 
-# Where Debian's packages put rule sets: one folder per repository.
+# Where Debian's packages put rule sets, one folder per repository.
 _RULES = prefix.BAZEL_DATA / "rules"
 
 
-# Bazel refuses an override of a module that no other module names. Its own tools always name this one, which is a stub
-# here and so can name all the others.
+# Bazel rejects an override of a module that no other module names. Its own tools always name this one. Here, it is a stub
+# that names all the others.
 _HUB = "buildozer"
 
 
 @dataclass(frozen=True)
 class Stub:
-    """An empty module that stands in for one that is named as a dependency but not built here."""
+    """An empty module that stands in for a dependency that isn't built here."""
 
-    # Further files of the module, by path.
+    # Additional files of the module, by path.
     files: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -46,7 +46,7 @@ config_setting(
 )
 """
 
-# What Bazel's built-in tools and Abseil name in their MODULE.bazel files without a target here needing it.
+# Modules that Bazel's built-in tools and Abseil name in their MODULE.bazel files, but no target here needs.
 STUBS: Mapping[str, Stub] = {
     "apple_support": Stub(),
     "buildozer": Stub({"buildozer_binary.bzl": _BUILDOZER}),
@@ -58,12 +58,12 @@ STUBS: Mapping[str, Stub] = {
 
 
 def rc_file(folder: Path) -> Path:
-    """Returns the path of the bazelrc in `folder` that holds the redirections."""
+    """Returns the path of the bazelrc in `folder` that contains the redirections."""
     return folder / "redirect.bazelrc"
 
 
 def write(part: Path, final: Path) -> None:
-    """Writes stubs and bazelrc into `part`, which holds `prefix` and `abseil-cpp` and is renamed to `final` later."""
+    """Writes stubs and bazelrc into `part`, which contains `prefix` and `abseil-cpp` and is later renamed to `final`."""
     supplement(part / "prefix")
     modules = {name: final / path.relative_to(part) for name, path in rule_sets(part / "prefix").items()}
     modules["abseil-cpp"] = final / "abseil-cpp"
@@ -78,7 +78,7 @@ def write(part: Path, final: Path) -> None:
 
 
 def supplement(tree: Path) -> None:
-    """Adds to the rule sets in `tree` what Abseil uses and came into them after Debian's version. Idempotent."""
+    """Adds to the rule sets in `tree` what Abseil uses but Debian's versions don't have yet. Idempotent."""
     build = prefix.one(tree, f"{_RULES}/cc/cc/compiler/BUILD")
     text = build.read_text(encoding="utf-8")
     if 'name = "emscripten"' not in text:
@@ -86,7 +86,7 @@ def supplement(tree: Path) -> None:
 
 
 def module_text(name: str, depends: Sequence[str]) -> str:
-    """Returns the MODULE.bazel of a stub that names `depends`; an override makes their versions meaningless."""
+    """Returns the MODULE.bazel of a stub that names `depends`. Versions don't matter, because all are overridden."""
     return f'module(name = "{name}")\n' + "".join(f'bazel_dep(name = "{other}", version = "0")\n' for other in depends)
 
 
@@ -104,22 +104,22 @@ def rc_text(modules: Mapping[str, Path], stubs: Mapping[str, Path], registry: Pa
     """Returns the lines of the bazelrc.
 
     Args:
-      modules: Folders of whole modules, by name: used with and without bzlmod.
-      stubs: Folders of stub modules, by name: used with bzlmod only, since a WORKSPACE names what it needs itself.
+      modules: Folders of complete modules, by name. Used with and without bzlmod.
+      stubs: Folders of stub modules, by name. Used only with bzlmod, because a WORKSPACE names its dependencies itself.
       registry: An empty folder.
     """
     lines = [
         "# Written by bazelw.",
-        # Any module that is not redirected would be looked up on a host that cannot be reached. An empty registry makes
-        # Bazel say at once which module is missing, instead of after minutes.
+        # Bazel would look up any other module on an unreachable host. With an empty registry, it reports the missing module
+        # at once instead of after minutes.
         f"common --registry=file://{registry}",
-        # What is redirected must not get into a workspace's own lock file.
+        # Redirections must not get into a workspace's own lock file.
         "common --lockfile_mode=off",
     ]
     lines += [f"common --override_module={name}={path}" for name, path in sorted({**modules, **stubs}.items())]
     repositories = dict(modules)
     if "rules_java" in modules:
-        # The name under which Bazel's own WORKSPACE prelude loads it.
+        # The name that Bazel's own WORKSPACE prelude loads it by.
         repositories["rules_java_builtin"] = modules["rules_java"]
     lines += [f"common --override_repository={name}={path}" for name, path in sorted(repositories.items())]
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""Which Bazel versions fit the one that .bazelversion asks for."""
+"""Which Bazel versions fit .bazelversion."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _NUMBERS = re.compile(r"(?:bazel )?(\d+)\.(\d+)\.(\d+)")
 
 
 def parse(text: str) -> tuple[int, int, int] | None:
-    """Returns the numbers in `bazel --version` output or a plain version, or None when it tells no released version."""
+    """Returns the numbers in `bazel --version` output or a plain version, or None if it isn't a released version."""
     match = _NUMBERS.fullmatch(text.strip())
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
 
 def fits(found: str, wanted: str) -> bool:
-    """Tells whether `found` can stand in for `wanted`: they may differ in the patch number only."""
+    """Returns whether `found` can replace `wanted`. Only their patch numbers can differ."""
     one, other = parse(found), parse(wanted)
     return one is not None and other is not None and one[:2] == other[:2]

@@ -1,4 +1,4 @@
-"""What each way to get Bazel hands back, and how it is kept for the next call."""
+"""The result of each way to get Bazel, and how it is kept for the next call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from . import cache
 
-# Raise it when a way makes something else than before: what was set up earlier is then set up anew.
+# Increment when a way's result changes. Earlier setups are then replaced.
 RECIPE = 1
 
 
@@ -18,7 +18,7 @@ class Bazel:
 
     # Absolute path of the executable.
     program: str
-    # Start-up options that this Bazel needs, before the user's own.
+    # Startup options that this Bazel needs, before the user's own.
     startup: tuple[str, ...] = ()
     # Environment variables, NAME=VALUE, that this Bazel needs unless the user has set them.
     environ: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ _TARGET = re.compile(r"//((?:examples|tests|tools)/[a-z0-9_/]+)(?::([\w./-]*\w))
 _PATH = re.compile(r"`((?:benchmarks|docs|examples|py|rules|runtime|tests|tools)/[\w./-]+)`")
 _NAMED_PAGE = re.compile(r"(?<![\w/.-])docs/[\w/]+\.md")
 _WAY_IN = re.compile(r"\]\((\w+\.md)\) \|")
+_OF_A_LIBRARY = ("_benchmark", "_bundle", "_config_test", "_taps_test")
 _INDEX = "docs/guide/models.md"
 _MAP = "docs/README.md"
 
@@ -81,7 +82,7 @@ def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[s
         build = root / package.rstrip("/") / "BUILD"
         if not build.exists():
             yield f"names //{package}, which is not a package"
-        elif label and not (build.parent / label).exists() and not any(map(label.startswith, _names(build))):
+        elif label and not (build.parent / label).exists() and not _declared(label, build):
             yield f"names //{package}:{label}, which is not in its BUILD"
 
 
@@ -106,9 +107,16 @@ def _ways_in(pages: dict[str, str]) -> Iterator[str]:
             yield f"{_INDEX}: {name} shows no target of a file, after a line with the file's name"
 
 
-def _names(build: Path) -> set[str]:
-    """Returns names of targets, and of what comprehensions loop over: `name = "x"` and `("x", …)`."""
-    return set(re.findall(r'"([\w./-]+)', build.read_text(encoding="utf-8")))
+def _declared(label: str, build: Path) -> bool:
+    """Returns whether a BUILD file declares a target, itself, by a macro of the rules, or in a comprehension."""
+    text = build.read_text(encoding="utf-8")
+    # Strings are names of targets, and what comprehensions make names of: `("x", …)`, `x + "_end"`, and `"{}_{}".format`.
+    strings = set(re.findall(r'"([\w./-]+)"', text))
+    ends = {"", "_test", *_OF_A_LIBRARY, *(each for each in strings if each.startswith("_"))}
+    formats = [each.replace("{}", r"[\w.-]+") for each in re.findall(r'name = "([\w{}]*\{\}[\w{}]*)"', text)]
+    return any(label.startswith(each) and label[len(each) :] in ends for each in strings) or any(
+        re.fullmatch(each, label) for each in formats
+    )
 
 
 if __name__ == "__main__":

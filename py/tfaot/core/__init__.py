@@ -1,1 +1,1 @@
-"""What all stages share: errors, dtypes, names, the manifest, isolation, and the compiler's messages."""
+"""Code that all stages share: errors, dtypes, names, the manifest, isolation, and the compiler's messages."""

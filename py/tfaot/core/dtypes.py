@@ -1,4 +1,4 @@
-"""The dtypes that may cross a model's edge: one table, and everything else derives from it."""
+"""The dtypes that can cross a model's edge, in one table from which everything else derives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DType:
-    """One dtype, by its names in each of the languages that meet here."""
+    """One dtype, by its name in each language and file format involved."""
 
     name: str
     """NumPy's name, and TensorFlow's `DType.name`."""
@@ -20,10 +20,10 @@ class DType:
     cpp: str
     """The C++ type of a value: a type of the language, `::std::complex`, or one of tfaot/half.h."""
     stored: str
-    """Name of the dtype as which values cross the edge of a compiled model. The compiler refuses some there; those cross as
-    their bits, or as `parts` reals each."""
+    """Name of the dtype in which values cross the edge of a compiled model. The compiler refuses some dtypes there. Their
+    values cross as raw bits, or as `parts` reals each."""
     safetensors: str
-    """The dtype's code in a safetensors header; `C128` is ours, the format names none."""
+    """The dtype's code in a safetensors header. `C128` is our own: the format has no code for it."""
     bytes: int
     """Size of one value in bytes."""
     floating: bool
@@ -31,11 +31,11 @@ class DType:
 
     @property
     def parts(self) -> int:
-        """How many values of `stored` one value is; if it is more than one, they are a last dimension."""
+        """How many values of `stored` make up one value. If more than one, they form an extra last dimension."""
         return self.bytes // BY_NAME[self.stored].bytes
 
     def numpy(self) -> np.dtype[Any]:
-        """NumPy's dtype; ml_dtypes adds those that NumPy does not have itself."""
+        """Returns NumPy's dtype. ml_dtypes registers those that NumPy itself lacks."""
         import ml_dtypes  # noqa: F401  (imported to be registered)
         import numpy as np
 
@@ -59,16 +59,16 @@ ALL: tuple[DType, ...] = (
     DType("uint32", 22, "::std::uint32_t", "uint32", "U32", 4, False),
     DType("uint64", 23, "::std::uint64_t", "uint64", "U64", 8, False),
 )
-"""The dtypes that XLA accepts for feeds, fetches, and variables (tried with TensorFlow 2.21)."""
+"""The dtypes that XLA accepts for feeds, fetches, and variables (tested with TensorFlow 2.21)."""
 
 EDGES = ("cpp", "hlo")
-"""What a model's edge is met by: a C++ program, for which dtypes are stored as `DType.stored`, or another compiler, which
-takes all as they are."""
+"""What is on the other side of a model's edge: a C++ program, for which dtypes are stored as `DType.stored`, or another
+compiler, which accepts every dtype as it is."""
 
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 BY_ENUM = {dtype.enum: dtype for dtype in ALL}
 
 
 def crossing(edge: str) -> dict[int, DType]:
-    """The dtypes that may cross an edge of `EDGES`, by `DType.enum`: all that XLA takes may cross either."""
+    """Returns the dtypes that can cross an edge of `EDGES`, by `DType.enum`. All that XLA accepts can cross either edge."""
     return dict(BY_ENUM)

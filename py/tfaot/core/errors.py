@@ -1,4 +1,4 @@
-"""The one kind of error that a user of the rules sees."""
+"""The only kind of error that a user of the rules sees."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 
 class TfaotError(Exception):
-    """What was asked, what exists, and what to do, in that order.
+    """Says what was asked, what exists, and what to do, in that order.
 
-    Mains print it without a traceback and exit with status 1; anything else that escapes is a bug of ours.
+    Mains print it without a traceback and exit with status 1. Any other exception that escapes is a bug in rules_tfaot.
     """
 
     def __init__(self, asked: str, *, exists: str = "", do: str, details: str = "") -> None:
@@ -32,12 +32,12 @@ class TfaotError(Exception):
 
 
 def _restore(asked: str, exists: str, do: str, details: str) -> TfaotError:
-    """Unpickles an error: it crosses from a child process to its parent."""
+    """Unpickles an error that crosses from a child process to its parent."""
     return TfaotError(asked, exists=exists, do=do, details=details)
 
 
 def listed(names: Sequence[str], *, limit: int = 12) -> str:
-    """Returns `a, b, c`, cut after `limit` names with a count of the rest, or `nothing`."""
+    """Returns `a, b, c`, cut after `limit` names and followed by a count of the rest, or `nothing`."""
     if not names:
         return "nothing"
     more = f", and {len(names) - limit} more" if len(names) > limit else ""

@@ -1,4 +1,4 @@
-"""The functions of a model: what one run of the compiler makes."""
+"""The functions of a model. Each is the result of one run of the compiler."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ from tfaot.core.manifest import EntryPoint, Manifest
 
 @dataclasses.dataclass(frozen=True)
 class Function:
-    """What one run of the compiler makes: an entry point, for one size of batch."""
+    """The result of one compiler run: an entry point at one batch size."""
 
     entry_point: EntryPoint
     batch: int
-    """0 if the entry point has none."""
+    """0 if the entry point has no batch."""
     symbol: str
-    """Of no other function in a program."""
+    """Unique among the functions of a program."""
 
     @property
     def internal_class(self) -> str:
-        """The class that the private header declares: unique to the public one, down to its C symbols."""
+        """The class that the private header declares. Its name differs from the public one, down to its C symbols."""
         return f"tfaot_internal::{self.symbol}"
 
     @property
     def cost(self) -> str:
-        """The constant in the private header that says what a run costs, beside what other sizes of batch do."""
+        """The constant in the private header that estimates the cost of a run, relative to other batch sizes."""
         return f"tfaot_internal::{self.symbol}_cost"
 
 
 def for_isa(name: str, isa: str) -> str:
-    """What belongs to a CPU level, of several things that are called `name`."""
+    """Returns the name of a CPU level's variant of `name`."""
     return f"{name}_{isa.replace('-', '_')}"
 
 
 def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
-    """The function that a stage is asked for.
+    """Returns the function that a stage is asked for.
 
     Args:
-      manifest: the model's.
+      manifest: the model's manifest.
       entry_point: its name; empty for the only one.
-      batch: the size of batch, 0 if the entry point has none.
+      batch: the batch size, 0 if the entry point has no batch.
 
     Raises:
       TfaotError: the model has no such function.
@@ -54,14 +54,14 @@ def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
 
 
 def functions(manifest: Manifest, named: Sequence[tuple[str, int]]) -> tuple[Function, ...]:
-    """The functions of a model in the manifest's order; the rules, which name their files, and the manifest must agree on them.
+    """Returns a model's functions in the manifest's order. The rules, which name their files, must agree with the manifest.
 
     Args:
-      manifest: the model's.
-      named: name of the entry point and size of batch of each function, as of `function`.
+      manifest: the model's manifest.
+      named: the name of the entry point and the batch size of each function, as in `function`.
 
     Raises:
-      TfaotError: the model has others, or one is named twice.
+      TfaotError: the model has other functions, or one is named twice.
     """
     found = _functions(manifest)
     keys = [(function.entry_point.name, function.batch) for function in found]
@@ -85,7 +85,7 @@ def _single(manifest: Manifest) -> bool:
 
 
 def _name(manifest: Manifest, entry_point: str) -> str:
-    """The name in the manifest of what a stage calls an entry point: the only one may go without."""
+    """Returns the manifest's name for a stage's entry point. The only entry point can omit its name."""
     return manifest.entry_points[0].name if not entry_point and _single(manifest) else entry_point
 
 

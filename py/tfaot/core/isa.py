@@ -7,16 +7,16 @@ from collections.abc import Sequence
 from tfaot.core.errors import TfaotError, listed
 
 CPU_LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-"""The levels of the x86-64 psABI. A level, not a CPU and never `native`: caches are shared between machines."""
+"""The levels of the x86-64 psABI. Models target a level, not a CPU and never `native`, because machines share caches."""
 
 TARGET_TRIPLE = "x86_64-pc-linux"
 
 
 def check_isa(isa: Sequence[str]) -> None:
-    """Checks what a request asks for.
+    """Checks the CPU levels that a request names.
 
     Raises:
-      TfaotError: a level is unknown, is named twice, comes before a lower one, or there is none.
+      TfaotError: a level is unknown, appears twice, or comes before a lower one; or the list is empty.
     """
     for level in isa:
         if level not in CPU_LEVELS:

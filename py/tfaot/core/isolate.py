@@ -1,4 +1,4 @@
-"""Runs code that may crash or hang, TensorFlow's compiler and user code, in a child process that takes nothing along."""
+"""Runs code that can crash or hang, such as TensorFlow's compiler and user code, in a child process."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from tfaot.core.errors import TfaotError, listed
 T = TypeVar("T")
 
 IDLE_SECONDS = 60.0
-"""How long a child and its descendants may use no CPU time at all before they are taken to be stuck."""
+"""How long a child and its descendants can use no CPU time at all before we consider them stuck."""
 
 _LOG_LINES = 25
-"""How much of a dead child's output an error quotes."""
+"""How many lines of a dead child's output an error quotes."""
 
 _POLL_SECONDS = 0.02
 
 _stacks: int | None = None
-"""In a child, the file descriptor that it writes its stack to when asked. The outermost parent watches the whole tree."""
+"""In a child, the file descriptor to which it writes its stack on request. The outermost parent watches the whole tree."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Ended:
-    """What is left of a child."""
+    """What remains of a child."""
 
     status: int
     """Its exit status, negative for a signal."""
     outcome: tuple[str, object]
-    """What it answered, if the status is 0."""
+    """Its answer, if the status is 0."""
     printed: str
     stacks: str
-    """Of the child and its descendants, if it was ended because it stood still; empty otherwise."""
+    """Stacks of the child and its descendants if we ended it because it hung; otherwise empty."""
 
 
 def run_isolated(
@@ -55,18 +55,18 @@ def run_isolated(
 ) -> T:
     """Calls `function` in a forked child and returns its result, which must be picklable.
 
-    Whatever the child prints is kept back, and shown only if it fails: TensorFlow logs at every start. A child that
-    stands still is ended, and tried once more. The calling process must not run other threads: the child would inherit
-    the locks that they hold, and wait for them forever.
+    The child's output is held back and shown only if the child fails, because TensorFlow logs at every start. A child that
+    hangs is ended and tried once more. The calling process must not run other threads: the child would inherit the locks
+    that they hold, and wait for them forever.
 
     Args:
-      function: called without arguments; called a second time if the first child stood still.
-      what: names the work in the error, for instance "compiling examples::fc::Fc".
-      crashed: makes the error of a child that died, from how (`was killed by SIGABRT`) and from what it printed.
-      idle_seconds: how long the child may use no CPU time; a call within a child leaves the watching to the outermost one.
+      function: called without arguments, and called a second time if the first child hung.
+      what: names the work in the error, for example "compiling examples::fc::Fc".
+      crashed: makes the error for a child that died, from how it died (`was killed by SIGABRT`) and from its output.
+      idle_seconds: how long the child can use no CPU time. A call within a child leaves watching to the outermost parent.
 
     Raises:
-      TfaotError: the child raised one, died, or stood still twice.
+      TfaotError: the child raised one, died, or hung twice.
     """
     ended = _attempt(function, what, idle_seconds)
     if ended.stacks:
@@ -109,7 +109,7 @@ def _attempt(function: Callable[[], T], what: str, idle_seconds: float) -> _Ende
         if pid == 0:
             _child(function, answer.fileno(), log.fileno(), stacks.fileno())
         _refuse_threads(pid, what)
-        # A stack is asked for by the outermost parent only, and written to its file.
+        # Only the outermost parent asks for stacks, and they go to its file.
         still = _stacks is None and _stands_still(pid, idle_seconds)
         if still:
             _end(pid, stacks.fileno())
@@ -127,9 +127,9 @@ def _attempt(function: Callable[[], T], what: str, idle_seconds: float) -> _Ende
 
 
 def _refuse_threads(pid: int, what: str) -> None:
-    """Ends a child that was forked beside other threads.
+    """Ends a child that was forked while other threads were running.
 
-    Asked after the fork, because libraries that know of forks, such as OpenBLAS, end their threads for it.
+    This check comes after the fork, because libraries that handle forks, such as OpenBLAS, end their threads for it.
 
     Raises:
       RuntimeError: this process runs other threads.
@@ -138,7 +138,7 @@ def _refuse_threads(pid: int, what: str) -> None:
         threads = [task for task in os.listdir("/proc/self/task") if task != str(os.getpid())]
         if not threads:
             return
-        time.sleep(0.01)  # one that was just joined is still listed for a moment
+        time.sleep(0.01)  # the kernel still lists a thread for a moment after it is joined
     os.kill(pid, signal.SIGKILL)
     os.waitpid(pid, 0)
     names = sorted(_read(f"/proc/self/task/{task}/comm").strip() for task in threads)
@@ -149,7 +149,7 @@ def _refuse_threads(pid: int, what: str) -> None:
 
 
 def _stands_still(pid: int, idle_seconds: float) -> bool:
-    """Waits for a child; returns True if it lives on, and nothing below it has used CPU time for so long."""
+    """Waits for a child. Returns True if it is still alive, but its process tree has used no CPU time for so long."""
     used, since, looked = -1, time.monotonic(), 0.0
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
         now = time.monotonic()
@@ -165,7 +165,7 @@ def _stands_still(pid: int, idle_seconds: float) -> bool:
 
 
 def _activity(pid: int) -> int | None:
-    """CPU time of a process and its descendants, in ticks; None if a thread runs, waits for a disk, or is stopped."""
+    """Returns a process tree's CPU time in ticks, or None if a thread is running, waiting for a disk, or stopped."""
     ticks = 0
     for process in _tree(pid):
         for task in _listing(f"/proc/{process}/task"):
@@ -174,12 +174,12 @@ def _activity(pid: int) -> int | None:
                     return None
                 ticks += int(fields[11]) + int(fields[12])
         if fields := _stat(f"/proc/{process}/stat"):
-            ticks += int(fields[13]) + int(fields[14])  # of children that have ended
+            ticks += int(fields[13]) + int(fields[14])  # CPU time of children that have ended
     return ticks
 
 
 def _tree(pid: int) -> list[int]:
-    """A process and its descendants, parents first."""
+    """Returns a process and its descendants, parents first."""
     children: dict[int, list[int]] = {}
     for name in _listing("/proc"):
         if name.isdigit() and (fields := _stat(f"/proc/{name}/stat")):
@@ -191,14 +191,14 @@ def _tree(pid: int) -> list[int]:
 
 
 def _stat(path: str) -> list[str]:
-    """The fields of a `stat` file from the state on: the name before it may hold anything. Empty if the task has ended."""
+    """Returns the fields of a `stat` file from the state on, since the name can contain anything. Empty if the task ended."""
     return _read(path).rpartition(")")[2].split()
 
 
 def _listing(path: str) -> list[str]:
     try:
         return os.listdir(path)
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return []
 
 
@@ -206,17 +206,17 @@ def _read(path: str) -> str:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()
-    except OSError:  # it has ended
+    except OSError:  # the process has ended
         return ""
 
 
 def _end(pid: int, stacks: int) -> None:
-    """Ends a process and its descendants; those of them that are ours first write their stacks."""
+    """Ends a process and its descendants. Those that run our code write their stacks first."""
     tree = _tree(pid)
     for process in tree:
         caught = re.search(r"^SigCgt:\s*(\w+)", _read(f"/proc/{process}/status"), re.MULTILINE)
         if caught is None or not int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1:
-            continue  # the user's code started another program
+            continue  # another program, started by the user's code
         threads = [f"/proc/{process}/task/{task}" for task in _listing(f"/proc/{process}/task")]
         waits = [f"{_read(thread + '/comm').strip()} in {_read(thread + '/wchan') or '?'}" for thread in threads]
         os.write(stacks, f"process {process}, threads: {listed(waits)}\n".encode())
@@ -233,21 +233,21 @@ def _end(pid: int, stacks: int) -> None:
 
 
 def last_words(printed: str) -> list[str]:
-    """The end of what a child printed; or what is around the stack that Python prints when it crashes."""
+    """Returns the end of a child's output, or the lines around the stack that Python prints when it crashes."""
     lines = printed.splitlines()
     stack = next((index for index, line in enumerate(lines) if "(most recent call first)" in line), None)
     return lines[-_LOG_LINES:] if stack is None else lines[max(0, stack - 8) : stack + _LOG_LINES]
 
 
 def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoReturn:
-    """The child's whole life."""
+    """Runs the child from start to exit."""
     global _stacks
     os.dup2(log, 1)
     os.dup2(log, 2)
     if _stacks is None:
         _stacks = stacks
-    gc.disable()  # short-lived, and a graph of 100,000 nodes makes the collector quadratic
-    faulthandler.enable(2)  # a crash in C++ still names the Python line that called it
+    gc.disable()  # the process is short-lived, and a graph of 100,000 nodes makes the collector quadratic
+    faulthandler.enable(2)  # after a crash in C++, names the Python line that called it
     faulthandler.register(signal.SIGUSR1, file=_stacks)
     outcome: tuple[str, object]
     try:
@@ -267,11 +267,11 @@ def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoR
             pickle.dump(("error", traceback.format_exc()), file)
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)  # past TensorFlow's destructors, which have nothing to add
+    os._exit(0)  # skips TensorFlow's destructors, which do nothing useful
 
 
 def main(body: Callable[[], None]) -> None:
-    """Runs a stage's main: a `TfaotError` becomes one message and exit status 1."""
+    """Runs a stage's main. A `TfaotError` becomes one message and exit status 1."""
     try:
         body()
     except TfaotError as error:

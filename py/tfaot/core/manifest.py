@@ -1,8 +1,8 @@
-"""`model.json`: the only thing that the Python stages tell each other.
+"""`model.json`: the only channel between the Python stages.
 
-The export stage writes it, every later stage reads it, and what a stage needs beyond it derives from it. Reading is
-strict: an unknown, missing, or mistyped field is an error, so that two versions of the rules never half understand
-each other. It holds no path, time, or host feature: two machines write the same bytes.
+The export stage writes it, and every later stage reads it and derives whatever else it needs. Reading is strict: an
+unknown, missing, or mistyped field is an error, so two versions of the rules can't half understand each other. The file
+contains no path, time, or host feature, so two machines write the same bytes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tfaot.core.errors import TfaotError
 _T = TypeVar("_T", bound="Tensor")
 
 RESTORED = 64 << 20
-"""How many bytes of variables goldens may hold to set the model's state before calls."""
+"""How many bytes of variables the goldens can contain to set the model's state before calls."""
 
 FORMAT = 2
-"""Raised whenever a field changes its meaning."""
+"""Incremented whenever the meaning of a field changes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,31 +32,31 @@ class Tensor:
     """A value that crosses the model's edge."""
 
     name: str
-    """TensorFlow's name, `node:port`; of a variable, its `shared_name`."""
+    """TensorFlow's name: `node:port`, or a variable's `shared_name`."""
     cpp_name: str
-    """The member of the generated class that gives its view."""
+    """The member of the generated class that returns its view."""
     dtype: str
     """A name of `tfaot.core.dtypes`."""
     shape: tuple[int, ...]
-    """All dimensions known, in TensorFlow's order, row-major. Of a batch, the first is the largest batch that the class
-    takes; of a bounded result, sizes are bounds."""
+    """All dimensions are known, row-major, in TensorFlow's order. With a batch, the first is the largest batch that the
+    class takes. Sizes of a bounded result are bounds."""
     stored: str
-    """The dtype as the compiler sees it. It refuses some at the edge: there the graph converts float16 and bfloat16 from
-    and to their bits, uint16, and complex numbers from and to pairs of reals, bit by bit."""
+    """The dtype as the compiler sees it, which refuses some at the edge. There, the graph converts float16 and bfloat16 to
+    and from their bits as uint16, and complex numbers to and from pairs of reals, bit by bit."""
 
     @property
     def count(self) -> int:
-        """How many values it holds."""
+        """The number of values."""
         return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
-        """Its size in bytes, without padding."""
+        """The size in bytes, without padding."""
         return self.count * dtypes.BY_NAME[self.dtype].bytes
 
     @property
     def stored_shape(self) -> tuple[int, ...]:
-        """The shape as the compiler sees it: complex numbers that are stored as pairs have a last dimension of 2."""
+        """The shape as the compiler sees it. Complex numbers that are stored as pairs have a last dimension of 2."""
         parts = dtypes.BY_NAME[self.dtype].parts
         return (*self.shape, parts) if self.stored != self.dtype and parts > 1 else self.shape
 
@@ -76,7 +76,7 @@ class Output(Tensor):
     batched: bool
     """Whether its first dimension is the batch."""
     size: str
-    """If its true size is known only at run time: the fetch, `node:port`, that gives it, int32[rank]. Else empty."""
+    """If the true size is known only at run time, the fetch that returns it: `node:port`, int32[rank]. Otherwise empty."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,14 +84,14 @@ class Variable(Tensor):
     """A resource variable that is an argument of the compiled code."""
 
     written: bool
-    """Whether some entry point assigns it; if not, it is only read."""
+    """Whether any entry point assigns it. If not, it is read-only."""
     offset: int
-    """Where its initial value starts in the data of the variables' file, in bytes."""
+    """Where its initial value starts in the data of the variables file, in bytes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Use:
-    """What an entry point does with a variable."""
+    """How an entry point uses a variable."""
 
     variable: int
     """Its index among the manifest's variables."""
@@ -103,17 +103,17 @@ class EntryPoint:
     """One function of the generated class."""
 
     name: str
-    """The user's name of it; `Run` if there is only one."""
+    """The user's name for it, or `Run` if there is only one."""
     cpp_name: str
     """The member function."""
     inputs: tuple[Input, ...]
-    """In the compiler's argument order; the variables follow them."""
+    """In the compiler's argument order. The variables follow them."""
     outputs: tuple[Output, ...]
-    """In the compiler's result order; sizes of bounded ones follow them, then the written variables."""
+    """In the compiler's result order. The sizes of bounded outputs follow them, then the written variables."""
     variables: tuple[Use, ...]
-    """In the compiler's argument order, and the written ones in its result order."""
+    """In the compiler's argument order. The written ones are also in its result order."""
     batch_sizes: tuple[int, ...]
-    """The sizes of batch that it is compiled for, rising; empty if it has no batch."""
+    """The batch sizes that it is compiled for, ascending. Empty if it has no batch."""
 
     @property
     def sized(self) -> tuple[Output, ...]:
@@ -123,41 +123,41 @@ class EntryPoint:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call of the sequence that the generated test makes."""
+    """One call in the sequence that the generated test makes."""
 
     entry_point: str
     batch: int
-    """How many rows it gives; 0 if the entry point has no batch."""
+    """The number of rows it passes, or 0 if the entry point has no batch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Frozen:
-    """A variable that is a constant of the compiled code."""
+    """A variable that is a constant in the compiled code."""
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     sha256: str
-    """Of its dtype, shape, and values, in hexadecimal."""
+    """Hash of its dtype, shape, and values, in hexadecimal."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprints:
-    """SHA-256 of what the export stage wrote, in hexadecimal."""
+    """SHA-256 hashes of the export stage's output, in hexadecimal."""
 
     graph: str
     configs: str
     frozen: str
-    """Of all frozen weights: says which ones the code holds. Empty if there are none."""
+    """Hash of all frozen weights. Identifies those in the code. Empty if there are none."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """Everything that a later stage may know of a model."""
+    """Everything that a later stage knows about a model."""
 
     format: int
     tensorflow: str
-    """Version of the wheel, whose graph builder and whose tfcompile are used."""
+    """Version of the wheel whose graph builder and tfcompile are used."""
     cpp_class: str
     """With its namespaces, `a::b::Class`."""
     entry_points: tuple[EntryPoint, ...]
@@ -165,27 +165,27 @@ class Manifest:
     """In the config's order, shared by all entry points."""
     frozen: tuple[Frozen, ...]
     random_state: str
-    """The variable that random ops draw from, empty if there are none (docs/guide/random.md)."""
+    """The variable that random ops draw from. Empty if there are none (docs/guide/random.md)."""
     max_batch: int
-    """The largest batch that the class takes, 0 if no entry point has one."""
+    """The largest batch that the class takes, or 0 if no entry point has a batch."""
     calls: tuple[Call, ...]
-    """What the goldens hold: calls in a row."""
+    """The consecutive calls that the goldens contain."""
     fingerprints: Fingerprints
 
     @property
     def written(self) -> tuple[Variable, ...]:
-        """The variables that some run assigns."""
+        """The variables that any run assigns."""
         return tuple(variable for variable in self.variables if variable.written)
 
     def entry_point(self, name: str) -> EntryPoint:
-        """The entry point of this name."""
+        """Returns the entry point with this name."""
         return next(entry for entry in self.entry_points if entry.name == name)
 
     def only(self, name: str) -> Manifest:
-        """A manifest of one entry point, as the compiler sees it; an empty name means the first.
+        """Returns a manifest with one entry point, as the compiler sees it. An empty name means the first.
 
-        It has the entry point's own variables, the dtypes and shapes that cross its edge, and of a batch, the largest size
-        that is compiled for.
+        It contains the entry point's own variables, and the dtypes and shapes that cross its edge. A batch has the largest
+        size that is compiled.
         """
         entry = self.entry_point(name) if name else self.entry_points[0]
         largest = entry.batch_sizes[-1] if entry.batch_sizes else 0
@@ -211,10 +211,10 @@ class Manifest:
         return dataclasses.replace(self, entry_points=(entry,), variables=used, calls=calls)
 
     def restored(self) -> tuple[tuple[Variable, ...], ...]:
-        """For each call, the variables that the generated test gives TensorFlow's values before it.
+        """Returns, for each call, the variables that the generated test sets to TensorFlow's values before the call.
 
-        Each call is then compared by itself, and an error in one call does not widen what is accepted of the next. There are
-        none before the first call, whose values are the initial ones, and none at all if they take more than `RESTORED` bytes.
+        This way, each call is compared on its own, and an error in one call does not widen the tolerance of the next. There
+        are none before the first call, which uses the initial values, and none at all if they exceed `RESTORED` bytes.
         """
         result: list[tuple[Variable, ...]] = []
         changed = False
@@ -228,19 +228,19 @@ class Manifest:
         return tuple(result)
 
     def written_by(self, entry: EntryPoint) -> tuple[Variable, ...]:
-        """The variables that an entry point assigns, in its result order."""
+        """Returns the variables that an entry point assigns, in its result order."""
         return tuple(self.variables[use.variable] for use in entry.variables if use.written)
 
     def to_json(self) -> str:
-        """Serialises to the text of `model.json`."""
+        """Serializes to the text of `model.json`."""
         return json.dumps(dataclasses.asdict(self), indent=1, sort_keys=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str, *, path: str = "model.json") -> Manifest:
-        """Reads what `to_json` wrote.
+        """Reads the output of `to_json`.
 
         Raises:
-          TfaotError: the text is no JSON, is of another format, or has a field too many, too few, or of another type.
+          TfaotError: the text isn't JSON, has another format, or has an extra, missing, or mistyped field.
         """
         again = "build the target again with one version of rules_tfaot; the export stage writes this file"
         try:
@@ -260,7 +260,7 @@ class Manifest:
 
 
 class _Mismatch(Exception):
-    """Data that does not fit its declared type."""
+    """Data doesn't fit its declared type."""
 
 
 def _read(kind: Any, data: Any, where: str) -> Any:

@@ -1,4 +1,4 @@
-"""From any name TensorFlow accepts to a C++ identifier, with the way back in the manifest."""
+"""Maps any name that TensorFlow accepts to a C++ identifier. The manifest maps it back."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ KEYWORDS = frozenset(
         "xor_eq",
     ]
 )
-"""C++ keywords up to C++20 and alternative tokens, none of which can name a member."""
+"""C++ keywords up to C++20, and alternative tokens. None of them can name a member."""
 
 MEMBERS = frozenset(
     {
@@ -126,7 +126,7 @@ MEMBERS = frozenset(
         "tfaot",
     }
 )
-"""What the generated class declares or spells itself."""
+"""Names that the generated class declares or uses itself."""
 
 _NAMESPACES = ("std", "tfaot", "tfaot_internal")
 
@@ -134,15 +134,15 @@ _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*_?")
 
 
 def is_identifier(name: str) -> bool:
-    """Whether `name` can be a member as it stands: an identifier, no keyword or macro, not reserved by the standard."""
+    """Returns whether `name` can be a member as it is: an identifier, not a keyword or macro, and not reserved."""
     return bool(_IDENTIFIER.fullmatch(name)) and name not in KEYWORDS and name not in reserved.MACROS
 
 
 def to_identifier(name: str) -> str:
-    """Maps a TensorFlow name to a legal C++ identifier, not yet a unique one.
+    """Maps a TensorFlow name to a legal C++ identifier, which might not be unique yet.
 
-    Every run of characters that C++ does not allow, and of underscores (two in a row are reserved), becomes one
-    underscore; a leading digit gets the prefix `t`; keywords and macros get a suffix `_`. A legal name stays.
+    Every run of underscores (C++ reserves two in a row) and of characters that C++ doesn't allow becomes one underscore. A
+    leading digit gets the prefix `t`. Keywords and macros get the suffix `_`. A legal name doesn't change.
     """
     if is_identifier(name):
         return name
@@ -155,8 +155,8 @@ def to_identifier(name: str) -> str:
 def unique_identifiers(names: Iterable[str], *, taken: Iterable[str] = MEMBERS, class_name: str = "") -> list[str]:
     """Returns one identifier for each name, in order, all different and none of them in `taken`.
 
-    A name that is legal as it stands keeps its spelling, whatever others map to; among the rest the first keeps the
-    plain mapping and later ones get `_2`, `_3`, and so on. The result depends on nothing but the arguments.
+    A name that is already legal keeps its spelling, whatever other names map to. Among the rest, the first keeps the
+    plain mapping and later ones get `_2`, `_3`, and so on. The result depends only on the arguments.
     """
     names = list(names)
     used = {*taken, class_name, "~" + class_name}
@@ -179,8 +179,8 @@ def split_class(cpp_class: str) -> tuple[tuple[str, ...], str]:
     """Splits `a::b::Class` into its namespaces and its name.
 
     Raises:
-      TfaotError: a part is no identifier, is a keyword, or is reserved by the C++ standard; or the generated code, or C's
-        library, has the name already.
+      TfaotError: a part isn't an identifier, is a keyword, or is reserved by the C++ standard; or the generated code or the C
+        library already uses the name.
     """
     parts = cpp_class.removeprefix("::").split("::")
     for part in parts:
@@ -213,14 +213,14 @@ def split_class(cpp_class: str) -> tuple[tuple[str, ...], str]:
 
 
 def listed_members() -> str:
-    """The names that a generated class keeps for itself, for messages."""
+    """Returns the names that a generated class reserves for itself, for messages."""
     return ", ".join(sorted(MEMBERS))
 
 
 def symbol(cpp_class: str) -> str:
-    """An identifier that differs whenever the class does: `a::b_c` gives `M1a3b_c`, `a_b::c` gives `M3a_b1c`.
+    """Returns an identifier that is unique to the class: `a::b_c` gives `M1a3b_c`, `a_b::c` gives `M3a_b1c`.
 
-    Each part is preceded by its length, as in the Itanium C++ ABI (5.1.5), so that no two classes share C symbols.
+    Each part is preceded by its length, as in the Itanium C++ ABI (5.1.5), so no two classes share C symbols.
     """
     namespaces, name = split_class(cpp_class)
     return "M" + "".join(f"{len(part)}{part}" for part in (*namespaces, name))

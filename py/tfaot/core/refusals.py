@@ -1,4 +1,4 @@
-"""What the compiler refuses, in the user's words: its messages name nodes, and these errors name source lines."""
+"""Explains the compiler's refusals to the user. Its messages name nodes; these errors name source lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfaot.core.manifest import Manifest
 
 
 def without_trace(message: str) -> str:
-    """The compiler's message without what it knows of Python, which is made up; ours comes from the export stage."""
+    """Removes what the compiler says about Python code, which is made up. Our source lines come from the export stage."""
     return re.sub(r"\s*Stack trace for op definition:\s*\n(?:dummy_file_name\S*\n)*", "\n", message)
 
 
@@ -21,17 +21,17 @@ class Origin(Protocol):
 
     @property
     def graph(self) -> str:
-        """A serialized GraphDef."""
+        """Path of a serialized GraphDef."""
         ...
 
     @property
     def sources(self) -> str:
-        """JSON of `file:line` by node."""
+        """Path of a JSON file that maps nodes to `file:line`."""
         ...
 
 
 def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
-    """Turns the compiler's message into an error that names nodes, source lines, and what to do."""
+    """Turns the compiler's message into an error that names nodes and source lines, and says what to do."""
     if error := known(message, request, manifest.cpp_class):
         return error
     if constant := _not_constant(message):
@@ -49,16 +49,16 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
 
 
 def unknown(message: str, request: Origin) -> str:
-    """The compiler's message, and the source lines of the nodes that it names."""
+    """Returns the compiler's message, and the source lines of the nodes that it names."""
     message = without_trace(message)
     return "\n".join([message, *mentioned(message, sources_of(request))])
 
 
 def known(message: str, request: Origin, what: str) -> TfaotError | None:
-    """An error for a message whose cause is known, or None.
+    """Returns an error for a message whose cause is known, or None.
 
     Args:
-      message: the compiler's.
+      message: the compiler's message.
       request: the graph.
       what: names the model.
     """
@@ -106,7 +106,7 @@ def _slice_assignment(message: str, request: Origin, what: str) -> TfaotError | 
 def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotError | None:
     if "3D convolution is not implemented" not in message:
         return None
-    # XLA makes such convolutions of some gradients by the kernel, too.
+    # XLA also makes such convolutions for some gradients with respect to the kernel.
     nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
     nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
     return TfaotError(
@@ -117,7 +117,7 @@ def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotErro
 
 
 def _no_result(message: str, request: Origin, what: str) -> TfaotError | None:
-    """For instance a slice of nothing that is assigned."""
+    """Explains, for example, an assignment to an empty slice."""
     if not (empty := re.search(r"Missing xla_context \d+-th output from (\S+)", message)):
         return None
     sources = sources_of(request)
@@ -144,7 +144,7 @@ def _wrong_flag(message: str, request: Origin, what: str) -> TfaotError | None:
     del request
     if not (flag := re.search(r'Variable "([^"]*)" is marked as (not )?readonly', message)):
         return None
-    name = flag[1]  # the node's, not the config's
+    name = flag[1]  # the node's name, not the one in the config
     actual = "true" if flag[2] else "false"
     return TfaotError(
         f"{what}: the config says of the variable {name} what the compiler finds wrong",
@@ -162,21 +162,21 @@ _CAUSES: tuple[Callable[[str, Origin, str], TfaotError | None], ...] = (
     _unsupported_thunk,
     _wrong_flag,
 )
-"""What is known of messages: each returns an error, or None if the message is about something else."""
+"""Known causes. Each returns an error, or None if the message is about something else."""
 
 
 _SLICE_ASSIGNMENTS = ("ResourceStridedSliceAssign", "StridedSliceAssign", "TensorStridedSliceUpdate")
 
 
 def _not_constant(message: str) -> re.Match[str] | None:
-    """The argument, node, and op in a message about what must be known when the model is built."""
+    """Finds the argument, node, and op in a message about a value that must be known at build time."""
     return re.search(
         r"Input (?P<argument>\d+) to node `(?P<node>[^`]+)` with op (?P<op>\w+) must be a compile-time", message
     )
 
 
 def _unsupported(message: str) -> list[tuple[str, dict[str, str]]]:
-    """The ops that XLA's message says it has no kernel for, each with the dtypes, by attribute, that none is for."""
+    """Returns the ops for which XLA's message says it has no kernel, each with the unsupported dtypes by attribute."""
     from tensorflow.core.framework import types_pb2
     from tensorflow.dtypes import as_dtype
 
@@ -201,13 +201,13 @@ def _is(node: Any, op: str, dtypes: Mapping[str, str]) -> bool:
 
 
 def _nodes_of(wanted: Callable[[Any], bool], request: Origin) -> list[str]:
-    """`op 'node' at file:line` for every node that is wanted, in the graph and in its functions."""
+    """Returns `op 'node' at file:line` for every wanted node in the graph and its functions."""
     sources = sources_of(request)
     return [place(prefix, node, sources) for prefix, node in _all_nodes(request) if wanted(node)]
 
 
 def _loops_of(names_: list[str], request: Origin) -> list[str]:
-    """The loops that take one of the named nodes, where their gradients keep what they need; or else all loops."""
+    """Returns the loops that take one of the named nodes, where their gradients keep what they need; else all loops."""
     sources = sources_of(request)
     loops = [(prefix, node) for prefix, node in _all_nodes(request) if node.op in ("While", "StatelessWhile")]
     concerned = [
@@ -217,7 +217,7 @@ def _loops_of(names_: list[str], request: Origin) -> list[str]:
 
 
 def _all_nodes(request: Origin) -> list[tuple[str, Any]]:
-    """The nodes of the graph and of its functions, the latter with `function/` before them."""
+    """Returns the nodes of the graph and of its functions. The latter have `function/` as a prefix."""
     from tensorflow.core.framework import graph_pb2
 
     graph = graph_pb2.GraphDef()
@@ -229,10 +229,10 @@ def _all_nodes(request: Origin) -> list[tuple[str, Any]]:
 
 
 def place(prefix: str, node: Any, sources: Mapping[str, str]) -> str:
-    """`op 'node' at file:line`.
+    """Returns `op 'node' at file:line`.
 
     Args:
-      prefix: `function/` of a node in a function, or empty.
+      prefix: `function/` for a node in a function, or empty.
       node: a NodeDef.
       sources: `file:line` by node, `function/node` inside functions.
     """
@@ -241,12 +241,12 @@ def place(prefix: str, node: Any, sources: Mapping[str, str]) -> str:
 
 
 def _named(message: str) -> list[str]:
-    """The nodes that XLA's message names, as `{{node NAME}}` or `[[NAME]]`."""
+    """Returns the nodes that XLA's message names, as `{{node NAME}}` or `[[NAME]]`."""
     return list(dict.fromkeys(re.findall(r"(?:\{\{node |\[\[)([\w./>\\-]+)(?:\}\}|\]\])", message)))
 
 
 def mentioned(message: str, sources: Mapping[str, str]) -> list[str]:
-    """Source lines of the nodes that a message of TensorFlow or XLA names.
+    """Returns the source lines of the nodes that a message of TensorFlow or XLA names.
 
     Args:
       message: names nodes as `{{node NAME}}` or `[[NAME]]`.
@@ -260,7 +260,7 @@ def mentioned(message: str, sources: Mapping[str, str]) -> list[str]:
 
 
 def sources_of(request: Origin) -> dict[str, str]:
-    """Reads `file:line` by node."""
+    """Reads the map from nodes to `file:line`."""
     with open(request.sources, encoding="utf-8") as file:
         sources: dict[str, str] = json.load(file)
     return sources

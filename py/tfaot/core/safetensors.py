@@ -1,7 +1,7 @@
 """The safetensors format: eight bytes of header length, a JSON header, then the tensors without gaps.
 
 Source: the format's own description, https://github.com/huggingface/safetensors#format. Values are written one tensor
-at a time, so that files larger than memory work.
+at a time, so files can be larger than memory.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError
 
 ALIGNMENT = 64
-"""The data starts at a multiple of this, in bytes: a cache line, and what XLA wants of a buffer."""
+"""The data starts at a multiple of this many bytes: a cache line, and the alignment that XLA expects of a buffer."""
 
 HOLE = 1 << 20
-"""Bytes of zeros that are left out of a file. What is not written reads as zeros and takes no space on most file
-systems: variables that programs load from elsewhere cost as little as optimizers' slots, which start at zero."""
+"""Zeros are skipped in blocks of this many bytes. A hole reads as zeros and takes no space on most file systems, so
+variables that programs load from elsewhere cost as little as optimizer slots, which start at zero."""
 
 LARGEST_HEADER = 100_000_000
-"""Bytes of the longest header that the format allows."""
+"""The longest header that the format allows, in bytes."""
 
 _BY_CODE = {dtype.safetensors: dtype for dtype in dtypes.ALL}
 
@@ -48,11 +48,11 @@ class Entry:
 
 
 def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]], *, aligned: bool = False) -> tuple[Entry, ...]:
-    """Places tensors, given as (name, dtype, shape), one behind the other; the format allows no gaps.
+    """Places tensors, given as (name, dtype, shape), one after another. The format allows no gaps.
 
-    With `aligned`, those whose size is a multiple of `ALIGNMENT` lie before all others, each group in the given order:
-    as many as possible start at a multiple of it, and are used where a mapped file has them. The entries come back in
-    the given order, wherever they lie.
+    With `aligned`, tensors whose size is a multiple of `ALIGNMENT` come before all others, each group in the given order.
+    As many as possible then start at a multiple of `ALIGNMENT`, and a mapped file's memory can be used directly. The
+    entries are returned in the given order, wherever they are placed.
     """
     given = list(tensors)
     sizes = [dtypes.BY_NAME[dtype].bytes * math.prod(shape) for _, dtype, shape in given]
@@ -70,11 +70,11 @@ def layout(tensors: Iterable[tuple[str, str, tuple[int, ...]]], *, aligned: bool
 def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: bool = False) -> tuple[Entry, ...]:
     """Writes tensors, and returns where they are, in the mapping's order.
 
-    They lie in that order, and can be read in a row; with `aligned`, where `layout` places them. C++ saves variables as
-    the same bytes (`runtime/tfaot/variables.cc`). The file must be new, and seekable.
+    The tensors are in that order, for sequential reading; with `aligned`, `layout` places them. C++ saves variables as the
+    same bytes (`runtime/tfaot/safetensors.cc`). The file must be new and seekable.
     """
     entries = layout(((name, str(value.dtype), value.shape) for name, value in tensors.items()), aligned=aligned)
-    # A tensor of no bytes starts where its successor does.
+    # An empty tensor starts where its successor does.
     in_file = sorted(entries, key=lambda entry: (entry.offset, entry.bytes))
     header = json.dumps(
         {
@@ -94,7 +94,7 @@ def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: b
         data = np.ascontiguousarray(tensors[entry.name]).reshape(-1).view(np.uint8)
         for begin in range(0, data.size, HOLE):
             block = data[begin : begin + HOLE]
-            # A tensor's end is written, or the file could end before it.
+            # Write the end of a tensor, or the file could end before it.
             if begin + HOLE < data.size and not block.any():
                 file.seek(HOLE, os.SEEK_CUR)
             else:
@@ -105,10 +105,10 @@ def write(file: BinaryIO, tensors: Mapping[str, npt.NDArray[Any]], *, aligned: b
 def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
     """Maps a file and returns its tensors by name, without copying their values.
 
-    The file may be anybody's: whatever the format does not allow is an error, as in `runtime/tfaot/variables.cc`.
+    The file can come from anyone: whatever the format doesn't allow is an error, as in `runtime/tfaot/safetensors.cc`.
 
     Raises:
-      TfaotError: the file is cut short, is none, contradicts itself, or holds a dtype that the rules do not know.
+      TfaotError: the file is truncated, isn't a safetensors file, contradicts itself, or has an unknown dtype.
     """
     size = os.path.getsize(path)
     with open(path, "rb") as file:
@@ -153,7 +153,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
                     if shape
                     else np.memmap(path, dtype.numpy(), "r", 8 + length + begin, (1,)).reshape(())
                 )
-        except (ValueError, OverflowError) as error:  # too many dimensions, or too large ones beside one of zero
+        except (ValueError, OverflowError) as error:  # too many dimensions, or too large ones next to one of zero
             raise _contradiction(path, f"{_name(name)} has a shape that cannot be: {error}") from None
     placed = sorted((begin, end, name) for name, (_, _, begin, end) in header.items() if begin != end)
     for (_, end, first), (begin, _, second) in itertools.pairwise(placed):
@@ -163,7 +163,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
 
 
 class _Twice(Exception):
-    """An object of the header has a key twice: which value counts would depend on who reads it."""
+    """An object in the header has a duplicate key. Readers could disagree about which value counts."""
 
     def __init__(self, key: str) -> None:
         super().__init__(key)
@@ -171,7 +171,7 @@ class _Twice(Exception):
 
 
 def _header(text: str) -> dict[str, tuple[str, tuple[int, ...], int, int]]:
-    """dtype, shape, and offsets by name; raises all kinds of errors for what is no header."""
+    """Returns dtype, shape, and offsets by name. Raises all kinds of errors for an invalid header."""
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
@@ -183,7 +183,7 @@ def _header(text: str) -> dict[str, tuple[str, tuple[int, ...], int, int]]:
 
     header = {}
     for name, entry in json.loads(text, object_pairs_hook=unique).items():
-        name.encode()  # half of a surrogate pair is no text
+        name.encode()  # half of a surrogate pair isn't text
         if name != "__metadata__":
             shape = tuple(operator.index(size) for size in entry["shape"])
             begin, end = (operator.index(offset) for offset in entry["data_offsets"])
@@ -192,7 +192,7 @@ def _header(text: str) -> dict[str, tuple[str, tuple[int, ...], int, int]]:
 
 
 def _name(text: str) -> str:
-    """A text from a file for a message: what a terminal might obey is escaped, and what is long is cut."""
+    """Prepares text from a file for a message: escapes what a terminal might interpret, and cuts what is too long."""
     shown = text if text.isprintable() else repr(text)
     return shown if len(shown) <= 200 else shown[:200] + "…"
 

@@ -1,4 +1,4 @@
-"""How the rules run TensorFlow when its numbers matter."""
+"""How the rules run TensorFlow when exact numbers matter."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import tensorflow as tf
 
 
 def session_config() -> Any:
-    """One thread, no accelerator, and no graph rewriting: TensorFlow adds in the order that the graph says, every time."""
+    """Returns a config with one thread, no accelerator, and no graph rewriting, for a reproducible order of additions."""
     config = tf.compat.v1.ConfigProto(
         intra_op_parallelism_threads=1, inter_op_parallelism_threads=1, device_count={"GPU": 0}
     )
     config.graph_options.rewrite_options.disable_meta_optimizer = True
-    config.graph_options.optimizer_options.opt_level = -1  # no constant folding, nor common subexpressions
+    config.graph_options.optimizer_options.opt_level = -1  # no constant folding or common-subexpression elimination
     return config

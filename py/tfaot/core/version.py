@@ -1,3 +1,3 @@
-"""The rules' version, for stamps in what they produce; MODULE.bazel has the same."""
+"""The rules' version, for stamps in their output. MODULE.bazel has the same version."""
 
 RULES = "0.1.0"

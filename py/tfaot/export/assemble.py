@@ -9,7 +9,9 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.export.rewrites.lower import lowered
 from tfaot.export.traced import Edge, Function
-from tfaot.graph import graph as graphs
+from tfaot.graph.names import tensor_name
+from tfaot.graph.prune import prune
+from tfaot.graph.variables import name_variables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,12 +25,12 @@ class Entry:
     @property
     def feeds(self) -> list[str]:
         """Nodes of the inputs."""
-        return [graphs.tensor_name(edge.name)[0] for edge in self.inputs]
+        return [tensor_name(edge.name)[0] for edge in self.inputs]
 
     @property
     def fetches(self) -> list[str]:
         """Nodes of the outputs."""
-        return [graphs.tensor_name(edge.name)[0] for edge in self.outputs]
+        return [tensor_name(edge.name)[0] for edge in self.outputs]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Whole:
 
     def of(self, entry: Entry) -> graph_pb2.GraphDef:
         """The part of the graph that an entry point needs; the graph itself if there is only one."""
-        return self.graph if len(self.entries) == 1 else graphs.prune(self.graph, entry.fetches, entry.feeds)
+        return self.graph if len(self.entries) == 1 else prune(self.graph, entry.fetches, entry.feeds)
 
 
 def assemble(functions: Sequence[Function]) -> Whole:
@@ -58,10 +60,10 @@ def assemble(functions: Sequence[Function]) -> Whole:
     for function in functions:
         prefix = f"{function.name}/" if len(functions) > 1 else ""
         entry = Entry(function.name, function.inputs, function.outputs)
-        pruned = lowered(graphs.prune(function.graph, entry.fetches, entry.feeds), entry.feeds)
+        pruned = lowered(prune(function.graph, entry.fetches, entry.feeds), entry.feeds)
         _set_shapes(pruned, function.inputs)
         _interpret(pruned)
-        graphs.name_variables(pruned)
+        name_variables(pruned)
         if prefix:
             for node in pruned.node:
                 node.name = prefix + node.name
@@ -90,7 +92,7 @@ def assemble(functions: Sequence[Function]) -> Whole:
 
 
 def _set_shapes(graph: graph_pb2.GraphDef, inputs: Sequence[Edge]) -> None:
-    shapes = {graphs.tensor_name(edge.name)[0]: edge.shape for edge in inputs}
+    shapes = {tensor_name(edge.name)[0]: edge.shape for edge in inputs}
     for node in graph.node:
         shape = shapes.get(node.name)
         if shape is not None:

@@ -17,7 +17,7 @@ from tfaot.export import config as configs
 from tfaot.export import verdict
 from tfaot.export.rewrites import edges as conversions
 from tfaot.export.traced import Edge, Shape, shown
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
 
 
 def sizes(edge: Edge, largest: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from tensorflow.core.framework import types_pb2
 
 from tfaot.core import dtypes
 from tfaot.core.manifest import EntryPoint, Variable
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
 
 
 def infer(entry: EntryPoint, variables: Sequence[Variable]) -> tf2xla_pb2.Config:

@@ -8,14 +8,12 @@ import numpy as np
 
 from tfaot.core import dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.rewrites import random
+from tfaot.export.rewrites.random.state import state_of
 from tfaot.export.traced import Array, Source, shown
-from tfaot.graph import graph as graphs
+from tfaot.graph.variables import VariableUse
 
 
-def values(
-    source: Source, path: str | None, uses: Sequence[graphs.VariableUse], random_state: str | None
-) -> dict[str, Array]:
+def values(source: Source, path: str | None, uses: Sequence[VariableUse], random_state: str | None) -> dict[str, Array]:
     """The initial value of every variable, by name.
 
     Args:
@@ -30,11 +28,11 @@ def values(
     own = [use.shared_name for use in uses if use.shared_name != random_state]
     result = dict(source.initial(own)) if path is None else _weights(path, uses, random_state)
     if random_state is not None and random_state not in result:
-        result[random_state] = random.state_of(0)
+        result[random_state] = state_of(0)
     return result
 
 
-def _weights(path: str, uses: Sequence[graphs.VariableUse], random_state: str | None) -> dict[str, Array]:
+def _weights(path: str, uses: Sequence[VariableUse], random_state: str | None) -> dict[str, Array]:
     held = safetensors.read(path)
     wrong = []
     missing = False

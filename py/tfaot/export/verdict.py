@@ -16,6 +16,8 @@ from tensorflow.compiler.tf2xla import tf2xla_pb2
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python import _pywrap_tfcompile
 
+from tfaot.graph.names import unused
+
 
 @dataclasses.dataclass(frozen=True)
 class Result:
@@ -83,9 +85,8 @@ def unchanged(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config, doubtful: se
     """
     asked = tf2xla_pb2.Config()
     asked.CopyFrom(config)
-    last = "tfaot_last"
-    while last in {node.name for node in graph.node} | {variable.node_name for variable in config.variable}:
-        last += "_"
+    taken = {node.name for node in graph.node} | {variable.node_name for variable in config.variable}
+    last = unused("tfaot_last", taken)
     asked.variable.add(node_name=last, name=last, type=types_pb2.DT_FLOAT).shape.SetInParent()
     more = graph_pb2.GraphDef()
     node = more.node.add(name=last, op="VarHandleOp")

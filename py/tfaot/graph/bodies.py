@@ -1,223 +1,101 @@
-"""Functions' bodies, as passes read and change them."""
+"""One read-only view of graphs and of functions' bodies, for code that follows edges. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import functools
+from collections import defaultdict
+from collections.abc import Sequence
 
-from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
-from tensorflow.python.framework import op_def_registry
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
 
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import attribute
-
-_RUNS_FUNCTIONS = frozenset({"Case", "If", "StatefulPartitionedCall", "While"})
-"""Ops whose registered definition does not say that what they run may have effects."""
-
-_SAME = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
-"""Ops whose result is their operand."""
-
-
-def canonical(tensor: str) -> str:
-    """A tensor's name with its port, `node:0` for `node`."""
-    name, port = tensor_name(tensor)
-    return f"{name}:{port}"
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import Library, functions_of
 
 
 class Body:
-    """The body of a function, with edges as graphs have them: `node:port`, always with the port.
+    """The nodes of a graph or of a function. Nothing is copied."""
 
-    An argument is a tensor `name:0` without a node. Changes are made here, and `function` writes them down.
-    """
-
-    def __init__(self, function: function_pb2.FunctionDef, library: Mapping[str, function_pb2.FunctionDef]) -> None:
-        """Reads a function.
-
-        Args:
-          function: stays as it is.
-          library: all functions, by name.
-        """
-        self._function = function
+    def __init__(
+        self,
+        nodes: Sequence[node_def_pb2.NodeDef],
+        library: Library,
+        *,
+        name: str = "",
+        arguments: tuple[str, ...] = (),
+        returns: tuple[str, ...] = (),
+    ) -> None:
+        """Takes the parts; use `graph` or `function` to find them."""
+        self.name = name
+        """The function's; empty for a graph."""
+        self.nodes = nodes
+        self.arguments = arguments
+        """Names of the arguments; edges refer to them like to nodes."""
+        self.returns = returns
+        """Edges that the function returns, in order."""
         self._library = library
-        self.arguments: list[str] = [f"{arg.name}:0" for arg in function.signature.input_arg]
-        """Tensors."""
-        self.types: list[int] = [arg.type for arg in function.signature.input_arg]
-        """Of the arguments, `tensorflow.DataType`."""
-        self.nodes: dict[str, node_def_pb2.NodeDef] = {}
-        for node in function.node_def:
-            self.nodes[node.name] = node_def_pb2.NodeDef()
-            self.nodes[node.name].CopyFrom(node)
-        outputs = {name: self._outputs(node) for name, node in self.nodes.items()}
 
-        def flat(edge: str) -> str:
-            if edge.startswith("^"):
-                return edge
-            name, _, rest = edge.partition(":")
-            if not rest:
-                return f"{name}:0"
-            output, _, index = rest.rpartition(":")
-            return f"{name}:{outputs[name].index((output, int(index)))}"
+    @classmethod
+    def graph(cls, graph: graph_pb2.GraphDef, library: Library) -> Body:
+        """The graph itself, without its functions."""
+        return cls(graph.node, library)
 
-        for node in self.nodes.values():
-            node.input[:] = [flat(edge) for edge in node.input]
-        self.results: list[str] = [flat(function.ret[arg.name]) for arg in function.signature.output_arg]
-        """Tensors that the function returns."""
-        self.result_types: list[int] = [arg.type for arg in function.signature.output_arg]
-        """Of the results, `tensorflow.DataType`."""
+    @classmethod
+    def function(cls, function: function_pb2.FunctionDef, library: Library) -> Body:
+        """A function's body."""
+        signature = function.signature
+        return cls(
+            function.node_def,
+            library,
+            name=signature.name,
+            arguments=tuple(arg.name for arg in signature.input_arg),
+            returns=tuple(function.ret[arg.name] for arg in signature.output_arg),
+        )
 
-    def _definition(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
-        if node.op in self._library:
-            return self._library[node.op].signature
-        return op_def_registry.get(node.op)
+    @functools.cached_property
+    def by_name(self) -> dict[str, node_def_pb2.NodeDef]:
+        """The nodes by name."""
+        return {node.name: node for node in self.nodes}
 
-    def _outputs(self, node: node_def_pb2.NodeDef) -> list[tuple[str, int]]:
-        """How functions name a node's results: the output's name and an index in it, by port."""
-        definition = self._definition(node)
-        defaults = {each.name: each.default_value for each in definition.attr}
-        found = []
-        for output in definition.output_arg:
-            count = 1
-            if output.number_attr:
-                count = (
-                    node.attr[output.number_attr] if output.number_attr in node.attr else defaults[output.number_attr]
-                ).i
-            elif output.type_list_attr:
-                key = output.type_list_attr
-                count = len((node.attr[key] if key in node.attr else defaults[key]).list.type)
-            found += [(output.name, index) for index in range(count)]
+    @functools.cached_property
+    def users(self) -> dict[str, list[int]]:
+        """Indices of the nodes that take an output of a node or of an argument, by its name."""
+        found: dict[str, list[int]] = defaultdict(list)
+        for index, node in enumerate(self.nodes):
+            for operand in node.input:
+                if not operand.startswith("^"):
+                    found[operand.partition(":")[0]].append(index)
         return found
 
-    def function(self, name: str) -> function_pb2.FunctionDef:
-        """The function as it is now.
-
-        Args:
-          name: its name.
-        """
-        result = function_pb2.FunctionDef()
-        result.signature.name = name
-        result.signature.is_stateful = self._function.signature.is_stateful
-        for key, value in self._function.attr.items():
-            if key != "_input_shapes":
-                result.attr[key].CopyFrom(value)
-        for argument, dtype in zip(self.arguments, self.types, strict=True):
-            result.signature.input_arg.add(name=argument.removesuffix(":0"), type=dtype)
-        outputs = {node.name: self._outputs(node) for node in self.nodes.values()}
-
-        def nested(tensor: str) -> str:
-            node, port = tensor_name(tensor)
-            if port < 0:
-                return tensor
-            if node not in self.nodes:
-                return node
-            output, index = outputs[node][port]
-            return f"{node}:{output}:{index}"
-
-        for node in self.nodes.values():
-            added = result.node_def.add()
-            added.CopyFrom(node)
-            added.input[:] = [nested(edge) for edge in node.input]
-        for index, (returned, kept) in enumerate(zip(self.results, self.result_types, strict=True)):
-            result.signature.output_arg.add(name=f"result_{index}", type=kept)
-            result.ret[f"result_{index}"] = nested(returned)
-        for effect, node_name in self._function.control_ret.items():
-            if node_name in self.nodes:
-                result.signature.control_output.append(effect)
-                result.control_ret[effect] = node_name
-        return result
-
-    def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
-        """The node whose result a tensor is; None for an argument."""
-        return self.nodes.get(tensor_name(tensor)[0])
-
-    def resolve(self, tensor: str) -> str:
-        """The tensor behind identities."""
-        while (node := self.producer(tensor)) is not None and node.op in _SAME:
-            tensor = node.input[0]
-        return tensor
-
-    def argument(self, tensor: str) -> int | None:
-        """The position of the argument that a tensor is, perhaps behind identities; else None."""
-        resolved = self.resolve(tensor)
-        return self.arguments.index(resolved) if resolved in self.arguments else None
-
-    def users(self, tensor: str) -> list[tuple[node_def_pb2.NodeDef, int]]:
-        """Operands that are a tensor or an identity of it: nodes other than identities, and positions."""
-        found = []
-        pending = [tensor]
-        while pending:
-            wanted = pending.pop()
-            for node in self.nodes.values():
-                for index, operand in enumerate(node.input):
-                    if operand != wanted:
-                        continue
-                    if node.op in _SAME:
-                        pending.append(f"{node.name}:0")
-                    else:
-                        found.append((node, index))
-        return found
-
-    def returned(self, tensor: str) -> list[int]:
-        """Positions of the results that are a tensor, perhaps behind identities."""
-        return [index for index, result in enumerate(self.results) if self.resolve(result) == tensor]
-
-    def unique(self, name: str) -> str:
-        """A name that neither a node nor an argument has."""
-        taken, count = name, 0
-        while taken in self.nodes or f"{taken}:0" in self.arguments:
-            count += 1
-            taken = f"{name}_{count}"
-        return taken
-
-    def add(self, op: str, name: str, inputs: Iterable[str], **attributes: object) -> node_def_pb2.NodeDef:
-        """Adds a node; attributes are as of `program.attribute`, the name is made unique."""
-        node = node_def_pb2.NodeDef(op=op, name=self.unique(name), input=inputs)
-        for key, value in attributes.items():
-            node.attr[key].CopyFrom(attribute(value))
-        self.nodes[node.name] = node
-        return node
-
-    def become(self, node: node_def_pb2.NodeDef, op: str, inputs: Iterable[str], **attributes: object) -> None:
-        """Makes another op of a node, whose users get the new one's results; control inputs stay."""
-        operands = [*inputs, *(operand for operand in node.input if operand.startswith("^"))]
-        node.op = op
-        node.input[:] = operands
-        node.attr.clear()
-        for key, value in attributes.items():
-            node.attr[key].CopyFrom(attribute(value))
-
-    def effects(self) -> list[node_def_pb2.NodeDef]:
-        """Nodes that must run even if nobody takes their results, or in an order that control inputs say."""
-        resources = {
-            argument
-            for argument, dtype in zip(self.arguments, self.types, strict=True)
-            if dtype == types_pb2.DT_RESOURCE
-        }
+    @functools.cached_property
+    def roots(self) -> list[int]:
+        """Indices of the nodes from which handles may come: VarHandleOps, and nodes that call functions."""
         return [
-            node
-            for node in self.nodes.values()
-            if node.op in _RUNS_FUNCTIONS
-            or self._definition(node).is_stateful
-            or (node.op not in _SAME and any(self.resolve(each) in resources for each in node.input))
+            index
+            for index, node in enumerate(self.nodes)
+            if node.op == "VarHandleOp"
+            or (self._library and (node.op in self._library or next(functions_of(node), None) is not None))
         ]
 
-    def needed(self, tensors: Iterable[str]) -> set[str]:
-        """Names of nodes and arguments that tensors are computed from, control inputs included."""
-        found: set[str] = set()
-        pending = [tensor_name(tensor)[0] for tensor in tensors]
-        while pending:
-            name = pending.pop()
-            if name not in found:
-                found.add(name)
-                if name in self.nodes:
-                    pending += [tensor_name(operand)[0] for operand in self.nodes[name].input]
-        return found
+    @functools.cached_property
+    def _called(self) -> dict[str, str]:
+        """The functions that are called as ops, by node."""
+        return {node.name: node.op for node in self.nodes if node.op in self._library}
 
-    def graph(self) -> graph_pb2.GraphDef:
-        """The nodes as a graph of their own, without arguments."""
-        result = graph_pb2.GraphDef()
-        result.node.extend(self.nodes.values())
-        return result
+    def edge(self, operand: str) -> tuple[str, int]:
+        """Node and output port of a data input: `node:port` of a graph, `node:output:index` of a function.
 
+        Of ops that yield several outputs, only calls, loops, conditionals, and identities yield handles; they name all
+        of their outputs by one name, but a function that is called as an op has a name for each.
+        """
+        parts = operand.split(":")
+        if len(parts) < 3:
+            return tensor_name(operand)
+        name, output, index = parts
+        if name in self._called:
+            results = self._library[self._called[name]].signature.output_arg
+            return name, [result.name for result in results].index(output)
+        return name, int(index)
 
-def types(dtypes: Iterable[int]) -> attr_value_pb2.AttrValue:
-    """A list of `tensorflow.DataType` as an attribute."""
-    return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(type=dtypes))
+    def operands(self, node: node_def_pb2.NodeDef) -> list[tuple[str, int]]:
+        """The edges that a node takes, without control inputs."""
+        return [self.edge(operand) for operand in node.input if not operand.startswith("^")]

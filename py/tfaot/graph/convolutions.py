@@ -13,8 +13,9 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.graph.bodies import Body
-from tfaot.graph.program import Program, Shape, type_attribute
+from tfaot.graph.attributes import Shape, shape_of, type_attribute
+from tfaot.graph.functions import EditableFunction
+from tfaot.graph.program import Program
 
 _BY_KERNEL = "Conv2DBackpropFilter"
 _BY_INPUT = "Conv2DBackpropInput"
@@ -60,7 +61,7 @@ def for_tensorflow(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
         library = {function.signature.name: function for function in graph.library.function}
         for function in result.library.function:
             if any(node.op in (_BY_KERNEL, _BY_INPUT) for node in function.node_def):
-                body = Body(function, library)
+                body = EditableFunction(function, library)
                 inner = function_def_to_graph.function_def_to_graph(function)
                 if _rewrite_all(_Function(body), _known(inner)):
                     function.CopyFrom(body.function(function.signature.name))
@@ -74,11 +75,7 @@ def _any(graph: graph_pb2.GraphDef, ops: set[str]) -> bool:
 
 
 def _known(built: Any) -> dict[str, Shape]:
-    return {
-        tensor.name: None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-        for operation in built.get_operations()
-        for tensor in operation.outputs
-    }
+    return {tensor.name: shape_of(tensor.shape) for operation in built.get_operations() for tensor in operation.outputs}
 
 
 def _rewrite_all(target: _Target, known: Mapping[str, Shape]) -> int:
@@ -266,7 +263,7 @@ class _Graph:
 class _Function:
     """A function's body, to put nodes into."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: EditableFunction) -> None:
         self._body = body
 
     def nodes(self) -> Iterator[node_def_pb2.NodeDef]:

@@ -85,6 +85,8 @@ class Member:
     note: str
     """What the header's comment adds."""
     batched: bool
+    throws: bool
+    """Whether asking for values that may change can lack memory: the first call copies values that the library holds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -277,6 +279,7 @@ def context_of(
         "keep_denormals": keep_denormals,
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,
+        "alignment": ALIGNMENT,
         "arena_bytes": arena.size,
         "calls": calls,
         "free": any(call["restored"] for call in calls),
@@ -295,6 +298,7 @@ def _variables(manifest: Manifest) -> list[Variable]:
                 get=f"impl.variables.data({index})",
                 change=f"impl.variables.mutable_data({index})",
                 note="" if variable.written else ", read only",
+                throws=not variable.written,
             ),
             dtypes.BY_NAME[variable.dtype].safetensors,
             ", ".join(map(str, variable.shape or (1,))),
@@ -426,7 +430,14 @@ def _function_name(function: functions.Function) -> str:
 
 
 def _member(
-    tensor: Tensor, *, get: str, change: str = "", size: str = "", note: str = "", batched: bool = False
+    tensor: Tensor,
+    *,
+    get: str,
+    change: str = "",
+    size: str = "",
+    note: str = "",
+    batched: bool = False,
+    throws: bool = False,
 ) -> Member:
     value = dtypes.BY_NAME[tensor.dtype].cpp
     kind = "BoundedView" if size else "View"
@@ -446,6 +457,7 @@ def _member(
         size=size,
         note=note,
         batched=batched,
+        throws=throws,
     )
 
 

@@ -7,10 +7,12 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2, types_pb2
-from tensorflow.python.framework import op_def_registry
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
-from tfaot.graph.graph import prune, tensor_name, variable_uses
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import definition, results
+from tfaot.graph.prune import prune
+from tfaot.graph.variables import variable_uses
 
 _OPAQUE = frozenset({types_pb2.DT_RESOURCE, types_pb2.DT_STRING, types_pb2.DT_VARIANT})
 """Dtypes of tensors that cannot be fetched."""
@@ -97,23 +99,8 @@ def _visible(node: node_def_pb2.NodeDef) -> bool:
 
 def _dtypes(node: node_def_pb2.NodeDef) -> list[int]:
     """The dtypes of a node's results; of an op that TensorFlow does not know, such as a function, one that is opaque."""
-    definition = op_def_registry.get(node.op)
-    if definition is None:
-        return [types_pb2.DT_RESOURCE]
-    result: list[int] = []
-    for output in definition.output_arg:
-        if output.type_list_attr:
-            result += _attr(node, definition, output.type_list_attr).list.type
-        else:
-            dtype = _attr(node, definition, output.type_attr).type if output.type_attr else output.type
-            result += [dtype] * (_attr(node, definition, output.number_attr).i if output.number_attr else 1)
-    return result
-
-
-def _attr(node: node_def_pb2.NodeDef, definition: op_def_pb2.OpDef, name: str) -> Any:
-    if name in node.attr:
-        return node.attr[name]
-    return next(attr.default_value for attr in definition.attr if attr.name == name)
+    defined = definition(node.op)
+    return [types_pb2.DT_RESOURCE] if defined is None else [result.dtype for result in results(node, defined)]
 
 
 def _beginning(

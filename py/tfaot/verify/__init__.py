@@ -1,1 +1,1 @@
-"""The verify stage: what TensorFlow itself computes, and how far a compiler may miss it."""
+"""The verify stage: computes TensorFlow's own results, and how far a compiler may deviate from them."""

@@ -1,4 +1,4 @@
-"""One message for a run in TensorFlow that fails, as on inputs that a model does not take."""
+"""Explains a TensorFlow run that fails, for example on inputs that a model doesn't accept."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def explained(
     golden_inputs: Mapping[str, npt.NDArray[Any]] | None = None,
     sources: Mapping[str, str] | None = None,
 ) -> TfaotError:
-    """Turns an error of an operation into one that names it, its line, the inputs, and what to do.
+    """Turns an operation's error into one that names the operation, its line, the inputs, and what to do.
 
     Args:
-      error: what a session raised as it ran the exported graph.
-      manifest: the model's.
-      golden_inputs: the inputs, as the export stage wrote them.
-      sources: `file:line` by node, as the export stage wrote them.
+      error: the error that a session raised when it ran the exported graph.
+      manifest: the model's manifest.
+      golden_inputs: the inputs that the export stage wrote.
+      sources: `file:line` by node, from the export stage.
     """
     message = error.message.partition("\n\nOriginal stack trace for")[0]
     nodes = [f"{{{{node {error.node_def.name}}}}}"] if error.node_def is not None else []
@@ -62,7 +62,7 @@ def explained(
 def explained_in_files(
     error: tf.errors.OpError, *, manifest: str, golden_inputs: str, sources: str | None
 ) -> TfaotError:
-    """`explained`, given the paths of what it reads."""
+    """Calls `explained` with the contents of these files."""
     with open(manifest, encoding="utf-8") as file:
         model = Manifest.from_json(file.read(), path=manifest)
     lines: dict[str, str] = {}

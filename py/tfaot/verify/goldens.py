@@ -1,7 +1,7 @@
-"""What must come out of each call, and how exactly: the verify stage as a whole.
+"""The verify stage as a whole: computes what each call must return, and how exactly.
 
-Every call is computed from TensorFlow's own variables at that point, so that no call's error widens what is accepted of the next. A
-model that is trained is compared in a free run besides, by its outputs.
+Every call is computed from TensorFlow's own variables at that point, so no call's error widens the tolerance of the next. For a
+model that is trained, the outputs of a free run are also compared.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import EXCESS, EXCURSIONS, SAMPLES, Expected, Spread, expected, kept_units
 
 LARGE = 1 << 30
-"""A model with so many bytes of variables is not made precise, which would double them."""
+"""A model with more bytes of variables is not made precise, because that would double them."""
 COARSE = 16.0
-"""Noise in a graph that is not precise, in rounding errors: well above the roundings that are there anyway."""
+"""Noise in a graph that isn't precise, in rounding errors. It is well above the graph's own rounding errors."""
 FREE = 4
-"""How many free runs with noise."""
+"""The number of free runs with noise."""
 SAME = 1e-4
-"""Largest difference, relative to the largest value, of results that are the same but for the size of the batch."""
+"""Largest difference, relative to the largest value, between results that should differ only by the batch size."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """A call that is verified."""
+    """A call to verify."""
 
     entry: EntryPoint
     inputs: tuple[Array, ...]
     restored: tuple[Variable, ...]
-    """Variables that are given TensorFlow's values before it."""
+    """Variables that are set to TensorFlow's values before the call."""
     tensors: tuple[Tensor, ...]
     """Its results: outputs, then written variables."""
 
@@ -63,17 +63,17 @@ class Call:
 def compute_goldens(request: Request) -> None:
     """Writes the goldens in the order in which the generated test reads them.
 
-    First `initial/VARIABLE` for each variable: the CRC-32 of its initial value's bytes. Then for each call:
+    First, `initial/VARIABLE` for each variable: the CRC-32 of its initial value's bytes. Then, for each call:
 
-    - `VARIABLE/before` for the variables that are restored, and the inputs.
-    - For each output, then each variable that the entry point writes, what `kept` keeps of the expected value. Each part is
-      followed by its tolerances, float32 of the same shape, and by what it sees, a float64. Before an output whose size is known
-      only at run time comes its true shape, int32.
-    - Where there is a free run, `OUTPUT/free` after each output, in the same form.
+    - `VARIABLE/before` for the restored variables, and the inputs.
+    - For each output, then each variable that the entry point writes, the parts of the expected value that `kept` returns. Each
+      part is followed by its tolerances, float32 with the same shape, and by its sight, a float64. An output whose size is known
+      only at run time is preceded by its true shape, int32.
+    - If there is a free run, `OUTPUT/free` after each output, in the same form.
 
     Raises:
-      TfaotError: TensorFlow's results do not have the manifest's shapes, rows of a batch depend on each other, rounding decides the
-        size of a result, or no comparison sees an output or a variable.
+      TfaotError: TensorFlow's results don't have the manifest's shapes, rows of a batch depend on each other, rounding decides
+        the size of a result, or no comparison sees an output or a variable.
     """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
@@ -114,11 +114,11 @@ class _Run:
         self.initial = initial
         self.calls = calls
         self.free = len(calls) > 1 and any(call.restored for call in calls)
-        """Whether a free run is another run than this one."""
+        """Whether a free run differs from this run."""
         self.states: list[dict[str, Array]] = []
-        """Of the variables that are restored before each call."""
+        """Values of the variables that are restored before each call."""
         self.before: list[dict[str, Array]] = []
-        """Of all that each call uses and some call writes."""
+        """Values of all variables that each call uses and any call writes."""
         self.results: list[list[Array]] = []
         state = {variable.name: initial[variable.name] for variable in manifest.written}
         runner.assign(initial.items())
@@ -135,7 +135,7 @@ class _Run:
 
 @dataclasses.dataclass
 class _Measured:
-    """What a reference and runs with noise gave for each call, result, and part."""
+    """Results of a reference and of runs with noise, for each call, result, and part."""
 
     noise: float
     """How many times larger than rounding errors the noise was."""
@@ -146,7 +146,7 @@ class _Measured:
 
 
 def _rows(calls: Sequence[Call], run: _Run, measured: _Measured) -> list[list[dict[str, Expected]]]:
-    """What is expected of each call, result, and part."""
+    """Returns what is expected of each call, result, and part."""
     return [
         [
             {
@@ -162,12 +162,12 @@ def _rows(calls: Sequence[Call], run: _Run, measured: _Measured) -> list[list[di
 
 
 def _measured(manifest: Manifest, graph: graph_pb2.GraphDef, run: _Run) -> _Measured:
-    """Measures on a precise graph, or, where that cannot be, on the graph as it is."""
+    """Measures on a precise graph, or if that is impossible, on the graph as it is."""
     if sum(value.nbytes for value in run.initial.values()) <= LARGE:
         try:
             measured = _measure(manifest, graph, run, precise=True)
         except (noise.UnsupportedError, tf.errors.OpError, ValueError, TypeError):
-            measured = None  # an operation without a kernel for float64 where that could not be told before
+            measured = None  # an operation without a kernel for float64, which wasn't known before
         if measured is not None:
             return measured
     coarse = _measure(manifest, graph, run, precise=False)
@@ -179,7 +179,7 @@ def _measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: _Run, *, precis
     """Runs the reference, and runs with noise.
 
     Returns:
-      None if the precise graph has no number where TensorFlow has one: then it does not compute the same.
+      None if the precise graph has no number where TensorFlow has one, because then it doesn't compute the same function.
     """
     written = {variable.name for variable in manifest.written}
     start = {name: value for name, value in run.initial.items() if name in written}
@@ -235,7 +235,7 @@ def _add(
     *,
     times: float = 1.0,
 ) -> None:
-    """Takes a run into account; not of results that have another size than the reference's."""
+    """Adds a run to the spreads, except results whose size differs from the reference's."""
     for call in range(len(spreads)):
         for result, each in enumerate(spreads[call]):
             for part, spread in each.items():
@@ -245,7 +245,7 @@ def _add(
 
 
 def _same_numbers(wanted: list[list[dict[str, Array]]], exact: list[list[dict[str, Array]]]) -> bool:
-    """Whether a reference has the shapes of TensorFlow's results, and a number wherever they have one."""
+    """Returns whether a reference has the shapes of TensorFlow's results, and numbers wherever they have numbers."""
     for want, have in zip(wanted, exact, strict=True):
         for a, b in zip(want, have, strict=True):
             for part, value in a.items():
@@ -259,19 +259,19 @@ def _same_numbers(wanted: list[list[dict[str, Array]]], exact: list[list[dict[st
 
 
 def _moved(value: Array, rng: np.random.Generator | None, size: float) -> Array:
-    """A variable with a relative error as of one rounding in each value, as precise as can be; whole numbers stay."""
+    """Adds a relative error of one rounding to each value of a variable, as precisely as possible. Keeps integers."""
     if rng is None or not size or value.dtype.kind in "biu":
         return value
     epsilon = float(ml_dtypes.finfo(value.dtype).eps) / 4
     if value.dtype.itemsize < 4:
-        return value  # fed as its bits
+        return value  # fed as bits
     error = 1 + size * epsilon * 12**0.5 * (rng.random(value.shape) - 0.5)
     wide: Array = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64) * error
     return wide if value.dtype.kind == "f" else wide.astype(value.dtype)
 
 
 def _wavering(manifest: Manifest, entry: EntryPoint, index: int) -> TfaotError:
-    """An output whose very size rounding decides: no size could be expected of a compiler."""
+    """Returns the error for an output whose size depends on rounding, so no size could be expected of a compiler."""
     return TfaotError(
         f"{manifest.cpp_class}: rounding errors change the size of {entry.outputs[index].name}",
         exists="inputs that are verified lie where the model decides, as 1.0 does for tf.where(x >= 1.0)",
@@ -280,10 +280,10 @@ def _wavering(manifest: Manifest, entry: EntryPoint, index: int) -> TfaotError:
 
 
 def _check_shapes(manifest: Manifest, results: Sequence[Sequence[Array]]) -> None:
-    """What TensorFlow computes must have the size for which the class has room.
+    """Checks that TensorFlow's results have the size that the class has room for.
 
     Raises:
-      TfaotError: the compiler takes another size for granted.
+      TfaotError: the compiler assumes another size.
     """
     for call, values in zip(manifest.calls, results, strict=True):
         for output, value in zip(manifest.entry_point(call.entry_point).outputs, values, strict=False):
@@ -298,10 +298,10 @@ def _check_shapes(manifest: Manifest, results: Sequence[Sequence[Array]]) -> Non
 
 
 def _check_rows(manifest: Manifest, run: Runner, initial: Mapping[str, Array], calls: Sequence[Call]) -> None:
-    """Rows of a batch must not see each other: what a class splits and pads would differ from the whole.
+    """Checks that rows of a batch are independent. Otherwise, a batch that a class splits and pads has other results.
 
     Raises:
-      TfaotError: results of a batch are not those of its first row and of the others, each run alone.
+      TfaotError: a batch's results aren't those of its first row and of the other rows, run separately.
     """
     first: dict[str, Call] = {}
     for call, batch in zip(calls, (call.batch for call in manifest.calls), strict=True):
@@ -330,11 +330,11 @@ def _check_rows(manifest: Manifest, run: Runner, initial: Mapping[str, Array], c
 
 
 def _same(together: Array, apart: Array) -> bool:
-    """Whether results are the same but for rounding, which differs with the size of a batch."""
+    """Returns whether results are the same except for rounding, which depends on the batch size."""
     if together.shape != apart.shape:
         return False
     if not dtypes.BY_NAME[str(together.dtype)].floating:
-        return bool(np.mean(together != apart) <= 0.01 if together.size else True)  # a rounding error may flip one
+        return bool(np.mean(together != apart) <= 0.01 if together.size else True)  # a rounding error can flip one
     limit = max(SAME, 8 * float(ml_dtypes.finfo(together.dtype).eps))
     a, b = reals(together).astype(np.float64), reals(apart).astype(np.float64)
     largest = float(np.max(np.abs(a), where=np.isfinite(a), initial=0.0))
@@ -348,10 +348,10 @@ def _check_sight(
     unseen_variables: Sequence[str],
     patterns: Sequence[str],
 ) -> None:
-    """Each output and each variable must be seen by some comparison.
+    """Checks that some comparison sees each output and each variable.
 
     Raises:
-      TfaotError: a test would pass whatever was computed of one.
+      TfaotError: a test would pass whatever value one of them had.
     """
     best: dict[str, float] = {}
     names: dict[str, set[str]] = {name: {name} for name in unseen_variables}
@@ -384,7 +384,7 @@ def _tensors(
     sights: Sequence[Sequence[Mapping[str, float]]],
     measured: _Measured,
 ) -> Iterator[tuple[str, Array]]:
-    """What the goldens hold, in their order."""
+    """Yields the contents of the goldens, in order."""
     for variable in manifest.variables:
         values = np.ascontiguousarray(initial[variable.name]).reshape(-1)
         yield f"initial/{variable.cpp_name}", np.array(zlib.crc32(values.view(np.uint8).data), np.uint32)
@@ -407,7 +407,7 @@ def _tensors(
 
 
 def _free_sight(row: Expected) -> float:
-    """What a comparison of a free run sees: its largest value, in tolerances."""
+    """Returns the sight of a free run's comparison: its largest value, in tolerances."""
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.abs(row.value.astype(np.float64)) / row.tolerance
     return float(np.max(shares, where=np.isfinite(shares), initial=0.0)) if row.tolerance.any() else np.inf

@@ -1,4 +1,4 @@
-"""Functions that `tfaot.verify.noise` adds to a graph's library: noise, the number of terms of a sum, batch normalization."""
+"""Functions that `tfaot.verify.noise` adds to a graph's library: noise, the number of terms in a sum, batch normalization."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import tensorflow as tf
 
 AMPLITUDE = "tfaot_noise_amplitude"
-"""`shared_name` of the variable, a float64 scalar, that holds the amplitude. It must be assigned before the graph runs."""
+"""`shared_name` of the variable, a float64 scalar, that contains the amplitude. Assign it before running the graph."""
 
 
 def trace_noise(dtype: tf.DType, kind: str) -> Any:
-    """`(value, uniform, scale, count)` → the value with noise.
+    """Returns `(value, uniform, scale, count)` → the value with noise.
 
-    `kind` is `absolute`, `relative`, or a dtype: then noise is relative, and a value that this dtype can represent has none. A
-    dtype of 16 bits rounds the value besides.
+    `kind` is `absolute`, `relative`, or a dtype. With a dtype, noise is relative, and values that the dtype can represent have
+    none. A 16-bit dtype also rounds the value.
     """
 
     @tf.function(  # type: ignore[untyped-decorator]
@@ -30,7 +30,7 @@ def trace_noise(dtype: tf.DType, kind: str) -> Any:
     def noise(value: Any, uniform: Any, scale: Any, count: Any) -> Any:
         handle = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=AMPLITUDE)
         amplitude = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float64)
-        # A uniform number has the variance 1/12.
+        # A uniform random number has variance 1/12.
         size = amplitude * scale * tf.sqrt(count) * 12.0**0.5
         wide = tf.float64 if dtype in (tf.float64, tf.complex128) else tf.float32
         change = tf.cast(size, wide) * (tf.cast(uniform, wide) - 0.5)
@@ -49,7 +49,7 @@ def trace_noise(dtype: tf.DType, kind: str) -> Any:
 
 
 def contracted(equation: str) -> str:
-    """The case of `trace_count` for an einsum: over which axes of the first operand it adds."""
+    """Returns the `trace_count` case for an einsum: the axes of the first operand that it sums over."""
     operands, _, result = equation.replace(" ", "").partition("->")
     first = operands.split(",")[0]
     if "." in first:
@@ -58,7 +58,7 @@ def contracted(equation: str) -> str:
 
 
 def trace_count(how: str, types: tuple[int, ...]) -> Any:
-    """`(operand, …)` → how many terms a sum has, float64, at least 1."""
+    """Returns `(operand, …)` → the number of terms in a sum, float64, at least 1."""
 
     @tf.function(  # type: ignore[untyped-decorator]
         input_signature=[tf.TensorSpec(None, tf.as_dtype(dtype)) for dtype in types], autograph=False
@@ -90,7 +90,7 @@ def trace_count(how: str, types: tuple[int, ...]) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class _BatchNorm:
-    """Fused batch normalization in simpler operations, as XLA expands it."""
+    """Batch normalization in simpler operations, as XLA expands the fused one."""
 
     training: bool
     data_format: str
@@ -98,7 +98,7 @@ class _BatchNorm:
     factor: float
 
     def _parts(self, x: Any) -> tuple[list[int], list[int]]:
-        """All axes but the channels', and the shape that a value for each channel is broadcast from."""
+        """Returns all axes except the channel axis, and the shape from which a value per channel broadcasts."""
         rank = x.shape.rank or len(self.data_format)
         axis = self.data_format.index("C") if len(self.data_format) == rank else rank - 1
         return [i for i in range(rank) if i != axis], [-1 if i == axis else 1 for i in range(rank)]
@@ -107,7 +107,7 @@ class _BatchNorm:
         axes, shape = self._parts(x)
         old_mean, old_variance = mean, variance
         if self.training:
-            # The difference of two moments is where its rounding errors come from.
+            # The rounding errors come from the difference of two moments.
             mean = tf.reduce_mean(x, axes)
             variance = tf.reduce_mean(tf.square(x), axes) - tf.square(mean)
         y = (x - tf.reshape(mean, shape)) * tf.reshape(tf.math.rsqrt(variance + self.epsilon) * scale, shape)
@@ -147,7 +147,7 @@ class _BatchNorm:
 def trace_batch_norm(
     gradient: bool, training: bool, data_format: str, epsilon: float, factor: float, operands: int, results: int
 ) -> Any:
-    """Fused batch normalization, or its gradient, of float64 values, from operations that have kernels for them."""
+    """Returns fused batch normalization or its gradient for float64 values, built from operations that have kernels."""
     norm = _BatchNorm(training, data_format, epsilon, factor)
     wide = tf.TensorSpec([None] * len(data_format), tf.float64)
     small = tf.TensorSpec([None], tf.float64)

@@ -1,34 +1,37 @@
-"""A model with rounding errors of a chosen size: Monte Carlo arithmetic on a GraphDef.
+"""Adds rounding errors of a chosen size to a model: Monte Carlo arithmetic on a GraphDef.
 
-How far may a compiler miss TensorFlow's result? As far as correctly rounded float32 arithmetic may move it: another order of
-sums, a fused multiply-add, another approximation of `exp`. `noisy` builds a graph that measures this. Every operation that
-rounds is followed by a factor `1 + amplitude * scale * r`, where `r` is random with mean 0 and variance 1, and `scale` is the
-standard error of that operation in units of its dtype's rounding error. With amplitude 0 the factor is exactly 1, and the
-graph is a reference; with amplitude 1 each run is a sample of what float32 arithmetic may give.
+How far may a compiler's result deviate from TensorFlow's? As far as correctly rounded float32 arithmetic can move it: another
+order of sums, a fused multiply-add, another approximation of `exp`. `noisy` builds a graph that measures this. After every
+operation that rounds, it multiplies by `1 + amplitude * scale * r`, where `r` is random with mean 0 and variance 1, and `scale` is
+the operation's standard error in units of its dtype's rounding error. With amplitude 0, the factor is exactly 1, and the graph is a
+reference. With amplitude 1, each run is a sample of the possible results of float32 arithmetic.
 The method is due to D. S. Parker, "Monte Carlo Arithmetic", UCLA CSD-970002, 1997.
 
-A sum of k terms, added one after another, has errors of two kinds (N. J. Higham, "Accuracy and Stability of Numerical
-Algorithms", 2nd ed., 2002, section 4.2): with partial sums that grow as the sum itself, their standard deviation is
-`u |y| sqrt(k / 3)`; with terms of random signs, `u sqrt(k / 2) sqrt(sum of squares)`. `u` is the standard deviation of one
-rounding. The first kind is a factor on the result. The second is the same as factors on the terms, and so is injected into
-one operand of a product.
+A sum of k terms, added one after another, has two kinds of errors (N. J. Higham, "Accuracy and Stability of Numerical
+Algorithms", 2nd ed., 2002, section 4.2). If partial sums grow like the sum itself, the standard deviation is
+`u |y| sqrt(k / 3)`. If terms have random signs, it is `u sqrt(k / 2) sqrt(sum of squares)`. `u` is the standard deviation of one
+rounding. The first kind is a factor on the result. The second is equivalent to factors on the terms, so it is injected into one
+operand of a product.
 
-In a precise graph all floating values are float64, so that the reference is far more exact than anything it is compared with.
-What has no kernel for float64 runs in its own dtype between two casts. Otherwise the graph stays in its own dtypes, which holds
-for any model but needs an amplitude well above 1.
+In a precise graph, all floating-point values are float64, so the reference is far more exact than anything it is compared with.
+Operations without a float64 kernel run in their own dtype between two casts. A graph that isn't precise keeps its dtypes. That
+works for any model, but needs an amplitude well above 1.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
 from tensorflow.python.framework import kernels, op_def_registry
 
+from tfaot.graph.attributes import write_attributes
+from tfaot.graph.edits import Scope
+from tfaot.graph.ops import definition, dtypes_of, fill_in_defaults, results
 from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
 from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, STEEP, TERMS, UNITS, sums
 
@@ -46,8 +49,8 @@ _KEPT = frozenset(
     NextAfter Range
     """.split()  # noqa: SIM905
 )
-"""Operations whose meaning depends on their dtype: the bits of a value, or how many values there are. A constant is kept because
-a GraphDef holds at most 2 GB."""
+"""Operations that keep their dtype, because their meaning depends on it: the bits of a value, or the number of values. Constants
+keep theirs because a GraphDef has at most 2 GB."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,15 +59,15 @@ class Noisy:
 
     graph: graph_pb2.GraphDef
     tensors: Mapping[str, str]
-    """Where the main graph's tensors are now, `node:port` by `node:port`, if not where they were."""
+    """Where the main graph's tensors have moved, `node:port` by `node:port`. Other tensors stay where they were."""
 
     def tensor(self, name: str) -> str:
-        """The name of a tensor that the original graph calls `name`."""
+        """Returns the new name of the original graph's tensor `name`."""
         return self.tensors.get(name, name)
 
 
 class UnsupportedError(Exception):
-    """The graph holds something that cannot be widened to float64."""
+    """The graph contains something that can't be widened to float64."""
 
 
 def noisy(graph: graph_pb2.GraphDef, *, precise: bool) -> Noisy:
@@ -85,7 +88,7 @@ def noisy(graph: graph_pb2.GraphDef, *, precise: bool) -> Noisy:
 
 
 class _Pass:
-    """One rewriting of a graph and its functions."""
+    """One rewrite of a graph and its functions."""
 
     def __init__(self, graph: graph_pb2.GraphDef, precise: bool) -> None:
         self.graph = graph
@@ -95,19 +98,19 @@ class _Pass:
         self._helpers: dict[tuple[Any, ...], str] = {}
 
     def main(self) -> dict[str, str]:
-        """Rewrites everything; returns the main graph's new places of tensors."""
+        """Rewrites everything. Returns the new locations of the main graph's tensors."""
         functions = list(self.graph.library.function)
-        # Signatures are read while bodies are rewritten, so they must stay as they were until the end.
+        # Bodies are rewritten with reference to signatures, so these must not change before the end.
         self.signatures = {name: _copy(signature) for name, signature in self.signatures.items()}
         for function in functions:
             if any(attr.type in ("type", "list(type)") for attr in function.signature.attr):
                 raise UnsupportedError(f"function {function.signature.name} is generic")
             self.function(function)
-        return _Body(self, self.graph.node, None).rewrite()
+        return _Rewriting(self, Scope.graph(self.graph), None).rewrite()
 
     def function(self, function: function_pb2.FunctionDef, *, as_type: int | None = None) -> None:
         """Rewrites a function's body, and widens its signature."""
-        places = _Body(self, function.node_def, _copy(function.signature), as_type=as_type).rewrite()
+        places = _Rewriting(self, Scope.function(function), _copy(function.signature), as_type=as_type).rewrite()
         for name, ref in function.ret.items():
             function.ret[name] = places.get(ref, ref)
         for arg in (*function.signature.input_arg, *function.signature.output_arg):
@@ -118,11 +121,11 @@ class _Pass:
                     del attrs.attr[name]
 
     def wide(self, dtype: int) -> int:
-        """The dtype that stands for another in this graph."""
+        """Returns the dtype that replaces another in this graph."""
         return _WIDE.get(dtype, dtype) if self.precise else dtype
 
     def helper(self, key: tuple[Any, ...], trace: Callable[[], Any], *, as_type: int | None = None) -> str:
-        """Adds what `trace` builds, a ConcreteFunction, to the library once; returns its name."""
+        """Adds the ConcreteFunction that `trace` builds to the library, once. Returns its name."""
         if key not in self._helpers:
             with tf.Graph().as_default():
                 concrete = trace()
@@ -140,34 +143,31 @@ class _Pass:
         return self._helpers[key]
 
 
-class _Body:
-    """The nodes of the main graph or of a function, while they are rewritten."""
+class _Rewriting:
+    """The nodes of the main graph or of a function during the rewrite."""
 
     def __init__(
-        self, owner: _Pass, nodes: Any, signature: op_def_pb2.OpDef | None, *, as_type: int | None = None
+        self, owner: _Pass, scope: Scope, signature: op_def_pb2.OpDef | None, *, as_type: int | None = None
     ) -> None:
         self._pass = owner
-        self._nodes = nodes
+        self._scope = scope
         self._signature = signature
         self._as_type = as_type
-        """The dtype whose rounding errors a body has that is float64 throughout."""
+        """In a body that is float64 throughout, the dtype whose rounding errors it has."""
         self._added: list[node_def_pb2.NodeDef] = []
         self._counts: list[node_def_pb2.NodeDef] = []
-        """Added nodes whose operands are references of before."""
+        """Added nodes whose operands are old references."""
         self._types: dict[str, int] = {}
-        self._names = {node.name for node in nodes}
 
     def rewrite(self) -> dict[str, str]:
-        """Rewrites all nodes in place; returns new references of values by old ones."""
+        """Rewrites all nodes in place. Returns new references to values by old ones."""
         for arg in self._signature.input_arg if self._signature else ():
             self._types[arg.name] = arg.type
-        originals = list(self._nodes)
+        originals = list(self._scope.nodes)
         outputs = {}
         for node in originals:
-            for attr in self._op_def(node).attr:
-                if attr.HasField("default_value") and attr.name not in node.attr:
-                    node.attr[attr.name].CopyFrom(attr.default_value)  # a SavedModel leaves defaults out
-            outputs[node.name] = [(ref, dtype) for ref, dtype in self._outputs(node, self._op_def(node), node.attr)]
+            fill_in_defaults(node, self._op_def(node))
+            outputs[node.name] = self._outputs(node, self._op_def(node))
             self._types |= dict(outputs[node.name])
         places: dict[str, str] = {}
         inserted: list[tuple[node_def_pb2.NodeDef, list[tuple[int, str]]]] = []
@@ -186,51 +186,45 @@ class _Body:
             for name in ("_handle_dtypes", "_handle_shapes", "_output_shapes"):
                 if name in node.attr:
                     del node.attr[name]
-        self._nodes.extend(self._added)
+        self._scope.nodes.extend(self._added)
         return {self._tensor(old): self._tensor(new) for old, new in places.items()} if not self._signature else places
 
-    # What the graph holds.
+    # Reading the graph.
 
     def _op_def(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
-        found = self._pass.signatures.get(node.op) or op_def_registry.get(node.op)
+        found = self._pass.signatures.get(node.op) or definition(node.op)
         if found is None:
             raise UnsupportedError(f"unknown operation {node.op}")
         return found
 
-    def _outputs(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef, attrs: Any) -> Iterator[tuple[str, int]]:
-        """References of a node's outputs, as consumers name them, and their dtypes."""
-        flat = 0
-        for arg in op_def.output_arg:
-            for index, dtype in enumerate(_dtypes(arg, attrs)):
-                if self._signature:
-                    yield f"{node.name}:{arg.name}:{index}", dtype
-                else:
-                    yield (f"{node.name}:{flat}" if flat else node.name), dtype
-                flat += 1
+    def _outputs(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef) -> list[tuple[str, int]]:
+        """Yields references to a node's outputs, as consumers name them, and their dtypes."""
+        found = results(node, op_def)
+        return list(zip(self._scope.outputs(node, found), [result.dtype for result in found], strict=True))
 
     def _key(self, ref: str) -> str:
-        """The one way in which this body's maps write a reference."""
+        """Returns a reference in the canonical form of this body's maps."""
         return ref if self._signature else ref.removesuffix(":0")
 
     @staticmethod
     def _tensor(ref: str) -> str:
         return ref if ":" in ref else ref + ":0"
 
-    # What changes.
+    # Changing nodes.
 
     def _prepare(self, node: node_def_pb2.NodeDef) -> list[tuple[int, str]]:
-        """Widens a node's attributes; returns which inputs are to be cast (`cast:DTYPE`) or to have noise (`terms`)."""
+        """Widens a node's attributes. Returns the inputs that need a cast (`cast:DTYPE`) or noise (`terms`)."""
         op_def = self._op_def(node)
-        before = [dtype for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
+        before = [dtype for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
         if self._pass.precise and not self._is_batch_norm(node):
             self._widen(node, op_def)
         edits = []
         own_function = node.op in self._pass.signatures
-        after = [dtype for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
+        after = [dtype for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             have = self._pass.wide(old)
             if self._is_batch_norm(node):
-                continue  # a function of float64 takes its place
+                continue  # replaced with a float64 function
             if have != new and not own_function:
                 edits.append((index, f"cast:{have}:{new}"))
         if node.op in TERMS:
@@ -266,21 +260,21 @@ class _Body:
                 node.attr[name].CopyFrom(value)
 
     def _finish(self, node: node_def_pb2.NodeDef, before: Sequence[tuple[str, int]]) -> dict[str, str]:
-        """Casts and noise after a node; returns new references of its outputs."""
+        """Adds casts and noise after a node. Returns new references to its outputs."""
         if self._is_batch_norm(node):
             self._replace_batch_norm(node)
-            # A function's results are named otherwise than the operation's.
+            # A function's results have different names from the operation's.
             places = {ref: f"{node.name}:output:{i}" if self._signature else ref for i, (ref, _) in enumerate(before)}
             ref, dtype = before[0]
             if (
                 dtype != types_pb2.DT_FLOAT
-            ):  # inside, statistics are float32, and only the result is rounded to fewer bits
+            ):  # statistics inside are float32, and only the result is rounded to fewer bits
                 kind = tf.as_dtype(dtype).name
                 places[ref] = self._noise(places[ref], self._pass.wide(dtype), UNITS[dtype], kind=kind)
             return places
         op_def = self._op_def(node)
         own_function = node.op in self._pass.signatures
-        after = list(self._outputs(node, op_def, node.attr))
+        after = self._outputs(node, op_def)
         places = {}
         for index, ((ref, old), (_, new)) in enumerate(zip(before, after, strict=True)):
             place = ref
@@ -297,7 +291,7 @@ class _Body:
                     count = self._count(node)
                     place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count)
                 if node.op not in TERMS or sums(dtype) != dtype:
-                    # What is correctly rounded, and can be represented, is exact. To 16 bits, all is correctly rounded.
+                    # Correctly rounded results are exact if they are representable. Results in 16 bits always round correctly.
                     once = self._pass.precise and dtype in GRIDS and (node.op in ROUNDED_ONCE or sums(dtype) != dtype)
                     kind = tf.as_dtype(dtype).name if once else "relative"
                     place = self._noise(place, wide, scale * UNITS[dtype], kind=kind)
@@ -306,7 +300,7 @@ class _Body:
         return places
 
     def _scale(self, node: node_def_pb2.NodeDef, index: int, dtype: int) -> float:
-        """The standard error of an output, in roundings; 0 if it is exact."""
+        """Returns the standard error of an output, in roundings; 0 if it is exact."""
         if dtype not in UNITS or node.op in EXACT or node.op in self._pass.signatures or "Random" in node.op:
             return 0.0
         if node.op == "Cast":
@@ -319,7 +313,7 @@ class _Body:
         return STEEP.get(node.op, APPROXIMATE)
 
     def _edit(self, node: node_def_pb2.NodeDef, index: int, kind: str, count: str) -> str:
-        """Casts an operand, or adds noise to it; returns the new reference."""
+        """Casts an operand, or adds noise to it. Returns the new reference."""
         what, old, new = kind.split(":")
         ref = node.input[index]
         if what == "cast":
@@ -330,7 +324,7 @@ class _Body:
         return self._noise(ref, int(new), UNITS[dtype])
 
     def _count(self, node: node_def_pb2.NodeDef) -> str:
-        """A reference to the number of terms that each value of a node's result adds up, float64."""
+        """Returns a reference to the number of terms in each value of a node's result, float64."""
         terms = TERMS[node.op]
         how = terms.count
         if how == "pool":
@@ -349,7 +343,7 @@ class _Body:
         self._counts.append(self._added[-1])
         return count
 
-    # Fused batch normalization has no kernel for float64.
+    # Fused batch normalization, which has no float64 kernel.
 
     def _is_batch_norm(self, node: node_def_pb2.NodeDef) -> bool:
         return (
@@ -364,8 +358,8 @@ class _Body:
 
     def _replace_batch_norm(self, node: node_def_pb2.NodeDef) -> None:
         op_def = self._op_def(node)
-        inputs = [self._pass.wide(dtype) for arg in op_def.input_arg for dtype in _dtypes(arg, node.attr)]
-        outputs = [self._pass.wide(dtype) for arg in op_def.output_arg for dtype in _dtypes(arg, node.attr)]
+        inputs = [self._pass.wide(dtype) for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
+        outputs = [self._pass.wide(dtype) for arg in op_def.output_arg for dtype in dtypes_of(node, arg, op_def)]
         settings = (
             node.op.startswith("FusedBatchNormGrad"),
             node.attr["is_training"].b if "is_training" in node.attr else True,
@@ -384,10 +378,10 @@ class _Body:
         _set_call(node, name, inputs, outputs)
         node.input[:] = operands
 
-    # Nodes that are added.
+    # Adding nodes.
 
     def _noise(self, ref: str, dtype: int, scale: float, *, count: str = "", kind: str = "relative") -> str:
-        """Noise on a value: relative, or of the standard deviation `scale`; times the root of `count`. See `trace_noise`."""
+        """Adds noise to a value: relative, or with standard deviation `scale`, times sqrt(`count`). See `trace_noise`."""
         self._pass.sites += 1
         shape = self._add("Shape", [ref], {"T": dtype, "out_type": types_pb2.DT_INT32})
         random = self._add(
@@ -408,52 +402,32 @@ class _Body:
         node = self._node("Const")
         node.attr["dtype"].type = types_pb2.DT_DOUBLE
         node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.float64))
-        return self._ref(node, "output")
+        return self._scope.output(node, "output")
 
     def _add(self, op: str, inputs: Sequence[str], attrs: Mapping[str, int]) -> str:
         node = self._node(op)
         node.input.extend(inputs)
-        kinds = {attr.name: attr.type for attr in op_def_registry.get(op).attr}
-        for name, value in attrs.items():
-            if kinds[name] == "type":
-                node.attr[name].type = value
-            else:
-                node.attr[name].i = value
-        return self._ref(node, op_def_registry.get(op).output_arg[0].name)
+        op_def = self._op_def(node)
+        write_attributes(node, attrs, op_def)
+        return self._scope.output(node, op_def.output_arg[0].name)
 
     def _call(self, name: str, operands: Sequence[str], types: Sequence[int], results: Sequence[int], what: str) -> str:
         node = self._node(what)
         node.op = "StatefulPartitionedCall"
         node.input.extend(operands)
         _set_call(node, name, types, results)
-        return self._ref(node, "output")
+        return self._scope.output(node, "output")
 
     def _node(self, op: str) -> node_def_pb2.NodeDef:
-        node = node_def_pb2.NodeDef(op=op)
-        number = len(self._added)
-        while (name := f"tfaot_{op.lower()}_{number}") in self._names:
-            number += 1
-        node.name = name
-        self._names.add(name)
+        node = node_def_pb2.NodeDef(op=op, name=self._scope.number(f"tfaot_{op.lower()}", len(self._added)))
         self._added.append(node)
         return node
-
-    def _ref(self, node: node_def_pb2.NodeDef, output: str) -> str:
-        return f"{node.name}:{output}:0" if self._signature else node.name
 
 
 def _copy(message: op_def_pb2.OpDef) -> op_def_pb2.OpDef:
     copy = op_def_pb2.OpDef()
     copy.CopyFrom(message)
     return copy
-
-
-def _dtypes(arg: op_def_pb2.OpDef.ArgDef, attrs: Any) -> list[int]:
-    """The dtypes of an argument of an operation: of one, of several, or of none."""
-    if arg.type_list_attr:
-        return list(attrs[arg.type_list_attr].list.type)
-    dtype = attrs[arg.type_attr].type if arg.type_attr else arg.type
-    return [dtype] * (attrs[arg.number_attr].i if arg.number_attr else 1)
 
 
 def _set_call(node: node_def_pb2.NodeDef, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
@@ -464,7 +438,7 @@ def _set_call(node: node_def_pb2.NodeDef, name: str, inputs: Sequence[int], outp
 
 @functools.cache
 def _runs(op: str, types: tuple[tuple[str, int], ...]) -> bool:
-    """Whether an operation has a CPU kernel for such dtypes."""
+    """Returns whether an operation has a CPU kernel for these dtypes."""
     for attr in op_def_registry.get(op).attr:
         wanted = dict(types).get(attr.name)
         if wanted and attr.allowed_values.list.type and wanted not in attr.allowed_values.list.type:

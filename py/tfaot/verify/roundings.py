@@ -14,8 +14,9 @@ UNITS = {
     types_pb2.DT_COMPLEX64: 2.0**-25,
     types_pb2.DT_COMPLEX128: 2.0**-54,
 }
-"""Roughly the standard deviation of one rounding to nearest, relative to the result: a uniform error of at most half a unit in the
-last place, which itself lies between 1 and 1/2 of 2^(1-p). bfloat16 has the full half unit: XLA may also leave roundings out."""
+"""Approximately the standard deviation of one rounding to nearest, relative to the result: a uniform error of at most half a unit
+in the last place, which itself is between 1 and 1/2 of 2^(1-p). bfloat16 has the full half unit, because XLA can also omit
+roundings."""
 
 GRIDS = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF, types_pb2.DT_FLOAT)
 
@@ -39,7 +40,7 @@ EXACT = frozenset(
     UnravelIndex VarHandleOp VariableV2 Where While ZerosLike
     """.split()  # noqa: SIM905
 )
-"""Operations that move, choose, or compare values, and never round one."""
+"""Operations that move, select, or compare values, and never round them."""
 
 ROUNDED_ONCE = frozenset(
     """
@@ -48,7 +49,7 @@ ROUNDED_ONCE = frozenset(
     """.split()  # noqa: SIM905
 )
 APPROXIMATE = 6.0
-"""Standard error, in roundings, of functions that XLA approximates by polynomials, and of whatever is not listed here."""
+"""Standard error, in roundings, of functions that XLA approximates by polynomials, and of everything that isn't listed here."""
 STEEP = {
     "Digamma": 100.0,
     "Erfc": 20.0,
@@ -58,19 +59,19 @@ STEEP = {
     "Polygamma": 100.0,
     "Zeta": 100.0,
 }
-"""Functions whose approximations are known to be off by more."""
+"""Functions whose approximations are known to have larger errors."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
-    """An operation that adds up terms."""
+    """An operation that sums terms."""
 
     operand: int
-    """The operand that holds them, or a factor of each."""
+    """The operand that contains them, or a factor of each."""
     count: str
-    """How the number of terms of one result follows from the shapes of operands; a case of `trace_count`."""
+    """How the number of terms in one result follows from operands' shapes: a case of `trace_count`."""
     shapes: tuple[int, ...]
-    """The operands that these shapes are of."""
+    """The operands whose shapes these are."""
 
 
 TERMS = {
@@ -109,5 +110,5 @@ TERMS = {
 
 
 def sums(dtype: int) -> int:
-    """The dtype in which both TensorFlow and XLA add up values of a dtype."""
+    """Returns the dtype in which both TensorFlow and XLA sum values of a dtype."""
     return types_pb2.DT_FLOAT if dtype in (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF) else dtype

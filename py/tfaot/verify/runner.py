@@ -1,4 +1,4 @@
-"""An exported graph in a TensorFlow session, as it is or with noise."""
+"""Runs an exported graph in a TensorFlow session, as it is or with noise."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ v1 = tf.compat.v1
 
 
 class Runner:
-    """A session of one thread, which lasts as long as the `with` block."""
+    """A single-threaded session, for use in a `with` block."""
 
     def __init__(self, manifest: Manifest, graph: graph_pb2.GraphDef, *, precise: bool | None = None) -> None:
         """Imports a graph.
 
         Args:
-          manifest: the model's.
-          graph: the exported graph; it is not changed.
-          precise: None for the graph as it is; else it has noise, and True makes floating values float64.
+          manifest: the model's manifest.
+          graph: the exported graph, which doesn't change.
+          precise: None for the graph as it is. Otherwise, the graph has noise, and True makes floating-point values float64.
 
         Raises:
-          noise.UnsupportedError: the graph cannot be made precise.
+          noise.UnsupportedError: the graph can't be made precise.
         """
         handles = {n.attr["shared_name"].s.decode(): n.name for n in graph.node if n.op == "VarHandleOp"}
         noisy = noise.noisy(graph, precise=precise) if precise is not None else noise.Noisy(graph, {})
@@ -68,19 +68,19 @@ class Runner:
     def __call__(
         self, initial: Iterable[tuple[str, Array]], calls: Iterable[tuple[EntryPoint, Sequence[Array]]]
     ) -> list[list[Array]]:
-        """Makes calls in a row, from given values of all variables; returns the results of each, as `call` does."""
+        """Makes consecutive calls, starting from given values of all variables. Returns each call's results, like `call`."""
         self.assign(initial)
         return [self.call(entry, values) for entry, values in calls]
 
     def assign(self, values: Iterable[tuple[str, Array]]) -> None:
-        """Gives variables values; each is let go before the next one is asked for."""
+        """Assigns values to variables. Releases each value before it requests the next one."""
         for name, value in values:
             variable, placeholder, assign = self._assign[name]
             self._session.run(assign, {placeholder: _stored(value, variable, placeholder.dtype)})
             del value
 
     def amplitude(self, amplitude: float) -> None:
-        """Sets the noise of the calls that follow; 0 for none. A graph with noise needs it once."""
+        """Sets the noise of subsequent calls; 0 for none. A graph with noise needs this once."""
         assert self._amplitude is not None
         placeholder, assign = self._amplitude
         self._session.run(assign, {placeholder: amplitude})
@@ -90,12 +90,12 @@ class Runner:
     ) -> list[Array]:
         """Returns the outputs, then the variables that the entry point writes.
 
-        Of a precise graph, they have the precise dtype: float64 for float32.
+        For a precise graph, they have the precise dtype: float64 for float32.
 
         Args:
-          entry: what is called.
+          entry: the entry point to call.
           values: its inputs.
-          constants: values in place of constants of the graph, by the node's name.
+          constants: values that replace constants in the graph, by node name.
         """
         feeds = {}
         for tensor, value in zip(entry.inputs, values, strict=True):
@@ -111,14 +111,14 @@ class Runner:
 
 
 def _stored(value: Array, tensor: Tensor, dtype: tf.DType) -> Array:
-    """A value as the graph takes it at its edge, perhaps a more precise one."""
+    """Returns a value as the graph takes it at its edge, with more precision if the graph has more."""
     stored = to_stored(value, tensor)
     wanted = dtype.as_numpy_dtype
     return stored if stored.dtype == wanted else stored.astype(wanted)
 
 
 def _loaded(value: Array, tensor: Tensor) -> Array:
-    """A value that the graph gives at its edge; float64 and complex128 of a precise graph stay so."""
+    """Returns a value that the graph returns at its edge. A precise graph's float64 and complex128 stay."""
     if value.dtype == dtypes.BY_NAME[tensor.stored].numpy():
         return from_stored(value, tensor)
     if tensor.stored == tensor.dtype or dtypes.BY_NAME[tensor.dtype].parts == 1:
@@ -128,7 +128,7 @@ def _loaded(value: Array, tensor: Tensor) -> Array:
 
 
 def to_stored(value: Array, tensor: Tensor) -> Array:
-    """The bits of a value as the compiled graph takes them at its edge."""
+    """Returns the bits of a value as the compiled graph takes them at its edge."""
     if tensor.stored == tensor.dtype:
         return value
     stored = dtypes.BY_NAME[tensor.stored].numpy()
@@ -139,7 +139,7 @@ def to_stored(value: Array, tensor: Tensor) -> Array:
 
 
 def from_stored(value: Array, tensor: Tensor) -> Array:
-    """The value whose bits the compiled graph gives at its edge."""
+    """Returns the value whose bits the compiled graph returns at its edge."""
     if tensor.stored == tensor.dtype:
         return value
     shape = value.shape[:-1] if dtypes.BY_NAME[tensor.dtype].parts > 1 else value.shape

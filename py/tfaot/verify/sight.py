@@ -1,7 +1,7 @@
-"""What each comparison sees: how far the expected values change, in tolerances, when the model is given something else.
+"""What each comparison sees: how far expected values change, in tolerances, when the model gets other inputs or variables.
 
-A comparison is blind if other inputs, and variables that are changed by 1 %, change nothing by more than rounding errors may: it
-would pass whatever the compiled code computes.
+A comparison is blind if other inputs, and changes of variables by 1%, move values by no more than rounding errors could. It would
+pass whatever the compiled code computes.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from tfaot.verify.goldens import Call
 
 SEES = 4.0
-"""A comparison that a change moves by less than so many tolerances is blind."""
+"""A comparison is blind if a change moves it by less than this many tolerances."""
 CHANGE = 0.01
 ULPS = 16
-"""In dtypes of low precision 1 % is a rounding error. There the change is so many units in the last place."""
+"""In low-precision dtypes, 1% is a rounding error. There, the change is this many units in the last place."""
 SECONDS = 20.0
-"""How long variables that are only read are changed one by one; what is left then is not judged."""
+"""Time limit for changing read-only variables one by one. Those that are left are not judged."""
 
 
 class Probe:
-    """Runs of TensorFlow with other inputs and variables."""
+    """Runs TensorFlow with other inputs and variables."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Probe:
         self._large = sum(value.nbytes for value in initial.values()) > 1 << 30
 
     def sights(self) -> list[list[dict[str, float]]]:
-        """For each call, result, and part: the largest change in tolerances."""
+        """Returns the largest change in tolerances, for each call, result, and part."""
         sights = []
         for step, call in enumerate(self._calls):
             best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
@@ -74,7 +74,7 @@ class Probe:
         return sights
 
     def _settled(self, call: Call) -> list[int]:
-        """Results of a call that depend on no input and no variable: a flag, a counter that is set to 0."""
+        """Returns results of a call that depend on no input or variable, such as a flag, or a counter that is set to 0."""
         outputs = [output.name for output in call.entry.outputs]
         return [
             index
@@ -87,10 +87,10 @@ class Probe:
         ]
 
     def unseen_variables(self) -> list[str]:
-        """Variables that are only read, frozen ones too, which matter, but too little for any comparison to see.
+        """Returns read-only variables, including frozen ones, whose influence is too small for any comparison to see.
 
-        What a change of 100 % does not move either has no influence at all, as the bias of an attention layer's keys: whatever is
-        computed with it is right.
+        A variable that moves nothing even when it changes by 100% has no influence at all, such as the bias of an attention layer's
+        keys. Whatever is computed with it is right.
         """
         first: dict[str, int] = {}
         for step, call in enumerate(self._calls):
@@ -105,7 +105,7 @@ class Probe:
                 candidates.append((variable.name, variable.name, value, False))
         for node, value in self._constants.items():
             if found := names.get(_digest(value)):
-                # Variables of equal values, such as zeros, are told apart by the node's name.
+                # The node's name tells variables with equal values, such as zeros, apart.
                 candidates.append((found[0] if len(found) == 1 else node, node, value, True))
         unseen = []
         deadline = time.monotonic() + SECONDS
@@ -119,12 +119,12 @@ class Probe:
         return unseen
 
     def _influence(self, place: str, value: Array, constant: bool, change: float, steps: Sequence[int]) -> float:
-        """How far a change of a variable, or of the constant that it became, moves anything in some calls, in tolerances."""
+        """Returns how far a change to a variable, or to its constant, moves anything in these calls, in tolerances."""
         new = {place: changed(value, np.random.default_rng(0), change)}
         return max(self._most(step, {} if constant else new, new if constant else {}) for step in steps)
 
     def _most(self, step: int, variables: Mapping[str, Array], constants: Mapping[str, Array]) -> float:
-        """The largest change of anything in a call, in tolerances."""
+        """Returns the largest change of anything in a call, in tolerances."""
         best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
         self._look(best, step, self._calls[step].inputs, variables, constants)
         return max((value for parts in best for value in parts.values()), default=0.0)
@@ -137,14 +137,14 @@ class Probe:
         variables: Mapping[str, Array],
         constants: Mapping[str, Array],
     ) -> None:
-        """Runs a call otherwise, and takes into account what changed."""
-        # All variables have their values of this call, but those that are changed.
+        """Runs a call with changes, and records what moved."""
+        # Except for the changed ones, all variables have their values from this call.
         written = {variable.name: self._initial[variable.name] for variable in self._manifest.written}
         self._runner.assign((written | dict(self._states[step]) | dict(variables)).items())
         try:
             results = self._runner.call(self._calls[step].entry, inputs, constants)
         except tf.errors.OpError:
-            return  # inputs that the model refuses, such as an index out of range
+            return  # inputs that the model rejects, such as an index out of range
         finally:
             self._runner.assign((name, self._initial[name]) for name in variables)
         for result, value in enumerate(results):
@@ -152,12 +152,12 @@ class Probe:
             for part, row in self._rows[step][result].items():
                 base = kept(self._results[step][result])[part]
                 if part not in parts or parts[part].shape != base.shape:
-                    best[result] = dict.fromkeys(best[result], np.inf)  # another size shows
+                    best[result] = dict.fromkeys(best[result], np.inf)  # a different size is always visible
                     break
                 best[result][part] = max(best[result][part], _in_tolerances(parts[part], base, row.tolerance))
 
     def _other_inputs(self, step: int) -> list[Array]:
-        """Inputs of another call of the same entry point; of a model that has one call only, the values in another order."""
+        """Returns inputs of another call of the same entry point, or if there is none, the same values in another order."""
         call = self._calls[step]
         for other in (*self._calls[step + 1 :], *self._calls[:step]):
             if other.entry.name == call.entry.name and any(
@@ -178,7 +178,7 @@ class Probe:
 
 
 def constant(graph: graph_pb2.GraphDef, tensor: str) -> bool:
-    """Whether a tensor of the main graph, `node:port`, depends on no input and no variable: it can be only what it is."""
+    """Returns whether a tensor of the main graph, `node:port`, depends on no input or variable."""
     nodes = {node.name: node for node in graph.node}
     reached = {tensor.partition(":")[0]}
     left = list(reached)
@@ -193,7 +193,7 @@ def constant(graph: graph_pb2.GraphDef, tensor: str) -> bool:
 
 
 def writes_constant(graph: graph_pb2.GraphDef, fetched: Iterable[str], variable: str) -> bool:
-    """Whether whatever is computed for `fetched`, tensors of the main graph, writes nothing but constants to a variable."""
+    """Returns whether computing `fetched`, tensors of the main graph, writes only constants to a variable."""
     nodes = {node.name: node for node in graph.node}
     handles = {
         node.name for node in graph.node if node.op == "VarHandleOp" and node.attr["shared_name"].s.decode() == variable
@@ -210,7 +210,7 @@ def writes_constant(graph: graph_pb2.GraphDef, fetched: Iterable[str], variable:
 
 
 def changed(value: Array, rng: np.random.Generator, change: float = CHANGE) -> Array:
-    """Values that are larger or smaller by 1 %, or by `ULPS` if that is more, zeros by 0.01; whole numbers are 1 larger."""
+    """Changes values by 1%, or by `ULPS` if that is more, and zeros by 0.01. Adds 1 to integers."""
     moved: Array
     if value.dtype.kind in "biu":
         moved = ~value if value.dtype == bool else value + np.array(1, value.dtype)
@@ -223,7 +223,7 @@ def changed(value: Array, rng: np.random.Generator, change: float = CHANGE) -> A
 
 
 def _shuffled(value: Array, rng: np.random.Generator) -> Array:
-    """The same values in another order; floats are made smaller besides, by up to a half, so that sums change."""
+    """Returns the same values in another order. Also shrinks floats by up to half, so that sums change."""
     shuffled: Array = rng.permutation(value.reshape(-1)).reshape(value.shape)
     if value.dtype.kind in "biu":
         return shuffled
@@ -232,14 +232,14 @@ def _shuffled(value: Array, rng: np.random.Generator) -> Array:
 
 
 def _any_other(row: Expected) -> float:
-    """What the comparison with a constant sees: its largest value, in tolerances. Of a zero any other value shows."""
+    """Returns the sight of a comparison with a constant: its largest value, in tolerances. A zero reveals any change."""
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = np.where(row.value == 0, np.inf, np.abs(row.value.astype(np.float64)) / row.tolerance)
     return float(np.nanmax(shares, initial=0.0)) if row.value.size else float("inf")
 
 
 def _in_tolerances(value: Array, base: Array, tolerance: Array) -> float:
-    """The largest change, in tolerances."""
+    """Returns the largest change, in tolerances."""
     if not value.size:
         return float("inf")  # nothing can be wrong
     moved = distance(value, base)
@@ -249,7 +249,7 @@ def _in_tolerances(value: Array, base: Array, tolerance: Array) -> float:
 
 
 def _constants(graph: graph_pb2.GraphDef) -> Iterator[tuple[str, Array]]:
-    """Constants of the main graph that may be weights: floats, more than one."""
+    """Yields constants of the main graph that could be weights: floats, with more than one value."""
     for node in graph.node:
         if node.op == "Const" and tf.as_dtype(node.attr["dtype"].type).is_floating:
             value = tf.make_ndarray(node.attr["value"].tensor)
@@ -258,7 +258,7 @@ def _constants(graph: graph_pb2.GraphDef) -> Iterator[tuple[str, Array]]:
 
 
 def _digest(value: Array) -> str:
-    """As `tfaot.export.rewrites.freeze.fingerprint` has it."""
+    """Returns the same digest as `tfaot.export.rewrites.freeze.fingerprint`."""
     digest = hashlib.sha256(f"{value.dtype}{list(value.shape)}\0".encode())
     digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
     return digest.hexdigest()

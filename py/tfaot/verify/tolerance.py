@@ -1,7 +1,7 @@
-"""What is expected of each value, and how far a compiler may miss it: the rule. docs/internals/numerics.md explains it.
+"""The rule for what to expect of each value, and how far a compiler may deviate. docs/internals/numerics.md explains it.
 
-Three things are known of each value: what TensorFlow computes, `result`; what a float64 reference computes, `exact`; and the
-standard deviation of what float32 arithmetic may compute, `deviation`, from runs with noise (`tfaot.verify.noise`).
+Three facts about each value are known: `result`, which TensorFlow computes; `exact`, which a float64 reference computes; and
+`deviation`, the standard deviation of what float32 arithmetic can compute, from runs with noise (`tfaot.verify.noise`).
 """
 
 from __future__ import annotations
@@ -16,37 +16,37 @@ from tfaot.verify import kept
 from tfaot.verify.kept import Array, reals
 
 FACTOR = 8.0
-"""How many standard deviations a compiler may be off. The deviation itself is an estimate from 12 runs: of Student's t with
-12 degrees of freedom, beyond 8 lie 4 values in a million, and compilers' errors are smaller than those that are assumed."""
+"""How many standard deviations a compiler may be off. The deviation itself is an estimate from 12 runs. Of Student's t with 12
+degrees of freedom, 4 values in a million are beyond 8, and compilers' errors are smaller than those assumed here."""
 SAMPLES = 8
-"""How many runs with noise of rounding errors."""
+"""How many runs have noise the size of rounding errors."""
 EXCURSIONS, EXCESS = 4, 8.0
-"""How many runs with noise this many times as large. They find values that lie so close to a decision, such as the zero of a ReLU's
-gradient, that rounding may decide it; what they move is accepted as it is. Where nothing is decided, they move values this many
+"""How many runs have noise this many times as large. They find values so close to a decision, such as the zero of a ReLU's
+gradient, that rounding can change it. What they move is accepted as it is. Where there is no decision, they move values this many
 times as far, and so count among the 12."""
 FLOOR_ULP = 2.0
-"""Accepted in any case, in units in the last place of the expected value: both sides are rounded."""
+"""Always accepted, in units in the last place of the expected value, because both sides are rounded."""
 
 
 @dataclasses.dataclass
 class Spread:
-    """How far runs with noise lie from a reference, for each value of a part of a result."""
+    """How far runs with noise are from a reference, for each value in a part of a result."""
 
     squares: Array
-    """Sum of the squares, of all runs."""
+    """Sum of squares over all runs."""
     largest: Array
-    """Absolute; of runs with noise of rounding errors."""
+    """Largest absolute distance in runs with noise the size of rounding errors."""
     excursion: Array
-    """The largest of runs with `EXCESS`."""
+    """Largest absolute distance in runs with `EXCESS`."""
     runs: int = 0
 
     @classmethod
     def of(cls, reference: Array) -> Spread:
-        """The spread of no run."""
+        """Returns the spread of no runs."""
         return cls(np.zeros(reference.shape), np.zeros(reference.shape), np.zeros(reference.shape))
 
     def add(self, value: Array, reference: Array, *, times: float = 1.0) -> None:
-        """Takes a run into account, whose noise was so many times as large as that of others."""
+        """Adds a run whose noise was `times` as large as that of others."""
         off = distance(value, reference)
         most = self.excursion if times > 1 else self.largest
         np.maximum(most, off, out=most)
@@ -55,13 +55,13 @@ class Spread:
             self.squares += np.square(off / times)
 
     def deviation(self) -> Array:
-        """The standard deviation; infinite where a run gave something else than a number."""
+        """The standard deviation. Infinite where a run produced no number."""
         root: Array = np.sqrt(self.squares / max(self.runs, 1))
         return root
 
 
 def distance(a: Array, b: Array) -> Array:
-    """How far values are apart, float64: 0 between equal infinities and between NaNs, infinite if only one side is such."""
+    """Returns how far apart values are, float64: 0 between equal infinities or NaNs, infinite if only one side is one."""
     if a.dtype == bool:
         different: Array = (a != b).astype(np.float64)
         return different
@@ -79,7 +79,7 @@ class Expected:
 
     value: Array
     tolerance: Array
-    """float32 of the value's shape; infinite where rounding decides whether there is a number at all."""
+    """float32 with the value's shape. Infinite where rounding decides whether there is a number at all."""
 
 
 def expected(result: Array, exact: Array, spread: Spread, unit: Array, *, dtype: str, noise: float) -> Expected:
@@ -87,19 +87,19 @@ def expected(result: Array, exact: Array, spread: Spread, unit: Array, *, dtype:
 
     Args:
       result: TensorFlow's values.
-      exact: the reference's.
-      spread: of runs with noise around the reference.
+      exact: the reference's values.
+      spread: the spread of runs with noise around the reference.
       unit: one unit in the last place of each value, from `units`.
-      dtype: of the whole result; a name of `tfaot.core.dtypes`.
+      dtype: the whole result's dtype, a name from `tfaot.core.dtypes`.
       noise: how many times larger than rounding errors the noise was.
     """
     off = distance(result, exact)
     if not dtypes.BY_NAME[dtype].floating:
-        # Rounding may decide a whole number: an index of the largest value, a floor. What runs gave is accepted.
+        # Rounding can decide an integer, such as an argmax or a floor. Accept what the runs gave.
         return Expected(result, rounded_up(np.maximum(off, spread.largest)))
     with np.errstate(invalid="ignore"):
         allowed = np.maximum(FACTOR * spread.deviation() / noise, spread.excursion) + FLOOR_ULP * unit
-        # Where TensorFlow is the less exact, both its value and the reference's are right.
+        # Where TensorFlow is less exact, both its value and the reference's are right.
         apart = (off > allowed) & np.isfinite(off)
         middle = np.where(apart, (result.astype(np.float64) + exact.astype(np.float64)) / 2, exact.astype(np.float64))
         value = np.where(np.isfinite(result.astype(np.float64)) & np.isfinite(off), middle, result).astype(result.dtype)
@@ -110,7 +110,7 @@ def expected(result: Array, exact: Array, spread: Spread, unit: Array, *, dtype:
 
 
 def units(value: Array, dtype: str) -> Array:
-    """One unit in the last place of each value; at least the smallest normal number, for denormals may be flushed."""
+    """Returns one unit in the last place of each value, at least the smallest normal number, as denormals can be flushed."""
     if not dtypes.BY_NAME[dtype].floating:
         return np.zeros(value.shape)
     info = ml_dtypes.finfo(value.dtype)
@@ -123,7 +123,7 @@ def units(value: Array, dtype: str) -> Array:
 
 
 def kept_units(value: Array, dtype: str) -> dict[str, Array]:
-    """`units` for each part that `kept` keeps: of a block sum, the root of the squares."""
+    """Returns `units` for each part that `kept` keeps. For a block sum, it is the root of the sum of squares."""
     unit = units(value, dtype)
     if unit.size <= kept.FULL:
         return {"": unit}
@@ -136,7 +136,7 @@ def kept_units(value: Array, dtype: str) -> dict[str, Array]:
 
 
 def rounded_up(tolerance: Array) -> Array:
-    """Rounds up to four significant bits, float32, so that goldens do not depend on the last bits of a machine's library."""
+    """Rounds up to four significant bits, float32, so goldens don't depend on the last bits of a machine's library."""
     with np.errstate(invalid="ignore"):
         mantissa, exponent = np.frexp(tolerance.astype(np.float64))
         with np.errstate(over="ignore"):

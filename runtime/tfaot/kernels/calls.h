@@ -1,29 +1,22 @@
-// What compiled models call: matrix products and convolutions.
+// The kernels that compiled models call: matrix products and convolutions.
 //
-// A call allocates nothing, takes no lock, and has no state: concurrent calls
-// are safe if their outputs are apart. Outputs must not overlap operands.
-// Arrays are aligned for their values, and all in rows (the last index is the
-// one that is adjacent in memory).
+// A call doesn't allocate or lock, and has no state: concurrent calls are safe
+// if their outputs are disjoint. Outputs must not overlap operands. Arrays are
+// aligned for their values and row-major (the last index is adjacent in
+// memory).
 #ifndef TFAOT_KERNELS_CALLS_H_
 #define TFAOT_KERNELS_CALLS_H_
 
 #include <cstdint>
 
 #include "tfaot/kernels/isa.h"
+#include "tfaot/kernels/packing.h"
 #include "tfaot/thread_pool.h"
 
 namespace tfaot::kernels {
 
-// How a constant right side, or a convolution's kernel, lies in memory. The
-// compile stage packs it (py/tfaot/compile/program/prepack.py).
-enum class Packing {
-  kNone,      // as the structs below say
-  kPanels,    // a matrix of `columns` or `filters` columns, in panels (tile.h)
-  kWinograd,  // of a 3x3 kernel: for RunWinograd (winograd.h)
-};
-
-// `batch` times out[rows][columns] = left[rows][depth] * right[depth][columns];
-// a transposed operand lies as left[depth][rows] or right[columns][depth].
+// `batch` times out[rows][columns] = left[rows][depth] * right[depth][columns].
+// A transposed operand is stored as left[depth][rows] or right[columns][depth].
 struct Products {
   std::int64_t batch;
   std::int64_t rows;
@@ -31,7 +24,7 @@ struct Products {
   std::int64_t depth;
   bool transposed_left;
   bool transposed_right;
-  // Values from one product to the next.
+  // Distances between products, in values.
   std::int64_t left_step;
   std::int64_t right_step;
   std::int64_t out_step;
@@ -62,11 +55,11 @@ struct Images {
   Packing packing = Packing::kNone;  // of the kernel
 };
 
-// What else becomes of a result, after it is written to the call's `out`:
+// What to do with a result after writing it to the call's `out`:
 //   out = min(max((result + bias) + (addend + addend_bias), low), high)
-// where each column or filter has a bias. The addend, and `out` here, are laid
-// out as the result; `out` may be the call's, or the addend, and is apart from
-// all other operands. NaN stays NaN. Values are the call's T; integers have no
+// Each column or filter has its own bias. The addend, and `out` here, have the
+// result's layout. `out` can be the call's, or the addend, and must not overlap
+// any other operand. NaN stays NaN. Values are the call's T. Integers have no
 // epilogue.
 struct Epilogue {
   const void* bias;         // may be null
@@ -77,13 +70,13 @@ struct Epilogue {
   double high;
 };
 
-// In fast code for the level that the caller is compiled for. products_*.cc and
-// convolution_*.cc define these, compiled for the same level. Those that are
-// worth it are cut into parts for the pool, if there is one; the bits of
-// results do not depend on it.
+// Fast code for the level that the caller is compiled for. products_*.cc and
+// convolution_*.cc define these functions, compiled for the same level. If
+// there is a pool, calls that are large enough are split into parts for it.
+// That doesn't affect the bits of results.
 namespace TFAOT_ISA {
 
-// T is float, double, or std::uint32_t, whose sums wrap.
+// T is float, double, or std::uint32_t, whose sums wrap around.
 template <typename T>
 void RunProducts(const Products& products, const void* left, const void* right,
                  void* out, ThreadPool* threads = nullptr,
@@ -95,8 +88,8 @@ void RunConvolution(const Images& images, const void* input, const void* kernel,
                     void* out, ThreadPool* threads = nullptr,
                     const Epilogue& epilogue = {});
 
-// As RunConvolution, of a kernel that is packed as kWinograd. `scratch` has
-// WinogradScratchBytes(images), aligned to 64.
+// Like RunConvolution, for a kernel that is packed as kWinograd. `scratch` has
+// WinogradScratchBytes(images) bytes, aligned to 64.
 template <typename T>
 void RunWinograd(const Images& images, const void* input, const void* kernel,
                  void* out, void* scratch, ThreadPool* threads = nullptr,
@@ -104,13 +97,13 @@ void RunWinograd(const Images& images, const void* input, const void* kernel,
 
 }  // namespace TFAOT_ISA
 
-// In plain loops, for values that models rarely hold. T is std::complex<float>,
-// std::complex<double>, or Float16, which is summed up in float.
+// Plain loops, for dtypes that are rare in models. T is std::complex<float>,
+// std::complex<double>, or Float16, which is accumulated in float.
 template <typename T>
 void RunPlainProducts(const Products& products, const void* left,
                       const void* right, void* out);
 
-// T is Float16, summed up in float.
+// T is Float16, accumulated in float.
 template <typename T>
 void RunPlainConvolution(const Images& images, const void* input,
                          const void* kernel, void* out);

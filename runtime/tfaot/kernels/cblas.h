@@ -1,13 +1,13 @@
-// Large matrix products by a library, where the build names one
+// Large matrix products in a library, if the build names one
 // (docs/guide/blas.md).
 //
-// With TFAOT_CBLAS there is one, with CBLAS's functions for products of float
-// and of double. What they are called, and which integers they take, is for
-// macros to say: TFAOT_CBLAS_SGEMM, TFAOT_CBLAS_DGEMM, TFAOT_CBLAS_INT.
+// TFAOT_CBLAS means that there is one, with CBLAS's functions for products of
+// float and double. Macros define their names and their integer type:
+// TFAOT_CBLAS_SGEMM, TFAOT_CBLAS_DGEMM, TFAOT_CBLAS_INT.
 //
-// Whether a call allocates, takes a lock, or has threads of its own is then the
-// library's matter. It must be safe to call from several threads at a time, and
-// must not throw.
+// The library decides whether a call allocates, locks, or has its own threads.
+// Several threads must be able to call it at the same time, and it must not
+// throw.
 #ifndef TFAOT_KERNELS_CBLAS_H_
 #define TFAOT_KERNELS_CBLAS_H_
 
@@ -32,8 +32,8 @@
 #define TFAOT_CBLAS_INT int
 #endif
 
-// As cblas.h has them, whose enumerations are passed as int. A library's own
-// header is not needed, and may be called anything.
+// Declared as in cblas.h, with enumerations as int. This way, we don't need the
+// library's own header, which can have any name.
 extern "C" {
 void TFAOT_CBLAS_SGEMM(int order, int transposed_left, int transposed_right,
                        TFAOT_CBLAS_INT rows, TFAOT_CBLAS_INT columns,
@@ -52,13 +52,14 @@ void TFAOT_CBLAS_DGEMM(int order, int transposed_left, int transposed_right,
 namespace tfaot::kernels {
 namespace {
 
-// A product goes to the library if none of its sizes is less, and no operand is
-// packed for our own code. At this size a call takes 350 us; the smaller the
-// least of the three, the more a library loses by copying operands into blocks.
+// A product goes to the library if none of its sizes is less than this and no
+// operand is packed for our own code. At this size, a call takes 350 us. The
+// smaller the smallest size, the more a library loses by copying operands into
+// blocks.
 constexpr std::int64_t kLeastSizeForLibrary = 256;
 
-// Writes a part of `out`, and finishes it if `finish` is given, as Multiply
-// does, if the product goes to the library; returns whether it does.
+// If the product goes to the library, writes a part of `out`, and finishes it
+// if `finish` is given, like Multiply. Returns whether it does.
 template <typename T>
 bool MultiplyInLibrary(const MatrixProduct& product, const T* left,
                        const T* right, T* out, const Part& part,

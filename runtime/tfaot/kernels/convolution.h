@@ -1,25 +1,25 @@
-// 2-D convolution, for one thread.
+// 2-D convolution on one thread.
 //
 //   tfaot::kernels::Convolution c;
 //   c.batch = 1, c.input_x = 224, ...;
 //   Convolve(c, input, kernel, output);
 //
-// The input is [batch][input_x][input_y][input_channels], the kernel
-// [kernel_x][kernel_y][kernel_channels][filters], the output
-// [batch][output_x][output_y][filters], all in rows. With dilations, strides,
-// and padding of either sign it is also the gradient of a convolution by its
-// input (a dilated input) and by its kernel (a dilated kernel as large as the
-// image).
+// The input is [batch][input_x][input_y][input_channels], the kernel is
+// [kernel_x][kernel_y][kernel_channels][filters], and the output is
+// [batch][output_x][output_y][filters], all row-major. With dilations, strides,
+// and padding of either sign, this also computes the gradient of a convolution
+// with respect to its input (a dilated input) and to its kernel (a dilated
+// kernel as large as the image).
 //
-// A tap that lies in the padding adds nothing, or the kernel's value times
-// zero, which differ only if that value is infinite or NaN; one that lies
-// between the values of a dilated input adds nothing. Every product with a
-// value of the input is formed and added.
+// A tap in the padding adds nothing, or the kernel's value times zero, which
+// differ only if that value is infinite or NaN. A tap between the values of a
+// dilated input adds nothing. Every product with an input value is computed and
+// added.
 //
-// A call allocates nothing, takes no lock, and has no state: concurrent calls
-// are safe if their outputs are apart. It uses up to 104 KiB of stack. The
-// output must not overlap the operands. The bits of a result are the same
-// whether it is computed at once or in parts, and finished (tile.h) or not.
+// A call doesn't allocate or lock, and has no state: concurrent calls are safe
+// if their outputs are disjoint. It uses up to 104 KiB of stack. The output
+// must not overlap the operands. A result's bits don't depend on whether it is
+// computed at once or in parts, or finished (tile.h) or not.
 #ifndef TFAOT_KERNELS_CONVOLUTION_H_
 #define TFAOT_KERNELS_CONVOLUTION_H_
 
@@ -36,15 +36,15 @@
 namespace tfaot::kernels {
 namespace {
 
-// One spatial axis: output o and tap t meet input
-// (o * stride + t * kernel_dilation - padding) / input_dilation, if that is a
-// whole number and within the input.
+// One spatial axis. Output o and tap t meet input
+// (o * stride + t * kernel_dilation - padding) / input_dilation if that is an
+// integer and within the input.
 struct Axis {
   int64_t input = 1;
   int64_t kernel = 1;
   int64_t output = 1;
   int64_t stride = 1;
-  int64_t padding = 0;  // before the first; may be negative
+  int64_t padding = 0;  // before the first; can be negative
   int64_t input_dilation = 1;
   int64_t kernel_dilation = 1;
 };
@@ -53,19 +53,19 @@ struct Convolution {
   int64_t batch = 1;
   int64_t input_channels = 1;
   int64_t kernel_channels = 1;  // input_channels / groups
-  int64_t filters = 1;          // of all groups
+  int64_t filters = 1;          // in all groups
   int64_t groups = 1;
   Axis x;
   Axis y;
   // Whether the kernel, as a matrix of x * y * kernel_channels rows, is in
-  // panels (tile.h). There is then one group, and the input is not dilated.
+  // panels (tile.h). Then there is only one group, and the input isn't dilated.
   bool packed_kernel = false;
 };
 
-// Those outputs of an axis that meet the same taps of the kernel, and these
-// taps: output first_output + o * output_step and tap first_tap + t * tap_step
-// meet input base + o * stride + t * dilation, if that is within the input. An
-// axis with an undilated input is one such phase.
+// The outputs of an axis that meet the same taps of the kernel, and these taps:
+// output first_output + o * output_step and tap first_tap + t * tap_step meet
+// input base + o * stride + t * dilation if that is within the input. An axis
+// with an undilated input is a single phase.
 struct Phase {
   int64_t input;
   int64_t first_output;
@@ -78,14 +78,14 @@ struct Phase {
   int64_t stride;
   int64_t dilation;
 
-  // True if every tap of every output is within the input.
+  // Returns whether every tap of every output is within the input.
   bool Inside() const {
     return base >= 0 &&
            base + (outputs - 1) * stride + (taps - 1) * dilation < input;
   }
 };
 
-// The number of phases of an axis.
+// Returns the number of phases of an axis.
 inline int64_t PhaseCount(const Axis& axis) {
   return axis.input_dilation / std::gcd(axis.input_dilation, axis.stride);
 }
@@ -102,7 +102,7 @@ inline Phase GetPhase(const Axis& axis, int64_t index) {
       axis.input_dilation / std::gcd(axis.input_dilation, axis.kernel_dilation);
   phase.stride = phase.output_step * axis.stride / axis.input_dilation;
   phase.dilation = phase.tap_step * axis.kernel_dilation / axis.input_dilation;
-  // Whether a tap meets an input recurs after tap_step taps.
+  // The pattern of taps that meet an input repeats after tap_step taps.
   for (int64_t tap = 0; tap < std::min(axis.kernel, phase.tap_step); ++tap) {
     const int64_t at =
         index * axis.stride + tap * axis.kernel_dilation - axis.padding;
@@ -116,13 +116,13 @@ inline Phase GetPhase(const Axis& axis, int64_t index) {
   return phase;
 }
 
-// A convolution of one phase by axis and one group.
+// A convolution of one phase per axis and one group.
 template <typename T>
 struct DensePart {
   int64_t batch;
   Phase x;
   Phase y;
-  // Of one group, and the distances from a pixel to the next.
+  // Sizes of one group, and distances from one pixel to the next.
   int64_t channels;
   int64_t filters;
   int64_t input_pixel;
@@ -139,7 +139,7 @@ struct DensePart {
   const T* Pixel(int64_t image, int64_t px, int64_t py) const {
     return input + ((image * x.input + px) * y.input + py) * input_pixel;
   }
-  // The kernel's rows at tap (tx, ty).
+  // Returns the kernel's rows at tap (tx, ty).
   const T* Tap(int64_t tx, int64_t ty) const {
     return kernel + ((x.first_tap + tx * x.tap_step) * kernel_y + y.first_tap +
                      ty * y.tap_step) *
@@ -153,8 +153,8 @@ struct DensePart {
   }
 };
 
-// Rows of a part's product: for each output, where it is and where the input is
-// that its first tap meets, be that in the input or beside it.
+// Rows of a part's product. For each output, stores where it is, and where the
+// input of its first tap is, inside or outside the input.
 template <typename T>
 struct Outputs {
   static constexpr int64_t kMax = 32 * kTileRows;
@@ -167,14 +167,14 @@ struct Outputs {
   int64_t next_x = 0;
   int64_t next_y = 0;
 
-  // Goes to an output.
+  // Moves to an output.
   void Start(const DensePart<T>& part, int64_t output) {
     next_y = output % part.y.outputs;
     next_x = output / part.y.outputs % part.x.outputs;
     next_image = output / part.y.outputs / part.x.outputs;
   }
 
-  // Goes on to the next `count` outputs.
+  // Advances to the next `count` outputs.
   void Fill(const DensePart<T>& part, int64_t count) {
     const Phase& px = part.x;
     const Phase& py = part.y;
@@ -206,8 +206,8 @@ struct Outputs {
 };
 
 // Sets pointers[r] to values [begin, begin + length) of the run of row r that
-// starts `tap_x` and `tap_y` inputs after its first. A run that is partly
-// beyond the image is put together in `copy`, which moves on.
+// starts `tap_x` and `tap_y` inputs after its first. Assembles a run that is
+// partly outside the image in `copy`, and advances `copy`.
 template <typename T>
 void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
                  int64_t rows, int64_t tap_x, int64_t tap_y, int64_t run,
@@ -222,10 +222,10 @@ void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
     }
     return;
   }
-  // Outputs whose run is in the image: y in [0, last_y].
+  // Outputs whose run is inside the image: y in [0, last_y].
   const int64_t pixels = run / part.channels;
   const int64_t last_y = input_y - pixels;
-  // Most are, and along y: the first and the last then speak for those between.
+  // Most are inside and along y, so the first and last decide for all between.
   constexpr int64_t kTogether = 8;
   const int64_t apart = (kTogether - 1) * part.y.stride;
   for (int64_t r = 0; r < rows; ++r) {
@@ -261,9 +261,9 @@ void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
   }
 }
 
-// A part as a product of its outputs' surroundings with the kernel. The former
-// are found by pointers and are not copied, unless channels are few and the
-// image ends within them.
+// Computes a part as a product of its outputs' neighborhoods with the kernel.
+// Pointers address the neighborhoods without copying, unless there are few
+// channels and the image ends within a neighborhood.
 template <typename T>
 void ConvolveDense(DensePart<T> part, const Part& share,
                    const Finish<T>* finish) {
@@ -278,14 +278,14 @@ void ConvolveDense(DensePart<T> part, const Part& share,
 
   const Phase& x = part.x;
   const Phase& y = part.y;
-  // Where channels are few, the taps along y make one run with them if they are
-  // adjacent both in the input and in the kernel.
+  // With few channels, taps along y form a single run if they are adjacent in
+  // both the input and the kernel.
   const bool merged = part.channels < 16 && y.dilation == 1 &&
                       y.tap_step == 1 && part.channels == part.input_pixel;
   const bool inside = x.Inside() && y.Inside();
   const int64_t run = merged ? y.taps * part.channels : part.channels;
   const int64_t runs = merged ? x.taps : x.taps * y.taps;
-  // A step of the inner dimension: a few runs, or a piece of one.
+  // A step of the inner dimension: a few runs, or a part of one.
   const int64_t most = part.packed_kernel ? kPanelDepth<T> : kDepth<T>;
   const int64_t length = part.packed_kernel && run > most
                              ? PieceOf(run, most, 8)
@@ -347,9 +347,8 @@ void ConvolveDense(DensePart<T> part, const Part& share,
   }
 }
 
-// Outputs of a depthwise convolution, one beside the other along y, all of
-// whose taps are within the input: where they begin, and the distances from one
-// to the next.
+// Adjacent outputs of a depthwise convolution along y, all of whose taps are
+// within the input: where they begin, and the distances from one to the next.
 template <typename T>
 struct DepthwiseRun {
   const T* input;
@@ -363,7 +362,7 @@ struct DepthwiseRun {
   int64_t taps_y;
   T* out;
   int64_t out_step;
-  const Finish<T>* finish;  // of a bias and bounds, in place; or null
+  const Finish<T>* finish;  // only bias and bounds, in place; or null
 
   void Advance(int64_t outputs) {
     input += outputs * input_step;
@@ -371,10 +370,10 @@ struct DepthwiseRun {
   }
 };
 
-// kVectors vectors of channels, from `channel` on, of kPixels outputs. Unless
-// kTaps is 0, it is the number of taps along y, they lie one beside the other,
-// and kStride is the stride in pixels: what several outputs use is then read
-// once.
+// Computes kVectors vectors of channels, starting at `channel`, of kPixels
+// outputs. Unless kTaps is 0, it is the number of taps along y, the taps are
+// adjacent, and kStride is the stride in pixels. Values that several outputs
+// use are then read once.
 template <typename T, int kPixels, int kVectors, int kTaps, int kStride>
 TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
                                  Vector<T> low, Vector<T> high) {
@@ -446,7 +445,7 @@ TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
   }
 }
 
-// All channels of `outputs` outputs, at least kPixels.
+// Computes all channels of `outputs` outputs, at least kPixels.
 template <typename T, int kPixels, int kTaps, int kStride>
 TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
                                      int64_t outputs) {
@@ -459,7 +458,7 @@ TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
     high += run.finish->high;
   }
   for (int64_t done = 0; done < outputs;) {
-    // Where the last outputs or channels are too few, some are done twice.
+    // If too few outputs or channels are left, computes some twice.
     const int64_t count = std::min<int64_t>(kPixels, outputs - done);
     run.Advance(count - kPixels);
     int64_t c = 0;
@@ -500,10 +499,10 @@ TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
 template <typename T>
 using DepthwiseFunction = void (*)(DepthwiseRun<T>, int64_t, int64_t);
 
-// Outputs that are done together.
+// Number of outputs that are computed together.
 constexpr int kDepthwisePixels = 4;
 
-// The function for kDepthwisePixels outputs and more.
+// Returns the function for at least kDepthwisePixels outputs.
 template <typename T>
 DepthwiseFunction<T> FindDepthwise(const Phase& y) {
   if (y.dilation == 1 && y.stride == 1) {
@@ -523,7 +522,8 @@ struct Range {
   int64_t end;
 };
 
-// The taps of an output that are within the input; `at` is where its first is.
+// Returns the taps of an output that are within the input. `at` is the position
+// of its first tap.
 inline Range TapsInside(const Phase& phase, int64_t at) {
   Range taps = {0, phase.taps};
   while (taps.begin < taps.end && at + taps.begin * phase.dilation < 0) {
@@ -536,7 +536,7 @@ inline Range TapsInside(const Phase& phase, int64_t at) {
   return taps;
 }
 
-// The outputs all of whose taps are within the input.
+// Returns the outputs all of whose taps are within the input.
 inline Range OutputsInside(const Phase& phase) {
   Range outputs = {0, phase.outputs};
   while (outputs.begin < outputs.end &&
@@ -552,12 +552,12 @@ inline Range OutputsInside(const Phase& phase) {
   return outputs;
 }
 
-// A part with one channel and one filter in each of `groups` groups.
+// Computes a part with one channel and one filter in each of `groups` groups.
 template <typename T>
 TFAOT_NOINLINE void ConvolveDepthwise(DensePart<T> part, int64_t groups,
                                       const Part& share,
                                       const Finish<T>* finish) {
-  // Rows are here lines of outputs along y.
+  // Here, rows are lines of outputs along y.
   const Span lines = share.rows.Of(part.batch * part.x.outputs, 1);
   const Span channels = share.columns.Of(groups, kTileColumns<T>);
   if (channels.size() == 0) return;
@@ -572,7 +572,7 @@ TFAOT_NOINLINE void ConvolveDepthwise(DensePart<T> part, int64_t groups,
   const DepthwiseFunction<T> several = FindDepthwise<T>(y);
   const Range inside = OutputsInside(y);
   DepthwiseRun<T> run = {};
-  // What is more than that is done line by line.
+  // Anything beyond that is done line by line.
   const bool at_once = finish != nullptr && finish->to == finish->sums &&
                        finish->bias != nullptr && finish->addend == nullptr;
   if (at_once) run.finish = &finish_part;
@@ -588,7 +588,7 @@ TFAOT_NOINLINE void ConvolveDepthwise(DensePart<T> part, int64_t groups,
     const int64_t px = x.base + ox * x.stride;
     const Range taps_x = TapsInside(x, px);
     run.taps_x = taps_x.end - taps_x.begin;
-    // Sets all that depends on the output along y and its taps.
+    // Sets everything that depends on the output along y and its taps.
     const auto start = [&](int64_t oy, Range taps_y) {
       run.taps_y = taps_y.end - taps_y.begin;
       run.out = part.Out(image, ox, oy);

@@ -33,7 +33,7 @@ void RunConvolution(const Images& images, const void* input, const void* kernel,
   };
   if (threads == nullptr) return run(Part{});
   const std::int64_t outputs = images.batch * images.x.output * images.y.output;
-  // Depthwise, the operands' way to the core takes longer than the additions.
+  // In a depthwise convolution, loading operands takes longer than adding.
   const bool depthwise = images.groups > 1 && images.groups == images.filters &&
                          images.kernel_channels == 1;
   const Work work = {

@@ -1,4 +1,4 @@
-// From what models say of an epilogue to what tiles do.
+// Converts a model's Epilogue to a tile's Finish.
 #ifndef TFAOT_KERNELS_EPILOGUE_H_
 #define TFAOT_KERNELS_EPILOGUE_H_
 
@@ -10,7 +10,7 @@
 namespace tfaot::kernels {
 namespace {
 
-// `out` is the call's. No epilogue gives one whose `to` is null.
+// `out` is the call's. If there is no epilogue, the result's `to` is null.
 template <typename T>
 Finish<T> FinishOf(const Epilogue& epilogue, const T* out) {
   Finish<T> finish = {};
@@ -23,7 +23,7 @@ Finish<T> FinishOf(const Epilogue& epilogue, const T* out) {
     finish.low = static_cast<T>(epilogue.low);
     finish.high = static_cast<T>(epilogue.high);
   } else {
-    // Models of integers have none: nothing follows their products closely.
+    // Integer models have none: nothing follows their products directly.
     static_cast<void>(epilogue);
     static_cast<void>(out);
   }

@@ -1,16 +1,16 @@
-// The name of the instruction set that a translation unit is compiled for.
+// A namespace for the instruction set that a translation unit is compiled for.
 //
 //   namespace tfaot::kernels::TFAOT_ISA { ... }
 //
-// A program may hold models that are compiled for different CPUs. Of functions
-// that have the same name the linker keeps one, so that a function with code
-// for one level must have a name of its own there. It follows from what the
-// compiler was told, and cannot contradict it.
+// A program can contain models that are compiled for different CPUs. The linker
+// keeps only one of several functions with the same name, so a function with
+// code for one level needs a name that is unique to the level. The name follows
+// from the compiler's flags, so it can't contradict them.
 #ifndef TFAOT_KERNELS_ISA_H_
 #define TFAOT_KERNELS_ISA_H_
 
-// Compiler flags that reach this are an error rather than other numbers than
-// those that were verified, or instructions that the CPU lacks.
+// If such compiler flags get here, compilation fails. Otherwise, numbers would
+// differ from the verified ones, or the CPU would lack instructions.
 #if defined(__FAST_MATH__) || defined(__ASSOCIATIVE_MATH__) ||      \
     defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
@@ -19,7 +19,7 @@
 out of the flags of these files, such as those of --per_file_copt"
 #endif
 
-// Instructions of no level that compilers use by themselves.
+// Instructions in no level that compilers use on their own.
 #if defined(TFAOT_LEVEL) &&                                                  \
     (defined(__AVX512FP16__) || defined(__AVX512VNNI__) ||                   \
      defined(__AVX512BF16__) || defined(__AVX512VBMI__) ||                   \

@@ -1,16 +1,17 @@
-// The product of two dense matrices, for one thread.
+// The product of two dense matrices on one thread.
 //
 //   tfaot::kernels::MatrixProduct<float> product;
 //   product.rows = 64, product.columns = 256, product.depth = 784;
 //   Multiply(product, left, right, out);   // out[64][256] = left * right
 //
-// T is float, double, or an unsigned integer (sums wrap). Any size may be zero,
-// and no pointer need be aligned; `out` must not overlap the operands. Every
-// product is formed and added, so that infinities and NaN propagate.
+// T is float, double, or an unsigned integer (sums wrap around). Any size can
+// be zero, and pointers don't need to be aligned. `out` must not overlap the
+// operands. Every product is computed and added, so infinities and NaN
+// propagate.
 //
-// A call allocates nothing, takes no lock, and has no state: concurrent calls
-// are safe if their outputs are apart. It uses up to 82 KiB of stack, with SSE2
-// 120. The bits of a result are the same whether it is computed at once or in
+// A call doesn't allocate or lock, and has no state: concurrent calls are safe
+// if their outputs are disjoint. It uses up to 82 KiB of stack, or 120 with
+// SSE2. A result's bits don't depend on whether it is computed at once or in
 // parts.
 #ifndef TFAOT_KERNELS_MATMUL_H_
 #define TFAOT_KERNELS_MATMUL_H_
@@ -26,9 +27,9 @@
 namespace tfaot::kernels {
 namespace {
 
-// out[rows][columns] = left[rows][depth] * right[depth][columns], all in rows
-// (the last index is the one that is adjacent in memory). A transposed operand
-// lies as left[depth][rows] or right[columns][depth].
+// out[rows][columns] = left[rows][depth] * right[depth][columns], all row-major
+// (the last index is adjacent in memory). A transposed operand is stored as
+// left[depth][rows] or right[columns][depth].
 struct MatrixProduct {
   int64_t rows = 0;
   int64_t columns = 0;
@@ -38,8 +39,8 @@ struct MatrixProduct {
   bool packed_right = false;  // in panels (tile.h), transposed or not
 };
 
-// out[j] = sum over k of left[k] * right[k][j] for the columns of `span`: reads
-// `right` in the order in which it lies, eight rows at a time.
+// Computes out[j] = sum over k of left[k] * right[k][j] for the columns in
+// `span`. Reads `right` in memory order, eight rows at a time.
 template <typename T>
 TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
                                    int64_t columns, Span span, int64_t depth,
@@ -47,7 +48,7 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
   using V = Vector<T>;
   constexpr int64_t kWidth = kLanes<T>;
   constexpr int kStep = 8;
-  // As many columns as stay in the first-level cache.
+  // As many columns as fit in the first-level cache.
   constexpr int64_t kColumns = 8192 / sizeof(T);
   for (int64_t begin = span.begin; begin < span.end; begin += kColumns) {
     const int64_t end = std::min(begin + kColumns, span.end);
@@ -100,7 +101,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
     product.transposed_right = !product.transposed_left;
     product.transposed_left = false;
   }
-  if (product.rows == 1) product.transposed_left = false;  // It is the same.
+  if (product.rows == 1) product.transposed_left = false;  // equivalent
   if (product.packed_right) product.transposed_right = false;
   const int64_t rows = product.rows;
   const int64_t columns = product.columns;
@@ -127,8 +128,8 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   Finish<T> finish_part = {};
   if (finish != nullptr) finish_part = finish->Shifted(in_columns.begin);
   constexpr int64_t kBlock = 24 * kTileRows;
-  // Of a transposed left side, a block is copied into rows: so many, or more
-  // if they are short.
+  // A block of a transposed left side is copied into this many rows, or more if
+  // they are short.
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
   constexpr int64_t kCopiedRows = 192 / sizeof(T);
   constexpr int64_t kCopiedStride = kDepth<T> + kLine;
@@ -140,16 +141,16 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
 
   int64_t step = kDepth<T>;
   if (product.packed_right) {
-    // A strip that one tile uses may have any length.
+    // A strip that only one tile uses can have any length.
     if (!product.transposed_left) {
       step = rows <= kTileRows ? depth : PieceOf(depth, kPanelDepth<T>, 8);
     }
   } else if (product.transposed_right) {
     if (!product.transposed_left && IsFlat<T>(rows, depth)) step = depth;
   } else if (rows < 2 * kTileRows) {
-    // The right side is used as it lies, and rows of it may be far apart: few
-    // of them at a time, so that they stay in the second-level cache while the
-    // strips go by.
+    // The right side is used in place, and its rows can be far apart. Using
+    // only a few at a time keeps them in the second-level cache while the
+    // strips are processed.
     const int64_t fit = 262144 / static_cast<int64_t>(sizeof(T)) / columns;
     step = std::clamp<int64_t>(fit / 16 * 16, 16, kDepth<T>);
   }
@@ -159,9 +160,9 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   int64_t block = product.transposed_left ? kCopiedRows : kBlock;
   int64_t copied_stride = kCopiedStride;
   if (product.transposed_left && rows > block) {
-    // Each block copies the right side again, so that higher ones are better
-    // than longer ones. Rows an odd number of lines apart do not evict each
-    // other.
+    // Each block copies the right side again, so higher blocks are better than
+    // longer ones. Rows that are an odd number of cache lines apart don't evict
+    // each other.
     if (depth > step) step = PieceOf(depth, step * 3 / 4, 8);
     copied_stride = ((std::min(step, depth) + kLine - 1) / kLine | 1) * kLine;
     const int64_t fit =

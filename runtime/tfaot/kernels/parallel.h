@@ -1,6 +1,6 @@
-// Cuts calls of kernels into parts for a thread pool.
+// Splits kernel calls into parts for a thread pool.
 //
-// Results have the same bits however a call is cut (part.h).
+// However a call is split, results have the same bits (part.h).
 #ifndef TFAOT_KERNELS_PARALLEL_H_
 #define TFAOT_KERNELS_PARALLEL_H_
 
@@ -14,25 +14,25 @@
 namespace tfaot::kernels {
 namespace {
 
-// The size of a call, to decide how it is cut. Counts are at least 1.
+// The size of a call, which decides how to split it. Counts are at least 1.
 struct Work {
-  std::int64_t batch;  // results that are independent
+  std::int64_t batch;  // independent results
   std::int64_t rows;   // of one result
   std::int64_t columns;
-  std::int64_t row_grain;  // what is not cut
+  std::int64_t row_grain;  // rows that stay together
   std::int64_t column_grain;
-  // Multiply-adds; other work as as many as take the same time.
+  // Multiply-adds. Other work counts as as many as take the same time.
   double operations;
 };
 
-// The least work of a part, in multiply-adds. To hand out parts and wait for
-// them takes about a microsecond, in which a core adds 50,000.
+// The minimum work of a part, in multiply-adds. Handing out parts and waiting
+// for them takes about a microsecond, in which a core does 50,000.
 constexpr double kLeastOperations = 250000;
 
-// More parts than threads, so that one whose core is busy elsewhere gets less.
+// More parts than threads, so a thread whose core is busy elsewhere gets fewer.
 constexpr int kPartsPerThread = 2;
 
-// How many shares of each kind.
+// The number of shares along each dimension.
 struct Cut {
   std::int64_t batch;
   std::int64_t rows;
@@ -50,8 +50,9 @@ inline Cut CutFor(const Work& work, int threads) {
   Cut cut;
   cut.batch = std::min(parts, work.batch);
   parts = divide(parts, cut.batch);
-  // All parts of a row share the row's operand, and of a column the column's:
-  // the longer side is cut first, since the operand of the shorter is smaller.
+  // All parts in a row share the row's operand, and all parts in a column the
+  // column's. Split the longer side first, because the shorter side's operand
+  // is smaller.
   const std::int64_t row_tiles = divide(work.rows, work.row_grain);
   const std::int64_t column_tiles = divide(work.columns, work.column_grain);
   if (work.rows >= work.columns) {
@@ -64,8 +65,8 @@ inline Cut CutFor(const Work& work, int threads) {
   return cut;
 }
 
-// Calls run(part) for parts that make up a whole, in the pool if there is
-// enough to do.
+// Calls run(part) for parts that make up the whole. Uses the pool if there is
+// enough work.
 template <typename Run>
 void InParts(ThreadPool& threads, const Work& work, const Run& run) {
   const Cut cut = CutFor(work, threads.threads());

@@ -1,8 +1,8 @@
 // Parts of a result, for threads.
 //
-// A kernel that is given a Part computes only that part of its result. The rule
-// by which bits do not depend on how a result is cut: what decides how sums are
-// formed looks at the whole call; the part is for loops over rows and columns.
+// A kernel that gets a Part computes only that part of its result. So that bits
+// don't depend on how a result is split, decisions about the order of sums look
+// only at the whole call. Only loops over rows and columns look at the part.
 #ifndef TFAOT_KERNELS_PART_H_
 #define TFAOT_KERNELS_PART_H_
 
@@ -11,7 +11,7 @@
 
 namespace tfaot::kernels {
 
-// From `begin` to, excluded, `end`.
+// The range [begin, end).
 struct Span {
   std::int64_t begin;
   std::int64_t end;
@@ -19,12 +19,12 @@ struct Span {
   std::int64_t size() const { return end - begin; }
 };
 
-// Of `count` shares, as equal as can be, number `index`.
+// Share number `index` of `count` shares of nearly equal size.
 struct Share {
   std::int64_t index = 0;
   std::int64_t count = 1;
 
-  // What it has of `total`, in whole grains; maybe nothing.
+  // Returns its part of `total`, in whole grains. Can be empty.
   Span Of(std::int64_t total, std::int64_t grain) const {
     if (count == 1) return {0, total};
     const std::int64_t grains = (total + grain - 1) / grain;
@@ -35,11 +35,11 @@ struct Share {
   }
 };
 
-// The whole, by default.
+// By default, the whole.
 struct Part {
-  Share batch;    // of products that are independent
-  Share rows;     // of a convolution: outputs of all images
-  Share columns;  // of a convolution: filters
+  Share batch;    // independent products
+  Share rows;     // in a convolution: outputs of all images
+  Share columns;  // in a convolution: filters
 };
 
 }  // namespace tfaot::kernels

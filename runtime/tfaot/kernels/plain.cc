@@ -1,4 +1,4 @@
-// Products and convolutions of values that models rarely hold.
+// Products and convolutions of dtypes that are rare in models.
 #include <complex>
 #include <cstdint>
 #include <type_traits>
@@ -9,7 +9,7 @@
 namespace tfaot::kernels {
 namespace {
 
-// What values of T are added up in.
+// The type in which values of T are accumulated.
 template <typename T>
 using Sum = std::conditional_t<std::is_same_v<T, Float16>, float, T>;
 
@@ -18,7 +18,7 @@ void Add(Sum<T>& sum, const T& a, const T& b) {
   if constexpr (std::is_same_v<T, Float16>) {
     sum += static_cast<float>(a) * static_cast<float>(b);
   } else {
-    // Not std::complex's product, which looks for infinities in every NaN.
+    // Not std::complex's product, which checks every NaN for infinities.
     sum += T(a.real() * b.real() - a.imag() * b.imag(),
              a.real() * b.imag() + a.imag() * b.real());
   }
@@ -30,7 +30,7 @@ void Multiply(const Products& p, const T* left, const T* right, T* out) {
   const std::int64_t left_column = p.transposed_left ? p.rows : 1;
   const std::int64_t right_row = p.transposed_right ? 1 : p.columns;
   const std::int64_t right_column = p.transposed_right ? p.depth : 1;
-  // Sums of a few columns at a time, so that rows of `right` are read in order.
+  // Sum a few columns at a time, so that rows of `right` are read in order.
   constexpr std::int64_t kColumns = 16;
   for (std::int64_t i = 0; i < p.rows; ++i) {
     for (std::int64_t begin = 0; begin < p.columns; begin += kColumns) {
@@ -51,7 +51,7 @@ void Multiply(const Products& p, const T* left, const T* right, T* out) {
   }
 }
 
-// The input that an output and a tap meet, or -1.
+// Returns the input that an output and a tap meet, or -1.
 std::int64_t Met(const ImageAxis& axis, std::int64_t output, std::int64_t tap) {
   const std::int64_t at =
       output * axis.stride + tap * axis.kernel_dilation - axis.padding;

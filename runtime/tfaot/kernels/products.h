@@ -1,4 +1,4 @@
-// Defines RunProducts; a translation unit that includes this instantiates it.
+// Defines RunProducts. A translation unit that includes this instantiates it.
 #ifndef TFAOT_KERNELS_PRODUCTS_H_
 #define TFAOT_KERNELS_PRODUCTS_H_
 

@@ -1,12 +1,12 @@
 // The inner loops of the matrix product and of the convolution: a block of rows
-// times a matrix, with the result's tile held in registers.
+// times a matrix, with the result's tile in registers.
 //
-// Rows of the left side are given by pointers, a pointer for each row and
-// segment, so that they need not lie at a constant distance: a convolution's
-// rows are pieces of its input. Sums run in ascending order of the inner index
-// in every case, so a result depends on its operands and the target alone.
+// A pointer per row and segment addresses the rows of the left side, so they
+// don't need a constant distance: a convolution's rows are pieces of its input.
+// Sums always run in ascending order of the inner index, so a result depends
+// only on its operands and the target.
 //
-// Scratch space is the caller's stack; nothing here allocates or has state.
+// Scratch space is on the caller's stack. Nothing here allocates or has state.
 #ifndef TFAOT_KERNELS_TILE_H_
 #define TFAOT_KERNELS_TILE_H_
 
@@ -14,13 +14,14 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tfaot/kernels/packing.h"
 #include "tfaot/kernels/vector.h"
 
 namespace tfaot::kernels {
 namespace {
 
-// A tile has kTileRows x (kTileVectors vectors): as many accumulators as leave
-// registers for a row of the right side and a broadcast value.
+// A tile has kTileRows x (kTileVectors vectors). This is the most accumulators
+// that leave registers for a row of the right side and a broadcast value.
 #if defined(__AVX512F__)
 constexpr int kTileRows = 8;
 constexpr int kTileVectors = 3;
@@ -35,16 +36,16 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 3;
 #endif
 
-// Rows of a tile of fewer vectors: one vector needs more rows to keep both of
-// a CPU's multipliers busy.
+// Rows of a tile with fewer vectors. With one vector, it needs more rows to
+// keep both of a CPU's multipliers busy.
 constexpr int TileRows(int vectors) {
   if (vectors > kTileVectors) return kTileRows * kTileVectors / vectors;
   return vectors == 1 && kTileRows < 8 ? 8 : kTileRows;
 }
 
-// Vectors of the widest tile. Where an odd vector is left over, the last strip
-// is one wider, and its tiles lower: they have as many accumulators, while
-// those of one vector would read a broadcast value for each multiplication.
+// Vectors of the widest tile. If an odd vector is left over, the last strip is
+// one wider and its tiles are lower. They have as many accumulators, while
+// tiles with one vector would read a broadcast value for each multiplication.
 constexpr int kMostVectors =
     kTileVectors == 2 && kTileRows == 6 ? 3 : kTileVectors;
 
@@ -52,40 +53,42 @@ constexpr int kMostVectors =
 template <typename T>
 constexpr int kTileColumns = kTileVectors * kLanes<T>;
 
-// How much of the inner dimension is done at a time: a strip of the right side,
-// a tile wide, takes 16 KiB (AVX-512: 24), half of a small first-level cache.
+// How much of the inner dimension is processed at a time. A strip of the right
+// side, one tile wide, takes 16 KiB (AVX-512: 24), half of a small first-level
+// cache.
 template <typename T>
 constexpr int64_t kDepth =
     (kVectorBytes == 64 ? 24576 : 16384) / (kTileVectors * kVectorBytes);
 
-// Columns of a panel. A packed right side is cut into panels, each with the
+// Columns of a panel. A packed right side is split into panels, each with the
 // rows of its columns one after another: value (k, j) is value j %
-// kPanelColumns of row k of panel j / kPanelColumns. Columns that the last
-// panel lacks are zero. A row is as wide as a cache line, and so a strip is a
-// panel with AVX2, half of one with SSE2, and three with AVX-512.
+// kPanelColumns of row k of panel j / kPanelColumns. Missing columns of the
+// last panel are zero. A row is as wide as a cache line, so a strip is one
+// panel with AVX2, half a panel with SSE2, and three panels with AVX-512.
 template <typename T>
-constexpr int64_t kPanelColumns = 64 / static_cast<int64_t>(sizeof(T));
+constexpr int64_t kPanelColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 
-// Rows of a packed right side that are done at a time: as kDepth, but there is
-// no copy whose room would be the limit, and fewer pieces leave fewer sums that
-// are read and written again.
+// Rows of a packed right side that are processed at a time. Like kDepth, but
+// there is no copy whose size would be the limit, and with fewer pieces, fewer
+// sums are read and written again.
 template <typename T>
 constexpr int64_t kPanelDepth =
     (kVectorBytes == 64 ? 8192 : 20480) / (kPanelColumns<T> * sizeof(T));
 
-// How far ahead of its use a panel is asked for by the only tile that reads it.
+// How far ahead a panel's only tile prefetches it.
 template <typename T>
 constexpr int64_t kFetchAhead = 4096 / static_cast<int64_t>(sizeof(T));
 
-// Cuts a length into as few pieces as hold at most `most`, which is a multiple
-// of `grain`, as the result is: the length of all pieces but maybe the last.
+// Splits a length into as few pieces of at most `most` as possible. Returns the
+// length of all pieces, except possibly the last. It is a multiple of `grain`,
+// and so is `most`.
 inline int64_t PieceOf(int64_t length, int64_t most, int64_t grain) {
   const int64_t pieces = std::max<int64_t>((length + most - 1) / most, 1);
   const int64_t grains = (length + grain - 1) / grain;
   return (grains + pieces - 1) / pieces * grain;
 }
 
-// A block of rows of the left side, cut into segments of one length: the values
+// A block of rows of the left side, in segments of equal length: the values
 // [segment * length, (segment + 1) * length) of row r are at
 // pointers[segment * stride + r].
 template <typename T>
@@ -99,20 +102,20 @@ struct Rows {
   int64_t depth() const { return segments * length; }
 };
 
-// What becomes of each complete sum, after it is written to where it belongs,
-// `sums`: to = clamp((sum + bias) + (addend + addend_bias)), with the biases of
-// its column. NaN stays NaN.
+// What to do with each complete sum after writing it to its place in `sums`:
+// to = clamp((sum + bias) + (addend + addend_bias)), with the biases of its
+// column. NaN stays NaN.
 template <typename T>
 struct Finish {
   const T* sums;
-  T* to;            // laid out as `sums`, which it may be
-  const T* bias;    // of the columns, or null
-  const T* addend;  // laid out as `sums`, or null; may be `to`
+  T* to;            // has the layout of `sums`, and can be the same
+  const T* bias;    // per column, or null
+  const T* addend;  // has the layout of `sums`, or null; can be `to`
   const T* addend_bias;
   T low;
   T high;
 
-  // For columns from `column` on.
+  // Returns the Finish for columns starting at `column`.
   Finish Shifted(int64_t column) const {
     Finish shifted = *this;
     if (bias != nullptr) shifted.bias += column;
@@ -121,7 +124,7 @@ struct Finish {
   }
 };
 
-// A Finish in registers: the stores in a loop might change the one in memory.
+// A Finish in registers. Stores in a loop could modify one in memory.
 template <typename T>
 struct Finisher {
   explicit Finisher(const Finish<T>& finish)
@@ -137,7 +140,7 @@ struct Finisher {
     return Min<T>(high, Max<T>(low, value));
   }
 
-  // What becomes of `count` sums, of a vector or less, that belong at `at`.
+  // Returns the final values of `count` sums at `at`, a vector or less.
   TFAOT_INLINE Vector<T> Of(Vector<T> value, const T* at, int64_t column,
                             int64_t count) const {
     const bool whole = count == kLanes<T>;
@@ -153,7 +156,7 @@ struct Finisher {
     return Clamp(value);
   }
 
-  // Finishes `count` sums, of a vector or less, that are at `at`.
+  // Finishes `count` sums at `at`, a vector or less.
   TFAOT_INLINE void Run(T* at, int64_t column, int64_t count) const {
     if (count == kLanes<T>) {
       Store(at + offset, Of(Load(at), at, column, count));
@@ -162,7 +165,7 @@ struct Finisher {
     }
   }
 
-  int64_t offset;  // from a sum to what it becomes
+  int64_t offset;  // from a sum to its final value
   const T* bias;
   int64_t addend;  // from a sum to its addend
   bool has_addend;
@@ -171,8 +174,8 @@ struct Finisher {
   Vector<T> high;
 };
 
-// Finishes sums that have been written to `at`, whose columns are those from
-// `column` on.
+// Finishes sums that have been written to `at`. Their columns start at
+// `column`.
 template <typename T>
 TFAOT_INLINE void FinishRow(const Finisher<T>& finisher, T* at, int64_t column,
                             int64_t count) {
@@ -192,7 +195,7 @@ TFAOT_INLINE void FinishRow(const Finisher<T>& finisher, T* at, int64_t column,
   if (j < count) finisher.Run(at + j, column + j, count - j);
 }
 
-// Finishes `rows` rows of sums that are where `out` says.
+// Finishes `rows` rows of sums at the addresses in `out`.
 template <typename T>
 TFAOT_NOINLINE void FinishTile(const Finish<T>& finish, T* const* out,
                                int64_t rows, int64_t column, int64_t count) {
@@ -202,7 +205,7 @@ TFAOT_NOINLINE void FinishTile(const Finish<T>& finish, T* const* out,
   }
 }
 
-// Finishes rows of sums at a distance of `step`.
+// Finishes rows of sums that are `step` values apart.
 template <typename T>
 TFAOT_NOINLINE void FinishRows(const Finish<T>& finish, T* at, int64_t step,
                                int64_t rows, int64_t column, int64_t count) {
@@ -215,24 +218,24 @@ TFAOT_NOINLINE void FinishRows(const Finish<T>& finish, T* at, int64_t step,
 // What the tiles of a strip share.
 template <typename T>
 struct Strip {
-  // Of the left side, as in Rows.
+  // Left side, as in Rows.
   int64_t left_stride;
   int64_t segments;
   int64_t length;
-  // Of the right side: row k of segment s is at
-  // right[s] + column + k * right_stride, or, where the strip is not copied,
-  // all is in `values`, in rows at a distance of `right_stride`, whose vectors,
-  // where one fills a row of a panel, are at a distance of `panel_step`.
+  // Right side: row k of segment s is at
+  // right[s] + column + k * right_stride. If the strip isn't copied, everything
+  // is in `values` instead, in rows that are `right_stride` apart. If a vector
+  // fills a row of a panel, the vectors are `panel_step` apart.
   const T* const* right;
   int64_t right_stride;
   int64_t panel_step;
   T* values;
-  // Of the result.
+  // Result.
   int64_t column;
   int64_t columns;  // that exist
   bool accumulate;
   const Finish<T>* finish;
-  // What to ask for meanwhile, and how many bytes further for each row.
+  // What to prefetch meanwhile, and how many bytes to advance per row.
   const char* fetch;
   int64_t fetch_step;
 };
@@ -240,12 +243,11 @@ struct Strip {
 // Adds (or, unless `accumulate`, writes) the products of `tiles` times kRows
 // rows and of kVectors vectors of columns.
 //
-// If kCopy, the right side is copied to `values` as it is used: the copy costs
-// nothing then, for what it needs is idle. There is then one tile.
+// If kCopy, copies the right side to `values` as it is used. The copy is then
+// free, because the units that it needs are idle. There is only one tile.
 //
-// If kFinish, the sums are complete, all columns exist, and `finish` says what
-// becomes of them, in place and with no more than a bias; otherwise it is
-// ignored.
+// If kFinish, the sums are complete, all columns exist, and `finish` applies in
+// place and with at most a bias. Otherwise, `finish` is ignored.
 template <typename T, int kRows, int kVectors, bool kCopy, bool kFinish>
 TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
                          T* const* out, int64_t tiles) {
@@ -312,8 +314,8 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
         T* const to = out[r] + column;
 #pragma GCC unroll 16
         for (int v = 0; v < kVectors; ++v) {
-          // Nothing moves across this: otherwise compilers finish all sums
-          // before they store the first, for which registers are too few.
+          // A barrier. Otherwise, compilers finish all sums before they store
+          // the first one, and there are too few registers for that.
           __asm__ volatile("" ::: "memory");
           Store(to + v * kWidth,
                 Min<T>(high, Max<T>(low, sum[r][v] + Load(bias + v * kWidth))));
@@ -354,8 +356,8 @@ constexpr TileFunction<T> TileOfRows(int rows,
   return kTiles[rows - 1];
 }
 
-// The function for a tile of so many rows and vectors of columns; one that
-// copies the right side or finishes has all rows that a tile can have.
+// Returns the function for a tile of this many rows and vectors of columns. A
+// tile that copies the right side or finishes has the maximum number of rows.
 template <typename T, int kVectors = kMostVectors>
 TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy,
                                       bool finish) {
@@ -373,22 +375,22 @@ TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy,
       rows, std::make_integer_sequence<int, TileRows(kVectors)>());
 }
 
-// The right side: value (k, j), of which k is in segment s, is at
+// The right side. Value (k, j), where k is in segment s, is at
 // segments[s][(k - s * length) * row_stride + j * column_stride], and one of
-// the two strides is 1. If it is packed, segments[0] is where row 0 of panel 0
-// is, and `first_column` the column that is here number 0.
+// the two strides is 1. If it is packed, segments[0] is the address of row 0 of
+// panel 0, and `first_column` is the column that has number 0 here.
 template <typename T>
 struct Right {
   const T* const* segments;
   int64_t row_stride;
   int64_t column_stride;
-  // Whether it is better asked for before it is used: it is large, and so far
-  // from the core, and a strip's rows are at distances that no CPU foresees.
+  // Whether to prefetch it: it is so large that it is far from the core, and no
+  // CPU predicts the distances between a strip's rows.
   bool far;
-  int64_t panel_step = 0;  // from a panel to the next; 0 if it is not packed
+  int64_t panel_step = 0;  // from one panel to the next; 0 if not packed
   int64_t first_column = 0;
 
-  // Where a packed column begins.
+  // Returns the address of a packed column.
   const T* Panel(int64_t column) const {
     const int64_t at = first_column + column;
     return segments[0] + at / kPanelColumns<T> * panel_step +
@@ -396,8 +398,8 @@ struct Right {
   }
 };
 
-// Copies `columns` columns, from `column` on, of one segment into rows of
-// `width` values, the rest of which are zero.
+// Copies `columns` columns of one segment, starting at `column`, into rows of
+// `width` values. The rest of each row is zero.
 template <typename T>
 TFAOT_INLINE void CopyStrip(const T* from, const Right<T>& right,
                             int64_t length, int64_t column, int64_t columns,
@@ -428,8 +430,8 @@ TFAOT_INLINE void CopyStrip(const T* from, const Right<T>& right,
             length, to, width);
 }
 
-// Asks for column `column` of rows [begin, end), counted over all segments, of
-// a right side that lies in rows.
+// Prefetches column `column` of rows [begin, end), counted over all segments,
+// of a right side that is row-major.
 template <typename T>
 TFAOT_INLINE void FetchRows(const Right<T>& right, int64_t length,
                             int64_t column, int64_t begin, int64_t end) {
@@ -447,8 +449,8 @@ TFAOT_INLINE void FetchRows(const Right<T>& right, int64_t length,
 }
 
 // Adds (or, unless `accumulate`, writes) the scalar products of kRows rows, of
-// which `exist` differ, with kColumns columns: column j's values lie one beside
-// the other from strip + j * strip_stride on.
+// which `exist` are distinct, with kColumns columns. Column j's values are
+// adjacent, starting at strip + j * strip_stride.
 template <typename T, int kRows, int kColumns>
 TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
                                int64_t segments, int64_t length, const T* strip,
@@ -512,16 +514,16 @@ void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
   }
 }
 
-// True if few rows meet a transposed right side that is best used as it lies,
-// by adding up along the inner dimension: the copy that MultiplyRows would make
-// of it costs more than the sums across vectors at the end.
+// Returns whether few rows meet a transposed right side that is best used in
+// place, by adding along the inner dimension. The copy that MultiplyRows would
+// make costs more than the sums across vectors at the end.
 template <typename T>
 bool IsFlat(int64_t rows, int64_t depth) {
   return rows == 1 || (rows < 8 * kTileRows && depth >= 4 * rows * kLanes<T>);
 }
 
-// True if MultiplyNarrow is quicker, because most of a vector of columns would
-// be idle, and sums across vectors are few.
+// Returns whether MultiplyNarrow is faster, because most of a vector of columns
+// would be idle, and there are few sums across vectors.
 template <typename T>
 bool IsNarrow(int64_t columns, int64_t depth, int64_t length) {
   constexpr int64_t kWidth = kLanes<T>;
@@ -530,7 +532,7 @@ bool IsNarrow(int64_t columns, int64_t depth, int64_t length) {
          depth >= 16 * kWidth && length >= 2 * kWidth;
 }
 
-// As MultiplyRows, but adds up along the inner dimension, which may be of any
+// Like MultiplyRows, but adds along the inner dimension. That can have any
 // length if the right side is transposed and there is one segment.
 template <typename T>
 TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
@@ -538,7 +540,7 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
                                    bool accumulate) {
   constexpr int kMost = 4;
   alignas(64) T buffer[kMost * (kDepth<T> + kLanes<T>)];
-  // Of few rows, the tile that leaves none over.
+  // With few rows, choose the tile that leaves no remainder.
   int64_t at_once =
       rows.rows <= 16 && rows.rows % 4 == 0 && rows.rows != 12 ? 3 : kMost;
   if (rows.rows == 1 && right.column_stride != 1 && rows.segments == 1) {
@@ -550,7 +552,7 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
     const T* strip = right.segments[0] + column * right.column_stride;
     int64_t stride = right.column_stride;
     if (stride == 1 || rows.segments > 1) {
-      // The columns must not be at a distance where they evict each other.
+      // Columns must not be at distances at which they evict each other.
       stride = kDepth<T> + kLanes<T>;
       for (int64_t s = 0; s < rows.segments; ++s) {
         Transpose(right.segments[s] + column, right.row_stride, rows.length,
@@ -573,11 +575,11 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
   }
 }
 
-// out[r][0 .. columns) (+)= rows * right, with all of the inner dimension that
-// `rows` has: at most kDepth<T>, unless MultiplyNarrow does it. `narrow` says
-// that it does. Callers find out by the sizes of the whole result, of which
-// this may be a part (part.h): the two ways add up in different orders. With
-// `finish`, the sums are then complete.
+// Computes out[r][0 .. columns) (+)= rows * right, over the complete inner
+// dimension of `rows`: at most kDepth<T>, unless `narrow` says to use
+// MultiplyNarrow. Callers decide this by the sizes of the whole result, of
+// which this can be a part (part.h), because the two ways add in different
+// orders. With `finish`, the sums are complete afterwards.
 template <typename T>
 TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
                                  int64_t columns, T* const* out,
@@ -596,8 +598,8 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
       kMostVectors > kTileVectors && vectors > 1 && vectors % kTileVectors == 1;
   if (wide_last) --strips;
   int64_t left_vectors = vectors;
-  // The tiles of a panel together ask for the next one; a tile that is alone,
-  // for what it will soon read itself.
+  // The tiles of a panel together prefetch the next panel. A single tile
+  // prefetches what it will soon read itself.
   const int64_t tiles = (rows.rows + kTileRows - 1) / kTileRows;
   const int64_t panel_fetch_step = (64 + tiles - 1) / tiles;
   for (int64_t column = 0; strips > 0; --strips) {
@@ -608,8 +610,8 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     const int64_t width = count * kWidth;
     const int64_t exist = std::min(width, columns - column);
     const int64_t tile_rows = TileRows(count);
-    // The strip is used as it lies by few rows, and otherwise copied, at the
-    // latest by the first tile.
+    // If there are few rows, the strip is used in place. Otherwise it is
+    // copied, by the first tile at the latest.
     Strip<T> strip = {rows.stride,
                       rows.segments,
                       rows.length,
@@ -632,7 +634,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     };
     if (right.panel_step != 0) {
       const T* const panel = right.Panel(column);
-      strip.values = const_cast<T*>(panel);  // It is only read.
+      strip.values = const_cast<T*>(panel);  // read-only
       strip.right_stride = kPanelColumns<T>;
       strip.panel_step = right.panel_step;
       strip.fetch = reinterpret_cast<const char*>(
@@ -653,7 +655,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
         std::is_floating_point_v<T> && finish != nullptr &&
         finish->to == finish->sums && finish->bias != nullptr &&
         finish->addend == nullptr && exist == width;
-    // While tiles of this strip run, the next one is on its way.
+    // While this strip's tiles run, prefetch the next strip.
     const int64_t next = std::min(column + 2 * width, columns) - 1;
     int64_t fetched = right.far && column + width < columns ? 0 : rows.depth();
     int64_t r = 0;
@@ -670,13 +672,13 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
         copy();
         copied = true;
       }
-      // Where the last tile would be low, its rows and those of the tile before
-      // are shared out: a low tile has too few sums to keep the units busy.
+      // If the last tile would be low, it shares rows with the tile before. A
+      // low tile has too few sums to keep the units busy.
       if (copied && rest > tile_rows && rest < 2 * tile_rows) {
         height = (rest + 1) / 2;
       }
       const bool finishing = finish_at_once && copied && height == tile_rows;
-      // Tiles run one after another if nothing is to be done in between.
+      // Tiles run back to back if there is nothing to do in between.
       int64_t tiles = 1;
       if (copied && height == tile_rows && fetched == rows.depth() &&
           (finish == nullptr || finishing)) {

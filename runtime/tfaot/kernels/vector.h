@@ -1,8 +1,8 @@
-// SIMD vectors as wide as the translation unit's own target allows.
+// SIMD vectors as wide as the translation unit's target allows.
 //
-// Written with the vector extensions that GCC and Clang share, so that one
-// source serves SSE2, AVX2, AVX-512, and any other target. All functions are
-// pure; nothing here allocates or has state.
+// They use the vector extensions that GCC and Clang share, so one source works
+// for SSE2, AVX2, AVX-512, and any other target. All functions are pure.
+// Nothing here allocates or has state.
 #ifndef TFAOT_KERNELS_VECTOR_H_
 #define TFAOT_KERNELS_VECTOR_H_
 
@@ -19,9 +19,10 @@
 #define TFAOT_INLINE inline __attribute__((always_inline))
 #define TFAOT_NOINLINE __attribute__((noinline))
 
-// Each translation unit that includes these headers has kernels of its own,
-// hence no external names: several of a program may be compiled for different
-// CPUs, and the linker must not merge what only one of them can run.
+// Each translation unit that includes these headers has its own kernels,
+// without external names. Translation units of one program can be compiled for
+// different CPUs, and the linker must not merge code that only one of them can
+// run.
 namespace tfaot::kernels {
 namespace {
 
@@ -38,7 +39,7 @@ struct VectorOf {
   typedef T Type __attribute__((vector_size(kVectorBytes)));
 };
 
-// A vector of as many T as the target computes with at once.
+// A vector of as many T as the target processes at once.
 template <typename T>
 using Vector = typename VectorOf<T>::Type;
 
@@ -94,7 +95,7 @@ TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
     std::memcpy(&vector, &loaded, sizeof(vector));
   }
 #else
-  // Calls with a constant size are no calls.
+  // Calls with a constant size are inlined.
   static_assert(kLanes<T> <= 4);
   if (count == 1) {
     std::memcpy(&vector, from, sizeof(T));
@@ -131,8 +132,8 @@ TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
     _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1u << count) - 1), stored);
   }
 #else
-  // Not AVX2's masked store, which is slow on many CPUs. Calls with a constant
-  // size are no calls.
+  // AVX2's masked store is slow on many CPUs. Calls with a constant size are
+  // inlined.
   const char* from = reinterpret_cast<const char*>(&vector);
   if constexpr (kVectorBytes == 32) {
     constexpr int kHalf = kLanes<T> / 2;
@@ -155,19 +156,19 @@ TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
 #endif
 }
 
-// The larger of each two values; `b` if one of them is NaN.
+// Returns the elementwise maximum, or `b` where either value is NaN.
 template <typename T>
 TFAOT_INLINE Vector<T> Max(Vector<T> a, Vector<T> b) {
   return b < a ? a : b;
 }
 
-// The smaller of each two values; `b` if one of them is NaN.
+// Returns the elementwise minimum, or `b` where either value is NaN.
 template <typename T>
 TFAOT_INLINE Vector<T> Min(Vector<T> a, Vector<T> b) {
   return a < b ? a : b;
 }
 
-// The sum of all values, in an order that depends on the target alone.
+// Returns the sum of all values, in an order that depends only on the target.
 template <typename T>
 TFAOT_INLINE T Sum(Vector<T> vector) {
 #if defined(__AVX2__)
@@ -192,7 +193,7 @@ TFAOT_INLINE T Sum(Vector<T> vector) {
   return values[0];
 }
 
-// to[c * to_stride + r] = from[r * from_stride + c] for all r < rows, c <
+// Sets to[c * to_stride + r] = from[r * from_stride + c] for all r < rows, c <
 // columns. The two must not overlap.
 template <typename T>
 void Transpose(const T* from, int64_t from_stride, int64_t rows,

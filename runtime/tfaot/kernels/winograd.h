@@ -1,26 +1,26 @@
-// 3x3 convolutions of stride 1 by Winograd's minimal filtering F(2x2, 3x3)
+// 3x3 convolutions with stride 1 by Winograd's minimal filtering F(2x2, 3x3)
 // (A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks",
-// 2015): 16 multiplications for 4 outputs in place of 36, for one thread.
+// 2015): 16 multiplications for 4 outputs instead of 36. Runs on one thread.
 //
-// The outputs are cut into tiles of 2x2. For each tile, the 4x4 inputs d that
-// it meets become B^T d B, which is 16 values of each channel. For each of
-// these 16 points there is a product of all tiles' channels with a matrix
-// [channels][filters], and the 16 sums m become the outputs A^T m A.
+// The outputs are split into tiles of 2x2. For each tile, the 4x4 inputs d that
+// it meets are transformed to B^T d B, 16 values per channel. For each of these
+// 16 points, all tiles' channels are multiplied by a matrix
+// [channels][filters]. The 16 sums m are transformed to the outputs A^T m A.
 //
-// The kernel g comes as these matrices, G g G^T, packed in the order of their
-// use (py/tfaot/compile/program/winograd.py): filters in blocks of
-// kWinogradFilters, the last of as many as are left; a block's 16 matrices one
-// after another, each in panels (tile.h).
+// The kernel g is stored as these matrices, G g G^T, packed in order of use
+// (py/tfaot/compile/program/winograd.py). Filters are in blocks of
+// kWinogradFilters; the last block has as many as are left. A block's 16
+// matrices follow one another, each in panels (tile.h).
 //
-// How channels are added up depends on their number alone: bits do not depend
-// on parts or blocks. Results differ from a direct convolution's by rounding
-// (docs/measured/kernels.md has how much). An input that is not finite, or of
-// which four add up to more than a float holds, spoils all four outputs of each
-// tile that meets it, and may make NaN of what is infinite otherwise.
+// The order in which channels are added depends only on their number, so bits
+// don't depend on parts or blocks. Results differ from a direct convolution's
+// by rounding (docs/measured/kernels.md says by how much). An input that isn't
+// finite, or four inputs whose sum overflows a float, corrupt all four outputs
+// of each tile that meets them, and can turn an infinity into NaN.
 //
-// A call allocates nothing, takes no lock, and has no state: concurrent calls
-// are safe if their outputs and scratch memory are apart. It uses up to 40
-// KiB of stack. The output must not overlap the operands.
+// A call doesn't allocate or lock, and has no state: concurrent calls are safe
+// if their outputs and scratch memory are disjoint. It uses up to 40 KiB of
+// stack. The output must not overlap the operands.
 #ifndef TFAOT_KERNELS_WINOGRAD_H_
 #define TFAOT_KERNELS_WINOGRAD_H_
 
@@ -36,45 +36,42 @@
 namespace tfaot::kernels {
 namespace {
 
-// Filters of a block.
-constexpr int64_t kWinogradFilters = 64;
-
-// Tiles that are transformed and multiplied together. Of 64 channels what
-// becomes of their inputs and sums takes 350 KiB, and stays in the second-level
-// cache; of more, a point's still does, and fewer tiles would have the kernel
-// read more often.
+// Tiles that are transformed and multiplied together. With 64 channels, their
+// transformed inputs and sums take 350 KiB and stay in the second-level cache.
+// With more channels, those of one point still do, and fewer tiles would read
+// the kernel more often.
 constexpr int64_t kWinogradTiles = 36;
 
-// Channels that are added up at a time. Sums of pieces round less than long
-// ones, by half for 512 channels, and take no longer.
+// Channels that are added at a time. Sums of pieces have smaller rounding
+// errors than long sums, by half for 512 channels, and take no longer.
 constexpr int64_t kWinogradDepth = 128;
 
-// A call is cut into at most so many parts for threads, each with scratch
-// memory of its own.
+// The maximum number of parts that a call is split into for threads. Each part
+// has its own scratch memory.
 constexpr int64_t kWinogradParts = 16;
 
-// Values from a point's matrix to the next are no multiple of a large power of
-// two, at which the 16 would evict each other from the first-level cache.
+// The distance between two points' matrices isn't a multiple of a large power
+// of two, at which the 16 would evict each other from the first-level cache.
 constexpr int64_t WinogradPlane(int64_t size) {
   return (size + 31) / 32 * 32 + 16;
 }
 
-// Values of scratch memory of a part. Those of the parts lie one after another,
-// so that pages of parts that are not there are never touched.
+// Values in a part's scratch memory. The parts' memory is consecutive, so the
+// pages of unused parts are never touched.
 constexpr int64_t WinogradScratch(int64_t channels) {
   const int64_t row = WinogradPlane(channels);
   return row + 16 * WinogradPlane(kWinogradTiles * row) +
          16 * WinogradPlane(kWinogradTiles * kWinogradFilters);
 }
 
-// Bytes of scratch memory of a call, which is aligned to 64.
+// Bytes of scratch memory for a call. It is aligned to 64.
 constexpr std::size_t WinogradScratchBytes(const Images& images) {
   return static_cast<std::size_t>(kWinogradParts *
                                   WinogradScratch(images.input_channels)) *
          sizeof(float);
 }
 
-// A tile's place among all, counted along y, then x, then images.
+// A tile's position among all tiles, counted along y, then x, then images.
 struct WinogradTile {
   int64_t image;
   int64_t x;  // of its first output
@@ -104,8 +101,8 @@ inline int64_t WinogradTiles(const Images& images) {
          ((images.y.output + 1) / 2);
 }
 
-// Writes `count` channels of B^T d B, a vector of them or less, to `to`, where
-// points are at a distance of `plane`; load(i, j) gives those of d's pixel.
+// Writes `count` channels of B^T d B, a vector or less, to `to`, where points
+// are `plane` apart. load(i, j) returns those channels of d's pixel.
 template <typename LoadPixel>
 TFAOT_INLINE void TransformPixels(const LoadPixel& load, float* to,
                                   int64_t plane, int64_t count) {
@@ -138,7 +135,8 @@ TFAOT_INLINE void TransformPixels(const LoadPixel& load, float* to,
   }
 }
 
-// B^T d B of all channels; pixel(i, j) is where d's pixel has its channels.
+// Writes B^T d B for all channels. pixel(i, j) is the address of the channels
+// of d's pixel.
 template <typename Pixel>
 TFAOT_INLINE void TransformInput(const Pixel& pixel, int64_t channels,
                                  float* to, int64_t plane) {
@@ -154,9 +152,9 @@ TFAOT_INLINE void TransformInput(const Pixel& pixel, int64_t channels,
                   to + c, plane, rest);
 }
 
-// Transforms `count` tiles from `tile` on into rows at a distance of `row`,
-// and in `pixels` writes where their four outputs are, null for those that
-// stick out of the image. `zeros` has as many as there are channels.
+// Transforms `count` tiles, starting at `tile`, into rows that are `row` apart.
+// Writes the addresses of their four outputs to `pixels`, null for those
+// outside the image. `zeros` has one zero per channel.
 TFAOT_NOINLINE inline void TransformInputs(const Images& images,
                                            const float* input, float* output,
                                            WinogradTile tile, int64_t count,
@@ -203,8 +201,8 @@ TFAOT_NOINLINE inline void TransformInputs(const Images& images,
   }
 }
 
-// Writes A^T m A of `filters` filters from `column` on, and what becomes of it,
-// to a tile's outputs. m's points are at a distance of `plane`.
+// Writes A^T m A for `filters` filters, starting at `column`, with their
+// epilogue, to a tile's outputs. m's points are `plane` apart.
 template <bool kFinish>
 TFAOT_INLINE void TransformSums(const float* m, int64_t plane,
                                 float* const* pixels, int64_t column,
@@ -213,7 +211,7 @@ TFAOT_INLINE void TransformSums(const float* m, int64_t plane,
   using V = Vector<float>;
   constexpr int64_t kWidth = kLanes<float>;
   for (int64_t f = 0; f < filters; f += kWidth) {
-    // Columns of zeros are behind the last filter.
+    // Zero columns follow the last filter.
     V s[2][4];
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) {
@@ -249,7 +247,8 @@ TFAOT_INLINE void TransformSums(const float* m, int64_t plane,
   }
 }
 
-// The outputs of `count` tiles, whose sums are in rows of a block's filters.
+// Writes the outputs of `count` tiles whose sums are in rows of a block's
+// filters.
 TFAOT_NOINLINE inline void TransformOutputs(const float* m, int64_t plane,
                                             int64_t count, float* const* pixels,
                                             int64_t column, int64_t filters,
@@ -268,7 +267,7 @@ TFAOT_NOINLINE inline void TransformOutputs(const float* m, int64_t plane,
   }
 }
 
-// sums[rows][a block's filters] = rows * one point's panels.
+// Computes sums[rows][a block's filters] = rows * one point's panels.
 TFAOT_NOINLINE inline void MultiplyPoint(const float* left, int64_t left_row,
                                          int64_t rows, int64_t channels,
                                          const float* panels, int64_t filters,
@@ -289,8 +288,8 @@ TFAOT_NOINLINE inline void MultiplyPoint(const float* left, int64_t left_row,
   }
 }
 
-// Writes a part of the output: its rows are tiles, its columns filters. Scratch
-// memory is the part's own, of WinogradScratch values.
+// Writes a part of the output. Its rows are tiles, and its columns are filters.
+// The part has its own scratch memory of WinogradScratch values.
 inline void ConvolveWinograd(const Images& images, const float* input,
                              const float* kernel, float* output, float* scratch,
                              const Part& part = {},

@@ -11,7 +11,7 @@ void RunWinograd(const Images& images, const void* input, const void* kernel,
                  const Epilogue& epilogue) {
   const auto run = [&](const Part& part) {
     const Finish<T> finish = FinishOf(epilogue, static_cast<const T*>(out));
-    // One side is cut.
+    // Only one side is split.
     const std::int64_t index = part.rows.index + part.columns.index;
     ConvolveWinograd(images, static_cast<const T*>(input),
                      static_cast<const T*>(kernel), static_cast<T*>(out),
@@ -20,8 +20,8 @@ void RunWinograd(const Images& images, const void* input, const void* kernel,
                      part, finish.to != nullptr ? &finish : nullptr);
   };
   if (threads == nullptr) return run(Part{});
-  // Parts that share tiles all transform the tiles' inputs, and those that
-  // share filters all read these: the longer side is cut.
+  // All parts that share tiles transform the tiles' inputs, and all parts that
+  // share filters read the filters. So split the longer side.
   const std::int64_t tiles = WinogradTiles(images);
   const bool by_tiles = tiles >= images.filters;
   const auto grain = [](bool cut, std::int64_t size, std::int64_t least) {

@@ -263,8 +263,6 @@ class ExecutorTest(StageTest):
 
     def test_too_many_sorted(self) -> None:
         """Protects the runtime's stack: what it cannot sort is refused when the model is built."""
-        runtime = (ROOT / "runtime/tfaot/sort.h").read_text()
-        self.assertIn(f"kMaxSorted = {executor.MAX_SORTED};", runtime)
         buffers = tuple(thunks.Buffer(64, "temp", None, None) for _ in range(65))
         sort = thunks.Sort("less", tuple(thunks.Slice(i, 0) for i in range(65)), (4,) * 65, (1, 16, 1), True)
         function = thunks.CompiledFunction(buffers, (), (), (), (), (sort,))

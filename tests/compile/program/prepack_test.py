@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
+import shutil
+import subprocess
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 
-from tests.stages.harness import PREAMBLE, StageTest
-from tfaot.compile.program import constants
+from tests.stages.harness import PREAMBLE, ROOT, StageTest
+from tfaot.compile.program import constants, executor, packing
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.thunks import (
@@ -24,6 +29,7 @@ from tfaot.compile.program.thunks import (
     Kernel,
     SizedSlice,
     Slice,
+    Sort,
     Thunk,
 )
 from tfaot.compile.program.winograd import transformed, winograd
@@ -135,8 +141,8 @@ class PrepackTest(unittest.TestCase):
         """Protects speed: one row is read best as it lies, and panels that are mostly empty only take room."""
         self.assertEqual(self.packings(dot()), ["panels"])
         self.assertEqual(self.packings(dot(rows=1)), ["none"])
-        for columns, packing in ((12, "none"), (13, "panels"), (17, "none"), (24, "panels")):
-            self.assertEqual(self.packings(dot(columns=columns), sizes=(12 * columns,)), [packing])
+        for columns, want in ((12, "none"), (13, "panels"), (17, "none"), (24, "panels")):
+            self.assertEqual(self.packings(dot(columns=columns), sizes=(12 * columns,)), [want])
         self.assertEqual(self.packings(dataclasses.replace(dot(columns=16), batch=2)), ["none"])
         self.assertEqual(self.packings(convolution(), sizes=(768,)), ["panels"])
         for other in (
@@ -231,6 +237,52 @@ class CompiledTest(StageTest):
         self.assertNotIn("kPanels", Path(exported.path("source")).read_text())
         written = json.loads(Path(exported.path("passes")).read_text())
         self.assertEqual((written["prepack"], written["packed"]), (None, []))
+
+
+class FactsTest(unittest.TestCase):
+    """Numbers that Python packs and plans by, and that C++ has as well."""
+
+    def compiled(self) -> str:
+        """The C++ compiler's errors, with their lines, of a program with a packed product, a transformed kernel, and a sort."""
+        rendered = executor.render(
+            {
+                "x86-64": function(
+                    dataclasses.replace(dot(), packing="panels"),
+                    dataclasses.replace(convolution(taps=(3, 3)), packing="winograd"),
+                    Sort("less", (Slice(0, 0),), (4,), (1, 16, 1), True),
+                )
+            },
+            cpp_class="a::B",
+            cost=1.0,
+            tensorflow="2",
+        )
+        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        assert found, "no C++ compiler on PATH"
+        done = subprocess.run(
+            [found, "-std=c++17", "-I", str(ROOT / "runtime"), "-fsyntax-only", "-x", "c++", "-"],
+            capture_output=True,
+            check=False,
+            input=rendered.sources[0],
+            text=True,
+        )
+        lines = rendered.sources[0].splitlines()
+        return re.sub(r"<stdin>:(\d+)", lambda found: lines[int(found[1]) - 1], done.stderr)
+
+    def test_facts(self) -> None:
+        """Protects constants in memory: a number that is changed on one side only is an error of the C++ compiler."""
+        self.assertEqual(self.compiled(), "")
+        for module, name, condition in (
+            (packing, "PANEL_BYTES", "kPanelBytes == 32"),
+            (packing, "BLOCK", "kWinogradFilters == 32"),
+            (executor, "ALIGNMENT", "kAlignment == 32"),
+            (executor, "MAX_SORTED", "kMaxSorted == 32"),
+        ):
+            with self.subTest(name), mock.patch.object(module, name, 32):
+                errors = self.compiled()
+                self.assertIn(
+                    "static assertion failed: the compile stage and the runtime know different numbers", errors
+                )
+                self.assertIn(condition, errors)
 
 
 if __name__ == "__main__":

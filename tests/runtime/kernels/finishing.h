@@ -1,6 +1,6 @@
 // Random epilogues for the fuzz tests of the kernels.
-#ifndef TFAOT_TESTS_KERNELS_FINISHING_H_
-#define TFAOT_TESTS_KERNELS_FINISHING_H_
+#ifndef TFAOT_TESTS_RUNTIME_KERNELS_FINISHING_H_
+#define TFAOT_TESTS_RUNTIME_KERNELS_FINISHING_H_
 
 #include <cstdint>
 #include <limits>
@@ -78,4 +78,4 @@ class Finishing {
 
 }  // namespace tfaot::fuzz
 
-#endif  // TFAOT_TESTS_KERNELS_FINISHING_H_
+#endif  // TFAOT_TESTS_RUNTIME_KERNELS_FINISHING_H_

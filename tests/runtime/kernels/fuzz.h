@@ -1,7 +1,7 @@
 // What the fuzz tests of the kernels share: random sizes and values, operands
 // at any address between poisoned margins, and counting of failures.
-#ifndef TFAOT_TESTS_KERNELS_FUZZ_H_
-#define TFAOT_TESTS_KERNELS_FUZZ_H_
+#ifndef TFAOT_TESTS_RUNTIME_KERNELS_FUZZ_H_
+#define TFAOT_TESTS_RUNTIME_KERNELS_FUZZ_H_
 
 #include <cstdint>
 #include <cstdio>
@@ -112,4 +112,4 @@ inline void Require(bool ok) {
 
 }  // namespace tfaot::fuzz
 
-#endif  // TFAOT_TESTS_KERNELS_FUZZ_H_
+#endif  // TFAOT_TESTS_RUNTIME_KERNELS_FUZZ_H_

@@ -1,7 +1,7 @@
 // Packs right sides for the tests of the kernels, as
 // py/tfaot/compile/program/prepack.py does.
-#ifndef TFAOT_TESTS_KERNELS_PANELS_H_
-#define TFAOT_TESTS_KERNELS_PANELS_H_
+#ifndef TFAOT_TESTS_RUNTIME_KERNELS_PANELS_H_
+#define TFAOT_TESTS_RUNTIME_KERNELS_PANELS_H_
 
 #include <cstdint>
 
@@ -34,4 +34,4 @@ Array<T> InPanels(Random& random, const Array<T>& matrix, int64_t depth,
 
 }  // namespace tfaot::fuzz
 
-#endif  // TFAOT_TESTS_KERNELS_PANELS_H_
+#endif  // TFAOT_TESTS_RUNTIME_KERNELS_PANELS_H_

@@ -1,7 +1,7 @@
 // What kernels are timed beside: Eigen's, as XLA calls them in one thread, or a
 // library of matrix products alone. A program links one of both.
-#ifndef TFAOT_TESTS_KERNELS_PEER_H_
-#define TFAOT_TESTS_KERNELS_PEER_H_
+#ifndef TFAOT_TESTS_RUNTIME_KERNELS_PEER_H_
+#define TFAOT_TESTS_RUNTIME_KERNELS_PEER_H_
 
 #include <cstdint>
 
@@ -28,4 +28,4 @@ void Convolve(float* out, const float* lhs, const float* rhs, int64_t batch,
 
 }  // namespace tfaot::peer
 
-#endif  // TFAOT_TESTS_KERNELS_PEER_H_
+#endif  // TFAOT_TESTS_RUNTIME_KERNELS_PEER_H_

@@ -1,7 +1,7 @@
 // Packs kernels of 3x3 convolutions for tests and benchmarks of Winograd's
 // algorithm, as py/tfaot/compile/program/winograd.py does.
-#ifndef TFAOT_TESTS_KERNELS_WINOGRAD_KERNEL_H_
-#define TFAOT_TESTS_KERNELS_WINOGRAD_KERNEL_H_
+#ifndef TFAOT_TESTS_RUNTIME_KERNELS_WINOGRAD_KERNEL_H_
+#define TFAOT_TESTS_RUNTIME_KERNELS_WINOGRAD_KERNEL_H_
 
 #include <algorithm>
 #include <cstddef>
@@ -57,4 +57,4 @@ inline std::vector<float> WinogradKernel(const float* kernel, int64_t channels,
 
 }  // namespace tfaot::fuzz
 
-#endif  // TFAOT_TESTS_KERNELS_WINOGRAD_KERNEL_H_
+#endif  // TFAOT_TESTS_RUNTIME_KERNELS_WINOGRAD_KERNEL_H_

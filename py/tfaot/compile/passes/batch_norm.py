@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import FLOATS, Array, Program, Shape, Tensor, User, literal
+from tfaot.graph.attributes import FLOATS, Array, Shape, literal
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import IDENTITIES
+from tfaot.graph.program import Program, Tensor, User
 
-_FORWARDS = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
 _RESHAPES = frozenset({"ExpandDims", "Reshape", "Squeeze"})
 _NORMS = frozenset({"FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3"})
 _ARITHMETIC: dict[str, Callable[..., Array]] = {
@@ -111,7 +112,7 @@ class _Folder:
             if node.op == "Const":
                 value = literal(node)
                 return value if name == first[0] else value.reshape([size or 0 for size in self._shape(first[0]) or ()])
-            if node.op not in _FORWARDS | _RESHAPES:
+            if node.op not in IDENTITIES | _RESHAPES:
                 return None
             name, port = tensor_name(node.input[0])
         return None
@@ -141,7 +142,7 @@ class _Folder:
 
     def _shape_only(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> bool:
         """Whether a node returns its operand with the channels where they were."""
-        if step.op in _FORWARDS:
+        if step.op in IDENTITIES:
             return True
         if step.op not in _RESHAPES or axis != -1 or user.operand != 0:
             return False
@@ -202,7 +203,7 @@ class _Folder:
         while pending:
             for user in self._users[pending.pop()]:
                 node = user.node
-                if node.op in _ARITHMETIC or node.op in _FORWARDS:
+                if node.op in _ARITHMETIC or node.op in IDENTITIES:
                     missing[node.name] = missing.get(node.name, len(node.input)) - 1
                     if missing[node.name] == 0 and user.port == 0 and node.name not in self._kept:
                         found.add(node.name)
@@ -224,7 +225,7 @@ class _Folder:
                 return None
             value = literal(node)
             return _flushed(value, value.dtype) if value.size <= _LARGEST else None
-        if node.op in _FORWARDS:
+        if node.op in IDENTITIES:
             return self._value(node.input[0])
         operands = [self._value(operand) for operand in node.input]
         if any(operand is None for operand in operands):

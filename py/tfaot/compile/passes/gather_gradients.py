@@ -7,8 +7,10 @@ import dataclasses
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
-from tfaot.compile.passes.loops import Loop, Loops, complete, list_attributes
-from tfaot.graph.program import Program, Tensor, type_attribute
+from tfaot.compile.passes.loops.loop import Loop
+from tfaot.compile.passes.loops.loops import Loops, list_attributes
+from tfaot.graph.attributes import complete, type_attribute
+from tfaot.graph.program import Program, Tensor
 
 _LARGEST = 1 << 26
 """Bytes of what is gathered for one product, at most."""
@@ -64,7 +66,7 @@ def gather_gradients(program: Program) -> int:
     count = 0
     for loop in reversed(loops.loops.values()):
         changed = _add_items(loops, loop)
-        if loop.trips is not None and loop.trips > 1:
+        if loop.steps.trips is not None and loop.steps.trips > 1:
             changed += _Gathering(loops, loop).run()
         if changed:
             loop.write()
@@ -111,7 +113,7 @@ def _add_items(loops: Loops, loop: Loop) -> int:
             continue
         dtype = node.attr["element_dtype"].type
         argument, place, item = loop.body.arguments[total.index], node.input[1], node.input[2]
-        places = loop.values(place)
+        places = loop.steps.values(place)
         fresh = places is not None and len(np.unique(places)) == len(places) and loops.zero(loop.operands[total.index])
         if not fresh:
             shape = loop.body.add(
@@ -147,7 +149,7 @@ class _Gathering:
     def __init__(self, loops: Loops, loop: Loop) -> None:
         self._loops = loops
         self._loop = loop
-        self._trips = loop.trips or 0
+        self._trips = loop.steps.trips or 0
         self._shapes: dict[str, Tensor] = {}
         self._gathered: dict[str, tuple[int, bool]] = {}
         """Operands that gather a tensor of the body, and whether the last step comes first in them."""

@@ -7,8 +7,11 @@ import dataclasses
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
-from tfaot.compile.passes.loops import Indices, Loop, Loops, list_attributes
-from tfaot.graph.program import Program, type_attribute
+from tfaot.compile.passes.loops.loop import Loop
+from tfaot.compile.passes.loops.loops import Loops, list_attributes
+from tfaot.compile.passes.loops.steps import Indices
+from tfaot.graph.attributes import type_attribute
+from tfaot.graph.program import Program
 
 _CACHED = 1 << 20
 """Bytes of a weight that stays in the cache from step to step."""
@@ -68,7 +71,7 @@ def hoist_projections(program: Program) -> int:
 
 def _hoist(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef) -> bool:
     dtype = node.attr["T"].type
-    if node.attr["transpose_a"].b or dtype not in _FLOATS or (loop.trips or 0) < 2:
+    if node.attr["transpose_a"].b or dtype not in _FLOATS or (loop.steps.trips or 0) < 2:
         return False
     rows = _rows(loops, loop, node.input[0])
     joined = None if rows is not None else _joined(loops, loop, node.input[0])
@@ -90,7 +93,7 @@ def _hoist(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef) -> bool:
     features = joined.rows.sizes[2]
     rest, out = sizes[0] - features, sizes[1]
     # What a step saves is reading Wx; what cutting costs is writing and reading Wh once.
-    if (loop.trips or 0) * features < 2 * rest:
+    if (loop.steps.trips or 0) * features < 2 * rest:
         return False
     begin = 0 if joined.first else rest
     cut = [
@@ -157,7 +160,7 @@ def _joined(loops: Loops, loop: Loop, tensor: str) -> _Joined | None:
     if node is None or node.op != "ConcatV2":
         return None
     *parts, axis = (operand for operand in node.input if not operand.startswith("^"))
-    along = loop.values(axis)
+    along = loop.steps.values(axis)
     if along is None or along[0] not in (1, -1) or len(parts) < 2:
         return None
     for part, others, first in ((parts[0], parts[1:], True), (parts[-1], parts[:-1], False)):

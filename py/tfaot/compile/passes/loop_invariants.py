@@ -5,9 +5,14 @@ from __future__ import annotations
 import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
-from tfaot.compile.passes.loops import WHILES, Loop, Loops, Popped
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import Program, type_attribute
+from tfaot.compile.passes.loops.loop import Loop, Popped
+from tfaot.compile.passes.loops.loops import Loops
+from tfaot.graph.attributes import type_attribute
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import WHILES
+from tfaot.graph.program import Program
+
+_READS = frozenset({"ReadVariableOp", "VariableShape"})
 
 
 def loop_invariants(program: Program) -> int:
@@ -29,7 +34,7 @@ def loop_invariants(program: Program) -> int:
     count = 0
     for loop in loops.loops.values():
         _use_operands(loops, loop)
-        count += loop.hoist_reads() + _unstack(loops, loop) + _keep_lists(loops, loop)
+        count += _hoist_reads(loops, loop) + _unstack(loops, loop) + _keep_lists(loops, loop)
     if count:
         # Gradient loops first: then it is known which stacks the loops before them need not fill.
         for loop in reversed(loops.loops.values()):
@@ -65,6 +70,44 @@ def _use_operands(loops: Loops, loop: Loop) -> None:
                 user.node.input[user.operand] = loop.operands[user.port]
 
 
+def _hoist_reads(loops: Loops, loop: Loop) -> int:
+    """Reads variables before the loop that it does not write; returns how many.
+
+    The read follows whatever the loop follows, and what follows the loop follows the read.
+    """
+    written = set()
+    if any(node.op == "VarHandleOp" for node in loop.body.nodes.values()):
+        return 0
+    for node in loop.body.effects():
+        if node.op not in _READS:
+            for operand in node.input:
+                index = loop.body.argument(operand)
+                if index is not None and loop.body.types[index] == types_pb2.DT_RESOURCE:
+                    written.add(loops.variable(loop.operands[index]))
+    count = 0
+    if None in written:
+        return 0
+    given: dict[int, str] = {}
+    for node in [node for node in loop.body.nodes.values() if node.op == "ReadVariableOp"]:
+        index = loop.constant_argument(node.input[0])
+        if index is None or loops.variable(loop.operands[index]) in written | {None}:
+            continue
+        dtype = node.attr["dtype"].type
+        if index not in given:
+            read = loops.program.add(
+                "ReadVariableOp",
+                f"{loop.name}/{node.name}",
+                [loop.operands[index], *loop.after()],
+                origin=loop.name,
+                dtype=type_attribute(dtype),
+            )
+            loops.added(read, loops.tensor_of_variable(loop.operands[index]))
+            given[index] = loop.give(f"{read.name}:0", dtype, f"{node.name}/value")
+        loop.body.become(node, "Identity", [given[index]], T=type_attribute(dtype))
+        count += 1
+    return count
+
+
 def _unstack(loops: Loops, loop: Loop) -> int:
     count = 0
     for node in [node for node in loop.body.nodes.values() if node.op == "TensorListPopBack"]:
@@ -97,7 +140,7 @@ def _at_hand(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, popped: Poppe
     index = earlier.constant_argument(popped.value)
     if index is not None:
         return loop.give(earlier.operands[index], dtype, f"{node.name}/value")
-    indices = loop.values(f"{node.name}:1")
+    indices = loop.steps.values(f"{node.name}:1")
     if indices is not None and dtype == types_pb2.DT_INT32:
         return loop.scalar(indices, f"{node.name}/index")
     item = earlier.item(popped.value)
@@ -134,11 +177,11 @@ def _keep_lists(loops: Loops, loop: Loop) -> int:
             continue
         if any(user.port == index for user in users) or loops.fetched(loop.name):
             continue
-        written = loop.values(node.input[1])
+        written = loop.steps.values(node.input[1])
         readers = [user for user, _ in loop.body.users(argument) if user is not node]
         if written is None or len(np.unique(written)) != len(written):
             continue
-        places = [loop.values(reader.input[1]) for reader in readers if reader.op == "TensorListGetItem"]
+        places = [loop.steps.values(reader.input[1]) for reader in readers if reader.op == "TensorListGetItem"]
         if len(places) != len(readers) or any(place is None or not np.array_equal(place, written) for place in places):
             continue
         if loop.body.users(f"{node.name}:0") or len(loop.body.returned(f"{node.name}:0")) != 1:

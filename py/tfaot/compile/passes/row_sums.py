@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import FLOATS, Program, Tensor, attribute, constant_of, dtype_enum
+from tfaot.graph.attributes import FLOATS, attribute, constant_of, dtype_enum
+from tfaot.graph.names import tensor_name
+from tfaot.graph.program import Program, Tensor
 
 _WINDOW = 32
 """Rows up to here XLA sums up in one loop, with what comes before and after."""

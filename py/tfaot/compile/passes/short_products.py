@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.program import FLOATS, Program, constant_of, type_attribute
+from tfaot.graph.attributes import FLOATS, constant_of, type_attribute
+from tfaot.graph.names import tensor_name
+from tfaot.graph.program import Program
 
 _SHORT = 64
 """Rows of the matrix, from which on the two ways take the same time."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from tfaot.compile.passes.loops import WHILES, Loop, Loops
-from tfaot.graph.graph import tensor_name
+from tfaot.compile.passes.loops.loop import Loop
+from tfaot.compile.passes.loops.loops import Loops
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import WHILES
 from tfaot.graph.program import Program
 
 _STEPS = 8
@@ -32,7 +34,7 @@ def unroll_loops(program: Program) -> int:
 
 def _pays(loops: Loops, loop: Loop) -> bool:
     """Whether a loop is short, and does nothing but compute."""
-    if loop.trips is None or loop.trips > _STEPS or loop.trips * len(loop.body.nodes) > _NODES:
+    if loop.steps.trips is None or loop.steps.trips > _STEPS or loop.steps.trips * len(loop.body.nodes) > _NODES:
         return False
     inner = any(node.op in WHILES for node in loop.body.nodes.values())
     return not inner and not loop.body.effects() and not loop.cond.effects() and not loops.fetched(loop.name)
@@ -42,7 +44,7 @@ def _unroll(loops: Loops, loop: Loop) -> None:
     program, body = loops.program, loop.body
     needed = body.needed(body.results)
     values = [*loop.operands]
-    for step in range(loop.trips or 0):
+    for step in range(loop.steps.trips or 0):
         known = dict(zip(body.arguments, values, strict=True))
         names = {name: program.unique(f"{loop.name}/{step}/{name}") for name in body.nodes if name in needed}
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jinja2
 
-from tfaot.compile.program import thunks
+from tfaot.compile.program import packing, thunks
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
 from tfaot.core.errors import TfaotError
 from tfaot.core.functions import for_isa
@@ -21,10 +21,11 @@ from tfaot.core.functions import for_isa
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
 ALIGNMENT = 64
-"""The alignment in bytes of every buffer in an instance's memory, as XLA's kernels expect it."""
+"""The alignment in bytes of every buffer in an instance's memory, as XLA's kernels expect it. Generated programs assert that the
+runtime knows the same number, here and below."""
 
 MAX_SORTED = 64
-"""The most arrays that are sorted together; runtime/tfaot/sort.h has the same number."""
+"""The most arrays that are sorted together: `kMaxSorted` in runtime/tfaot/sort.h."""
 
 _SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}
 """The ending of a product's source, for dtypes that have fast code."""
@@ -112,6 +113,7 @@ class _Plan:
         self._images: list[str] = []
         self._sources: dict[str, None] = {}
         self._scratch: list[str] = []
+        self._facts = {f"::tfaot::Executor::kAlignment == {ALIGNMENT}": None}
         used = {at.buffer for thunk in thunks.walk(function.thunks) for at, _ in thunks.slices(thunk)}
         used |= set(function.results)
         self._new = {buffer: index for index, buffer in enumerate(function.arguments)}
@@ -147,6 +149,7 @@ class _Plan:
             "comparators": sorted({thunk.comparator for thunk in all_thunks if isinstance(thunk, thunks.Sort)}),
             "constant_data": [f"{symbol} + 64" for symbol in self._constants],
             "constants": self._constants,
+            "facts": [*self._facts],
             "first_use": first_use,
             "images": self._images,
             "kernel_args": [f"{{{offset}u, {size}u, {buffer}u}}" for offset, size, buffer in self._kernel_args],
@@ -254,6 +257,7 @@ class _Plan:
     def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
         """Calls fast code of the CPU level, which supports threads and epilogues, or plain loops."""
         dtype = thunk.dtype
+        self._facts.update(dict.fromkeys(packing.facts(thunk.packing)))
         operands = ", ".join((sizes, *map(self._at, places)))
         if dtype in _SOURCES if what == "Products" else dtype == "float":
             self._sources[f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc"] = None
@@ -280,8 +284,8 @@ class _Plan:
                 do="sort the indices, and gather by them",
             )
         outer, length, inner = sort.shape
-        # What SortScratchBytes says.
-        self._scratch.append(f"std::size_t{{{_aligned(length * (16 + max(sort.value_sizes)))}}}")
+        self._facts[f"::tfaot::kMaxSorted == {MAX_SORTED}"] = None
+        self._scratch.append(f"::tfaot::SortScratchBytes({length}, {max(sort.value_sizes)})")
         return [
             "{",
             f"  unsigned char* const values[] = {{{', '.join(map(self._at, sort.values))}}};",

@@ -19,6 +19,11 @@ from tfaot.compile.program.thunks import Convolution, Dot, Thunk, slices, walk, 
 
 Product = Dot | Convolution
 
+PANEL_BYTES = 64
+"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert that it's the same number."""
+BLOCK = 64
+"""Filters of a block: `kWinogradFilters`, likewise."""
+
 
 @dataclasses.dataclass
 class _Uses:
@@ -40,7 +45,7 @@ def pack(
 
     Args:
       compiled: changes in place.
-      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/calls.h.
+      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/packing.h.
       applies: whether it gains for a product or convolution.
       packed: what to store in place of a right side's values, maybe more; only called where `applies` holds.
     """
@@ -64,6 +69,13 @@ def pack(
             for isa, function in compiled.functions.items()
         }
     return count
+
+
+def facts(packing: str) -> tuple[str, ...]:
+    """What a program must assert of the kernels that read a packing, in C++: they know the same numbers."""
+    panels = f"::tfaot::kernels::kPanelBytes == {PANEL_BYTES}"
+    block = f"::tfaot::kernels::kWinogradFilters == {BLOCK}"
+    return {"none": (), "panels": (panels,), "winograd": (panels, block)}[packing]
 
 
 def matrix(product: Product) -> tuple[int, int]:

@@ -16,14 +16,10 @@ def prepack(compiled: Compiled) -> int:
     return packing.pack(compiled, "panels", _has_panels, _panels)
 
 
-_PANEL_BYTES = 64
-"""A row of a panel: runtime/tfaot/kernels/tile.h."""
-
-
 def _has_panels(product: packing.Product) -> bool:
     """Whether panels gain: several rows meet a matrix of more columns than kernels take for narrow, with no panel mostly empty."""
     depth, columns = packing.matrix(product)
-    width = _PANEL_BYTES // SIZES[product.dtype]
+    width = packing.PANEL_BYTES // SIZES[product.dtype]
     if 5 * columns <= 4 * width or 3 * -(-columns // width) * width > 4 * columns or not depth:
         return False
     if isinstance(product, Dot):
@@ -40,7 +36,7 @@ def _panels(values: memoryview, product: packing.Product) -> bytes:
     """Panels of as many columns as fill a cache line, each with its rows one after another; zeros where the last has no column."""
     depth, columns = packing.matrix(product)
     size = SIZES[product.dtype]
-    width = _PANEL_BYTES // size
+    width = packing.PANEL_BYTES // size
     transposed = isinstance(product, Dot) and product.transpose_lhs
     matrix = np.frombuffer(values, f"u{size}").reshape((columns, depth) if transposed else (depth, columns))
     panels = np.zeros((-(-columns // width), depth, width), matrix.dtype)

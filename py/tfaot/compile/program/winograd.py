@@ -15,11 +15,6 @@ from tfaot.compile.program.thunks import Convolution
 
 _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
-_PANEL = 16
-"""Filters of a panel: kPanelColumns<float> in runtime/tfaot/kernels/tile.h."""
-_BLOCK = 64
-"""Filters of a block: kWinogradFilters in runtime/tfaot/kernels/winograd.h."""
-
 
 def winograd(compiled: Compiled) -> int:
     """The pass: transforms and packs constant kernels of convolutions, and returns how many."""
@@ -67,6 +62,7 @@ def transformed(kernel: memoryview, convolution: Convolution) -> bytes:
     channels, filters = convolution.kernel_channels, convolution.filters
     g = np.frombuffer(kernel, np.float32).reshape(3, 3, channels, filters).astype(np.float64)
     points = np.einsum("ix,jy,xycf->ijcf", _G, _G, g).astype(np.float32).reshape(16, channels, filters)
-    points = np.pad(points, ((0, 0), (0, 0), (0, -filters % _PANEL)))
-    blocks = (points[..., at : at + _BLOCK] for at in range(0, points.shape[-1], _BLOCK))
-    return b"".join(block.reshape(16, channels, -1, _PANEL).transpose(0, 2, 1, 3).tobytes() for block in blocks)
+    panel = packing.PANEL_BYTES // points.itemsize
+    points = np.pad(points, ((0, 0), (0, 0), (0, -filters % panel)))
+    blocks = (points[..., at : at + packing.BLOCK] for at in range(0, points.shape[-1], packing.BLOCK))
+    return b"".join(block.reshape(16, channels, -1, panel).transpose(0, 2, 1, 3).tobytes() for block in blocks)

@@ -17,8 +17,9 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError
 from tfaot.export.traced import Edge
-from tfaot.graph.graph import tensor_name
-from tfaot.graph.handles import Rewrite, Scope, become
+from tfaot.graph.edits import Scope, become
+from tfaot.graph.handles import Rewrite
+from tfaot.graph.names import take, tensor_name
 
 
 def stored(
@@ -40,7 +41,7 @@ def stored(
         return graph, tuple(inputs), tuple(outputs)
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph)
-    scope = Scope(result.node, "", ())
+    scope = Scope(result.node)
     feeds = {tensor_name(edge.name)[0]: edge for edge in inputs if _is_stored(edge.dtype)}
     renamed: dict[str, str] = {}
     for node in list(result.node):
@@ -122,11 +123,7 @@ def with_size(graph: graph_pb2.GraphDef, edge: Edge, used: set[str]) -> tuple[gr
         dtype = _stored_enum(dtype)
         if producer.op == "Pack":
             value = producer.input[0]  # pairs have a dimension more than their parts
-    name, number = f"{node}/size", 0
-    while name in used:
-        number += 1
-        name = f"{node}/size_{number}"
-    used.add(name)
+    name = take(f"{node}/size", used)
     shape = result.node.add(name=name, input=[value])
     become(shape, "Shape", {"T": dtype, "out_type": types_pb2.DT_INT32})
     return result, f"{name}:0"

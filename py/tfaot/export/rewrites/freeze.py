@@ -16,7 +16,9 @@ import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.core.errors import TfaotError, listed
-from tfaot.graph.handles import Rewrite, Scope, become
+from tfaot.graph.edits import Scope, become
+from tfaot.graph.handles import Rewrite
+from tfaot.graph.names import producer
 
 Array = npt.NDArray[Any]
 
@@ -197,7 +199,7 @@ class _Freezing(Rewrite):
 
 def _wait(node: node_def_pb2.NodeDef) -> None:
     """Makes all inputs of a node control inputs."""
-    waits = dict.fromkeys("^" + operand.removeprefix("^").partition(":")[0] for operand in node.input)
+    waits = dict.fromkeys("^" + producer(operand) for operand in node.input)
     node.ClearField("input")
     node.input.extend(waits)
 

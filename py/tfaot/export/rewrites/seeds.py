@@ -11,9 +11,9 @@ from collections import defaultdict
 from collections.abc import Collection
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
-from tensorflow.python.framework import op_def_registry
 
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import has_effects
 
 _COUNTER = re.compile(r"(^|/)seed_generator_state(_\d+)?$")
 """What Keras calls the state of a SeedGenerator. Other variables that are only written may be for the caller to read."""
@@ -62,8 +62,7 @@ def _counts(node: node_def_pb2.NodeDef, counter: Collection[str]) -> bool:
     """Whether all that a node does with a counter is to hold, read, advance, or change it."""
     if node.op in ("VarHandleOp", "ReadVariableOp") or _assigns(node, counter):
         return True
-    definition = op_def_registry.get(node.op)
-    return definition is not None and not definition.is_stateful
+    return not has_effects(node.op)
 
 
 def _without(graph: graph_pb2.GraphDef, dropped: Collection[str]) -> graph_pb2.GraphDef:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, types_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
-from tfaot.graph.handles import Scope, become
+from tfaot.graph.edits import Scope, become, use_renamed
 
 _OPS = {
     "FakeQuantWithMinMaxArgs": False,
@@ -30,26 +30,20 @@ _F32 = types_pb2.DT_FLOAT
 
 def spell_out(graph: graph_pb2.GraphDef) -> None:
     """Rewrites a graph and its functions in place; nodes keep their names."""
-    _spell(Scope(graph.node, "", ()), graph)
+    _spell(Scope.graph(graph))
     for function in graph.library.function:
-        args = [argument.name for argument in function.signature.input_arg]
-        _spell(Scope(function.node_def, function.signature.name, args), function)
+        scope = Scope.function(function)
+        _spell(scope)
+        use_renamed(function, scope.renamed)
 
 
-def _spell(scope: Scope, body: graph_pb2.GraphDef | function_pb2.FunctionDef) -> None:
-    nodes = body.node if isinstance(body, graph_pb2.GraphDef) else body.node_def
-    renamed = {}
-    for node in list(nodes):
+def _spell(scope: Scope) -> None:
+    for node in list(scope.nodes):
         if node.op in _OPS:
             _Quantization(node, scope).write()
-            renamed[f"{node.name}:outputs:0"] = f"{node.name}:z:0"
+            scope.rename_output(node, "outputs", "z")
         elif node.op in _GRADIENTS and node.attr["T"].type in _COMPLEX:
             _conjugate(node, scope)
-    if renamed and isinstance(body, function_pb2.FunctionDef):
-        for node in nodes:
-            node.input[:] = [renamed.get(operand, operand) for operand in node.input]
-        for result, operand in body.ret.items():
-            body.ret[result] = renamed.get(operand, operand)
 
 
 def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:

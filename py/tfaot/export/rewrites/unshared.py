@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
-from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, types_pb2
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, types_pb2
 
-_LOOPS = frozenset({"StatelessWhile", "While"})
+from tfaot.graph.names import unused
+from tfaot.graph.ops import WHILES, called, functions_of
 
 
 def unshared(graph: graph_pb2.GraphDef, sources: dict[str, str]) -> graph_pb2.GraphDef:
@@ -75,20 +76,14 @@ class _Copier:
             for node in function.node_def:
                 if _over_variable(node):
                     found.add(name)
-                for called in self._called(node):
-                    callers.setdefault(called, set()).add(name)
+                for callee in called(node):
+                    callers.setdefault(callee, set()).add(name)
         pending = [*found]
         while pending:
             for caller in callers.get(pending.pop(), set()) - found:
                 found.add(caller)
                 pending.append(caller)
         return found
-
-    def _called(self, node: node_def_pb2.NodeDef) -> Iterator[str]:
-        if node.op in self._library:
-            yield node.op
-        for reference in _references(node):
-            yield reference.name
 
     def _own(self, node: node_def_pb2.NodeDef, inside: frozenset[str]) -> Iterator[function_pb2.FunctionDef]:
         """Gives a node functions of its own, as far as it needs them, and returns these.
@@ -100,7 +95,7 @@ class _Copier:
         if node.op in self._looping and self.copies.get(node.op, node.op) not in inside:
             node.op = self._taken(node.op)
             yield self._library[node.op]
-        for reference in _references(node):
+        for _, reference in functions_of(node):
             name = reference.name
             if name not in self._library or self.copies.get(name, name) in inside:
                 continue
@@ -114,9 +109,7 @@ class _Copier:
             self._used.add(name)
             return name
         original = self.copies.get(name, name)
-        number = 1
-        while (unique := f"{original}_{number}") in self._library:
-            number += 1
+        unique = unused(original, self._library)
         function = self._graph.library.function.add()
         function.CopyFrom(self._library[original])
         function.signature.name = unique
@@ -129,14 +122,4 @@ class _Copier:
 
 
 def _over_variable(node: node_def_pb2.NodeDef) -> bool:
-    return node.op in _LOOPS and types_pb2.DT_RESOURCE in node.attr["T"].list.type
-
-
-def _references(node: node_def_pb2.NodeDef) -> Iterator[attr_value_pb2.NameAttrList]:
-    """The functions that a node's attributes name, to be read or changed."""
-    for value in node.attr.values():
-        kind = value.WhichOneof("value")
-        if kind == "func":
-            yield value.func
-        elif kind == "list":
-            yield from value.list.func
+    return node.op in WHILES and types_pb2.DT_RESOURCE in node.attr["T"].list.type

@@ -1,1 +1,1 @@
-"""Ways in: each gives a model as a `Source` (`export/traced.py`)."""
+"""Ways to read a model. Each returns it as a `Source` (`export/traced.py`)."""

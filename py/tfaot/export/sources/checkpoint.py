@@ -1,4 +1,4 @@
-"""Values of variables from TensorFlow's checkpoints, and from the `variables/` of SavedModels."""
+"""Reads values of variables from TensorFlow's checkpoints, and from the `variables/` folder of SavedModels."""
 
 from __future__ import annotations
 
@@ -15,49 +15,49 @@ from tensorflow.python.framework import tensor_util
 
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.traced import Array, shown
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
 
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"
-"""The tensor in which TensorFlow 2 says which object each value belongs to."""
+"""The tensor in which TensorFlow 2 stores which object each value belongs to."""
 
 _LISTED = 24
-"""How many of the names that do exist an error shows."""
+"""How many of the existing names an error shows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """Where in a checkpoint a value is."""
+    """The location of a value in a checkpoint."""
 
     name: str
     part: str = ""
-    """Of a partitioned variable, the part of the value: TensorFlow's slice spec, `4 6 0,2:-`. Empty for all of it."""
+    """For a partitioned variable, the part of the value: TensorFlow's slice spec, `4 6 0,2:-`. Empty for the whole value."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Wanted:
-    """A variable whose value is looked for."""
+    """A variable to look up."""
 
     name: str
     keys: tuple[Key, ...]
-    """Where it may be; the first that exists is taken."""
+    """Possible locations. The first that exists is used."""
     dtype: int
     """`tensorflow.DataType`."""
     shape: tuple[int, ...] | None
-    """None if the rank is unknown; an unknown dimension is -1."""
+    """None if the rank is unknown. An unknown dimension is -1."""
 
 
 class Checkpoint:
-    """A checkpoint of any of TensorFlow's formats; it is read on demand."""
+    """A checkpoint in any of TensorFlow's formats, read on demand."""
 
     def __init__(self, path: str, *, what: str) -> None:
-        """Opens it.
+        """Opens the checkpoint.
 
         Args:
-          path: the prefix of its files, or one of the files, or the folder in which it is the latest.
+          path: the prefix of its files, one of the files, or the folder in which it is the latest.
           what: the model, for messages.
 
         Raises:
-          TfaotError: there is none.
+          TfaotError: there is no checkpoint.
         """
         self._path = path
         self._what = what
@@ -74,21 +74,21 @@ class Checkpoint:
             ) from None
 
     def objects(self) -> trackable_object_graph_pb2.TrackableObjectGraph:
-        """What TensorFlow 2 writes of the objects that were saved; empty in other checkpoints."""
+        """Returns TensorFlow 2's description of the saved objects. Empty for other checkpoints."""
         graph = trackable_object_graph_pb2.TrackableObjectGraph()
         if _OBJECTS in self._shapes:
             graph.ParseFromString(self._reader.get_tensor(_OBJECTS))
         return graph
 
     def values(self, wanted: Sequence[Wanted], *, do: str) -> dict[str, Array]:
-        """Reads values, each of its variable's dtype and shape, by the variables' names.
+        """Reads values with their variables' dtypes and shapes, by the variables' names.
 
         Args:
           wanted: the variables.
           do: what to do if one is missing, for the message.
 
         Raises:
-          TfaotError: some are missing, or of another dtype or shape; it lists all of them.
+          TfaotError: some are missing or have another dtype or shape. The message lists all of them.
         """
         found: dict[str, Key] = {}
         wrong: list[str] = []
@@ -132,7 +132,7 @@ class Checkpoint:
             ) from None
 
     def _by_full_name(self) -> dict[str, str]:
-        """Keys by the name that a variable had, which checkpoints of TensorFlow 2 keep beside its object's path."""
+        """Returns keys by the variables' names, which TensorFlow 2's checkpoints store next to the objects' paths."""
         pairs = [
             (attribute.full_name, attribute.checkpoint_key)
             for node in self.objects().nodes
@@ -153,10 +153,10 @@ class Checkpoint:
 
 
 def prefix_of(path: str) -> str:
-    """The prefix that TensorFlow names a checkpoint by, from the name of one of its files.
+    """Returns the prefix that TensorFlow names a checkpoint by, from the name of one of its files.
 
-    `m.ckpt.index`, `m.ckpt.meta` and `m.ckpt.data-00000-of-00001` give `m.ckpt`; of the first format, whose shards are
-    `m.ckpt-00000-of-00002`, the pattern `m.ckpt-?????-of-00002`. Anything else stays.
+    `m.ckpt.index`, `m.ckpt.meta`, and `m.ckpt.data-00000-of-00001` give `m.ckpt`. In the first format, whose shards are
+    `m.ckpt-00000-of-00002`, the prefix is the pattern `m.ckpt-?????-of-00002`. Anything else doesn't change.
     """
     if match := re.fullmatch(r"(.+)\.(index|meta|data-\d{5}-of-\d{5})", path):
         return match[1]
@@ -166,7 +166,7 @@ def prefix_of(path: str) -> str:
 
 
 def _slices(part: str, whole: Sequence[int]) -> tuple[slice, ...]:
-    """A slice spec, `4 6 0,2:-`: the whole shape, then start and length in each dimension, or `-` for all of it."""
+    """Parses a slice spec, `4 6 0,2:-`: the whole shape, then start and length in each dimension, or `-` for all of it."""
     if not part:
         return (slice(None),) * len(whole)
     result = []
@@ -177,13 +177,13 @@ def _slices(part: str, whole: Sequence[int]) -> tuple[slice, ...]:
 
 
 def saved_by(graph: graph_pb2.GraphDef, saver: saver_pb2.SaverDef, *, what: str) -> dict[str, Key]:
-    """Where a saver's checkpoints hold each variable, by the name of the variable's node.
+    """Returns where a saver's checkpoints store each variable, by the name of the variable's node.
 
-    A saver may save a variable under any name, and a partitioned one in parts. What it does is written in the graph: the
-    restore op runs assignments of what other ops read from the checkpoint.
+    A saver can save a variable under any name, and a partitioned variable in parts. The graph describes what it does: the
+    restore op runs assignments of values that other ops read from the checkpoint.
 
     Raises:
-      TfaotError: the graph does not have the saver's restore op.
+      TfaotError: the graph doesn't have the saver's restore op.
     """
     nodes = {node.name: node for node in graph.node}
     restore = tensor_name(saver.restore_op_name)[0]
@@ -220,12 +220,12 @@ def _through_identity(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str) ->
 
 
 def _restored(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: tuple[str, int]) -> Key | None:
-    """The key of a tensor that a restore op reads; None if something else makes it."""
+    """Returns the key of a tensor that a restore op reads, or None if another op computes it."""
     name, port = tensor
     node = nodes.get(name)
     if node is None or node.op not in ("RestoreV2", "Restore", "RestoreSlice"):
         return None
-    # Their inputs are the prefix, the names, and the parts, of which Restore has none.
+    # Their inputs are the prefix, the names, and the parts. Restore has no parts.
     names, *parts = (_strings(nodes, operand) for operand in node.input[1:3] if not operand.startswith("^"))
     if node.op == "Restore":
         parts = []

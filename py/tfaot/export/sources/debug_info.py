@@ -1,4 +1,4 @@
-"""Which line of the user's code made a node, from the debug information that TensorFlow saves beside a graph."""
+"""Finds the line of user code that made a node, from the debug information that TensorFlow saves with a graph."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tensorflow.core.framework import graph_debug_info_pb2
 from tfaot.core.errors import TfaotError
 
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/tensorflow/python/", "/keras/src/")
-"""Parts of paths that are no user's."""
+"""Parts of paths that aren't user code."""
 
 
 def read(path: str) -> graph_debug_info_pb2.GraphDebugInfo:
     """Reads a GraphDebugInfo, binary or text.
 
     Raises:
-      TfaotError: it is none.
+      TfaotError: the file isn't one.
     """
     with open(path, "rb") as file:
         data = file.read()
@@ -41,10 +41,10 @@ def read(path: str) -> graph_debug_info_pb2.GraphDebugInfo:
 
 
 def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
-    """`file:line` by node name, or by `function/node` inside functions.
+    """Returns `file:line` by node name, or by `function/node` inside functions.
 
-    Of the lines on the way to a node the innermost counts that belongs to no installed package. Files below the working
-    directory are named relative to it.
+    Among the stack frames of a node, the innermost one outside installed packages counts. Files below the working directory
+    have relative paths.
     """
     files = [_shown(file) for file in info.files]
 
@@ -63,13 +63,13 @@ def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
         for key, trace in info.traces_by_id.items()
     }
     places = {name: by_id.get(key, "") for name, key in info.name_to_trace_id.items()}
-    # Up to TensorFlow 2.15.
+    # For TensorFlow up to 2.15.
     places |= {name: place(trace.file_line_cols) for name, trace in info.traces.items()}
     return {_node(name): found for name, found in places.items() if found}
 
 
 def _node(key: str) -> str:
-    """`node@function` and `node@`, as TensorFlow writes them."""
+    """Converts TensorFlow's `node@function` and `node@`."""
     node, _, function = key.partition("@")
     return f"{function}/{node}" if function else node
 

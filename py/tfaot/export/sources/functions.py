@@ -1,4 +1,4 @@
-"""From a ConcreteFunction to a graph with feeds and fetches, and names for the variables that it captures."""
+"""Turns a ConcreteFunction into a graph with feeds and fetches, and names the variables that it captures."""
 
 from __future__ import annotations
 
@@ -21,21 +21,23 @@ from tfaot.export.sources.inline import inlined
 from tfaot.export.sources.subgraph import add_done, unused_name
 from tfaot.export.sources.user_code import MODULE
 from tfaot.export.traced import Array, Edge, Function
+from tfaot.graph.attributes import shape_of
+from tfaot.graph.names import take
 
 Place = Callable[[Iterable[Any]], str]
-"""From a traceback's frames to `file:line` in the user's code, or an empty string."""
+"""Maps a traceback's frames to `file:line` in the user's code, or to an empty string."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaf:
-    """One value in a nest, and what a user would call it."""
+    """One value in a nest, with the name that a user would give it."""
 
     keys: tuple[str, ...]
     value: Any
 
 
 def leaves_of(nest: Any, keys: tuple[str, ...] = ()) -> list[Leaf]:
-    """Flattens a nest in TensorFlow's order (dicts by sorted key), with the keys, fields, and indices on the way."""
+    """Flattens a nest in TensorFlow's order (dicts by sorted key), with the keys, fields, and indices on the path."""
     if isinstance(nest, Mapping):
         return [leaf for key in sorted(nest) for leaf in leaves_of(nest[key], (*keys, str(key)))]
     if hasattr(nest, "_fields"):
@@ -43,7 +45,7 @@ def leaves_of(nest: Any, keys: tuple[str, ...] = ()) -> list[Leaf]:
     if isinstance(nest, (tuple, list)):
         return [leaf for index, item in enumerate(nest) for leaf in leaves_of(item, (*keys, str(index)))]
     if hasattr(nest, "__tf_flatten__") and not isinstance(nest, type):
-        # A class that says itself what it holds, and in which order.
+        # A class that itself defines its components and their order.
         names = {id(value): name for name, value in vars(nest).items()} if hasattr(nest, "__dict__") else {}
         return [
             leaf
@@ -60,15 +62,14 @@ def leaves_of(nest: Any, keys: tuple[str, ...] = ()) -> list[Leaf]:
 
 
 class VariableNames:
-    """What each variable is called: the same in every function of a model, and different from every other's.
+    """The variables' names: the same in every function of a model, and all different.
 
-    Keras 3 has paths for its variables; TensorFlow names the others, and does not care whether names differ. Variables
-    that share a name are told apart by where they are in the object that holds them, as a checkpoint would, or else by
-    a number.
+    Keras 3 has paths for its variables. TensorFlow names the others, and doesn't care whether names differ. Variables that
+    share a name are told apart by their location in the object that owns them, as in a checkpoint, or else by a number.
     """
 
     def __init__(self, root: Any = None, others: Mapping[str, Any] | None = None) -> None:
-        """`root` is the object that holds the variables, if there is one, and `others` hold more, under their names."""
+        """`root` is the object that owns the variables, if any. `others` own more variables, under their names."""
         self._root = root
         self._others = dict(others or {})
         self._by_handle: dict[int, tuple[str, Any]] = {}
@@ -76,19 +77,19 @@ class VariableNames:
         self.look()
 
     def look(self) -> None:
-        """Names what the objects hold by now: variables may have been created since."""
+        """Names the objects' current variables, since more may have been created."""
         self._add_all(_held_by([("", self._root), *self._others.items()]))
 
     def names_of(self, variables: Sequence[Any]) -> list[str]:
-        """The variables' names. Ask for all at once: to name new ones takes a walk over all objects that live."""
+        """Returns the variables' names. Ask for all at once, because naming new ones walks over all live objects."""
         self._add_all([(variable, "") for variable in variables if id(variable.handle) not in self._by_handle])
         return [self._by_handle[id(variable.handle)][0] for variable in variables]
 
     def values(self, names: Iterable[str]) -> dict[str, Array]:
-        """The values that variables have now, by name. They are not copied, which `Variable.numpy()` would do."""
+        """Returns the variables' current values by name. Doesn't copy them, as `Variable.numpy()` would."""
         held = dict(self._by_handle.values())
         read = {name: held[name].read_value() for name in names}
-        # Of bfloat16, NumPy cannot take a scalar this way.
+        # NumPy can't convert a bfloat16 scalar this way.
         return {name: np.asarray(value if value.shape.rank else value.numpy()) for name, value in read.items()}
 
     def _add_all(self, found: Sequence[tuple[Any, str]]) -> None:
@@ -99,16 +100,11 @@ class VariableNames:
             if id(variable.handle) in self._by_handle:
                 continue
             candidate = path if path and (count[name] > 1 or not name) else name or "variable"
-            unique, number = candidate, 0
-            while unique in self._taken:
-                number += 1
-                unique = f"{candidate}_{number}"
-            self._taken.add(unique)
-            self._by_handle[id(variable.handle)] = (unique, variable)
+            self._by_handle[id(variable.handle)] = (take(candidate, self._taken), variable)
 
 
 def _held_by(roots: Iterable[tuple[str, Any]]) -> list[tuple[Any, str]]:
-    """The variables that objects hold, each with its shortest path; the nearest first."""
+    """Returns the variables that objects own, each with its shortest path, nearest first."""
     found: list[tuple[Any, str]] = []
     seen: set[int] = set()
     queue = deque(roots)
@@ -126,9 +122,9 @@ def _held_by(roots: Iterable[tuple[str, Any]]) -> list[tuple[Any, str]]:
 
 
 def _children(item: Any) -> Iterator[tuple[str, Any]]:
-    """What an object holds, with names: containers, objects that TensorFlow tracks, and what a function closes over.
+    """Yields an object's children with names: items of containers, tracked objects, and what a function closes over.
 
-    Objects of the user's own classes count as well.
+    Includes objects of the user's own classes.
     """
     if isinstance(item, Mapping):
         yield from ((str(key), value) for key, value in item.items())
@@ -137,7 +133,7 @@ def _children(item: Any) -> Iterator[tuple[str, Any]]:
     elif inspect.isfunction(item) or inspect.ismethod(item):
         function = inspect.unwrap(item)
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # it is empty yet
+            with contextlib.suppress(ValueError):  # still empty
                 yield name, cell.cell_contents
     elif hasattr(item, "python_function"):  # a tf.function
         yield from _children(item.python_function)
@@ -148,7 +144,7 @@ def _children(item: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _keras_paths() -> dict[int, str]:
-    """Paths of all Keras 3 variables that live, by the handle of TensorFlow's variable inside."""
+    """Returns the paths of all live Keras 3 variables, by the handle of the TensorFlow variable inside."""
     if "keras" not in sys.modules:
         return {}
     kind = getattr(sys.modules["keras"], "Variable", None)
@@ -162,19 +158,19 @@ def _keras_paths() -> dict[int, str]:
 
 
 def function_of(concrete: Any, *, name: str, names: VariableNames, place: Place = lambda frames: "") -> Function:
-    """Turns a ConcreteFunction into a graph that stands alone.
+    """Turns a ConcreteFunction into a self-contained graph.
 
-    Captured variables become VarHandleOps and other captures constants. Every output gets an Identity that waits for
-    the function's side effects: an assignment is no ancestor of what the function returns.
+    Captured variables become VarHandleOps, and other captures become constants. Every output gets an Identity that waits for
+    the function's side effects, because an assignment isn't an ancestor of the returned values.
 
     Args:
       concrete: traced by TensorFlow, or loaded from a SavedModel. The model that owns its variables must be alive.
-      name: the entry point's.
+      name: the entry point's name.
       names: names of the variables, shared by all functions of the model.
-      place: finds lines of the user's code.
+      place: finds lines in the user's code.
 
     Raises:
-      TfaotError: it takes or returns something else than dense tensors, or captures a resource that is no variable.
+      TfaotError: it takes or returns anything but dense tensors, or captures a resource that isn't a variable.
     """
     graph = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph.node}
@@ -186,7 +182,7 @@ def function_of(concrete: Any, *, name: str, names: VariableNames, place: Place 
             tensor.name,
             label,
             tensor.dtype.as_datatype_enum,
-            None if tensor.shape.rank is None else tuple(tensor.shape.as_list()),
+            shape_of(tensor.shape),
             place(tensor.op.traceback or ()),
         )
         for label, tensor in zip(_input_labels(concrete, arguments, name), arguments, strict=True)
@@ -206,7 +202,7 @@ def _bind_captures(
     name: str,
     place: Place,
 ) -> None:
-    """Replaces the placeholders of captures, which are the last of the inputs, in place."""
+    """Replaces the placeholders of captures, which are the last inputs, in place."""
     variables = {id(variable.handle): variable for variable in concrete.graph.variables}
     resources = [value for value in captured if value.dtype == tf.resource]
     if unnoted := [handle for handle in resources if id(handle) not in variables]:
@@ -251,33 +247,34 @@ def _bind_captures(
 
 
 def _holders(handles: Sequence[Any]) -> dict[int, Any]:
-    """The variables of handles that were used by themselves, which TensorFlow does not note, by the handles' ids."""
+    """Finds variables whose handles were used directly, which TensorFlow doesn't record, by the handles' ids."""
     wanted = set(map(id, handles))
     found = (item for item in gc.get_objects() if issubclass(type(item), tf.Variable))
     return {id(item.handle): item for item in reversed(list(found)) if id(item.handle) in wanted}
 
 
 def _input_labels(concrete: Any, arguments: Sequence[Any], name: str) -> list[str]:
-    """What the user calls each argument: its parameter, then keys and indices; no parameter if there is but one."""
+    """Returns a label for each argument: its parameter, then keys and indices. A single parameter is omitted."""
     positional, keywords = concrete.structured_input_signature
     parameters = list(concrete.function_type.parameters)
     nests = [*zip(parameters, positional, strict=False), *sorted(keywords.items())]
     leaves = [leaf for parameter, nest in nests for leaf in leaves_of(nest, (parameter,)) if _is_type(leaf.value)]
     check_dense([("/".join(leaf.keys), leaf.value) for leaf in leaves], name)
-    if len(leaves) != len(arguments):  # loaded from a file that tells less than it takes
+    if len(leaves) != len(arguments):  # loaded from a file that describes fewer arguments than it takes
         return [tensor.op.name for tensor in arguments]
     lone = len({leaf.keys[0] for leaf in leaves}) == 1 and len(leaves[0].keys) > 1 if leaves else False
     return ["/".join(leaf.keys[1:] if lone else leaf.keys) for leaf in leaves]
 
 
 def check_dense(inputs: Iterable[tuple[str, Any]], name: str) -> None:
-    """Compiled code takes dense tensors.
+    """Checks that inputs are dense tensors, because compiled code takes no others.
 
     Args:
       inputs: labels and type specs.
-      name: the entry point's.
+      name: the entry point's name.
 
     Raises:
+      TfaotError: some inputs aren't dense tensors.
       TfaotError: some are something else.
     """
     if strange := [(label, spec) for label, spec in inputs if not isinstance(spec, tf.TensorSpec)]:
@@ -293,7 +290,7 @@ def _is_type(value: Any) -> bool:
 
 
 def _is_composite(value: Any) -> bool:
-    """Whether a value is several tensors to TensorFlow, or a type of such values: ragged, sparse, an array of tensors."""
+    """Returns whether a value consists of several tensors, or is a type of such values: ragged, sparse, a TensorArray."""
     if isinstance(value, tf.TypeSpec):
         return not isinstance(value, tf.TensorSpec)
     return isinstance(value, (tf.__internal__.CompositeTensor, tf.TensorArray)) and not isinstance(value, tf.Variable)
@@ -317,11 +314,11 @@ def _outputs(
         leaves
     ) != len(tensors):
         leaves = [Leaf((str(index),), tensor) for index, tensor in enumerate(tensors)]
-    # TensorFlow has them from a set, in an order that differs from run to run; here they are in the graph's.
+    # TensorFlow gets them from a set, whose order differs between runs. Here they are in the graph's order.
     controls = {operation.name for operation in concrete.graph.control_outputs}
     effects = [f"^{name}" for name in nodes if name in controls]
     if not tensors:
-        # A function that only writes still needs something to fetch.
+        # A function that only writes still needs a fetch.
         if not effects:
             raise TfaotError(f"{name}: the function returns nothing and writes nothing", do="return a tensor")
         return (add_done(graph, effects, set(nodes)),)
@@ -334,13 +331,13 @@ def _outputs(
         node.input.append(tensor.name)
         node.input.extend(effects)
         node.attr["T"].type = tensor.dtype.as_datatype_enum
-        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        shape = shape_of(tensor.shape)
         edges.append(Edge(f"{node_name}:0", label, tensor.dtype.as_datatype_enum, shape, _made_at(tensor, place)))
     return tuple(edges)
 
 
 def _made_at(tensor: Any, place: Place) -> str:
-    """The line that made an output: TensorFlow puts identities around what the user's function returns."""
+    """Returns the line that made an output, skipping the identities that TensorFlow adds around returned values."""
     operation = tensor.op
     while not (found := place(operation.traceback or ())) and operation.type == "Identity":
         operation = operation.inputs[0].op
@@ -348,7 +345,7 @@ def _made_at(tensor: Any, place: Place) -> str:
 
 
 def output_label(keys: Sequence[str]) -> str:
-    """A lone tensor is `output`, of a tuple they are `output_0`, `output_1`; keys and fields speak for themselves."""
+    """Returns the label of an output: `output` for a single tensor, `output_0`, … for a tuple, else its keys and fields."""
     if not keys:
         return "output"
     label = "/".join(keys)
@@ -356,12 +353,12 @@ def output_label(keys: Sequence[str]) -> str:
 
 
 def sources_of(graph: Any, kept: graph_pb2.GraphDef, place: Place) -> dict[str, str]:
-    """Where in the user's code each node was made, in a graph and in the functions that it calls.
+    """Returns where in the user's code each node was made, in a graph and in the functions that it calls.
 
     Args:
-      graph: a `tf.Graph` or FuncGraph that still knows its operations' tracebacks.
-      kept: the GraphDef made of it; only its nodes are looked up.
-      place: finds lines of the user's code.
+      graph: a `tf.Graph` or FuncGraph that still has its operations' tracebacks.
+      kept: the GraphDef made from it. Only its nodes are looked up.
+      place: finds lines in the user's code.
     """
     names = {node.name for node in kept.node}
     places = {op.name: place(op.traceback or ()) for op in graph.get_operations() if op.name in names}

@@ -1,4 +1,4 @@
-"""Models as finished graphs: a GraphDef, with or without a tf2xla config, a checkpoint, and debug information."""
+"""Models as finished graphs: a GraphDef, optionally with a tf2xla config, a checkpoint, and debug information."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted, saved_by
 from tfaot.export.sources.ref_variables import REFS, name_variables
 from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import tensor_name
+from tfaot.graph.prune import reached
 
 ENTRY_POINT = "graph"
 """A graph has one entry point, and no name for it."""
@@ -33,8 +34,8 @@ _Message = TypeVar("_Message", bound=message.Message)
 class GraphDefSource:
     """A graph from a file.
 
-    What goes in and what comes out is said by a config, or by lists of names, or found: then placeholders that something
-    depends on are inputs, and tensors that nothing takes are outputs.
+    The inputs and outputs come from a config or from lists of names, or are inferred: placeholders that anything depends on
+    are inputs, and tensors that nothing consumes are outputs.
     """
 
     entry_points = (ENTRY_POINT,)
@@ -51,19 +52,19 @@ class GraphDefSource:
         saver: str | None = None,
         debug_info: str | None = None,
     ) -> None:
-        """Reads the graph and what belongs to it.
+        """Reads the graph and the files that belong to it.
 
         Args:
-          path: a GraphDef, binary or text; or a MetaGraphDef, as `tf.compat.v1.train.Saver` writes it (`.meta`).
+          path: a GraphDef, binary or text; or a MetaGraphDef, as written by `tf.compat.v1.train.Saver` (`.meta`).
           config: a tf2xla config, as TensorFlow's `tf_library` takes it: text, or binary if it ends in `.pb`.
           inputs: tensors, `node` or `node:port`, if there is no config.
-          outputs: the same; an operation without outputs, as a train op, is run with the others.
+          outputs: the same. An operation without outputs, such as a train op, runs with the others.
           checkpoint: the values of variables: a checkpoint's prefix, or one of its files.
-          saver: a SaverDef, binary or text, if variables are saved under other names than their own.
+          saver: a SaverDef, binary or text, if variables aren't saved under their own names.
           debug_info: a GraphDebugInfo, binary or text.
 
         Raises:
-          TfaotError: a file is not what it should be.
+          TfaotError: a file isn't what it should be.
         """
         self._path = path
         self._graph, own_saver = _read_graph(path)
@@ -89,7 +90,7 @@ class GraphDefSource:
 
     @property
     def variable_config(self) -> Any:
-        """What the config says of variables, in the form that `user_config.override` takes; None without a config."""
+        """The config's entries for variables, in the form that `user_config.override` takes. None without a config."""
         if self._config is None:
             return None
         result = type(self._config)()
@@ -99,7 +100,7 @@ class GraphDefSource:
         return result
 
     def function(self, entry_point: str, dims: Dims) -> Function:
-        """Cuts the function out of the graph; see `traced.Source`."""
+        """Extracts the function from the graph; see `traced.Source`."""
         if entry_point != ENTRY_POINT:
             raise TfaotError(
                 f"{self._path} has no entry point {entry_point!r}",
@@ -117,7 +118,7 @@ class GraphDefSource:
         )
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
-        """Values from the checkpoint; see `traced.Source`."""
+        """Returns values from the checkpoint; see `traced.Source`."""
         if not names:
             return {}
         if self._checkpoint is None:
@@ -136,7 +137,7 @@ class GraphDefSource:
     def golden(
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
-        """A graph says nothing of its inputs' values."""
+        """Returns None, because a graph says nothing about its inputs' values."""
         return None
 
     def _from_config(self, path: str) -> tuple[list[Feed], list[Fetch]]:
@@ -175,10 +176,10 @@ class GraphDefSource:
         return [Feed(name, _label(name)) for name in inputs], [Fetch(name, _label(name)) for name in outputs]
 
     def _results(self) -> list[str]:
-        """The nodes that may be outputs: they compute something that is no step of bookkeeping.
+        """Returns the nodes that can be outputs: they compute something other than bookkeeping.
 
-        Inputs and variables are none, nor are reads of variables, which TensorFlow makes for each; nor what is passed by
-        reference, which are writes; nor strings: file names and summaries.
+        Excludes inputs, variables, and reads of variables, which TensorFlow makes for each variable. Excludes references,
+        because they are writes, and strings, because they are file names and summaries.
         """
         operations = {node.name: node.op for node in self._graph.node}
         return [
@@ -191,14 +192,7 @@ class GraphDefSource:
 
     def _needed_by(self, tensors: Sequence[str]) -> set[str]:
         nodes = {node.name: node for node in self._graph.node}
-        needed: set[str] = set()
-        pending = [tensor_name(tensor)[0] for tensor in tensors]
-        while pending:
-            name = pending.pop()
-            if name in nodes and name not in needed:
-                needed.add(name)
-                pending += [tensor_name(operand)[0] for operand in nodes[name].input]
-        return needed
+        return reached(nodes, [tensor_name(tensor)[0] for tensor in tensors])
 
 
 def wanted_of(
@@ -209,13 +203,13 @@ def wanted_of(
     *,
     what: str,
 ) -> list[Wanted]:
-    """What to look for in a checkpoint: a variable as its saver calls it, or else under its own name or its node's.
+    """Returns what to look for in a checkpoint: a variable's name in its saver, or else its own name or its node's.
 
     Args:
-      graph: with the saver's restore op, if there is a saver.
-      variables: all of the graph's, from `ref_variables.name_variables`.
-      names: the variables whose values are asked.
-      saver: may be empty.
+      graph: includes the saver's restore op, if there is a saver.
+      variables: all variables of the graph, from `ref_variables.name_variables`.
+      names: the variables whose values are needed.
+      saver: can be empty.
       what: the model, for messages.
     """
     saved = saved_by(graph, saver, what=what) if saver.restore_op_name else {}
@@ -229,7 +223,7 @@ def wanted_of(
 
 
 def _read_graph(path: str) -> tuple[graph_pb2.GraphDef, saver_pb2.SaverDef]:
-    """Reads a graph, and the saver that may be with it."""
+    """Reads a graph, and its saver if there is one."""
     details, exists = "", "a proto without nodes"
     try:
         graph = _read(path, graph_pb2.GraphDef, "GraphDef")
@@ -237,7 +231,7 @@ def _read_graph(path: str) -> tuple[graph_pb2.GraphDef, saver_pb2.SaverDef]:
             return graph, saver_pb2.SaverDef()
     except TfaotError as error:
         details, exists = error.details, ""
-    # A SavedModel's bytes may pass for a MetaGraphDef's, but not the other way round.
+    # A SavedModel's bytes can pass for a MetaGraphDef's, but not the other way round.
     if _is_saved_model(path):
         raise TfaotError(
             f"{path} is no graph, but the main file of a SavedModel", do="give the whole folder: saved_model = …"
@@ -263,7 +257,7 @@ def _is_saved_model(path: str) -> bool:
 
 
 def _read(path: str, kind: type[_Message], name: str) -> _Message:
-    """Reads a proto, binary or text: by the file's name first, then the other way.
+    """Reads a proto, binary or text. Tries the format that the file's name suggests first, then the other.
 
     Raises:
       TfaotError: it is neither.
@@ -306,7 +300,7 @@ def _id(entry: Any) -> str:
 
 
 def _shape(feed: Any) -> Shape | None:
-    """The shape that a feed configures; none is not the same as a scalar's."""
+    """Returns the shape that a feed configures. A missing shape isn't the same as a scalar's."""
     if not feed.HasField("shape") or feed.shape.unknown_rank:
         return None
     return tuple(None if dim.size < 0 else int(dim.size) for dim in feed.shape.dim)
@@ -317,9 +311,9 @@ def _label(tensor: str) -> str:
 
 
 def _first_dtype(node: node_def_pb2.NodeDef) -> int | None:
-    """The dtype of a node's first output, DT_INVALID if there is none, or None if only TensorFlow's import can tell."""
+    """Returns the dtype of a node's first output, DT_INVALID if it has none, or None if only TensorFlow's import knows."""
     definition = op_def_registry.get(node.op)
-    if definition is None:  # a function of the graph, or an op that TensorFlow does not know
+    if definition is None:  # a function in the graph, or an op that TensorFlow doesn't know
         return None
     if not definition.output_arg or any(arg.is_ref for arg in definition.output_arg):
         return int(types_pb2.DT_INVALID)

@@ -1,8 +1,8 @@
-"""Functions with several implementations, of which TensorFlow chooses one when it runs, put into their caller.
+"""Inlines functions that have several implementations, among which TensorFlow chooses at run time.
 
-tf-keras writes the LSTM and GRU layers so: a plain one and one for cuDNN implement the same interface, and are called.
-The gradient of such a call takes shapes that cross the call's edge, which XLA wants to know when it compiles; inside one
-graph it does.
+tf-keras writes the LSTM and GRU layers this way: a plain implementation and one for cuDNN share an interface, and are called.
+The gradient of such a call needs shapes that cross the call's boundary. XLA must know them at compile time, and does so only
+within a single graph.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config
 from tensorflow.python.grappler import tf_optimizer
 
 _INTERFACE = "api_implements"
-"""The attribute of a function that names the interface that it implements."""
+"""The attribute that names the interface that a function implements."""
 
 
 def inlined(graph: graph_pb2.GraphDef, edges: Iterable[str]) -> graph_pb2.GraphDef:
-    """Inlines all calls if some function implements an interface; else returns the graph as it is.
+    """Inlines all calls if any function implements an interface. Otherwise, returns the graph as it is.
 
     Args:
       graph: not pruned.

@@ -1,4 +1,4 @@
-"""Which way a model comes in."""
+"""Chooses the source of a model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # TensorFlow is imported later, when its environment is set
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model as the target names it: exactly one of `model`, `saved_model`, and `graph`."""
+    """A model as the target specifies it: exactly one of `model`, `saved_model`, and `graph`."""
 
     model: str | None = None
     """A Python file."""
@@ -26,11 +26,11 @@ class Model:
     graph: str | None = None
     """A GraphDef, `.pb` or `.pbtxt`."""
     graph_config: str | None = None
-    """A complete tf2xla config of `graph`, written by hand."""
+    """A complete, handwritten tf2xla config for `graph`."""
     inputs: tuple[str, ...] = ()
-    """Feeds of `graph`, `node` or `node:port`, where there is no config."""
+    """Feeds of `graph`, `node` or `node:port`, if there is no config."""
     outputs: tuple[str, ...] = ()
-    """Fetches of `graph`, where there is no config."""
+    """Fetches of `graph`, if there is no config."""
     checkpoint: str | None = None
     """Values of the variables of `graph`."""
     saver: str | None = None
@@ -45,9 +45,9 @@ class Model:
 
     @property
     def legacy_keras(self) -> bool:
-        """Whether `tf.keras` is Keras 2: as the file says, or else where it is a model of TensorFlow 1.
+        """Whether `tf.keras` is Keras 2: if the file says so, or if it says nothing and is a TensorFlow 1 model.
 
-        TensorFlow reads the environment variable as it is imported, which is before the file runs.
+        TensorFlow reads the environment variable when it is imported, which is before the file runs.
         """
         if self.model is None:
             return False
@@ -56,14 +56,14 @@ class Model:
 
     @property
     def is_model_fn(self) -> bool:
-        """Whether the file defines `model_fn`, as models of TensorFlow 1 do."""
+        """Whether the file defines `model_fn`, like models for TensorFlow 1."""
         return self.model is not None and python_file.defines(self.model, "model_fn")
 
     def open(self) -> Source:
-        """Finds the model.
+        """Opens the model.
 
         Raises:
-          TfaotError: the user's code raised, or the files are none.
+          TfaotError: the user's code raised an exception, or the files are invalid.
         """
         if self.saved_model is not None:
             from tfaot.export.sources.saved_model import SavedModelSource

@@ -1,6 +1,6 @@
-"""Models as the study wrote them: `input_fn()` gives placeholders, `model_fn(features, labels)` the loss.
+"""Models in the study's form: `input_fn()` returns placeholders, and `model_fn(features, labels)` the loss.
 
-They are TensorFlow 1: one graph, in which importing the file and calling its functions builds everything.
+They use TensorFlow 1: importing the file and calling its functions builds everything in a single graph.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from tfaot.export.sources.ref_variables import REFS
 from tfaot.export.sources.user_code import SEED, UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function
-from tfaot.graph import graph as graphs
+from tfaot.graph.attributes import shape_of
+from tfaot.graph.prune import prune
 
 v1 = tf.compat.v1
 
@@ -27,13 +28,13 @@ ENTRY_POINT = "model_fn"
 
 
 def _enable_what_compiles() -> None:
-    """Variables and control flow of the only kinds that can be compiled."""
+    """Enables the only kinds of variables and control flow that can be compiled."""
     v1.enable_resource_variables()
     v1.enable_control_flow_v2()
 
 
 class ModelFnSource:
-    """A model's Python file that defines `input_fn` and `model_fn`, and perhaps `golden_fn`."""
+    """A model's Python file that defines `input_fn` and `model_fn`, and optionally `golden_fn`."""
 
     entry_points = (ENTRY_POINT,)
     default_entry_point = ENTRY_POINT
@@ -42,7 +43,7 @@ class ModelFnSource:
         """Imports the file, relative to the working directory.
 
         Raises:
-          TfaotError: it raised, or lacks a function.
+          TfaotError: it raised an exception, or lacks a function.
         """
         v1.disable_eager_execution()
         _enable_what_compiles()
@@ -51,7 +52,7 @@ class ModelFnSource:
         with self._graph.as_default(), xla_context():
             v1.set_random_seed(SEED)
             self._user = UserCode(path)
-            _enable_what_compiles()  # the file may have called tf.compat.v1.disable_v2_behavior()
+            _enable_what_compiles()  # in case the file called tf.compat.v1.disable_v2_behavior()
             input_fn = self._user.function("input_fn", [])
             model_fn = self._user.function("model_fn", ["features", "labels"])
             self._golden_fn = self._user.function("golden_fn", ["step", "rng"], optional=True)
@@ -77,7 +78,7 @@ class ModelFnSource:
                     do="return the pair (features, labels), each a placeholder or a nest of placeholders",
                 )
             placeholders = [_placeholder(path, leaf) for leaf in tf.nest.flatten(self._given)]
-            # Before model_fn may stumble over them.
+            # Before model_fn can fail because of them.
             inputs = dims.fix(path, [self._edge(tensor, tensor.op.name) for tensor in placeholders])
             for tensor, edge in zip(placeholders, inputs, strict=True):
                 tensor.set_shape(edge.shape)
@@ -94,10 +95,10 @@ class ModelFnSource:
         )
 
     def _refuse_references(self, graph: graph_pb2.GraphDef, fetches: Sequence[str]) -> None:
-        """Variables of TensorFlow 1's first kind come only from code that asks for them."""
+        """Refuses variables of TensorFlow 1's first kind, which come only from code that asks for them."""
         if not any(node.op in REFS for node in graph.node):
             return
-        if old := [node.name for node in graphs.prune(graph, fetches).node if node.op in REFS]:
+        if old := [node.name for node in prune(graph, fetches).node if node.op in REFS]:
             places = [self._user.place(self._graph.get_operation_by_name(name).traceback or ()) for name in old]
             raise TfaotError(
                 f"{self._user.path}: {len(old)} variable(s) are no resource variables, which alone can be compiled",
@@ -133,7 +134,7 @@ class ModelFnSource:
     def golden(
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
-        """What `golden_fn(step, rng)` returns; see `traced.Source`."""
+        """Returns the result of `golden_fn(step, rng)`; see `traced.Source`."""
         if self._golden_fn is None:
             return None
         nest = self._user.run("golden_fn(step, rng)", self._golden_fn, step, rng)
@@ -148,7 +149,7 @@ class ModelFnSource:
         return [np.asarray(value) for value in tf.nest.flatten(nest)]
 
     def _edge(self, tensor: Any, label: str) -> Edge:
-        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        shape = shape_of(tensor.shape)
         return Edge(
             tensor.name, label, tensor.dtype.as_datatype_enum, shape, self._user.place(tensor.op.traceback or ())
         )
@@ -166,7 +167,7 @@ def _placeholder(path: str, leaf: Any) -> Any:
 
 
 def _outputs(path: str, returned: Any) -> list[tuple[str, Any]]:
-    """Names what `model_fn` returned: dict keys and fields by themselves, a lone tensor `loss`."""
+    """Names what `model_fn` returned: by dict keys and fields, or `loss` for a single tensor."""
     operations = [leaf for leaf in tf.nest.flatten(returned) if isinstance(leaf, tf.Operation)]
     leaves = [
         (keys, leaf) for keys, leaf in _flatten_with_keys(returned) if leaf is not None and leaf not in operations
@@ -181,7 +182,7 @@ def _outputs(path: str, returned: Any) -> list[tuple[str, Any]]:
     seen: set[str] = set()
     for keys, leaf in leaves:
         tensor = tf.convert_to_tensor(leaf)
-        # A fetch must be a node of its own: no feed, no second fetch of the same tensor, and after every operation.
+        # A fetch needs its own node: not a feed, not another fetch of the same tensor, and after every operation.
         if operations or tensor.op.type == "Placeholder" or tensor.name in seen or leaf is not tensor:
             with tf.control_dependencies(operations):
                 tensor = tf.identity(tensor)
@@ -192,7 +193,7 @@ def _outputs(path: str, returned: Any) -> list[tuple[str, Any]]:
 
 
 def _flatten_with_keys(nest: Any, keys: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    """As `functions.leaves_of`, but an index counts only below a key: at the top, nodes' names say more."""
+    """Like `functions.leaves_of`, but an index counts only below a key. At the top, nodes' names say more."""
     if isinstance(nest, dict):
         return [pair for key in sorted(nest) for pair in _flatten_with_keys(nest[key], (*keys, str(key)))]
     if hasattr(nest, "_fields"):

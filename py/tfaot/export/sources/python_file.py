@@ -1,4 +1,4 @@
-"""What can be told of a model's Python file without running it, or TensorFlow."""
+"""What we can learn from a model's Python file without running it or importing TensorFlow."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import ast
 
 
 def defines(path: str, name: str) -> bool:
-    """Whether the file's top level binds a name: by `def`, by assignment, or by import. False if it cannot be parsed."""
+    """Returns whether the file's top level binds a name by `def`, assignment, or import. False if it can't be parsed."""
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
-        return False  # importing it will say why
+        return False  # the import will say why
     return any(name in _bound(statement) for statement in tree.body)
 
 
 def environment(path: str, variable: str) -> str | None:
-    """What the file gives an environment variable as a literal, at any place: the last value, or None if there is none.
+    """Returns the last literal value that the file assigns to an environment variable anywhere, or None.
 
-    It knows `os.environ[variable] = "…"`, `os.environ.setdefault(variable, "…")`, `os.putenv(variable, "…")`, and
-    dictionaries such as `os.environ.update({variable: "…"})` takes.
+    Recognizes `os.environ[variable] = "…"`, `os.environ.setdefault(variable, "…")`, `os.putenv(variable, "…")`, and
+    dictionaries such as in `os.environ.update({variable: "…"})`.
     """
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read())
     except (OSError, SyntaxError, ValueError):
-        return None  # importing it will say why
+        return None  # the import will say why
     found: list[tuple[int, str]] = []
     for node in ast.walk(tree):
         pairs: list[tuple[ast.expr | None, ast.expr]] = []

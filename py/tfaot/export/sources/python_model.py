@@ -1,8 +1,8 @@
 """Models as Python objects: a function, a `tf.function`, a `tf.Module`, or a Keras model, found in the user's file.
 
 The file's `model` is the object, or a function without parameters that returns it. An entry point is the object itself,
-a method of it, or a function of the file. What it takes is said, in this order, by the target's `signature`, by its own
-`input_signature` or Keras inputs, or by the file's `input_fn()`.
+one of its methods, or a function in the file. Its signature comes from the first of these that is present: the target's
+`signature`, its own `input_signature` or Keras inputs, or the file's `input_fn()`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from tfaot.export.sources.functions import Leaf, VariableNames, check_dense, fun
 from tfaot.export.sources.user_code import UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function, shown
+from tfaot.graph.attributes import shape_of
 
 _CALL = "call"
 """The entry point that is the object itself."""
 
 _FILE_FUNCTIONS = frozenset({"golden_fn", "input_fn", "model"})
-"""What the rules call in a file, and what is no entry point by its name."""
+"""Functions in a file that the rules call, which aren't entry points by default."""
 
 
 class PythonSource:
@@ -40,10 +41,10 @@ class PythonSource:
 
         Args:
           path: relative to the working directory.
-          signature: what the target says that its entry points take: `float32[64, None]` by parameter.
+          signature: the target's specs for parameters of its entry points: `float32[64, None]` by parameter.
 
         Raises:
-          TfaotError: the user's code raised, or a signature is none.
+          TfaotError: the user's code raised an exception, or a signature is invalid.
         """
         self._signature = {name: parse_spec(name, text) for name, text in (signature or {}).items()}
         seed_everything()
@@ -55,7 +56,7 @@ class PythonSource:
 
     @property
     def entry_points(self) -> tuple[str, ...]:
-        """The object itself, methods of it, and functions of the file: `tf.function`s, and what the file defines."""
+        """The object itself, its methods, and functions in the file: `tf.function`s, and those that the file defines."""
         found = [_CALL] if callable(self._root) else []
         if _is_keras(self._root):
             found += ["train_step", "test_step"]
@@ -70,7 +71,7 @@ class PythonSource:
         return tuple(dict.fromkeys(found))
 
     def _is_offered(self, key: str, value: Any) -> bool:
-        """Whether a message lists it among the entry points."""
+        """Returns whether a message lists it among the entry points."""
         mine = inspect.isfunction(value) and value.__module__ == self._user.module.__name__
         return not key.startswith("_") and (mine or _is_tf_function(value))
 
@@ -97,7 +98,7 @@ class PythonSource:
                 exists=listed(takes),
                 do="leave signature out: it was traced already; dims fixes dimensions that it left open",
             )
-        # What was traced before we came may leave dimensions open.
+        # A function that was traced before can leave dimensions open.
         return Function(
             entry_point,
             function.graph,
@@ -107,13 +108,13 @@ class PythonSource:
         )
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
-        """The values that variables have after the file ran; see `traced.Source`."""
+        """Returns the variables' values after the file ran; see `traced.Source`."""
         return self._names.values(names)
 
     def golden(
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
-        """What the file's `golden_fn(step, rng)` or `golden_fn(step, rng, entry_point)` returns, flattened."""
+        """Returns the flattened result of the file's `golden_fn(step, rng)` or `golden_fn(step, rng, entry_point)`."""
         function = getattr(self._user.module, "golden_fn", None)
         if function is None:
             return None
@@ -145,7 +146,7 @@ class PythonSource:
         return root
 
     def _find(self, entry_point: str) -> tuple[Any, Any]:
-        """The callable of an entry point, and the nest of specs that it brings, or None."""
+        """Returns an entry point's callable, and its own nest of specs or None."""
         root, module = self._root, self._user.module
         if entry_point == _CALL and root is not None:
             if _is_keras(root):
@@ -176,16 +177,14 @@ class PythonSource:
         if any(_is_plain(leaf) for leaf in tf.nest.flatten(args)):
             called, args = _over_records(_python_function(called), args), _recorded(args)
         elif getattr(called, "input_signature", None) is not None:
-            called = called.python_function  # its own signature would be traced, whatever is asked
+            called = called.python_function  # otherwise, TensorFlow would trace its own signature
         if not _is_tf_function(called):
             called = tf.function(called, autograph=autograph)
         labelled = _labelled(called, args, kwargs)
         check_dense(labelled, entry_point)
         specs = [self._signature.get(label, spec) for label, spec in labelled]
         edges = [
-            Edge(
-                "", label, spec.dtype.as_datatype_enum, None if spec.shape.rank is None else tuple(spec.shape.as_list())
-            )
+            Edge("", label, spec.dtype.as_datatype_enum, shape_of(spec.shape))
             for (label, _), spec in zip(labelled, specs, strict=True)
         ]
         fixed = iter(zip(dims.fix(self._user.path, edges), specs, strict=True))
@@ -198,7 +197,7 @@ class PythonSource:
         return called.get_concrete_function(*args, **kwargs)
 
     def _specs(self, called: Any, given: Any, entry_point: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword specs of what an entry point takes; the target's signature may still change them."""
+        """Returns positional and keyword specs for an entry point, with changes from the target's signature."""
         parameters = _parameters(called)
         mine = {name: spec for name, spec in self._signature.items() if name in parameters or "**" in parameters}
         if mine and _misfit(called, (), mine) is None:
@@ -237,10 +236,10 @@ class PythonSource:
 
 
 def parse_spec(name: str, text: str) -> tf.TensorSpec:
-    """Reads `float32[64, None, 3]`, or `int32` for a scalar.
+    """Parses `float32[64, None, 3]`, or `int32` for a scalar.
 
     Raises:
-      TfaotError: it is neither.
+      TfaotError: the text is neither.
     """
     match = re.fullmatch(r"\s*(\w+)\s*(?:\[([^\]]*)\])?\s*", text)
     try:
@@ -258,7 +257,7 @@ def parse_spec(name: str, text: str) -> tf.TensorSpec:
 
 
 def _as_spec(leaf: Any) -> Any:
-    """The spec of a tensor or an array; anything else as it is."""
+    """Returns the spec of a tensor or an array, and anything else as it is."""
     if isinstance(leaf, (tf.TypeSpec, tf.__internal__.CompositeTensor)):
         return leaf
     if hasattr(leaf, "shape") and hasattr(leaf, "dtype"):
@@ -267,19 +266,19 @@ def _as_spec(leaf: Any) -> Any:
 
 
 def _attribute(owner: Any, path: str) -> Any:
-    """What a dotted path leads to, or None."""
+    """Returns what a dotted path leads to, or None."""
     for part in path.split("."):
         owner = getattr(owner, part, None)
     return owner
 
 
 def _in_order(leaves: Sequence[Leaf], labels: Sequence[str]) -> list[Array] | None:
-    """The values in the order of the inputs: as they come, or by name where all have names; None if they do not fit."""
+    """Returns values in the order of the inputs: as given, or by name if all have names. None if they don't fit."""
     names = ["/".join(leaf.keys) for leaf in leaves]
     if sorted(names) == sorted(labels):
         by_name = dict(zip(names, leaves, strict=True))
         return [np.asarray(by_name[label].value) for label in labels]
-    # A position counts as a name of nothing: `0/age` fits `age`, and `features/age`.
+    # A position doesn't count as a name: `0/age` fits `age` and `features/age`.
     said = [[key for key in leaf.keys if not key.isdigit()] for leaf in leaves]
     if len(leaves) != len(labels) or not all(
         f"/{label}".endswith("".join(f"/{key}" for key in keys)) for label, keys in zip(labels, said, strict=True)
@@ -289,7 +288,7 @@ def _in_order(leaves: Sequence[Leaf], labels: Sequence[str]) -> list[Array] | No
 
 
 def _labelled(called: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, tf.TensorSpec]]:
-    """Each spec with the label that `functions.function_of` will give it."""
+    """Returns each spec with the label that `functions.function_of` will give it."""
     parameters = [name for name in _parameters(called) if not name.startswith("*")]
     parameters += [f"args_{index}" for index in range(len(parameters), len(args))]
     leaves = [
@@ -302,7 +301,7 @@ def _labelled(called: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> 
 
 
 def _over_records(function: Any, args: tuple[Any, ...]) -> Any:
-    """A function that takes named tuples where another takes plain dataclasses, which TensorFlow does not look into."""
+    """Wraps a function to take named tuples instead of plain dataclasses, which TensorFlow doesn't look into."""
     unrecorded = tf.autograph.experimental.do_not_convert(_unrecorded)
 
     def run(*given: Any, **named: Any) -> Any:
@@ -317,7 +316,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _recorded(nest: Any) -> Any:
-    """The nest with a named tuple for each plain dataclass."""
+    """Returns the nest with a named tuple for each plain dataclass."""
 
     def record(leaf: Any) -> Any:
         if not _is_plain(leaf):
@@ -330,7 +329,7 @@ def _recorded(nest: Any) -> Any:
 
 
 def _unrecorded(nest: Any, recorded: Any) -> Any:
-    """The nest with the leaves of what `_recorded` made of it, or of one like it."""
+    """Returns the nest with the leaves of `_recorded`'s result for it, or for a similar nest."""
     leaves = iter(tf.nest.flatten(recorded))
 
     def fill(nest: Any) -> Any:
@@ -345,12 +344,12 @@ def _unrecorded(nest: Any, recorded: Any) -> Any:
 
 
 def _python_function(called: Any) -> Any:
-    """What a `tf.function` was made of, or the callable itself."""
+    """Returns the function inside a `tf.function`, or the callable itself."""
     return getattr(called, "python_function", called)
 
 
 def _parameters(called: Any) -> list[str]:
-    """Names of a function's parameters; those that take the rest are `*` and `**`."""
+    """Returns the names of a function's parameters. Variadic parameters are `*` and `**`."""
     try:
         parameters = inspect.signature(_python_function(called)).parameters
     except (TypeError, ValueError):
@@ -360,7 +359,7 @@ def _parameters(called: Any) -> list[str]:
 
 
 def _misfit(called: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> str | None:
-    """Why a function cannot be called with these arguments, or None; of functions that are not Python's nothing is known."""
+    """Returns why a function can't be called with these arguments, or None. None also if it isn't a Python function."""
     try:
         inspect.signature(_python_function(called)).bind(*args, **kwargs)
     except TypeError as error:
@@ -375,12 +374,12 @@ def _is_tf_function(value: Any) -> bool:
 
 
 def _is_ours(called: Any) -> bool:
-    """Ours, around Keras, which must not go through AutoGraph."""
+    """Returns whether this is our own function around Keras, which must not go through AutoGraph."""
     return getattr(called, "__module__", "") == __name__
 
 
 def _is_keras(value: Any) -> bool:
-    """Whether it is a model or a layer of Keras 3 or of tf-keras."""
+    """Returns whether this is a Keras 3 or tf-keras model or layer."""
     for name in ("keras", "tf_keras"):
         layers = getattr(sys.modules.get(name), "layers", None)
         if layers is not None and isinstance(value, layers.Layer):
@@ -389,9 +388,9 @@ def _is_keras(value: Any) -> bool:
 
 
 def _keras_call(model: Any) -> tuple[Callable[..., Any], Any]:
-    """Inference, and the specs that a functional or built model takes, under the names of its inputs."""
+    """Returns inference, and the specs that a functional or built model takes, under the names of its inputs."""
     nest = _keras_inputs(model)
-    if nest is None:  # subclassed: nothing says what it takes
+    if nest is None:  # subclassed: nothing specifies its inputs
 
         def run(inputs: Any) -> Any:
             return model(inputs, training=False)
@@ -412,7 +411,7 @@ def _keras_call(model: Any) -> tuple[Callable[..., Any], Any]:
 
 
 def _keras_inputs(model: Any) -> Any:
-    """The nest of symbolic tensors that a functional or sequential model takes, or None."""
+    """Returns the nest of symbolic tensors that a functional or sequential model takes, or None."""
     try:
         return model.input
     except (AttributeError, ValueError):
@@ -421,13 +420,13 @@ def _keras_inputs(model: Any) -> Any:
 
 
 def _input_name(tensor: Any) -> str:
-    """Of the input layer, as `model.summary()` shows it: a Keras 3 tensor that nobody named is `keras_tensor_7`."""
+    """Returns the input layer's name, as in `model.summary()`. An unnamed Keras 3 tensor is `keras_tensor_7`."""
     layer = getattr(getattr(tensor, "_keras_history", None), "operation", None)
     return str(getattr(layer, "name", None) or tensor.name.partition(":")[0])
 
 
 def _keras_step(model: Any, name: str, path: str) -> Callable[..., Any]:
-    """`train_step` or `test_step` of a compiled model, as a function of its data."""
+    """Returns `train_step` or `test_step` of a compiled model, as a function of its data."""
     own = getattr(type(model), name, None)
     if own is None:
         raise TfaotError(
@@ -435,7 +434,7 @@ def _keras_step(model: Any, name: str, path: str) -> Callable[..., Any]:
             do="put it into a keras.Sequential or a keras.Model, and compile that",
         )
     compiled = getattr(model, "compiled", None) or getattr(model, "_is_compiled", False)
-    # A step that the user wrote may not need it.
+    # A step that the user wrote might not need it.
     if not compiled and own.__module__.partition(".")[0] in ("keras", "tf_keras"):
         raise TfaotError(
             f"{path}: {name} is asked of a Keras model that was not compiled",

@@ -1,8 +1,8 @@
-"""Variables of TensorFlow 1 that pass values by reference become resource variables, which alone can be compiled.
+"""Converts TensorFlow 1 reference variables to resource variables, the only ones that can be compiled.
 
-A reference is an output of a variable, or of an op that hands one on or has just written it (`Assign`, `ApplyAdam`, …).
-Whatever takes its value gets a ReadVariableOp; whatever writes through it becomes the op of the same meaning that takes a
-handle, and what used its result runs after it.
+A reference is an output of a variable, or of an op that forwards one or has just written it (`Assign`, `ApplyAdam`, …). Ops
+that take its value get a ReadVariableOp. Ops that write through it become their equivalents that take a handle, and the
+consumers of their results run after them.
 """
 
 from __future__ import annotations
@@ -15,20 +15,11 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2, types
 from tensorflow.python.framework import op_def_registry
 
 from tfaot.core.errors import TfaotError, listed
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.names import take, tensor_name, underscored, unused
+from tfaot.graph.ops import REFERENCE_FORMS
 
 REFS = frozenset({"Variable", "VariableV2", "AutoReloadVariable"})
-"""Ops whose result is a reference to a variable of TensorFlow 1."""
-
-_FORWARDS = {
-    "RefEnter": "Enter",
-    "RefExit": "Exit",
-    "RefIdentity": "Identity",
-    "RefMerge": "Merge",
-    "RefNextIteration": "NextIteration",
-    "RefSwitch": "Switch",
-}
-"""Ops that hand references on, and what does the same with handles."""
+"""Ops whose result is a reference to a TensorFlow 1 variable."""
 
 _WRITES = {
     "Assign": "AssignVariableOp",
@@ -36,28 +27,28 @@ _WRITES = {
     "AssignSub": "AssignSubVariableOp",
     "IsVariableInitialized": "VarIsInitializedOp",
 }
-"""Ops whose equivalent for handles has a name of its own; that of the others is theirs behind `Resource`."""
+"""Ops whose equivalents for handles have other names. The names of all others just get the prefix `Resource`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class GraphVariable:
-    """A variable of a graph, of either kind."""
+    """A variable in a graph, of either kind."""
 
     name: str
-    """The `shared_name` that its handles have, or will have; of no other variable."""
+    """The `shared_name` that its handles have or will have. Unique among variables."""
     nodes: tuple[str, ...]
-    """The nodes that stand for it, in the graph's order."""
+    """Its nodes, in the graph's order."""
     dtype: int
     """`tensorflow.DataType`."""
     shape: tuple[int, ...] | None
-    """None if the rank is unknown; an unknown dimension is -1."""
+    """None if the rank is unknown. An unknown dimension is -1."""
 
 
 def name_variables(graph: graph_pb2.GraphDef) -> dict[str, GraphVariable]:
-    """Gives each variable one name and writes it into all of its nodes as `shared_name`.
+    """Gives each variable one name, and writes it to all of its nodes as `shared_name`.
 
-    It is the one that the graph says, or the node's. Nodes of one kind that share a name within a container are one
-    variable, as they are to a session; a handle without a name is a variable of its own.
+    The name is the one in the graph, or the node's. Nodes of the same kind that share a name within a container are a single
+    variable, as in a session. A handle without a name is a separate variable.
 
     Args:
       graph: changed in place.
@@ -75,9 +66,7 @@ def name_variables(graph: graph_pb2.GraphDef) -> dict[str, GraphVariable]:
             nodes.setdefault(key, []).append(node)
     result: dict[str, GraphVariable] = {}
     for (_, _, plain), same in nodes.items():
-        name = plain.decode()
-        while name in result:
-            name += "_"
+        name = unused(plain.decode(), result, underscored)
         for node in same:
             node.attr["shared_name"].s = name.encode()
             node.attr.pop("container", None)
@@ -92,12 +81,12 @@ def name_variables(graph: graph_pb2.GraphDef) -> dict[str, GraphVariable]:
 
 
 def to_resources(graph: graph_pb2.GraphDef, *, what: str) -> None:
-    """Turns every variable that is passed by reference into a resource variable, in place.
+    """Turns every reference variable into a resource variable, in place.
 
-    Node names stay, so that control inputs hold; `name_variables` must have been called.
+    Node names don't change, so control inputs stay valid. Call `name_variables` first.
 
     Raises:
-      TfaotError: an op has no equivalent for resource variables; it lists all of them.
+      TfaotError: some ops have no equivalent for resource variables. The message lists all of them.
     """
     if not any(node.op in REFS for node in graph.node):
         return
@@ -109,7 +98,7 @@ class _Conversion:
         self._graph = graph
         self._what = what
         self._names = {node.name for node in graph.node}
-        # As the graph was: nodes change while others still ask what their inputs were.
+        # The original graph: nodes change while others still look up what their inputs were.
         self._op = {node.name: node.op for node in graph.node}
         self._first = {node.name: node.input[0] if node.input else "" for node in graph.node}
         self._refs = self._references()
@@ -141,7 +130,7 @@ class _Conversion:
                 self._rename(node)
 
     def _references(self) -> dict[str, int]:
-        """The dtypes of the nodes whose first output (both, of a RefSwitch) refers to a variable, by name."""
+        """Returns the dtypes of nodes whose first output (both, for RefSwitch) is a reference, by name."""
         users: dict[str, list[node_def_pb2.NodeDef]] = defaultdict(list)
         for node in self._graph.node:
             definition = op_def_registry.get(node.op)
@@ -165,7 +154,7 @@ class _Conversion:
         strange = [
             f"{node.name} ({node.op})"
             for node in self._graph.node
-            if node.op not in _FORWARDS
+            if node.op not in REFERENCE_FORMS
             and any(self._is_reference(node.input[index]) for index in _reference_inputs(node))
             and _equivalent(node) is None
         ]
@@ -178,10 +167,10 @@ class _Conversion:
             )
 
     def _handle(self, operand: str) -> tuple[str, list[str]]:
-        """The handle behind a reference, and the control input after which it means what was written, if any."""
+        """Returns the handle behind a reference, and the control input of the write that it must follow, if any."""
         after: list[str] = []
         name, _ = tensor_name(operand)
-        while self._op[name] not in REFS and self._op[name] not in _FORWARDS:
+        while self._op[name] not in REFS and self._op[name] not in REFERENCE_FORMS:
             after = after or [f"^{name}"]
             operand = self._first[name]
             name, _ = tensor_name(operand)
@@ -194,8 +183,8 @@ class _Conversion:
 
     def _rename(self, node: node_def_pb2.NodeDef) -> None:
         """Makes an op on references the same on handles."""
-        if node.op in _FORWARDS:
-            node.op = _FORWARDS[node.op]
+        if node.op in REFERENCE_FORMS:
+            node.op = REFERENCE_FORMS[node.op]
             node.attr["T"].type = types_pb2.DT_RESOURCE
             return
         definition = _equivalent(node)
@@ -207,21 +196,15 @@ class _Conversion:
             node.attr["dtype"].type = dtype
 
     def _read(self, node: node_def_pb2.NodeDef, index: int) -> str:
-        """Adds a read of what a reference refers to at the time when the node runs, and returns its name."""
+        """Adds a read of a reference's value at the time when the node runs, and returns its name."""
         dtype = self._refs[tensor_name(node.input[index])[0]]
         handle, after = self._handle(node.input[index])
-        # It runs when all of its inputs are there; only a Merge, with the first of them.
+        # The read runs when all of the node's inputs are ready. Only for a Merge, it runs with the first of them.
         others = [] if node.op == "Merge" else [o for i, o in enumerate(node.input) if i != index]
         controls = sorted({f"^{tensor_name(o)[0]}" for o in others if not self._is_reference(o)} | set(after))
         key = (handle, *controls)
         if key not in self._reads:
-            base = name = f"{tensor_name(handle)[0]}/value"
-            number = 0
-            while name in self._names:
-                number += 1
-                name = f"{base}_{number}"
-            self._names.add(name)
-            self._reads[key] = name
+            name = self._reads[key] = take(f"{tensor_name(handle)[0]}/value", self._names)
             self._graph.node.add(name=name, op="ReadVariableOp", input=key).attr["dtype"].type = dtype
         return self._reads[key]
 
@@ -232,7 +215,7 @@ def _keep_attributes(node: node_def_pb2.NodeDef, names: Collection[str]) -> None
 
 
 def _reference_inputs(node: node_def_pb2.NodeDef) -> list[int]:
-    """Indices of the inputs that the op takes by reference."""
+    """Returns the indices of inputs that the op takes by reference."""
     definition = op_def_registry.get(node.op)
     if definition is None or not any(arg.is_ref for arg in definition.input_arg):
         return []
@@ -247,7 +230,7 @@ def _reference_inputs(node: node_def_pb2.NodeDef) -> list[int]:
 
 
 def _equivalent(node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef | None:
-    """The op that does the same by handles, or None."""
+    """Returns the equivalent op on handles, or None."""
     theirs = op_def_registry.get(node.op)
     ours = op_def_registry.get(_WRITES.get(node.op, f"Resource{node.op}"))
     if theirs is None or ours is None or len(theirs.input_arg) != len(ours.input_arg):

@@ -1,4 +1,4 @@
-"""Models as SavedModels, of TensorFlow 2 (`saved_objects`) and of TensorFlow 1 (here): a folder, tags, and signatures."""
+"""Models as SavedModels, from TensorFlow 2 (`saved_objects`) and TensorFlow 1 (here): a folder, tags, and signatures."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TAGS = ("serve",)
 
 
 class _Model(Protocol):
-    """What the two kinds of SavedModels do each in its own way; see `traced.Source`."""
+    """The interface that both kinds of SavedModels implement; see `traced.Source`."""
 
     @property
     def signatures(self) -> tuple[str, ...]: ...
@@ -44,14 +44,14 @@ class _Model(Protocol):
 
 
 class SavedModelSource:
-    """A SavedModel. Its entry points are its signatures, and in TensorFlow 2 also the functions of the saved object."""
+    """A SavedModel. Its entry points are its signatures and, in TensorFlow 2, also the functions of the saved object."""
 
     def __init__(self, folder: str, *, tags: Sequence[str] = TAGS) -> None:
-        """Reads what is not weights: those are read when they are asked for.
+        """Reads everything except weights, which are read on demand.
 
         Args:
-          folder: the one that holds `saved_model.pb`.
-          tags: those of the meta graph that is meant, all of them, in any order; empty if there is only one.
+          folder: the folder that contains `saved_model.pb`.
+          tags: all tags of the wanted meta graph, in any order. Empty if there is only one meta graph.
 
         Raises:
           TfaotError: there is no SavedModel, or none with these tags.
@@ -68,15 +68,15 @@ class SavedModelSource:
 
     @property
     def entry_points(self) -> tuple[str, ...]:
-        """Signatures, `serving_default` first, then functions of the saved object; see `traced.Source`."""
+        """The signatures, `serving_default` first, then functions of the saved object; see `traced.Source`."""
         return tuple(dict.fromkeys([*self._model.signatures, *self._model.functions]))
 
     @property
     def default_entry_point(self) -> str:
-        """`serving_default`, or else the only signature, or without any the only function.
+        """`serving_default`, or else the only signature, or without signatures the only function.
 
         Raises:
-          TfaotError: there is no `serving_default`, and not exactly one other.
+          TfaotError: there is no `serving_default`, and there isn't exactly one other.
         """
         names = self._model.signatures or self._model.functions
         if names and (names[0] == _DEFAULT or len(names) == 1):
@@ -90,17 +90,17 @@ class SavedModelSource:
         )
 
     def function(self, entry_point: str, dims: Dims) -> Function:
-        """Gives one entry point; see `traced.Source`."""
+        """Returns one entry point; see `traced.Source`."""
         return self._model.function(entry_point, dims)
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
-        """The values that were saved; see `traced.Source`."""
+        """Returns the saved values; see `traced.Source`."""
         return self._model.initial(names)
 
     def golden(
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
-        """A SavedModel says nothing of its inputs' values."""
+        """Returns None, because a SavedModel says nothing about its inputs' values."""
         return None
 
 
@@ -144,28 +144,28 @@ def _with_tags(
 
 
 class _SavedGraph:
-    """A SavedModel of TensorFlow 1: one graph, in which signatures name tensors."""
+    """A TensorFlow 1 SavedModel: a single graph, with signatures that name its tensors."""
 
     def __init__(self, folder: str, meta_graph: meta_graph_pb2.MetaGraphDef, sources: Mapping[str, str]) -> None:
         self._folder = folder
         self._meta_graph = meta_graph
         self._sources = sources
         self._variables = name_variables(meta_graph.graph_def)
-        # Two say what initializes and what trains, but not what they take.
+        # Two of them name the initializer and the train op, but have no inputs.
         self._signatures = {k: v for k, v in meta_graph.signature_def.items() if k not in (_INIT_OP, _TRAIN_OP)}
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """`serving_default` first."""
+        """The signatures, `serving_default` first."""
         return tuple(sorted(self._signatures, key=lambda key: (key != _DEFAULT, key)))
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """None: a graph has signatures only."""
+        """Empty, because a graph has only signatures."""
         return ()
 
     def function(self, entry_point: str, dims: Dims) -> Function:
-        """Cuts what a signature computes out of the graph; see `traced.Source`."""
+        """Extracts what a signature computes from the graph; see `traced.Source`."""
         signature = self._signatures.get(entry_point)
         if signature is None:
             raise TfaotError(
@@ -174,14 +174,14 @@ class _SavedGraph:
                 do="name one of these in the target's entry_points",
             )
         what = f"{self._folder}, {entry_point}"
-        # In TensorFlow 1 the order is nobody's: these are maps.
+        # In TensorFlow 1, these are maps, so they have no order.
         feeds = [
             Feed(_tensor(info, what, key), key, info.dtype, _shape(info))
             for key, info in sorted(signature.inputs.items())
         ]
         fetches = [Fetch(_tensor(info, what, key), key, info.dtype) for key, info in sorted(signature.outputs.items())]
         if signature.method_name == _TRAINING:
-            # A meta graph for training says beside its signature what a step does.
+            # In addition to its signature, a meta graph for training names the train op.
             fetches += [Fetch(name, _TRAIN_OP) for name in self._train_ops()]
         if not fetches:
             raise TfaotError(
@@ -196,11 +196,11 @@ class _SavedGraph:
     def _train_ops(self) -> list[str]:
         if _TRAIN_OP in self._meta_graph.signature_def:
             return [info.name for info in self._meta_graph.signature_def[_TRAIN_OP].outputs.values()]
-        # As the first releases of TensorFlow 1 wrote it.
+        # The format of the first releases of TensorFlow 1.
         return list(self._meta_graph.collection_def[constants.TRAIN_OP_KEY].node_list.value)
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
-        """Values from `variables/`; see `traced.Source`."""
+        """Returns values from `variables/`; see `traced.Source`."""
         if not names:
             return {}
         wanted = wanted_of(
@@ -223,7 +223,7 @@ def _tensor(info: meta_graph_pb2.TensorInfo, what: str, key: str) -> str:
 
 
 def _shape(info: meta_graph_pb2.TensorInfo) -> Shape | None:
-    """None, the graph's own, if the signature does not say more."""
+    """Returns the signature's shape, or None (the graph's own) if it has none."""
     if not info.HasField("tensor_shape") or info.tensor_shape.unknown_rank:
         return None
     return tuple(None if dim.size < 0 else int(dim.size) for dim in info.tensor_shape.dim)

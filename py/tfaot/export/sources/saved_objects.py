@@ -1,7 +1,7 @@
-"""SavedModels of TensorFlow 2: functions and variables of an object that was saved.
+"""TensorFlow 2 SavedModels: functions and variables of a saved object.
 
-Everything is read from the file. Loading the model as TensorFlow does would build each of its functions anew, under names
-that differ each time, and read all weights; a function that was saved stands for itself.
+Everything comes straight from the file. Loading the model with TensorFlow would rebuild each of its functions under names
+that differ every time, and read all weights. A saved function can be used as it is.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
 from tfaot.export.sources.functions import Leaf, leaves_of, output_label
 from tfaot.export.sources.subgraph import add_done, add_placeholder, imported, operand, unused_name
-from tfaot.export.traced import Array, Dims, Edge, Function, Shape, shown
-from tfaot.graph import graph as graphs
+from tfaot.export.traced import Array, Dims, Edge, Function, shown
+from tfaot.graph.attributes import shape_of
+from tfaot.graph.names import take, tensor_name
+from tfaot.graph.prune import prune
 
 _DEFAULT = signature_constants.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _SIGNATURES = "signatures"
-"""The attribute of the saved object that holds its signatures."""
+"""The attribute of the saved object that contains its signatures."""
 
 _VALUE = "VARIABLE_VALUE"
-"""What a checkpoint calls the value of a variable, among an object's other attributes."""
+"""A checkpoint's name for a variable's value among an object's other attributes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +40,11 @@ class _Variant:
 
     function: function_pb2.FunctionDef
     bound: tuple[int, ...]
-    """The objects that its last arguments are."""
+    """The objects that are its last arguments."""
     inputs: tuple[Edge, ...]
-    """Without the bound ones; they have no name."""
+    """Without the bound arguments. They have no name."""
     outputs: tuple[Edge, ...]
-    """In the function's order; they have no name."""
+    """In the function's order. They have no name."""
 
     @property
     def takes(self) -> str:
@@ -57,8 +59,8 @@ class SavedObjects:
         """Finds its entry points and names its variables.
 
         Args:
-          folder: the SavedModel's.
-          meta_graph: it has an object graph.
+          folder: the SavedModel's folder.
+          meta_graph: has an object graph.
           sources: `file:line` in the user's code, by `function/node`.
         """
         self._folder = folder
@@ -71,12 +73,12 @@ class SavedObjects:
 
     @property
     def signatures(self) -> tuple[str, ...]:
-        """`serving_default` first."""
+        """The signatures, `serving_default` first."""
         return tuple(sorted(self._children(self._child(0, _SIGNATURES)), key=lambda name: (name != _DEFAULT, name)))
 
     @property
     def functions(self) -> tuple[str, ...]:
-        """Functions of the object itself; those of its parts have longer names."""
+        """Functions of the object itself. Those of its children have longer names."""
         return tuple(
             sorted(
                 name
@@ -86,7 +88,7 @@ class SavedObjects:
         )
 
     def function(self, entry_point: str, dims: Dims) -> Function:
-        """Gives a signature, or a function `name`, `child.name`, or, of several variants, `name[index]`."""
+        """Returns a signature, or a function: `name`, `child.name`, or `name[index]` if it has several variants."""
         variant = self._find(entry_point, dims)
         what = f"{self._folder}, {entry_point}"
         graph = graph_pb2.GraphDef(versions=self._graph.versions, library=self._graph.library)
@@ -99,16 +101,16 @@ class SavedObjects:
         captures = self._captures(graph, variant, used, what)
         call = unused_name("call", used)
         outputs = self._call(graph, call, variant, [operand(edge.name) for edge in inputs] + captures, used)
-        pruned = graphs.prune(graph, [graphs.tensor_name(edge.name)[0] for edge in outputs])
+        pruned = prune(graph, [tensor_name(edge.name)[0] for edge in outputs])
         if dims.given or any(edge.shape is None or None in edge.shape for edge in outputs):
             typed = imported(pruned, what)
-            outputs = [dataclasses.replace(e, shape=_shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
+            outputs = [dataclasses.replace(e, shape=shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
         called = {function.signature.name for function in pruned.library.function}
         sources = {name: place for name, place in self._sources.items() if name.partition("/")[0] in called}
         return Function(entry_point, pruned, tuple(inputs), tuple(outputs), sources)
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
-        """Values from `variables/`; see `traced.Source`."""
+        """Returns values from `variables/`; see `traced.Source`."""
         if not names:
             return {}
         prefix = os.path.join(self._folder, constants.VARIABLES_DIRECTORY, constants.VARIABLES_FILENAME)
@@ -117,7 +119,7 @@ class SavedObjects:
         wanted = []
         for node in (node for node, name in self._variables.items() if name in names):
             variable = self._objects.nodes[node].variable
-            shape = _shape_of(tf.TensorShape(variable.shape))
+            shape = shape_of(tf.TensorShape(variable.shape))
             wanted.append(
                 Wanted(
                     self._variables[node],
@@ -137,7 +139,7 @@ class SavedObjects:
         return self._children(node).get(name)
 
     def _walk(self) -> dict[int, str]:
-        """The shortest path from the saved object to each other, its parts joined by `/`."""
+        """Returns the shortest path from the saved object to each other object, joined by `/`."""
         paths = {0: ""}
         queue = deque([0])
         while queue:
@@ -149,7 +151,7 @@ class SavedObjects:
         return paths
 
     def _name_variables(self) -> dict[int, str]:
-        """Names of the variables that functions use, by object: their own if no other has it, or else their paths.
+        """Names the variables that functions use, by object: their own names if unique, or else their paths.
 
         Keras 3 saves a second copy of each variable, which nothing uses.
         """
@@ -162,16 +164,11 @@ class SavedObjects:
         for node in nodes:
             path = "/".join(part.strip("_") for part in self._paths.get(node, "").split("/"))
             candidate = plain[node] if plain[node] and count[plain[node]] == 1 else path or "variable"
-            unique, number = candidate, 0
-            while unique in taken:
-                number += 1
-                unique = f"{candidate}_{number}"
-            taken.add(unique)
-            result[node] = unique
+            result[node] = take(candidate, taken)
         return result
 
     def _checkpoint_keys(self, checkpoint: Checkpoint) -> dict[int, str]:
-        """Where the checkpoint keeps each variable: it describes the same objects once more, with keys."""
+        """Returns where the checkpoint stores each variable. It describes the same objects again, with keys."""
         theirs = checkpoint.objects().nodes
         pairs = {0: 0}
         pending = [0] if theirs else []
@@ -192,7 +189,7 @@ class SavedObjects:
         }
 
     def _concrete_names(self, node: int | None) -> list[str]:
-        """The concrete functions of an object that is a function."""
+        """Returns the concrete functions of an object that is a function."""
         if node is None:
             return []
         saved = self._objects.nodes[node]
@@ -235,11 +232,11 @@ class SavedObjects:
         bound = tuple(saved.bound_inputs)
         arguments = list(function.signature.input_arg)[: len(function.signature.input_arg) - len(bound)]
         labelled = self._inputs(saved, node, entry_point)
-        if len(labelled) != len(arguments):  # the file tells less than it takes
+        if len(labelled) != len(arguments):  # the file describes fewer arguments than the function takes
             labelled = [Leaf((arg.name,), tf.TensorSpec(None, arg.type)) for arg in arguments]
         lone = len({leaf.keys[0] for leaf in labelled}) == 1 and all(len(leaf.keys) > 1 for leaf in labelled)
         inputs = tuple(
-            Edge("", "/".join(leaf.keys[1:] if lone else leaf.keys), arg.type, _shape_of(leaf.value.shape))
+            Edge("", "/".join(leaf.keys[1:] if lone else leaf.keys), arg.type, shape_of(leaf.value.shape))
             for leaf, arg in zip(labelled, arguments, strict=True)
         )
         results = list(function.signature.output_arg)
@@ -248,13 +245,13 @@ class SavedObjects:
         if len(leaves) != len(results):
             leaves = [Leaf((str(index),), tf.TensorSpec(None, arg.type)) for index, arg in enumerate(results)]
         outputs = tuple(
-            Edge("", output_label(leaf.keys), arg.type, _shape_of(leaf.value.shape))
+            Edge("", output_label(leaf.keys), arg.type, shape_of(leaf.value.shape))
             for leaf, arg in zip(leaves, results, strict=True)
         )
         return _Variant(function, bound, inputs, outputs)
 
     def _inputs(self, saved: saved_object_graph_pb2.SavedConcreteFunction, node: int, entry_point: str) -> list[Leaf]:
-        """Each tensor that a function takes, under the name of its parameter and the keys below."""
+        """Returns each tensor that a function takes, with the name of its parameter and the keys below it."""
         structure = _decoded(saved.canonicalized_input_signature)
         if structure is None:
             return []
@@ -283,7 +280,7 @@ class SavedObjects:
             )
 
     def _captures(self, graph: graph_pb2.GraphDef, variant: _Variant, used: set[str], what: str) -> list[str]:
-        """Adds what a function takes from its object: handles of variables, and constants."""
+        """Adds a function's captures from its object: handles of variables, and constants."""
         names = []
         strange = []
         constant_nodes = {node.name: node for node in self._graph.node if node.op == "Const"}
@@ -316,7 +313,7 @@ class SavedObjects:
     def _call(
         self, graph: graph_pb2.GraphDef, name: str, variant: _Variant, operands: Sequence[str], used: set[str]
     ) -> list[Edge]:
-        """Adds the call, behind which all of its side effects are done, and a node for each output."""
+        """Adds the call, which ends after all of its side effects, and a node for each output."""
         signature = variant.function.signature
         call = graph.node.add(name=name, op="StatefulPartitionedCall", input=operands)
         call.attr["f"].func.name = signature.name
@@ -335,7 +332,7 @@ class SavedObjects:
 
 
 def _fits(variant: _Variant, dims: Dims) -> bool:
-    """Whether a variant takes all that `dims` names, in these shapes."""
+    """Returns whether a variant takes everything that `dims` names, in these shapes."""
     shapes = {edge.label: edge.shape for edge in variant.inputs}
     for label, given in dims.given.items():
         if label not in shapes:
@@ -350,14 +347,10 @@ def _fits(variant: _Variant, dims: Dims) -> bool:
 
 
 def _decoded(value: Any) -> Any:
-    """A structure of specs; None if there is none, or it is of a kind that this TensorFlow does not know."""
+    """Returns a structure of specs, or None if there is none or this TensorFlow doesn't know its kind."""
     if value.WhichOneof("kind") is None:
         return None
     try:
         return nested_structure_coder.decode_proto(value)
     except (ValueError, TypeError, nested_structure_coder.NotEncodableError):
         return None
-
-
-def _shape_of(shape: tf.TensorShape) -> Shape | None:
-    return None if shape.rank is None else tuple(shape.as_list())

@@ -1,10 +1,10 @@
-"""A function out of a finished graph: feeds and fetches at any of its tensors."""
+"""Extracts a function from a finished graph, with feeds and fetches at any of its tensors."""
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
@@ -12,11 +12,12 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
-from tfaot.graph import graph as graphs
-from tfaot.graph.graph import tensor_name
+from tfaot.graph.attributes import shape_of, shape_proto
+from tfaot.graph.names import canonical, take, tensor_name
+from tfaot.graph.prune import prune, reached
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
-"""Ops whose value may be given from outside."""
+"""Ops whose value can come from outside."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,20 +28,20 @@ class Feed:
     """`node:port`."""
     label: str
     dtype: int = types_pb2.DT_INVALID
-    """`tensorflow.DataType`; DT_INVALID if it is the graph's."""
+    """`tensorflow.DataType`, or DT_INVALID for the graph's dtype."""
     shape: Shape | None = None
-    """Wins over the graph's; None if it is the graph's."""
+    """Overrides the graph's shape. None for the graph's shape."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Fetch:
-    """A tensor that is computed, or an operation, which is run before any tensor is there."""
+    """A tensor to compute, or an operation to run before any tensor is ready."""
 
     tensor: str
-    """`node:port`, or `node`: its first output, or the operation itself if it has none."""
+    """`node:port`, or `node` for its first output, or for the operation itself if it has no output."""
     label: str
     dtype: int = types_pb2.DT_INVALID
-    """`tensorflow.DataType` if it is known; it must be the graph's."""
+    """`tensorflow.DataType` if known. It must match the graph's."""
 
 
 def function_of_graph(
@@ -53,36 +54,71 @@ def function_of_graph(
     dims: Dims,
     sources: Mapping[str, str],
 ) -> Function:
-    """Cuts out what the fetches need, given the feeds.
+    """Extracts the nodes that the fetches need, given the feeds.
 
-    A fed tensor becomes a Placeholder, whatever computed it; what nothing else needs of that is left out. Variables of
-    TensorFlow 1 become resource variables.
+    A fed tensor becomes a Placeholder, whatever computed it. Nodes that nothing else needs are dropped. TensorFlow 1
+    variables become resource variables.
 
     Args:
-      graph: stays as it is. Its variables have names (`ref_variables.name_variables`).
+      graph: doesn't change. Its variables have names (`ref_variables.name_variables`).
       feeds: the inputs.
-      fetches: the outputs, and operations that must run as well.
-      name: the entry point's.
+      fetches: the outputs, and operations that must also run.
+      name: the entry point's name.
       what: the model, for messages.
       dims: fixes the inputs' unknown dimensions.
       sources: `file:line` by node name.
 
     Raises:
-      TfaotError: a tensor does not exist, or is fed twice, or has another dtype than is said; something that is needed
-        is not fed; the graph is none; or dimensions do not fit.
+      TfaotError: a tensor doesn't exist, is fed twice, or has another dtype than specified; a needed tensor isn't fed; the
+        graph is invalid; or dimensions don't fit.
     """
     _check(graph, feeds, fetches, what)
     feeds = _with_types(graph, feeds, what)
     inputs = dims.fix(what, [Edge(f.tensor, f.label, f.dtype, f.shape, _place(sources, f.tensor)) for f in feeds])
-    work = graphs.prune(graph, _nodes_of(feeds, fetches))
+    work = prune(graph, _nodes_of(feeds, fetches))
     inputs, fed = _feed(work, inputs, [fetch.tensor for fetch in fetches])
 
-    typed = imported(work, what)
     used = {node.name for node in work.node}
+    effects, tensors = _found(imported(work, what), fetches, fed, what)
+    placeholders = {tensor_name(edge.name)[0] for edge in inputs}
+    outputs = _add_outputs(work, tensors, effects, placeholders, used, sources)
+    if not tensors:
+        outputs.append(add_done(work, effects, used))
+
+    cut = prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
+    if unfed := [n.name for n in cut.node if n.op in ("Placeholder", "PlaceholderV2") and n.name not in placeholders]:
+        raise TfaotError(
+            f"{what}: the outputs need {len(unfed)} placeholder(s) that are no inputs",
+            exists=listed([f"{n} at {sources[n]}" if n in sources else n for n in unfed])
+            + f"; the inputs are {listed([feed.label for feed in feeds])}",
+            do="make them inputs too, or name other outputs",
+        )
+    to_resources(cut, what=what)
+    for node in cut.node:
+        # tfcompile puts inputs in the place of placeholders, but not of those that something merely waits for.
+        for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
+            node.input.remove(waited)
+    return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
+
+
+def _found(
+    typed: tf.Graph, fetches: Sequence[Fetch], fed: Mapping[str, str], what: str
+) -> tuple[list[str], list[tuple[Fetch, tf.Tensor]]]:
+    """Finds what is fetched: control inputs that wait for operations, and tensors.
+
+    Args:
+      typed: the graph, with dtypes.
+      fetches: all of them.
+      fed: the tensor that now stands for a fed one, by that.
+      what: the model, for messages.
+
+    Raises:
+      TfaotError: there is no such tensor, or it has another dtype than is said.
+    """
     effects: list[str] = []
-    tensors: list[tuple[Fetch, str, tf.Tensor]] = []
+    tensors: list[tuple[Fetch, tf.Tensor]] = []
     for fetch in fetches:
-        node, port = tensor_name(fed.get(_normal(fetch.tensor), fetch.tensor))
+        node, port = tensor_name(fed.get(canonical(fetch.tensor), fetch.tensor))
         operation = typed.get_operation_by_name(node)
         if not operation.outputs:
             effects.append(f"^{node}")
@@ -100,47 +136,40 @@ def function_of_graph(
                 exists=f"{fetch.tensor} is {tensor.dtype.base_dtype.name} in the graph",
                 do="say its own dtype, or none",
             )
-        tensors.append((fetch, node, tensor))
+        tensors.append((fetch, tensor))
+    return effects, tensors
 
-    placeholders = {tensor_name(edge.name)[0] for edge in inputs}
+
+def _add_outputs(
+    graph: graph_pb2.GraphDef,
+    tensors: Sequence[tuple[Fetch, tf.Tensor]],
+    effects: Sequence[str],
+    placeholders: Collection[str],
+    used: set[str],
+    sources: Mapping[str, str],
+) -> list[Edge]:
+    """Gives each output a node of its own, which runs after all effects: an Identity where the tensor's own node will not do."""
     outputs: list[Edge] = []
-    seen: set[str] = set()
-    for fetch, node, tensor in tensors:
+    seen = set(placeholders)
+    for fetch, tensor in tensors:
         dtype = tensor.dtype.base_dtype
-        plain = not effects and tensor.value_index == 0 and node not in placeholders | seen
-        if plain and tensor.dtype == dtype:  # no reference
-            fetched = node
-        else:
+        fetched = tensor.op.name
+        # A tensor whose dtype is not its base is a reference.
+        if effects or tensor.value_index != 0 or fetched in seen or tensor.dtype != dtype:
             fetched = unused_name(fetch.label, used)
-            identity = work.node.add(name=fetched, op="Identity", input=[operand(tensor.name), *effects])
+            identity = graph.node.add(name=fetched, op="Identity", input=[operand(tensor.name), *effects])
             identity.attr["T"].type = dtype.as_datatype_enum
         seen.add(fetched)
-        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        shape = shape_of(tensor.shape)
         outputs.append(Edge(f"{fetched}:0", fetch.label, dtype.as_datatype_enum, shape, _place(sources, tensor.name)))
-    if not tensors:
-        outputs.append(add_done(work, effects, used))
-
-    cut = graphs.prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
-    if unfed := [n.name for n in cut.node if n.op in ("Placeholder", "PlaceholderV2") and n.name not in placeholders]:
-        raise TfaotError(
-            f"{what}: the outputs need {len(unfed)} placeholder(s) that are no inputs",
-            exists=listed([f"{n} at {sources[n]}" if n in sources else n for n in unfed])
-            + f"; the inputs are {listed([feed.label for feed in feeds])}",
-            do="make them inputs too, or name other outputs",
-        )
-    to_resources(cut, what=what)
-    for node in cut.node:
-        # tfcompile puts inputs in the place of placeholders, but not of those that something merely waits for.
-        for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
-            node.input.remove(waited)
-    return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
+    return outputs
 
 
 def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
-    """The graph as TensorFlow takes it, with dtypes and shapes inferred.
+    """Imports the graph into TensorFlow, which infers dtypes and shapes.
 
     Raises:
-      TfaotError: it does not take it.
+      TfaotError: TensorFlow rejects the graph.
     """
     result = tf.Graph()
     try:
@@ -157,35 +186,30 @@ def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
 
 
 def operand(tensor: str) -> str:
-    """A tensor as an input of a node: a GraphDef does not write port 0."""
+    """Formats a tensor as a node's input. A GraphDef omits port 0."""
     return tensor.removesuffix(":0")
 
 
 def unused_name(label: str, used: set[str]) -> str:
-    """A node name made of a label: legal to TensorFlow, and of no other node; it is added to `used`."""
+    """Makes a node name from a label: legal in TensorFlow, unique, and added to `used`."""
     base = "".join(c if c.isascii() and (c.isalnum() or c in "_./-") else "_" for c in label)
     if not base or not (base[0].isalnum() or base[0] == "."):
         base = "t" + base
-    name, number = base, 0
-    while name in used:
-        number += 1
-        name = f"{base}_{number}"
-    used.add(name)
-    return name
+    return take(base, used)
 
 
 def add_done(graph: graph_pb2.GraphDef, effects: Sequence[str], used: set[str]) -> Edge:
-    """Adds what a function that returns nothing gives: a bool that is there when its side effects are.
+    """Adds the output of a function that returns nothing: a bool that is ready after its side effects.
 
     Args:
       graph: changed in place.
       effects: control inputs, `^node`.
-      used: names of the graph's nodes; the new ones are added.
+      used: names of the graph's nodes. The new ones are added.
     """
     constant = graph.node.add(name=unused_name("done", used), op="Const", input=effects)
     constant.attr["dtype"].type = types_pb2.DT_BOOL
     constant.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(True))
-    # tfcompile drops control inputs of constants; those of an Identity it keeps.
+    # tfcompile drops control inputs of constants, but keeps those of an Identity.
     done = graph.node.add(name=unused_name("done", used), op="Identity", input=[constant.name, *effects])
     done.attr["T"].type = types_pb2.DT_BOOL
     return Edge(f"{done.name}:0", "done", types_pb2.DT_BOOL, ())
@@ -201,16 +225,7 @@ def _to_placeholder(node: node_def_pb2.NodeDef, dtype: int, shape: Shape | None)
     node.Clear()
     node.name, node.op = name, "Placeholder"
     node.attr["dtype"].type = dtype
-    node.attr["shape"].shape.SetInParent()
-    if shape is None:
-        node.attr["shape"].shape.unknown_rank = True
-    for size in shape or ():
-        node.attr["shape"].shape.dim.add(size=-1 if size is None else size)
-
-
-def _normal(tensor: str) -> str:
-    node, port = tensor_name(tensor)
-    return f"{node}:{port}"
+    node.attr["shape"].shape.CopyFrom(shape_proto(shape))
 
 
 def _nodes_of(feeds: Sequence[Feed], fetches: Sequence[Fetch]) -> list[str]:
@@ -223,14 +238,14 @@ def _place(sources: Mapping[str, str], tensor: str) -> str:
 
 
 def _kept(sources: Mapping[str, str], graph: graph_pb2.GraphDef) -> dict[str, str]:
-    """Those of the nodes that are left."""
+    """Returns the entries of nodes that are left."""
     names = {node.name for node in graph.node}
     names |= {f"{f.signature.name}/{node.name}" for f in graph.library.function for node in f.node_def}
     return {name: place for name, place in sources.items() if name in names}
 
 
 def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[Fetch], what: str) -> None:
-    """Everything that is named must exist, and be fed once."""
+    """Checks that everything that is named exists and is fed only once."""
     names = {node.name for node in graph.node}
     items: Iterable[tuple[str, Feed | Fetch]] = [*(("input", f) for f in feeds), *(("output", f) for f in fetches)]
     if missing := [(kind, item) for kind, item in items if tensor_name(item.tensor)[0] not in names]:
@@ -242,17 +257,17 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
             exists=f"{len(names)} nodes, among them {listed(found)}" if found else f"{len(names)} nodes",
             do="name nodes of the graph, or node:output",
         )
-    if twice := [tensor for tensor, count in Counter(_normal(feed.tensor) for feed in feeds).items() if count > 1]:
+    if twice := [tensor for tensor, count in Counter(canonical(feed.tensor) for feed in feeds).items() if count > 1]:
         raise TfaotError(
             f"{what}: {listed(twice)} is fed more than once",
-            exists=listed([f"{feed.label} is {feed.tensor}" for feed in feeds if _normal(feed.tensor) in twice]),
+            exists=listed([f"{feed.label} is {feed.tensor}" for feed in feeds if canonical(feed.tensor) in twice]),
             do="name each input once",
         )
-    reached = _reached(graph, _nodes_of(feeds, fetches))
+    needed = reached({node.name: node for node in graph.node}, _nodes_of(feeds, fetches))
     if torn := [
         f"{node.name} takes {taken}"
         for node in graph.node
-        if node.name in reached
+        if node.name in needed
         for taken in node.input
         if tensor_name(taken)[0] not in names
     ]:
@@ -263,26 +278,13 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
         )
 
 
-def _reached(graph: graph_pb2.GraphDef, names: Iterable[str]) -> set[str]:
-    """Names of the nodes that these need, and of those that they would need if they existed."""
-    nodes = {node.name: node for node in graph.node}
-    reached: set[str] = set()
-    pending = list(names)
-    while pending:
-        name = pending.pop()
-        if name not in reached:
-            reached.add(name)
-            pending += [tensor_name(taken)[0] for taken in nodes[name].input] if name in nodes else []
-    return reached
-
-
 def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> list[Feed]:
-    """Fills in what is not said of dtypes and shapes.
+    """Fills in missing dtypes and shapes.
 
     Raises:
-      TfaotError: a dtype that is said is not the graph's.
+      TfaotError: a specified dtype isn't the graph's.
     """
-    typed = imported(graphs.prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what)
+    typed = imported(prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what)
     result = []
     for feed in feeds:
         node, port = tensor_name(feed.tensor)
@@ -310,12 +312,12 @@ def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> 
 def _feed(
     graph: graph_pb2.GraphDef, inputs: Sequence[Edge], fetches: Sequence[str]
 ) -> tuple[tuple[Edge, ...], dict[str, str]]:
-    """Puts a placeholder in the place of each fed tensor.
+    """Replaces each fed tensor with a placeholder.
 
     Args:
       graph: changed in place.
-      inputs: their names are the tensors that are fed.
-      fetches: what else of the graph is asked for.
+      inputs: their names are the fed tensors.
+      fetches: what else is needed from the graph.
 
     Returns:
       The inputs under the placeholders' names, and these names by the fed tensors.
@@ -323,25 +325,25 @@ def _feed(
     fed: dict[str, str] = {}
     nodes = {node.name: node for node in graph.node}
     used = set(nodes)
-    tensors = {_normal(edge.name) for edge in inputs}
+    tensors = {canonical(edge.name) for edge in inputs}
     needed = {
         tensor_name(taken)[0]
         for taken in (*fetches, *(taken for node in graph.node for taken in node.input))
-        if taken.startswith("^") or _normal(taken) not in tensors
+        if taken.startswith("^") or canonical(taken) not in tensors
     }
     for edge in inputs:
         name, port = tensor_name(edge.name)
         node = nodes[name]
-        # A control input waits for the node, which a feed does not stop; a placeholder it stands for.
+        # A control input waits for the node, which a feed doesn't stop. A placeholder stands for the value.
         if port == 0 and (node.op in PLACEHOLDERS or name not in needed):
             _to_placeholder(node, edge.dtype, edge.shape)
-            fed[_normal(edge.name)] = f"{name}:0"
+            fed[canonical(edge.name)] = f"{name}:0"
         else:
             new = unused_name(f"{name}/fed_{port}", used)
             add_placeholder(graph, new, edge.dtype, edge.shape)
-            fed[_normal(edge.name)] = f"{new}:0"
+            fed[canonical(edge.name)] = f"{new}:0"
     for node in graph.node:
         for index, taken in enumerate(node.input):
-            if not taken.startswith("^") and _normal(taken) in fed:
-                node.input[index] = operand(fed[_normal(taken)])
-    return tuple(dataclasses.replace(edge, name=fed[_normal(edge.name)]) for edge in inputs), fed
+            if not taken.startswith("^") and canonical(taken) in fed:
+                node.input[index] = operand(fed[canonical(taken)])
+    return tuple(dataclasses.replace(edge, name=fed[canonical(edge.name)]) for edge in inputs), fed

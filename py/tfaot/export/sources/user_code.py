@@ -1,4 +1,4 @@
-"""A model's Python file: importing it, calling it, and saying where in it something went wrong."""
+"""Imports and calls a model's Python file, and reports where in it something went wrong."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ import tfaot
 from tfaot.core.errors import TfaotError, listed
 
 SEED = 1
-"""Seed of TensorFlow, NumPy, and `random` while user code runs: two exports give the same initial values."""
+"""Seed of TensorFlow, NumPy, and `random` while user code runs, so two exports produce the same initial values."""
 
 
 MODULE = "tfaot_user_model"
-"""What the module of a model's file is called."""
+"""The module name of a model's file."""
 
 
 def seed_everything() -> None:
-    """Seeds all that initial values may be drawn from."""
+    """Seeds every generator that initial values can come from."""
     random.seed(SEED)
     np.random.seed(SEED)
     tf.random.set_seed(SEED)
 
 
 class UserCode:
-    """A model's Python file, and how to run it so that its errors point into it."""
+    """A model's Python file, run so that its errors point to lines in it."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class UserCode:
         self.module = self._load()
 
     def place(self, frames: Iterable[Any]) -> str:
-        """`file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
+        """Returns `file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
         place = ""
         for frame in frames:
             shown = self._shown.get(frame.filename)
@@ -57,20 +57,20 @@ class UserCode:
         return place
 
     def _show(self, filename: str) -> str:
-        if filename.startswith("<"):  # no file: `<string>`, `<frozen importlib._bootstrap>`
+        if filename.startswith("<"):  # not a file: `<string>`, `<frozen importlib._bootstrap>`
             return ""
         path = os.path.abspath(filename)
         if path == self._main or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
             return ""
-        if not os.path.exists(path):  # extension modules name the source that they were made of: h5py/h5f.pyx
+        if not os.path.exists(path):  # extension modules name the source that they were built from: h5py/h5f.pyx
             return ""
         return path[len(self._root) :]
 
     def run(self, what: str, function: Callable[..., Any], *args: Any) -> Any:
-        """Calls user code; its exception becomes an error with the part of the traceback that is the user's.
+        """Calls user code. Turns its exception into an error with the user's part of the traceback.
 
         Raises:
-          TfaotError: the user's code raised.
+          TfaotError: the user's code raised an exception.
         """
         try:
             return function(*args)
@@ -80,11 +80,11 @@ class UserCode:
             raise self.error(what, error) from None
 
     def error(self, what: str, error: BaseException) -> TfaotError:
-        """One error for an exception of the user's code."""
+        """Makes an error from an exception in the user's code."""
         frames = _frames(error)
         mine = [frame for frame in frames if self._show(frame.filename)]
         if isinstance(error, tf.errors.OpError) and error.op is not None:
-            # Raised by a session: what counts is where the op was made, and TensorFlow's text is its traceback, twice.
+            # Raised by a session. What counts is where the op was made; TensorFlow's text contains its traceback, twice.
             text = error.message.rpartition("\nNode: ")[2].partition("\n\nOriginal stack trace")[0]
             place = self.place(error.op.traceback) or self.path
             return TfaotError(
@@ -120,7 +120,7 @@ class UserCode:
         """Looks up a function of the model.
 
         Raises:
-          TfaotError: it is missing, or cannot be called with these positional arguments.
+          TfaotError: it is missing, or can't be called with these positional arguments.
         """
         function: Any = getattr(self.module, name, None)
         wanted = f"{name}({', '.join(parameters)})"
@@ -149,12 +149,12 @@ class UserCode:
         return cast("Callable[..., Any]", function)
 
     def call_with(self, name: str, args: Sequence[Any], entry_point: str) -> Any:
-        """Calls a function of the model that may, but need not, take the entry point's name as its last argument.
+        """Calls a function of the model that optionally takes the entry point's name as its last argument.
 
-        A further parameter that has a default is not the entry point's name, unless it is called `entry_point`.
+        An additional parameter with a default isn't the entry point's name, unless it is called `entry_point`.
 
         Raises:
-          TfaotError: it takes other arguments, or raised.
+          TfaotError: it takes other arguments, or raised an exception.
         """
         function: Any = getattr(self.module, name)
         parameters = ["step", "rng"][: len(args)]
@@ -171,7 +171,7 @@ class UserCode:
 
 
 def _to_do(error: BaseException, place: str) -> str:
-    """What to do about an exception of the user's code."""
+    """Returns what to do about an exception in the user's code."""
     if isinstance(error, TypeError) and "Tensor' object does not support item assignment" in str(error):
         return (
             f"assign no part of a tensor at {place}: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], [row]), or "
@@ -190,7 +190,7 @@ def _to_do(error: BaseException, place: str) -> str:
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
-    """An exception's frames, the innermost last. Of functions that AutoGraph rewrote it knows the user's own lines."""
+    """Returns an exception's frames, innermost last. For functions that AutoGraph rewrote, maps to the user's own lines."""
     frames = list(traceback.extract_tb(error.__traceback__))
     metadata = getattr(error, "ag_error_metadata", None)
     if metadata is not None:
@@ -202,7 +202,7 @@ def _frames(error: BaseException) -> list[traceback.FrameSummary]:
 
 
 def _text(error: BaseException) -> str:
-    """The exception's type and message; without the stack that AutoGraph writes into it."""
+    """Returns the exception's type and message, without the stack that AutoGraph adds to it."""
     metadata = getattr(error, "ag_error_metadata", None)
     if metadata is not None:
         return str(metadata.cause_message)

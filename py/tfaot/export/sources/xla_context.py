@@ -1,8 +1,8 @@
-"""Building a graph that knows it will be compiled by XLA, so that gradients of loops can be.
+"""Makes graphs believe that XLA will compile them, so that gradients of loops can be compiled.
 
-`while_v2` sizes what it saves for the gradient either by a bound known beforehand or by a growing list. XLA takes only
-the first, and TensorFlow chooses it when the graph is built inside an XLA context. A finished graph cannot be
-repaired. Entering `XLAControlFlowContext` itself makes `tf.Variable(tensor)` raise, so the question is answered instead.
+For the gradient, `while_v2` saves values either in a list of known maximum size or in a growing list. XLA accepts only the
+former, and TensorFlow chooses it when the graph is built inside an XLA context. A finished graph can't be repaired. Entering
+`XLAControlFlowContext` itself makes `tf.Variable(tensor)` raise an exception, so we override the check instead.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 _MODULES = ("tensorflow.python.ops.control_flow_util", "tf_keras.src.utils.control_flow_util")
-"""TensorFlow's own, and the copy that Keras 2 keeps."""
+"""TensorFlow's own module, and the copy in Keras 2."""
 
 
 @contextlib.contextmanager
 def xla_context() -> Iterator[None]:
-    """Every graph that is built inside believes it is in an XLA context; restored on leaving, whatever happens."""
+    """Makes every graph that is built inside believe that it is in an XLA context. Always restores the original."""
     modules: list[Any] = []
     for name in _MODULES:
         with contextlib.suppress(ModuleNotFoundError):

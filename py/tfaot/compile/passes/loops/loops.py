@@ -1,0 +1,203 @@
+"""The loops of a graph as passes see them: which values are loop-invariant, which indices steps use, what stacks hold.
+
+A loop is a While of control flow v2 in the graph itself; passes do not touch those in functions. The scalars of step
+k = 0, 1, … are known if they are integer arithmetic on counters and constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from tensorflow.core.framework import attr_value_pb2, node_def_pb2, types_pb2
+
+from tfaot.compile.passes.loops.constants import Constants
+from tfaot.compile.passes.loops.loop import Loop
+from tfaot.graph.attributes import Array, Shape, complete, literal, type_attribute
+from tfaot.graph.names import canonical, tensor_name
+from tfaot.graph.ops import IDENTITIES, WHILES
+from tfaot.graph.program import Program, Tensor
+
+
+class Loops:
+    """A program's graph, with its loops."""
+
+    def __init__(self, program: Program) -> None:
+        """Reads the loops of a program. Passes must add nodes through this object, or announce them with `added`."""
+        self.program = program
+        self.nodes = program.nodes()
+        self._tensors = program.tensors() if any(node.op in WHILES for node in program.graph.node) else {}
+        self._constants = Constants(self)
+        self.loops: dict[str, Loop] = {}
+        """By name; each comes after the loops whose results it takes."""
+        for node in self._ordered():
+            self.loops[node.name] = Loop(self, node)
+
+    def _ordered(self) -> list[node_def_pb2.NodeDef]:
+        """The While nodes, each after those that it depends on."""
+        order: list[node_def_pb2.NodeDef] = []
+        seen: set[str] = set()
+        stack = [(node.name, False) for node in self.program.graph.node if node.op in WHILES]
+        while stack:
+            name, done = stack.pop()
+            node = self.nodes[name]
+            if done:
+                order += [node] if node.op in WHILES else []
+            elif name not in seen:
+                seen.add(name)
+                stack.append((name, True))
+                stack += [(tensor_name(operand)[0], False) for operand in node.input]
+        return order
+
+    def add(
+        self, op: str, name: str, inputs: Iterable[str], shape: Shape, dtype: int, *, origin: str, **attributes: object
+    ) -> str:
+        """Adds a node with one result to the graph, and returns the result.
+
+        Args:
+          op: the op's type.
+          name: of the node; made unique.
+          inputs: operands.
+          shape: of the result.
+          dtype: its `tensorflow.DataType`.
+          origin: the node that it stands for.
+          **attributes: as of `program.attribute`.
+        """
+        node = self.program.add(op, name, inputs, origin=origin, **attributes)
+        self.added(node, Tensor(shape, dtype))
+        return f"{node.name}:0"
+
+    def constant_vector(self, name: str, values: Iterable[int], *, origin: str) -> str:
+        """Adds a constant int32 vector to the graph."""
+        array = np.array([*values], np.int32)
+        node = self.program.constant(name, array, origin=origin)
+        self.added(node, Tensor(array.shape, types_pb2.DT_INT32))
+        return f"{node.name}:0"
+
+    def constant_scalar(self, name: str, value: int, *, origin: str) -> str:
+        """Adds a constant int32 scalar to the graph."""
+        node = self.program.constant(name, np.array(value, np.int32), origin=origin)
+        self.added(node, Tensor((), types_pb2.DT_INT32))
+        return f"{node.name}:0"
+
+    def added(self, node: node_def_pb2.NodeDef, tensor: Tensor | None) -> None:
+        """Announces a new node of the graph, and what is known of its first result."""
+        self.nodes[node.name] = node
+        if tensor is not None:
+            self._tensors[f"{node.name}:0"] = tensor
+
+    def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
+        """The node that computes a tensor, identities aside; None if it is fed."""
+        resolved = self.resolve(tensor)
+        return None if resolved in self.program.feeds else self.nodes[tensor_name(resolved)[0]]
+
+    def resolve(self, tensor: str) -> str:
+        """The tensor behind identities and behind loops that only pass it on."""
+        while True:
+            tensor = canonical(tensor)
+            name, port = tensor_name(tensor)
+            node = self.nodes[name]
+            loop = self.loops.get(name)
+            if tensor in self.program.feeds:
+                return tensor
+            if node.op in IDENTITIES:
+                tensor = node.input[0]
+            elif loop is not None and loop.body.types[port] != types_pb2.DT_RESOURCE and loop.invariant(port):
+                tensor = loop.operands[port]
+            else:
+                return tensor
+
+    def tensor(self, tensor: str) -> Tensor | None:
+        """The dtype and shape of a tensor of the graph, as far as they are known."""
+        tensor = canonical(tensor)
+        known = self._tensors.get(self.resolve(tensor)) or self._tensors.get(tensor)
+        name, port = tensor_name(tensor)
+        if (known is None or known.shape is None) and name in self.loops:
+            known = self.tensor(self.loops[name].operands[port]) or known
+        return known
+
+    def dtype(self, tensor: str) -> int:
+        """The `tensorflow.DataType` of a tensor of the graph."""
+        known = self._tensors[canonical(tensor)]
+        return known.dtype
+
+    def shape(self, tensor: str) -> tuple[int, ...] | None:
+        """The shape of a tensor of the graph; None if a size is not known."""
+        known = self.tensor(tensor)
+        return complete(known.shape) if known else None
+
+    def variable(self, handle: str) -> str | None:
+        """The shared name of the variable to which a handle belongs; None if it is unknown."""
+        node = self.nodes[tensor_name(handle)[0]]
+        while node.op in IDENTITIES or node.name in self.loops:
+            name, port = tensor_name(handle)
+            loop = self.loops.get(name)
+            if loop is not None and not loop.invariant(port):
+                return None
+            handle = canonical(loop.operands[port] if loop is not None else node.input[0])
+            node = self.nodes[tensor_name(handle)[0]]
+        return node.attr["shared_name"].s.decode() if node.op == "VarHandleOp" else None
+
+    def tensor_of_variable(self, handle: str) -> Tensor | None:
+        """The dtype and shape of the variable to which a handle belongs; None if it is unknown."""
+        wanted = self.variable(handle)
+        for node in self.nodes.values():
+            if node.op == "VarHandleOp" and node.attr["shared_name"].s.decode() == wanted:
+                sizes = node.attr["shape"].shape
+                shape = None if sizes.unknown_rank else tuple(dim.size if dim.size >= 0 else None for dim in sizes.dim)
+                return Tensor(shape, node.attr["dtype"].type)
+        return None
+
+    def element_shape(self, tensor: str) -> Shape:
+        """The element shape with which a list was created; None if it is unknown."""
+        made = self.producer(tensor)
+        if made is None or made.op not in ("EmptyTensorList", "TensorListReserve", "TensorListFromTensor"):
+            return None
+        sizes = self.constant(made.input[1 if made.op == "TensorListFromTensor" else 0])
+        if sizes is None or sizes.ndim != 1:
+            return None
+        return tuple(int(size) if size >= 0 else None for size in sizes)
+
+    def constant(self, tensor: str) -> Array | None:
+        """The value of a small tensor that is made of constants and known shapes; None for others."""
+        return self._constants.value(tensor)
+
+    def zero(self, tensor: str) -> bool:
+        """Whether a tensor of the graph is all zeros, or a list of zeros."""
+        node = self.producer(tensor)
+        if node is None:
+            return False
+        if node.op in ("ZerosLike", "TensorListReserve"):
+            return True
+        if node.op == "Fill":
+            return self.zero(node.input[1])
+        if node.op != "Const" or node.attr["dtype"].type == types_pb2.DT_STRING:
+            return False
+        return not literal(node).any()
+
+    def replace(self, tensor: str, by: str, besides: str = "") -> None:
+        """Replaces a tensor of the graph in all its uses. It must not be fetched.
+
+        Args:
+          tensor: the tensor.
+          by: the replacement.
+          besides: a result of a node that keeps the original.
+        """
+        tensor = canonical(tensor)
+        for node in self.program.graph.node:
+            if node.name == tensor_name(besides)[0]:
+                continue
+            for position, operand in enumerate(node.input):
+                if not operand.startswith("^") and canonical(operand) == tensor:
+                    node.input[position] = by
+        for loop in self.loops.values():
+            loop.operands = [by if operand == tensor else operand for operand in loop.operands]
+
+    def fetched(self, tensor: str) -> bool:
+        """Whether the node of a tensor is fed or fetched."""
+        return tensor_name(tensor)[0] in self.program.kept()
+
+
+def list_attributes(dtype: int) -> dict[str, attr_value_pb2.AttrValue]:
+    """Attributes of an op that creates a list with int32 shapes."""
+    return {"element_dtype": type_attribute(dtype), "shape_type": type_attribute(types_pb2.DT_INT32)}

@@ -1,0 +1,1 @@
+"""Makes random ops draw from one variable; `state` is the entry point."""

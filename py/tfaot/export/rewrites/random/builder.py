@@ -1,0 +1,87 @@
+"""Builds the nodes that replace a random op, in a graph or in a function. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2
+from tensorflow.python.framework import tensor_util
+
+from tfaot.core import dtypes
+from tfaot.export.rewrites.random.control_flow import Anchor
+from tfaot.graph.attributes import write_attributes
+from tfaot.graph.edits import Scope
+from tfaot.graph.names import canonical, producer
+from tfaot.graph.ops import definition, fill_in_defaults, results
+
+_SHARED = "tfaot/random"
+"""Prefix of nodes that belong to no single random op."""
+
+
+class Builder:
+    """Builds the nodes that replace random ops in one body. The caller adds them to the body."""
+
+    def __init__(self, scope: Scope) -> None:
+        """`scope` is the body's: it gives free names, and knows how edges are written."""
+        self._scope = scope
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
+        self._prefix = _SHARED
+        self._anchor = ""
+        self.constants: list[node_def_pb2.NodeDef] = []
+        """Constants that all random ops of the body share."""
+        self.nodes: list[node_def_pb2.NodeDef] = []
+        """The nodes that were made since the last `begin`."""
+
+    def begin(self, site: node_def_pb2.NodeDef, anchor: Anchor | None = None) -> None:
+        """Starts to replace a random op: names start with its name, and constants go where it is in v1 control flow."""
+        self._prefix = f"{site.name}/random"
+        self._anchor = ""
+        self.nodes = []
+        if anchor is not None:
+            # A control edge from a Switch would not say which branch is meant.
+            inside = self.add("Identity", anchor.operand, T=anchor.dtype) if anchor.dtype else anchor.operand
+            self._anchor = f"^{producer(inside)}"
+
+    def outputs(self, op: str, *inputs: str, **attrs: Any) -> tuple[str, ...]:
+        """Adds a node, and returns references to its outputs. Attributes that are left out have their defaults."""
+        defined = definition(op)
+        assert defined is not None, op
+        node = node_def_pb2.NodeDef(name=self._scope.take(f"{self._prefix}/{op}"), op=op, input=inputs)
+        write_attributes(node, attrs, defined)
+        fill_in_defaults(node, defined)
+        self.nodes.append(node)
+        made = self._scope.outputs(node, results(node, defined))
+        return tuple(made if self._scope.name else map(canonical, made))
+
+    def add(self, op: str, *inputs: str, **attrs: Any) -> str:
+        """Adds a node, and returns its first output."""
+        return self.outputs(op, *inputs, **attrs)[0]
+
+    def constant(self, value: Any, dtype: int, *, outside: bool = False) -> str:
+        """A constant of a `tensorflow.DataType`, next to the random op or outside of v1 control flow."""
+        array = np.asarray(value, dtypes.BY_ENUM[dtype].numpy())
+        key = (str(array.dtype), array.shape, array.tobytes())
+        if self._anchor and not outside:
+            return self.add("Const", self._anchor, dtype=dtype, value=tensor_util.make_tensor_proto(array))
+        if key not in self._constants:
+            made, prefix, self.nodes, self._prefix = self.nodes, self._prefix, self.constants, "random"
+            self._constants[key] = self.add("Const", dtype=dtype, value=tensor_util.make_tensor_proto(array))
+            self.nodes, self._prefix = made, prefix
+        return self._constants[key]
+
+    def cast(self, value: str, before: int, after: int) -> str:
+        """Casts a value, unless it has the dtype already."""
+        return value if before == after else self.add("Cast", value, SrcT=before, DstT=after)
+
+    def finish(self, site: node_def_pb2.NodeDef, value: str, dtype: int) -> list[node_def_pb2.NodeDef]:
+        """All nodes since `begin`, and one that takes the place of the random op."""
+        result = node_def_pb2.NodeDef(name=site.name, op="Identity", device=site.device, input=[value])
+        result.input.extend(operand for operand in site.input if operand.startswith("^"))
+        for key, attr in site.attr.items():
+            if key.startswith("_"):
+                result.attr[key].CopyFrom(attr)
+        result.attr["T"].type = dtype
+        if site.HasField("experimental_debug_info"):
+            result.experimental_debug_info.CopyFrom(site.experimental_debug_info)
+        return [*self.nodes, result]

@@ -1,0 +1,188 @@
+"""One step of the walk: a pair of instructions with the values of their operands. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tfaot.export.rows.hlo import TUPLE, batch_of
+from tfaot.export.rows.integers import Integers, computed
+from tfaot.export.rows.values import (
+    BATCHED,
+    COUNTS,
+    DECIDES,
+    FREE,
+    PLACE,
+    PLACED,
+    TOGETHER,
+    UNKNOWN,
+    Cause,
+    Kind,
+    Tree,
+    Value,
+    layout,
+    leaves,
+    unflattened,
+)
+
+
+class Step:
+    """One pair of instructions, and the values of their operands."""
+
+    def __init__(
+        self,
+        one: Any,
+        other: Any,
+        operands: Sequence[Tree],
+        instructions: tuple[Mapping[int, Any], Mapping[int, Any]],
+        order: int,
+    ) -> None:
+        """Takes a pair of instructions.
+
+        Args:
+          one: the first program's.
+          other: the second program's.
+          operands: what is known of their operands.
+          instructions: those of the computations around them, by id.
+          order: a number that grows from step to step.
+        """
+        self.one = one
+        self.other = other
+        self.operands = operands
+        self.instructions = instructions
+        self._order = order
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the first result."""
+        return tuple(self.one.shape.dimensions)
+
+    @property
+    def batch(self) -> tuple[int, int] | bool | None:
+        """The batch dimension and the elements per row in it; None if there is no batch, False if it is unclear."""
+        return batch_of(self.one.shape, self.other.shape)
+
+    def mixed(self, why: str, *parts: Tree) -> Value:
+        """A MIXED value that records this instruction, or the first cause among `parts`."""
+        known = [leaf.cause for part in parts for leaf in leaves(part) if leaf.kind is Kind.MIXED and leaf.cause]
+        if known:
+            return Value(Kind.MIXED, cause=min(known, key=lambda cause: cause.order))
+        metadata = self.one.metadata
+        return Value(
+            Kind.MIXED,
+            cause=Cause((self._order,), metadata.op_name, metadata.op_type or self.one.opcode, why),
+        )
+
+    def everywhere(self, value: Value, shape: Any = None) -> Tree:
+        """A tree with this value for each array of the result."""
+        shape = self.one.shape if shape is None else shape
+        if shape.tuple_shapes or shape.element_type == TUPLE:
+            return tuple(self.everywhere(value, part) for part in shape.tuple_shapes)
+        return value
+
+    def folded(self) -> Value | None:
+        """The result as known integers, if it is a small array and can be evaluated."""
+        if self.batch is not None:
+            return None
+        results: list[Integers] = []
+        for which, instruction in enumerate((self.one, self.other)):
+            if instruction.opcode == "get-dimension-size":
+                shape, axis = self.instructions[which][instruction.operand_ids[0]].shape, instruction.dimensions[0]
+                if axis < len(shape.is_dynamic_dimension) and shape.is_dynamic_dimension[axis]:
+                    return None
+                results.append((shape.dimensions[axis],))
+                continue
+            operands = [
+                None if not isinstance(operand, Value) or operand.constant is None else operand.constant[which]
+                for operand in self.operands
+            ]
+            found = computed(instruction, operands)
+            if found is None:
+                return None
+            results.append(found)
+        known = [operand for operand in self.operands if isinstance(operand, Value)]
+        forwards = self.one.opcode in ("copy", "reshape") and len(known) == 1
+        return Value(
+            Kind.FREE if results[0] == results[1] else Kind.SIZE,
+            constant=(results[0], results[1]),
+            same=known[0].same if forwards else None,
+        )
+
+    def together(self, values: Sequence[Value]) -> Value:
+        """Combines values elementwise; none of them is MIXED."""
+        kinds = {value.kind for value in values}
+        if kinds & BATCHED:
+            rows = [value for value in values if value.kind in BATCHED]
+            if kinds & {Kind.INDEX, Kind.COLUMNS}:
+                return self.mixed(PLACE)
+            if len({layout(value) for value in rows}) > 1:
+                return self.mixed(TOGETHER)
+            for kind, why in ((Kind.SIZE, COUNTS), (Kind.PLACE, PLACE), (Kind.COUNTER, PLACE), (Kind.ONE, TOGETHER)):
+                if kind in kinds:
+                    return self.mixed(why)
+            return Value(Kind.ROWS, *layout(rows[0]))
+        if Kind.ONE in kinds:
+            if kinds & PLACED:
+                return self.mixed(PLACE)
+            return self.mixed(COUNTS) if Kind.SIZE in kinds else Value(Kind.ONE)
+        if kinds & PLACED:
+            return Value(Kind.PLACE)
+        return Value(Kind.SIZE) if Kind.SIZE in kinds else FREE
+
+    def without_batch(self, value: Value) -> Value:
+        """The value of a result that is made of `value` alone, and may have a batch dimension in which all rows are equal."""
+        if self.batch is None:
+            return value
+        if value.kind is Kind.FREE and not isinstance(self.batch, bool):
+            return Value(Kind.ROWS, *self.batch)
+        return self.mixed({Kind.SIZE: COUNTS, Kind.FREE: TOGETHER}.get(value.kind, PLACE))
+
+    def unknown(self) -> Value:
+        """The result of an operation without a rule, which is known only if no operand has rows."""
+        value = self.together([leaf for operand in self.operands for leaf in leaves(operand)])
+        shapes = [self.one.shape, *self.one.shape.tuple_shapes], [self.other.shape, *self.other.shape.tuple_shapes]
+        if value.kind in BATCHED or any(batch_of(a, b) is not None for a, b in zip(*shapes, strict=True)):
+            return self.mixed(UNKNOWN)
+        return value
+
+    def decided(self, predicate: Value, tree: Tree) -> Tree:
+        """Results that also depend on a predicate."""
+        if predicate.kind is Kind.FREE:
+            return tree
+        decided = [
+            self.mixed(DECIDES, predicate, leaf)
+            if predicate.kind is Kind.MIXED or leaf.kind is Kind.MIXED or leaf.kind in BATCHED
+            else self.together([predicate, leaf])
+            for leaf in leaves(tree)
+        ]
+        return unflattened(tree, decided)
+
+    def joined(self, a: Tree, b: Tree) -> Tree:
+        """Joins two trees of which either may be the result."""
+        return unflattened(a, [self.either(x, y) for x, y in zip(leaves(a), leaves(b), strict=True)])
+
+    def either(self, a: Value, b: Value) -> Value:
+        """Joins two values."""
+        if a == b:
+            return a
+        if Kind.MIXED in (a.kind, b.kind):
+            return self.mixed("", a, b)
+        return self.together([a, b])
+
+    def value(self, index: int) -> Value:
+        """The value of an operand that is an array."""
+        value: Value = self.operands[index]
+        return value
+
+    def operand_shape(self, index: int) -> tuple[int, ...]:
+        """The shape of an operand in the first program."""
+        return tuple(self.instructions[0][self.one.operand_ids[index]].shape.dimensions)
+
+    @property
+    def second_shape(self) -> tuple[int, ...]:
+        """The shape of the first operand in the second program."""
+        return tuple(self.instructions[1][self.other.operand_ids[0]].shape.dimensions)
+
+    def full(self, axis: int, sizes: Sequence[int], others: Sequence[int]) -> bool:
+        """Whether slices of these sizes, one list for each program, span all of the first operand's dimension."""
+        return sizes[axis] == self.operand_shape(0)[axis] and others[axis] == self.second_shape[axis]

@@ -1,0 +1,118 @@
+"""The abstract values of the analysis, and trees of them for tuples. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from collections.abc import Iterable
+from typing import Any
+
+
+class Kind(enum.Enum):
+    """What a value may depend on."""
+
+    FREE = "free"
+    """Neither on any row nor on their number."""
+    SIZE = "size"
+    """On the number of rows."""
+    PLACE = "place"
+    """On the number of rows, and on how many steps a loop over them has run."""
+    COUNTER = "counter"
+    """It is the step of the loop over the rows: 0, 1, and so on."""
+    ONE = "one"
+    """On the one row that the loop's counter selects."""
+    ROWS = "rows"
+    """It has a batch dimension, and each row of it depends on the same row of the inputs only."""
+    INDEX = "index"
+    """Like ROWS, but each row holds its own index."""
+    COLUMNS = "columns"
+    """Like ROWS, but some columns along a dimension hold the row's index."""
+    MIXED = "mixed"
+    """None of these, as far as the analysis knows."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cause:
+    """The operation at which rows stop being independent."""
+
+    order: tuple[int, ...]
+    """Causes that come earlier in the program are lower."""
+    node: str
+    """The TensorFlow node's name, or empty."""
+    op: str
+    """The TensorFlow op, or else XLA's opcode."""
+    why: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Value:
+    """The abstract value of an array."""
+
+    kind: Kind
+    axis: int = 0
+    """Of ROWS, INDEX, and COLUMNS: the dimension that holds the batch."""
+    each: int = 1
+    """How many consecutive elements a row has in that dimension."""
+    outer: int = 1
+    """How many times that dimension repeats all rows, for instance after a reshape merged it with an outer one."""
+    cause: Cause | None = None
+    """Of MIXED."""
+    constant: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+    """The values of a small integer array in both programs, if known."""
+    columns: tuple[int, frozenset[int]] = (0, frozenset())
+    """Of COLUMNS: the dimension along which columns lie, and which of them are row numbers."""
+    same: int | None = None
+    """In a loop over rows: it equals this operand of the loop before the iteration."""
+    next: int | None = None
+    """In a loop over rows: one more than this operand."""
+    filled: int | None = None
+    """In a loop over rows: this operand with the current row replaced."""
+
+
+FREE = Value(Kind.FREE)
+BATCHED = frozenset({Kind.ROWS, Kind.INDEX, Kind.COLUMNS})
+PLACED = frozenset({Kind.PLACE, Kind.COUNTER})
+
+Tree = Any
+"""A Value, or a tuple of Trees for an HLO tuple."""
+
+TOGETHER = "puts rows together"
+COUNTS = "uses how many rows there are"
+PLACE = "uses where in the batch a row stands"
+UNKNOWN = "is not known to keep rows apart"
+DECIDES = "decides for all rows at once"
+
+
+def leaves(tree: Tree) -> list[Value]:
+    """The values of a tree, in order."""
+    return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple) else [tree]
+
+
+def unflattened(tree: Tree, leaves: Iterable[Value]) -> Tree:
+    """A tree of the same structure with other leaves."""
+    source = iter(leaves)
+
+    def fill(part: Tree) -> Tree:
+        return tuple(fill(each) for each in part) if isinstance(part, tuple) else next(source)
+
+    return fill(tree)
+
+
+def layout(value: Value) -> tuple[int, int, int]:
+    """Where the rows of a value lie."""
+    return value.axis, value.each, value.outer
+
+
+def kinds(tree: Tree) -> list[tuple[Any, ...]]:
+    """The properties that must stop changing for a loop's analysis to end."""
+    return [(value.kind, layout(value), value.columns) for value in leaves(tree)]
+
+
+def plain(value: Value) -> Value:
+    """A value without the properties that hold for a single iteration only."""
+    return dataclasses.replace(value, constant=None, same=None, next=None, filled=None)
+
+
+def forgotten(tree: Tree) -> Tree:
+    """A tree of `plain` values."""
+    return unflattened(tree, [plain(value) for value in leaves(tree)])

@@ -1,0 +1,179 @@
+"""Functions as passes read and edit them."""
+
+from __future__ import annotations
+
+from collections import ChainMap
+from collections.abc import Iterable
+
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
+
+from tfaot.graph import ops
+from tfaot.graph.edits import replace, set_attributes
+from tfaot.graph.names import tensor_name, unused
+from tfaot.graph.ops import CALLS, IDENTITIES, Library
+from tfaot.graph.prune import reached
+
+
+class EditableFunction:
+    """A copy of a function whose edges are written as in a graph: `node:port`, always with the port.
+
+    An argument is a tensor `name:0` without a node. Edit the copy, then call `function` for the result.
+    """
+
+    def __init__(self, function: function_pb2.FunctionDef, library: Library) -> None:
+        """Reads a function.
+
+        Args:
+          function: is not modified.
+          library: all functions, by name.
+        """
+        self._function = function
+        self._library = library
+        self.arguments: list[str] = [f"{arg.name}:0" for arg in function.signature.input_arg]
+        """Tensors."""
+        self.types: list[int] = [arg.type for arg in function.signature.input_arg]
+        """Of the arguments, `tensorflow.DataType`."""
+        self.nodes: dict[str, node_def_pb2.NodeDef] = {}
+        for node in function.node_def:
+            self.nodes[node.name] = node_def_pb2.NodeDef()
+            self.nodes[node.name].CopyFrom(node)
+        outputs = {name: self._outputs(node) for name, node in self.nodes.items()}
+
+        def flat(edge: str) -> str:
+            if edge.startswith("^"):
+                return edge
+            name, _, rest = edge.partition(":")
+            if not rest:
+                return f"{name}:0"
+            output, _, index = rest.rpartition(":")
+            return f"{name}:{outputs[name].index((output, int(index)))}"
+
+        for node in self.nodes.values():
+            node.input[:] = [flat(edge) for edge in node.input]
+        self.results: list[str] = [flat(function.ret[arg.name]) for arg in function.signature.output_arg]
+        """Tensors that the function returns."""
+        self.result_types: list[int] = [arg.type for arg in function.signature.output_arg]
+        """Of the results, `tensorflow.DataType`."""
+
+    def _definition(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
+        found = ops.definition(node.op, self._library)
+        assert found is not None, node.op
+        return found
+
+    def _outputs(self, node: node_def_pb2.NodeDef) -> list[tuple[str, int]]:
+        """How functions refer to a node's results: an output's name and an index, by port."""
+        return [(result.output, result.index) for result in ops.results(node, self._definition(node))]
+
+    def function(self, name: str) -> function_pb2.FunctionDef:
+        """Returns the edited function.
+
+        Args:
+          name: its name.
+        """
+        result = function_pb2.FunctionDef()
+        result.signature.name = name
+        result.signature.is_stateful = self._function.signature.is_stateful
+        for key, value in self._function.attr.items():
+            if key != "_input_shapes":
+                result.attr[key].CopyFrom(value)
+        for argument, dtype in zip(self.arguments, self.types, strict=True):
+            result.signature.input_arg.add(name=argument.removesuffix(":0"), type=dtype)
+        outputs = {node.name: self._outputs(node) for node in self.nodes.values()}
+
+        def nested(tensor: str) -> str:
+            node, port = tensor_name(tensor)
+            if port < 0:
+                return tensor
+            if node not in self.nodes:
+                return node
+            output, index = outputs[node][port]
+            return f"{node}:{output}:{index}"
+
+        for node in self.nodes.values():
+            added = result.node_def.add()
+            added.CopyFrom(node)
+            added.input[:] = [nested(edge) for edge in node.input]
+        for index, (returned, kept) in enumerate(zip(self.results, self.result_types, strict=True)):
+            result.signature.output_arg.add(name=f"result_{index}", type=kept)
+            result.ret[f"result_{index}"] = nested(returned)
+        for effect, node_name in sorted(self._function.control_ret.items()):  # a proto's map has no order that lasts
+            if node_name in self.nodes:
+                result.signature.control_output.append(effect)
+                result.control_ret[effect] = node_name
+        return result
+
+    def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
+        """The node that computes a tensor; None for an argument."""
+        return self.nodes.get(tensor_name(tensor)[0])
+
+    def resolve(self, tensor: str) -> str:
+        """The tensor behind identities."""
+        while (node := self.producer(tensor)) is not None and node.op in IDENTITIES:
+            tensor = node.input[0]
+        return tensor
+
+    def argument(self, tensor: str) -> int | None:
+        """The position of the argument behind a tensor, identities aside; None if it is no argument."""
+        resolved = self.resolve(tensor)
+        return self.arguments.index(resolved) if resolved in self.arguments else None
+
+    def users(self, tensor: str) -> list[tuple[node_def_pb2.NodeDef, int]]:
+        """Nodes that take a tensor, identities aside, each with the position of the operand."""
+        found = []
+        pending = [tensor]
+        while pending:
+            wanted = pending.pop()
+            for node in self.nodes.values():
+                for index, operand in enumerate(node.input):
+                    if operand != wanted:
+                        continue
+                    if node.op in IDENTITIES:
+                        pending.append(f"{node.name}:0")
+                    else:
+                        found.append((node, index))
+        return found
+
+    def returned(self, tensor: str) -> list[int]:
+        """Positions at which the function returns a tensor, identities aside."""
+        return [index for index, result in enumerate(self.results) if self.resolve(result) == tensor]
+
+    def unique(self, name: str) -> str:
+        """A name that no node and no argument has; it is not reserved."""
+        arguments = dict.fromkeys(tensor_name(argument)[0] for argument in self.arguments)
+        return unused(name, ChainMap[str, object](self.nodes, arguments))
+
+    def add(self, op: str, name: str, inputs: Iterable[str], **attributes: object) -> node_def_pb2.NodeDef:
+        """Adds a node under a unique name; see `attributes.attribute` for attributes."""
+        node = node_def_pb2.NodeDef(op=op, name=self.unique(name), input=inputs)
+        set_attributes(node, attributes)
+        self.nodes[node.name] = node
+        return node
+
+    def become(self, node: node_def_pb2.NodeDef, op: str, inputs: Iterable[str], **attributes: object) -> None:
+        """Replaces a node's op, operands, and attributes; see `edits.replace`."""
+        replace(node, op, inputs, attributes)
+
+    def effects(self) -> list[node_def_pb2.NodeDef]:
+        """Nodes that must run even if nothing uses their results, in the order that control inputs give."""
+        resources = {
+            argument
+            for argument, dtype in zip(self.arguments, self.types, strict=True)
+            if dtype == types_pb2.DT_RESOURCE
+        }
+        return [
+            node
+            for node in self.nodes.values()
+            if (node.op in CALLS and CALLS[node.op].stateful == node.op)  # what it runs may have effects
+            or self._definition(node).is_stateful
+            or (node.op not in IDENTITIES and any(self.resolve(each) in resources for each in node.input))
+        ]
+
+    def needed(self, tensors: Iterable[str]) -> set[str]:
+        """Names of the nodes and arguments that some tensors depend on, including through control inputs."""
+        return reached(self.nodes, [tensor_name(tensor)[0] for tensor in tensors])
+
+    def graph(self) -> graph_pb2.GraphDef:
+        """The nodes as a graph of their own, without arguments."""
+        result = graph_pb2.GraphDef()
+        result.node.extend(self.nodes.values())
+        return result

@@ -1,0 +1,77 @@
+"""Changing nodes of graphs and of functions, on protos made by hand."""
+
+from __future__ import annotations
+
+import unittest
+
+from tfaot.core import environment
+
+environment.prepare()
+
+from tensorflow.core.framework import types_pb2  # noqa: E402
+
+from tests.graph.protos import function, node, parse  # noqa: E402
+from tfaot.graph.edits import Scope, become, replace, use_renamed  # noqa: E402
+from tfaot.graph.ops import definition, results  # noqa: E402
+
+
+class ScopeTest(unittest.TestCase):
+    """A graph and a function, each with a node of three results."""
+
+    def setUp(self) -> None:
+        split = node("s", "Split", "p", "x", num_split="i: 3", T="type: DT_FLOAT")
+        self.graph = parse(
+            split, node("x", "Placeholder"), function("f", "p x", split, returns="s:output:2", result="r")
+        )
+        self.body = self.graph.library.function[0]
+
+    def test_names(self) -> None:
+        """Protects from two nodes of one name: arguments of a function have names too."""
+        self.assertEqual([Scope.graph(self.graph).take(name) for name in ("p", "x", "s")], ["p", "x_1", "s_1"])
+        scope = Scope.function(self.body)
+        self.assertEqual([scope.take(name) for name in ("p", "x", "s", "s")], ["p_1", "x_1", "s_1", "s_2"])
+        self.assertEqual(scope.number("s", 2), "s_3")
+
+    def test_outputs(self) -> None:
+        """Protects edges, which graphs write as ports, and functions as names of outputs."""
+        defined = definition("Split")
+        assert defined is not None
+        found = results(self.graph.node[0], defined)
+        self.assertEqual([result.dtype for result in found], [types_pb2.DT_FLOAT] * 3)
+        self.assertEqual(Scope.graph(self.graph).outputs(self.graph.node[0], found), ["s", "s:1", "s:2"])
+        self.assertEqual(
+            Scope.function(self.body).outputs(self.body.node_def[0], found), [f"s:output:{index}" for index in range(3)]
+        )
+
+    def test_waits(self) -> None:
+        """Protects the compiler, which cannot wait for what is fed: neither a Placeholder nor an argument is waited for."""
+        self.assertEqual([Scope.graph(self.graph).wait_for(name) for name in ("x", "s:1")], [[], ["^s"]])
+        self.assertEqual([Scope.function(self.body).wait_for(name) for name in ("x", "s:output:1")], [[], ["^s"]])
+
+    def test_renamed_outputs(self) -> None:
+        """Protects functions, in which another op of a node names its outputs otherwise."""
+        scope = Scope.function(self.body)
+        scope.add("t", "Neg", ["s:output:1"], {"T": types_pb2.DT_FLOAT})
+        scope.rename_output(self.body.node_def[0], "output", "parts")
+        use_renamed(self.body, scope.renamed)
+        self.assertEqual([*self.body.node_def[1].input], ["s:parts:1"])
+        self.assertEqual(dict(self.body.ret), {"r": "s:parts:2"})
+
+
+class OpTest(unittest.TestCase):
+    def test_replace(self) -> None:
+        """Protects order and attributes: what a node waits for stays, what its old op was told goes."""
+        (changed,) = parse(node("n", "Cast", "a", "^b", SrcT="type: DT_FLOAT", _kept="i: 1")).node
+        replace(changed, "Fill", ["c", "d"], {"T": changed.attr["SrcT"]})
+        self.assertEqual((changed.op, [*changed.input]), ("Fill", ["c", "d", "^b"]))
+        self.assertEqual({key: value.type for key, value in changed.attr.items()}, {"T": types_pb2.DT_FLOAT})
+
+    def test_become(self) -> None:
+        """Protects what belongs to no op, such as debug information: it survives another op with the same inputs."""
+        (changed,) = parse(node("n", "ReadVariableOp", "a", dtype="type: DT_FLOAT", _kept="i: 1")).node
+        become(changed, "Identity", {"T": types_pb2.DT_FLOAT})
+        self.assertEqual((changed.op, [*changed.input], sorted(changed.attr)), ("Identity", ["a"], ["T", "_kept"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

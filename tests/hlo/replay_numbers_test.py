@@ -1,0 +1,25 @@
+"""What replay.py, which imports nothing of ours, has to know by itself."""
+
+import unittest
+
+from tfaot.core import dtypes, manifest
+from tfaot.hlo import replay
+from tfaot.verify import kept, sight
+
+
+class NumbersTest(unittest.TestCase):
+    """Its numbers beside ours."""
+
+    def test_same(self) -> None:
+        """Protects bundles: the script reads what the other stages write."""
+        self.assertEqual(replay.MANIFEST_FORMAT, manifest.FORMAT)
+        self.assertEqual((replay.SAMPLES, replay.BLOCK, replay.SEES), (kept.SAMPLES, kept.BLOCK, sight.SEES))
+
+    def test_dtypes(self) -> None:
+        """Protects values of rare dtypes: the script knows each that a model can have, by the name that NumPy has for it."""
+        known = {dtype.safetensors: dtype.name for dtype in dtypes.BY_NAME.values()}
+        self.assertEqual({code: name for code, name in replay.DTYPES.items() if code in known}, known)
+
+
+if __name__ == "__main__":
+    unittest.main()

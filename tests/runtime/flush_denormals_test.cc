@@ -1,0 +1,73 @@
+// Protects speed near convergence, and the caller's floating-point mode.
+#include "tfaot/flush_denormals.h"
+
+#include <cfenv>
+#include <limits>
+#include <thread>
+
+#include "tests/runtime/expect.h"
+
+namespace {
+
+// Not known to the compiler, so that it is computed here and now.
+volatile float smallest = std::numeric_limits<float>::min();
+volatile double smallest_double = std::numeric_limits<double>::min();
+volatile float denormal = std::numeric_limits<float>::denorm_min();
+volatile float half = 0.5f;
+
+bool Flushed() { return smallest * half == 0; }
+
+}  // namespace
+
+int main() {
+  EXPECT(!Flushed());
+  {
+    tfaot::ScopedFlushDenormals flush;
+    EXPECT(Flushed());
+    EXPECT(smallest_double * static_cast<double>(half) == 0);
+#if defined(__x86_64__)
+    EXPECT(denormal * 1e30f == 0);  // read as zero, too
+#endif
+    EXPECT(smallest * 2.0f > 0);
+    {
+      tfaot::ScopedFlushDenormals again;
+      EXPECT(Flushed());
+    }
+    EXPECT(Flushed());
+
+    // A mode of one thread is none of another's.
+    bool elsewhere = true;
+    std::thread([&elsewhere] {
+      tfaot::ScopedFlushDenormals own;
+      elsewhere = Flushed();
+    }).join();
+    EXPECT(elsewhere && Flushed());
+  }
+  EXPECT(!Flushed());
+  EXPECT(denormal * 1e30f > 0);
+
+  // The caller's rounding and exception flags.
+  std::fesetround(FE_UPWARD);
+  std::feclearexcept(FE_ALL_EXCEPT);
+  std::feraiseexcept(FE_DIVBYZERO);
+  {
+    tfaot::ScopedFlushDenormals flush;
+    EXPECT(std::fegetround() == FE_UPWARD);
+    const volatile float lost = smallest * half;
+    static_cast<void>(lost);
+  }
+  EXPECT(std::fegetround() == FE_UPWARD);
+  EXPECT(std::fetestexcept(FE_DIVBYZERO) != 0);
+#if defined(__x86_64__)
+  EXPECT(std::fetestexcept(FE_UNDERFLOW) == 0);
+#endif
+
+  // An exception leaves it, too.
+  try {
+    tfaot::ScopedFlushDenormals flush;
+    throw 1;
+  } catch (int) {
+  }
+  EXPECT(!Flushed());
+  return failed == 0 ? 0 : 1;
+}

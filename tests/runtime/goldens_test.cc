@@ -1,0 +1,82 @@
+// Protects the comparison from numbers that nobody wrote: goldens are read in
+// order, to the end, or not at all.
+#include "tfaot/goldens.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
+#include "tests/runtime/expect.h"
+
+namespace {
+
+// A safetensors file: length, header, data.
+std::string File(const std::string& header, const std::string& data) {
+  std::string text(8, '\0');
+  const std::uint64_t size = header.size();
+  std::memcpy(text.data(), &size, sizeof(size));
+  return text + header + data;
+}
+
+std::string Written(const std::string& bytes) {
+  const char* folder = std::getenv("TEST_TMPDIR");
+  const std::string path =
+      std::string(folder ? folder : "/tmp") + "/goldens.safetensors";
+  std::ofstream(path, std::ios::binary) << bytes;
+  return path;
+}
+
+template <typename T>
+std::string Bytes(T value) {
+  return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+// Exit status of a process that does `work` and ends well otherwise.
+template <typename Work>
+int Status(Work work) {
+  std::fflush(nullptr);
+  const pid_t child = fork();
+  if (child == 0) {
+    work();
+    std::_Exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+}  // namespace
+
+int main() {
+  const std::string data =
+      Bytes(std::uint32_t{7}) + Bytes(1.5f) + Bytes(2.5f) + Bytes(0.25);
+  const std::string path = Written(File("{\"a\":1}  ", data));
+  tfaot::Goldens goldens(path.c_str());
+  EXPECT(goldens.Read<std::uint32_t>() == 7);
+  float values[2];
+  goldens.Read(tfaot::View<float, 2>(values));
+  EXPECT(values[0] == 1.5f && values[1] == 2.5f);
+  goldens.Read(tfaot::View<float, 0>(nullptr));
+  EXPECT(goldens.Read<double>() == 0.25);
+  goldens.End();
+
+  EXPECT(Status([&] { goldens.Read<char>(); }) == 2);
+  EXPECT(Status([] { tfaot::Goldens("/nonexistent/file"); }) == 2);
+  EXPECT(Status([&] {
+           tfaot::Goldens rest(path.c_str());
+           rest.Read<std::uint32_t>();
+           rest.End();
+         }) == 2);
+  for (const std::string& wrong :
+       {std::string(), std::string("1234567"), File("{}", "").substr(0, 9)}) {
+    const std::string cut = Written(wrong);
+    EXPECT(Status([&] { tfaot::Goldens goldens(cut.c_str()); }) == 2);
+  }
+  const std::string empty = Written(File("{}", ""));
+  EXPECT(Status([&] { tfaot::Goldens(empty.c_str()).End(); }) == 0);
+  return failed == 0 ? 0 : 1;
+}

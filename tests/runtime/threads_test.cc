@@ -1,0 +1,116 @@
+// Protects our pool of threads: every part runs once and is over when the call
+// returns, sleepers wake, and calls may come from anywhere. Run it under TSan:
+// ./bazelw test --config=tsan //tests/runtime:threads_test
+// //tests/runtime/kernels:parallel_test //tests/models/threads/...
+#include "tfaot/threads.h"
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <set>
+#include <thread>
+#include <vector>
+
+namespace {
+
+std::atomic<int> failed{0};
+
+void Expect(bool holds, const char* what) {
+  if (holds) return;
+  std::printf("FAILED: %s\n", what);
+  ++failed;
+}
+
+// Calls run(part) for each part; the pool takes functions without state.
+template <typename Run>
+void For(tfaot::ThreadPool& pool, int parts, Run run) {
+  pool.ParallelFor(
+      parts,
+      [](void* context, int part) { (*static_cast<Run*>(context))(part); },
+      &run);
+}
+
+// Plain memory, so that ThreadSanitizer sees whether calls order what parts do.
+void CountParts(tfaot::ThreadPool& pool, int calls, const char* what) {
+  std::vector<int> counts(1000);
+  for (int call = 1; call <= calls; ++call) {
+    const int parts = call % 7 == 0 ? 1000 : call % 5;
+    std::fill(counts.begin(), counts.end(), 0);
+    For(pool, parts, [&](int part) { counts[part] += call; });
+    bool each = true;
+    for (int i = 0; i < 1000; ++i) {
+      each = each && counts[i] == (i < parts ? call : 0);
+    }
+    Expect(each, what);
+  }
+}
+
+// Calls one after another, as the products of a run follow each other, with
+// pauses after which all threads sleep.
+void TestEveryPartRunsOnce() {
+  for (const int size : {1, 2, 3, 8}) {
+    tfaot::Threads threads(size);
+    Expect(threads.threads() == size,
+           "the pool is as large as it was asked to");
+    for (int round = 0; round < 5; ++round) {
+      CountParts(threads, 200, "every part runs once");
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+  }
+}
+
+// More than one thread does work, if that takes long enough.
+void TestPartsRunSideBySide() {
+  tfaot::Threads threads(4);
+  std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  std::vector<std::thread::id> ids(4);
+  std::atomic<int> arrived{0};
+  // Each part waits for all: it ends only if all run at the same time.
+  For(threads, 4, [&](int part) {
+    ids[part] = std::this_thread::get_id();
+    ++arrived;
+    while (arrived.load() < 4) std::this_thread::yield();
+  });
+  Expect(std::set<std::thread::id>(ids.begin(), ids.end()).size() == 4,
+         "sleeping threads wake, and each takes a part");
+}
+
+// Several callers at the same time: instances that share a pool.
+void TestCallersShareThePool() {
+  tfaot::Threads threads(3);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back(
+        [&] { CountParts(threads, 300, "callers do not disturb each other"); });
+  }
+  for (std::thread& caller : callers) caller.join();
+}
+
+// A caller may itself be a part: a program that runs models on its own pool.
+void TestCallsFromParts() {
+  tfaot::Threads threads(3);
+  std::atomic<int> ran{0};
+  For(threads, 5, [&](int) { For(threads, 7, [&](int) { ++ran; }); });
+  Expect(ran == 35, "a call from a part runs all of its own");
+}
+
+// Pools come and go, whatever their threads are at.
+void TestPoolsEnd() {
+  for (int i = 0; i < 50; ++i) {
+    tfaot::Threads threads(3);
+    if (i % 3 == 1) CountParts(threads, 2, "a young pool works");
+    if (i % 3 == 2) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+}  // namespace
+
+int main() {
+  Expect(tfaot::Threads::Cores() >= 1, "there is a core");
+  TestEveryPartRunsOnce();
+  TestPartsRunSideBySide();
+  TestCallersShareThePool();
+  TestCallsFromParts();
+  TestPoolsEnd();
+  return failed == 0 ? 0 : 1;
+}

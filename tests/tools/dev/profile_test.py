@@ -1,0 +1,50 @@
+"""The profile's table, from what perf and a benchmark print. What perf measures is the machine's affair."""
+
+import os
+import subprocess
+import sys
+import unittest
+
+from tools.dev import profile
+
+
+class ProfileTest(unittest.TestCase):
+    def test_table(self) -> None:
+        """Samples are counted by function, whatever the offset; kernels lose tfcompile's prefix; shares become times."""
+        script = "\n".join(
+            [
+                "    55d0c0de tfcompile_xla_generated_tfcompile_12_tfaot_internal__M1a_add_fusion+0x10 (/a/driver)",
+                "    55d0c0ff tfcompile_xla_generated_tfcompile_12_tfaot_internal__M1a_add_fusion+0x31 (/a/driver)",
+                "    7f00 [unknown] (/lib/c)",
+                "",
+            ]
+        )
+        self.assertEqual(
+            profile.table(script, 9.0),
+            [
+                "  share  us a step  function",
+                "  66.7%       6.00  M1a_add_fusion",
+                "  33.3%       3.00  [unknown]",
+            ],
+        )
+
+    def test_medians(self) -> None:
+        """Every entry point of a class has a line of its own in what a benchmark prints."""
+        printed = (
+            "INFO: noise\n"
+            "a::B::Train, x86-64-v3: 10 steps, min 1.50 us, median 2.25 us, max 9.00 us\n"
+            "a::B::Read, x86-64-v3: 10 steps, min 0.10 us, median 0.20 us, max 0.30 us\n"
+        )
+        self.assertEqual(profile.medians(printed), {"a::B::Train": 2.25, "a::B::Read": 0.20})
+
+    def test_real_benchmark(self) -> None:
+        """What a generated benchmark prints is what the profile reads."""
+        benchmark, goldens = (os.path.join(os.path.dirname(__file__), "half_aot" + end) for end in ENDS)
+        done = subprocess.run([benchmark, goldens, "--steps=10"], capture_output=True, check=True, text=True)
+        self.assertEqual(list(profile.medians(done.stdout)), ["tests::Half"])
+
+
+ENDS = ("_benchmark", ".goldens.safetensors")
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
