@@ -110,9 +110,10 @@ class TableTest(StageTest):
         from tfaot.compile import table
         from tfaot.compile.program.compiled import Compiled
         from tfaot.compile.program.thunks import CompiledFunction
+        from tfaot.graph.program import Program
 
         compiled = Compiled({"x86-64": CompiledFunction((), (), (), (), (), ())}, {})
-        kinds = [[each.name for each in table.PASSES if each.on is kind] for kind in (Compiled, table.Program)]
+        kinds = [[each.name for each in table.PASSES if each.on is kind] for kind in (Compiled, Program)]
         self.assertEqual(len(kinds[0]) + len(kinds[1]), len(table.PASSES))
         self.assertEqual([*table.run(compiled, [kinds[1][0]]).items()], [(name, None) for name in kinds[0]])
         self.assertEqual([*table.run(compiled, kinds[0]).items()], [(name, 0) for name in kinds[0]])

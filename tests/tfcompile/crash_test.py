@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import unittest
+from collections.abc import Callable
 from unittest import mock
 
-from tests.stages.harness import PREAMBLE, StageTest
+from tests.stages.harness import PREAMBLE, Exported, StageTest
+from tfaot.hlo import hlo
 from tfaot.tfcompile import compiler
 from tfaot.tfcompile.inputs import Inputs
 
@@ -23,7 +25,23 @@ def model_fn(x, n):
 class MessageTest(StageTest):
     """What the user sees."""
 
-    def refused(self, fatal: str) -> str:
+    def extract(self, exported: Exported) -> None:
+        """The HLO stage."""
+        hlo.extract(
+            hlo.Request(
+                name="model",
+                cpu="x86-64-v3",
+                xla_flags=(),
+                out_hlo=exported.path("hlo.pb"),
+                out_hlo_text=exported.path("hlo.txt"),
+                out_optimized_hlo=exported.path("optimized_hlo.txt"),
+                out_picture=exported.path("hlo.svg"),
+                config=exported.config_path(),
+                **{name: exported.path(name) for name in ("manifest", "graph", "sources")},
+            )
+        )
+
+    def refused(self, fatal: str, stage: Callable[[Exported], None] | None = None) -> str:
         """Compiles with a compiler that aborts when a graph has an op of this type."""
         exported = self.export(PREAMBLE + LAYERS)
         run = compiler.run
@@ -35,7 +53,7 @@ class MessageTest(StageTest):
             return run(isa, given, outputs)
 
         with mock.patch.object(compiler, "run", aborts):
-            text = self.error_of(self.compile, exported)
+            text = self.error_of(stage or self.compile, exported)
         return "\n".join(line for line in text.splitlines() if "last words" in line or not line.startswith("    "))
 
     def test_node_and_line(self) -> None:
@@ -55,6 +73,11 @@ class MessageTest(StageTest):
                     "a compiler shouldn't crash",
                     text,
                 )
+
+    def test_other_stage(self) -> None:
+        """The HLO stage names the node as well, and takes no part that does compile for the model."""
+        text = self.refused("Sin", self.extract)
+        self.assertIn("the compiler was killed by SIGABRT on Sin 'Sin' at model.py:12\n", text)
 
     def test_not_the_graph(self) -> None:
         """Where a part that computes nothing dies as well, no node is blamed."""
