@@ -1,4 +1,4 @@
-"""Initial values that a file gives instead of the model: which are taken, and what is wrong with those that do not fit."""
+"""Initial values from a file instead of the model: which are used, and what is wrong with those that don't fit."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def model(x):
     y = tf.linalg.matvec(kernel, x, transpose_a=True) * tf.cast(scale, tf.float32)
     return {"noise": tf.random.uniform((2,)), "y": tf.where(keep, y, -y)}
 """
-"""It writes a variable, so that all are fed; and it draws, so that there is one more, the random state."""
+"""Writes a variable, so all are fed. Also draws random numbers, so there is another variable, the random state."""
 
 READING = MODEL.replace("    steps.assign_add(1)\n", "").replace('"noise": tf.random.uniform((2,)), ', "")
-"""It writes none, so that all are frozen."""
+"""Writes none, so all are frozen."""
 
 FILE: dict[str, npt.NDArray[Any]] = {
     "dense/kernel": np.arange(6, dtype=np.float32).reshape(3, 2) - 2,
@@ -43,23 +43,23 @@ FILE: dict[str, npt.NDArray[Any]] = {
 
 
 class InitialTest(StageTest):
-    """Each test exports a model with a file of weights."""
+    """Each test exports a model with a weights file."""
 
     def check(self, found: dict[str, npt.NDArray[Any]], wanted: dict[str, npt.NDArray[Any]]) -> None:
-        """Compares variables with those that must be there."""
+        """Compares variables with the expected ones."""
         self.assertEqual(set(found), set(wanted))
         for name, value in wanted.items():
             self.assertEqual((found[name].dtype, found[name].shape), (value.dtype, value.shape), name)
             self.assertEqual(found[name].tobytes(), value.tobytes(), name)
 
     def test_values_of_the_file(self) -> None:
-        """Protects the attribute: every value is the file's, bit by bit, scalars, bools, and bfloat16 included."""
+        """Protects the attribute: every value comes from the file, bit by bit, including scalars, bools, and bfloat16."""
         state = {"tfaot/random_state": np.zeros(3, np.int64)}
         exported = self.export(MODEL, weights=FILE)
         self.check(exported.variables, FILE | state)
         own = self.export(MODEL)
         self.assertEqual(own.variables["dense/kernel"].tolist(), [[1, 2], [3, 4], [5, 6]])
-        # Nothing else depends on them, or new weights would compile the model again.
+        # Nothing else depends on them, or new weights would recompile the model.
         for output in ("graph", "config", "manifest", "golden_inputs", "sources"):
             with open(exported.path(output), "rb") as one, open(own.path(output), "rb") as other:
                 self.assertEqual(one.read(), other.read(), output)
