@@ -65,13 +65,13 @@ class InitialTest(StageTest):
                 self.assertEqual(one.read(), other.read(), output)
 
     def test_a_file_with_more(self) -> None:
-        """Protects files of whole models, of which an entry point uses some; and a state that `Save` wrote is taken."""
+        """Protects files for whole models, of which an entry point uses a part. A state that `Save` wrote is accepted."""
         state = {"tfaot/random_state": np.array([4, 5, 6], np.int64)}
         exported = self.export(MODEL, weights=FILE | state | {"optimizer/m": np.zeros((3, 2), np.float32)})
         self.check(exported.variables, FILE | state)
 
     def test_frozen_values_of_the_file(self) -> None:
-        """Protects constants: they, too, are the file's, and the manifest says which they are."""
+        """Protects constants: their values also come from the file, and the manifest identifies them."""
         exported, own = self.export(READING, weights=FILE), self.export(READING)
         manifest = exported.manifest
         used = {name: value for name, value in FILE.items() if name != "steps"}
@@ -88,7 +88,7 @@ class InitialTest(StageTest):
         self.assertEqual(manifest.fingerprints.configs, own.manifest.fingerprints.configs)
 
     def test_every_mismatch(self) -> None:
-        """A file that misfits in every way is one error with all names, dtypes, and shapes, and what may be meant."""
+        """A file that misfits in every way is one error with all names, dtypes, and shapes, and what could be meant."""
         wrong = {
             "kernel": FILE["dense/kernel"],
             "keep": np.array([0, 1], np.uint8),
@@ -113,7 +113,7 @@ class InitialTest(StageTest):
         )
 
     def test_one_mismatch(self) -> None:
-        """Where nothing is missing, names that the model does not have mean nothing, and are not listed."""
+        """If nothing is missing, names that the model doesn't have don't matter and aren't listed."""
         wrong = FILE | {"dense/kernel": FILE["dense/kernel"].T.copy(), "more": np.zeros(1, np.float32)}
         self.assert_error(
             self.error_of(self.export, MODEL, weights=wrong),
@@ -127,7 +127,7 @@ class InitialTest(StageTest):
         )
 
     def test_bools_that_are_none(self) -> None:
-        """Bytes that are neither 0 nor 1 are refused: C++ code that reads them as bool may do anything."""
+        """Bytes other than 0 and 1 are refused: C++ code that reads them as bool has undefined behavior."""
         wrong = FILE | {"keep": np.array([2, 1], np.uint8).view(np.bool_)}
         self.assert_error(
             self.error_of(self.export, MODEL, weights=wrong),
