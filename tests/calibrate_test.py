@@ -14,7 +14,7 @@ from tfaot.core import environment, isolate
 
 
 def network(kind: str) -> Any:
-    """A small network with most kinds of weights, of Keras 3 or tf-keras."""
+    """Returns a small network with most kinds of weights, in Keras 3 or tf-keras."""
     if kind == "tf_keras":
         import tf_keras as keras
     else:
@@ -33,7 +33,7 @@ def network(kind: str) -> Any:
 
 
 def in_child(work: Any) -> Any:
-    """Runs work in a process of its own."""
+    """Runs work in a separate process."""
 
     def prepared() -> Any:
         environment.prepare()
@@ -43,10 +43,10 @@ def in_child(work: Any) -> Any:
 
 
 class CalibrateTest(StageTest):
-    """What weights are drawn, and what they make of a network."""
+    """Which weights are drawn, and their effect on a network."""
 
     def test_spread(self) -> None:
-        """Protects tests from being blind: classes differ, and so do inputs, where default weights say 0.02 for all."""
+        """Protects tests from being blind: classes and inputs differ, where default weights give 0.02 for all."""
 
         def work() -> list[tuple[float, float, float]]:
             from tfaot.calibrate import calibrated
@@ -65,7 +65,7 @@ class CalibrateTest(StageTest):
             self.assertGreater(between, 0.05)
 
     def test_every_weight_counts(self) -> None:
-        """Protects mutation tests: each weight but attention's key bias, which softmax cancels, changes the result."""
+        """Protects mutation tests: each weight changes the result, except attention's key bias, which softmax cancels."""
 
         def work() -> list[str]:
             from tfaot.calibrate import calibrated
@@ -105,7 +105,7 @@ class CalibrateTest(StageTest):
         self.assertEqual(checksum(1, "0"), checksum(2, "1"))
 
     def test_rounded(self) -> None:
-        """Protects what makes them the same: few bits remain, and a sum's last bits change nothing."""
+        """Protects reproducibility: few bits remain, and a sum's last bits change nothing."""
         values = np.array([0.0, 1.0, -1.0039, 3.14159, 1e-30, 255.4])
         near = rounded(values * (1 + 1e-13))
         self.assertEqual(near.tolist(), rounded(values).tolist())
@@ -113,7 +113,7 @@ class CalibrateTest(StageTest):
         self.assertTrue((np.abs(near - values) <= np.abs(values) * 2**-8).all())
 
     def test_subclassed(self) -> None:
-        """A model that cannot be rebuilt is refused with the way out."""
+        """A model that can't be rebuilt is refused with a workaround."""
         model = """\
 import keras
 

@@ -1,4 +1,4 @@
-"""The list of models beside their definitions, and the files that peers are started with."""
+"""The list of models and their definitions, and the files that peers start with."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from benchmarks.adapters import work_ops
 
 
 class CatalogTest(unittest.TestCase):
-    """What the harness knows without NumPy is what the definitions say."""
+    """What the harness knows without NumPy agrees with the definitions."""
 
     def test_definitions(self) -> None:
-        """Every definition is in the suite under its title, and training steps are called so."""
+        """Every definition is in the suite under its title, and training steps are marked as such."""
         defined = {name: entry for name, entry in catalog.MODELS.items() if entry.defined}
         self.assertEqual(
             {name: entry.title for name, entry in defined.items()}, {n: m.title for n, m in definitions.MODELS.items()}
@@ -29,14 +29,14 @@ class CatalogTest(unittest.TestCase):
         self.assertEqual(sum(name.startswith("study_") for name in catalog.MODELS), 14)
 
     def test_draw(self) -> None:
-        """Weights are the same everywhere: these bits are fixed for good."""
+        """Weights are the same everywhere: these bits never change."""
         np.testing.assert_array_equal(definitions.draw("fc/hidden/kernel", (3,)), np.array(DRAWN, np.float32))
         many = definitions.draw("x", (100_000,))
         self.assertLess(abs(float(many.mean())), 0.01)
         self.assertTrue(many.min() >= -1 and many.max() < 1)
 
     def test_work(self) -> None:
-        """The roofline's arithmetic is that of the layers: two a multiply-add, no gradient of the model's own input."""
+        """The roofline counts the layers' arithmetic: two per multiply-add, no gradient for the model's own input."""
         flops = {name: work_ops.flops(model) for name, model in definitions.MODELS.items()}
         first, second = 2 * 64 * 784 * 256, 2 * 64 * 256 * 10
         self.assertEqual(flops["fc_b64"], first + second)
@@ -46,13 +46,13 @@ class CatalogTest(unittest.TestCase):
         self.assertEqual([round(flops[name] / 2e6, -2) for name in ("mobilenet_v2", "resnet18")], [300, 1800])
 
     def test_variable_bytes(self) -> None:
-        """A model's weights count whether they are a file's or the code's: sizes and bounds are beyond them."""
+        """A model's weights count whether they are in a file or in the code, excluding sizes and bounds."""
         tensors = [("float32", [3, 4]), ("bool", [5]), ("bfloat16", []), ("int64", [2])]
         of = [{"dtype": dtype, "shape": shape} for dtype, shape in tensors]
         self.assertEqual(catalog.variable_bytes({"variables": of[:2], "frozen": of[2:]}), 48 + 5 + 2 + 16)
 
     def test_locks(self) -> None:
-        """Every peer that has an environment of its own has a lock with a hash for every package."""
+        """Every peer with its own environment has a lock with a hash for every package."""
         kinds = {peer.partition("_")[0] for peer in catalog.PEERS} - {"stock", "tensorflow"}
         self.assertEqual({path.stem for path in environments.LOCKS.glob("*.lock")}, kinds)
         for lock in environments.LOCKS.glob("*.lock"):
@@ -61,7 +61,7 @@ class CatalogTest(unittest.TestCase):
                 self.assertIn("--hash=sha256:", line, lock.name)
 
     def test_inputs(self) -> None:
-        """Inputs are the first step's, raw, in the model's order and not the file's."""
+        """Inputs are the first step's raw values, in the model's order instead of the file's."""
         with tempfile.TemporaryDirectory() as folder:
             header = {
                 "step0/x": {"dtype": "F32", "shape": [2], "data_offsets": [4, 12]},
@@ -98,7 +98,7 @@ class CatalogTest(unittest.TestCase):
 
 
 DRAWN = (-0.5328903198242188, -0.4653877019882202, 0.7618726491928101)
-"""Of `fc/hidden/kernel`; exact in float32."""
+"""Values of `fc/hidden/kernel`, exact in float32."""
 
 if __name__ == "__main__":
     unittest.main()

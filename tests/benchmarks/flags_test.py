@@ -1,4 +1,4 @@
-"""The main that measures flags: it builds a model in several ways, says what cannot be had, and writes its tables into a page."""
+"""The main that measures flags: builds a model in several ways, reports what can't be built, and writes tables to a page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PACKAGES = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
 
 
 class FlagsTest(unittest.TestCase):
-    """The real compilers on a small net; no time is compared with anything."""
+    """Real compilers on a small network. No assertion depends on timings."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
@@ -31,7 +31,7 @@ class FlagsTest(unittest.TestCase):
         self.addCleanup(patch.stop)
 
     def test_variants(self) -> None:
-        """One that differs is timed and compared; one of the same code, and one that XLA refuses, are named with the reason."""
+        """A variant that differs is timed and compared. One with the same code or refused by XLA is named with the reason."""
         wanted = [
             Variant("width_128", ("--xla_cpu_prefer_vector_width=128",)),
             Variant("without_fold_batch_norm", passes=("*", "!fold_batch_norm")),
@@ -54,7 +54,7 @@ class FlagsTest(unittest.TestCase):
         )
 
     def test_main(self) -> None:
-        """The main measures a set, and replaces what it wrote into a page before, and nothing else of it."""
+        """The main measures a set, and replaces only its own previous text in a page."""
         page = self.folder / "page.md"
         page.write_text("# Flags\n\nBy hand.\n", encoding="utf-8")
         words = ["flags.py", "--models", "mlp", "--sets", "width_128", "ynn", "--rounds", "1", "--starts", "1"]
@@ -77,7 +77,7 @@ class FlagsTest(unittest.TestCase):
         self.assertEqual(sum(line.startswith("| width_128") for line in lines), 2)
 
     def test_page(self) -> None:
-        """Times, what a flag does, differences, and what could not be measured are each in a table."""
+        """Times, what a flag does, differences, and what couldn't be measured each have a table."""
         found = flags.Found(summary.Ratio("default", 0.5, 0.4, 0.625), 1.5e-7, 1000)
         models = [flags.Model("mlp", 0.25, {"fast_math": found}, {"ynn": "it is off"}), flags.Model("fc", 12.0, {}, {})]
         text = flags.page(models, flags.variants(["fast_math", "ynn"], []), "flags.py", "A machine.")
@@ -114,14 +114,14 @@ class FlagsTest(unittest.TestCase):
         )
 
     def test_passes_left_out(self) -> None:
-        """Each pass is left out alone, and several also together."""
+        """Each pass is left out alone, and several are also left out together."""
         self.assertEqual([variant.passes for variant in flags.variants([], ["a"])], [("*", "!a")])
         self.assertEqual(
             [variant.passes for variant in flags.variants([], ["a", "b"])], [("*", "!a"), ("*", "!b"), ("!*",)]
         )
 
     def test_no_compiler(self) -> None:
-        """Without a C++ compiler the main says what to set."""
+        """Without a C++ compiler, the main says what to set."""
         with mock.patch.dict(os.environ, {"PATH": str(self.folder)}):
             os.environ.pop("CXX", None)
             with self.assertRaisesRegex(NotBuilt, "^no C\\+\\+ compiler on PATH: set CXX$"):

@@ -1,4 +1,4 @@
-"""The page that a run becomes."""
+"""The page that is written from a run."""
 
 import dataclasses
 import json
@@ -15,12 +15,12 @@ GOLDEN = "page.md.golden"
 
 
 def measured(*rounds: tuple[float, ...], version: str = "", size: int = 0) -> harness.Measured:
-    """Times, with fixed other figures."""
+    """Returns times, with fixed other figures."""
     return harness.Measured(version, summary.Difference(1e-6, 1e-4), 0.0025, 4_000_000, size, rounds)
 
 
 def document() -> dict[str, object]:
-    """A run of two models, one peer of which is missing, and one of which ours does not run."""
+    """Returns a run with two models: one without a peer, and one that ours doesn't run."""
     results = [
         harness.Result(
             "mlp",
@@ -68,7 +68,7 @@ class ReportTest(unittest.TestCase):
     """From results.json to a page."""
 
     def test_page(self) -> None:
-        """The whole page of a small run is as it was reviewed."""
+        """The page for a small run matches the reviewed one."""
         run = json.loads(json.dumps(document()))
         got = report.page(run, {"A plot": "page/a.svg"})
         if got != (HERE / GOLDEN).read_text(encoding="utf-8"):
@@ -77,13 +77,13 @@ class ReportTest(unittest.TestCase):
             self.fail(f"The page changed. To accept it: cp {path} tests/benchmarks/{GOLDEN}")
 
     def test_json_round_trip(self) -> None:
-        """A result that was written to a file is the same when it is read."""
+        """A result that is written to a file is the same when read back."""
         for result in json.loads(json.dumps(document()))["results"]:
             self.assertEqual(harness.as_json(harness.from_json(result)), harness.as_json(harness.from_json(result)))
             self.assertEqual(json.loads(json.dumps(harness.as_json(harness.from_json(result)))), result)
 
     def test_write(self) -> None:
-        """The page's plots lie where it says, and are well-formed SVG with a bar for each value."""
+        """The page's plots are where it says, and are well-formed SVG with a bar for each value."""
         with tempfile.TemporaryDirectory() as folder:
             page = pathlib.Path(folder) / "page.md"
             report.write(json.loads(json.dumps(document())), page)
@@ -93,7 +93,7 @@ class ReportTest(unittest.TestCase):
             self.assertEqual(len(bars), 3)
 
     def test_number(self) -> None:
-        """Three digits, whatever the size."""
+        """Numbers have three digits, whatever their size."""
         self.assertEqual(
             [report.number(v) for v in (0.108, 5.634, 573.4, 19287.4, 0.0)], ["0.108", "5.63", "573", "19,287", "0"]
         )

@@ -17,25 +17,25 @@ PLAN = harness.Plan(rounds=2, batches=2, batch_nanoseconds=1e5, cold_starts=1, c
 
 
 class SmokeTest(unittest.TestCase):
-    """Real processes; no time is compared with anything."""
+    """Real processes. No assertion depends on timings."""
 
     def setUp(self) -> None:
         self.folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
 
     def inputs(self, name: str) -> list[dict[str, object]]:
-        """Files with the first step's inputs."""
+        """Returns files with the first step's inputs."""
         library = f"{BUILT}/{name}_aot"
         return catalog.write_inputs(
             f"{library}.golden_inputs.safetensors", f"{library}.model.json", f"{self.folder}/{name}"
         )
 
     def ours(self, name: str) -> Peer:
-        """The driver of a compiled model."""
+        """Returns the driver of a compiled model."""
         binary = str((BUILT / f"{name}_driver").resolve())
         return Peer("ours", (binary, *(str(i["path"]) for i in self.inputs(name))), binary=binary)
 
     def tensorflow(self, name: str, kind: str) -> Peer:
-        """TensorFlow on the same graph."""
+        """Returns TensorFlow on the same graph."""
         files = {
             k: f"{BUILT}/{name}_aot{end}"
             for k, end in (("graph", ".pb"), ("manifest", ".model.json"), ("variables", ".variables.safetensors"))
@@ -46,7 +46,7 @@ class SmokeTest(unittest.TestCase):
         )
 
     def test_inference_and_training(self) -> None:
-        """Both models run, agree with TensorFlow in a session and in jit_compile, and become a page."""
+        """Both models run, agree with TensorFlow in a session and with jit_compile, and appear on a page."""
         results = []
         for name, training in (("mlp", False), ("fc_bn_adam_train", True)):
             peers = [
@@ -73,18 +73,18 @@ class SmokeTest(unittest.TestCase):
         self.assertIn("fc + BN + Adam, training, batch 64", "\n".join(report.ratios(results)))
 
     def test_wrong_outputs_are_not_timed(self) -> None:
-        """A peer whose outputs differ is named as missing, with how far it is off."""
+        """A peer with different outputs is listed as missing, with its error."""
         other = self.ours("mlp")
         path = f"{self.folder}/other"
         with open(other.command[1], "rb") as file, open(path, "wb") as out:
-            out.write(file.read()[::-1])  # another input is another output
+            out.write(file.read()[::-1])  # another input gives another output
         wrong = Peer("wrong", (other.command[0], path), binary=other.binary)
         result = harness.compare("mlp", [other, wrong], training=False, reference="ours", plan=PLAN, missing={})
         self.assertEqual([*result.measured], ["ours"])
         self.assertRegex(result.missing["wrong"], r"^its outputs are \S+ off ours's, and 0\.0001 is tolerated$")
 
     def test_failures_are_named(self) -> None:
-        """A peer that does not start, dies, or refuses its inputs is missing for the reason that it gave."""
+        """A peer that doesn't start, dies, or rejects its inputs is missing with the reason that it gave."""
         dying = pathlib.Path(self.folder) / "dying"
         dying.write_text("#!/bin/sh\necho no such luck >&2\nexit 3\n", encoding="utf-8")
         dying.chmod(dying.stat().st_mode | stat.S_IXUSR)
@@ -100,13 +100,13 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(result.missing["unfed"], "inputs do not fit the model")
 
     def test_pinned(self) -> None:
-        """A peer runs on the core that it was told to, with no more than the one thread of its own."""
+        """A peer runs on the specified core, with only its own single thread."""
         with Process(self.ours("mlp").command, cpu=PLAN.cpu, environment={}, folder=self.folder) as process:
             self.assertEqual(os.sched_getaffinity(process.pid), {PLAN.cpu})
             self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), 1)
 
     def test_no_answer(self) -> None:
-        """A peer that hangs is given up after the limit."""
+        """A peer that hangs is abandoned after the limit."""
         with self.assertRaisesRegex(Failed, "^no answer in 0 s$"):
             Process(["/bin/sleep", "60"], cpu=None, environment={}, folder=self.folder, limit=0.2)
 

@@ -1,4 +1,4 @@
-"""What is made of raw times, and when outputs count as equal."""
+"""The summary of raw times, and when outputs count as equal."""
 
 import math
 import unittest
@@ -10,7 +10,7 @@ class SummaryTest(unittest.TestCase):
     """Numbers in, numbers out."""
 
     def test_times(self) -> None:
-        """The minimum is of all batches, the median of rounds' medians, and the variation of rounds' minima."""
+        """The minimum is over all batches, the median over rounds' medians, and the variation over rounds' minima."""
         found = summary.times([[2.0, 3.0, 9.0], [2.5, 4.0, 5.0]])
         self.assertEqual(found, summary.Times(minimum=2.0, median=3.5, variation=0.25, rounds=2))
 
@@ -21,18 +21,18 @@ class SummaryTest(unittest.TestCase):
                 summary.times(rounds)
 
     def test_ratio(self) -> None:
-        """Ours is compared with the peer of the smallest minimum, and each round with the same round of that peer."""
+        """Ours is compared with the peer that has the smallest minimum, and each round with that peer's same round."""
         found = summary.best_ratio([[2.0], [4.0]], {"slow": [[9.0], [9.0]], "quick": [[3.0, 8.0], [5.0]]})
         assert found
         self.assertEqual((found.peer, found.value), ("quick", 1.5))
         self.assertEqual((found.low, found.high), (1.25, 1.5))
 
     def test_ratio_of_nothing(self) -> None:
-        """Without a peer there is no ratio."""
+        """Without a peer, there is no ratio."""
         self.assertIsNone(summary.best_ratio([[1.0]], {}))
 
     def test_rounds_must_pair(self) -> None:
-        """A peer that lost a round is not paired with another one's rounds."""
+        """A peer that lost a round isn't paired with other rounds."""
         with self.assertRaises(ValueError):
             summary.best_ratio([[1.0], [1.0]], {"peer": [[1.0]]})
 
@@ -43,20 +43,20 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(summary.calls_for(0, 1e6), 1_000_000)
 
     def test_difference(self) -> None:
-        """Errors are measured against the largest value, so that an output near zero counts for little."""
+        """Errors are relative to the largest value, so an output near zero counts for little."""
         found = summary.difference([10.0, 0.001], [10.0, 0.0], 1e-3)
         self.assertAlmostEqual(found.largest, 1e-4)
         self.assertTrue(found.tolerated)
         self.assertFalse(summary.difference([10.0, 0.02], [10.0, 0.0], 1e-3).tolerated)
 
     def test_what_never_agrees(self) -> None:
-        """NaNs, infinities, and another number of values are never tolerated, whatever the tolerance."""
+        """NaNs, infinities, and a different number of values are never tolerated, whatever the tolerance."""
         for got, want in (([math.nan], [1.0]), ([math.inf], [math.inf]), ([1.0], [1.0, 2.0]), ([1.0], [math.nan])):
             with self.subTest(got=got, want=want):
                 self.assertFalse(summary.difference(got, want, 1e9).tolerated)
 
     def test_geometric_mean(self) -> None:
-        """Half as quick and twice as quick cancel."""
+        """Half as fast and twice as fast cancel out."""
         self.assertAlmostEqual(summary.geometric_mean([0.5, 2.0]), 1.0)
         self.assertEqual(summary.geometric_mean([]), 1.0)
 

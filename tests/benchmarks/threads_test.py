@@ -1,4 +1,4 @@
-"""The benchmark of threads, without its processes."""
+"""The threads benchmark, without its processes."""
 
 import os
 import pathlib
@@ -12,7 +12,7 @@ from benchmarks import harness, summary, threads
 def result(
     model: str, rounds: dict[str, list[float]], *, difference: float = 0, missing: dict[str, str] | None = None
 ) -> harness.Result:
-    """What the harness gives of these rounds, of one batch each; the last number of threads differs from the first."""
+    """Returns the harness's result for these rounds of one batch each. The last number of threads differs from the first."""
     measured = {
         count: harness.Measured(
             version="",
@@ -31,7 +31,7 @@ FC = result("fc_b64", {"1": [300.0, 310.0], "2": [150.0, 200.0], "4": [100.0, 90
 
 
 class ThreadsTest(unittest.TestCase):
-    """Counts, commands, ratios, and what the page shows of them."""
+    """Counts, commands, ratios, and how the page shows them."""
 
     def test_counts_reach_the_machines_cores(self) -> None:
         """Powers of two, and all cores, whatever their number."""
@@ -40,31 +40,31 @@ class ThreadsTest(unittest.TestCase):
         )
 
     def test_one_thread_has_no_pool(self) -> None:
-        """What others are compared with is the model as it is without threads."""
+        """The baseline is the model without threads."""
         self.assertEqual(
             [(peer.name, peer.command) for peer in threads.peers("d", ["a"], [1, 2])],
             [("1", ("d", "a")), ("2", ("d", "--threads=2", "a"))],
         )
 
     def test_speed_ups_are_of_minima_and_by_round(self) -> None:
-        """The ratio of the smallest batches, with the smallest and the largest of one round."""
+        """The speedup is the ratio of the smallest batches, with the smallest and largest ratio within a round."""
         two = threads.speedups(FC)[2]
         self.assertEqual((two.value, two.low, two.high), (2.0, 1.55, 2.0))
 
     def test_outputs_that_differ_are_no_result(self) -> None:
-        """No speed-up is told of a run that computes something else, be it by one bit."""
+        """No speedup is reported for a run with different results, even by one bit."""
         with self.assertRaises(ValueError) as raised:
             threads.speedups(result("fc_b64", {"1": [1.0], "2": [1.0]}, difference=1e-9))
         self.assertEqual(str(raised.exception), "fc_b64: outputs on 2 threads are not those on one, bit by bit")
 
     def test_what_did_not_run_is_no_result(self) -> None:
-        """A process that died is named with its words."""
+        """A process that died is named with its last words."""
         with self.assertRaises(ValueError) as raised:
             threads.speedups(result("fc_b64", {"1": [1.0]}, missing={"2": "ended with status 1"}))
         self.assertEqual(str(raised.exception), "fc_b64: 2 threads: ended with status 1")
 
     def test_page(self) -> None:
-        """A page keeps its text, and what was measured before is replaced."""
+        """A page keeps its text, and earlier measurements are replaced."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
         page = folder / "threads.md"
         page.write_text("# Threads\n\nText.\n\n" + threads.BEGIN + "old\n", encoding="utf-8")

@@ -1,6 +1,6 @@
-"""Runs thousands of cases, and writes what became of them to a page.
+"""Runs thousands of cases, and writes their outcomes to a page.
 
-./bazelw run //tests/breadth -- --rounds=8, or the same in a Python that has the packages. A round is a case of each op.
+./bazelw run //tests/breadth -- --rounds=8, or the same in a Python with the packages. A round is one case of each op.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" /
 
 DOCUMENTED = "differs as documented"
 COLUMNS = (engine.PASSES, engine.REFUSED, DOCUMENTED)
-"""What a case may become. All else is a failure."""
+"""Acceptable outcomes of a case. Everything else is a failure."""
 
 
 def kind(outcome: engine.Outcome) -> str:
-    """As the outcome says, but for differences that the page of differences has."""
+    """Returns the outcome's kind, except for differences that the page of differences documents."""
     if outcome.kind == engine.DIFFERS and not any(
         differences.undocumented(outcome.case, each) for each in outcome.differences
     ):
@@ -36,7 +36,7 @@ def kind(outcome: engine.Outcome) -> str:
 
 
 def cases(seed: int, ops: Iterable[str] = ()) -> Iterator[engine.Case]:
-    """One round: a case of every op that TensorFlow can compute, or of some, and of every structure."""
+    """Yields one round: a case of every op that TensorFlow can compute, or of some ops, and of every structure."""
     for name in ops or (*recipes.RECIPES, *structures.STRUCTURES):
         try:
             yield recipes.drawn(recipes.RECIPES.get(name) or structures.STRUCTURES[name], [seed, *name.encode()])
@@ -45,11 +45,11 @@ def cases(seed: int, ops: Iterable[str] = ()) -> Iterator[engine.Case]:
 
 
 def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) -> None:
-    """Calls `each` with what became of each case."""
+    """Calls `each` with the outcome of each case."""
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
     try:
         runner = engine.Engine(folder, flags=("-O0",))
-        # Those that no compiler takes would make all others of their model be compiled again.
+        # Cases that no compiler accepts would cause recompilation of all others in their model.
         alone = [case for case in drawn if case.op in recipes.REFUSED]
         for group in [
             *engine.chunks(case for case in drawn if case.op not in recipes.REFUSED),
@@ -62,7 +62,7 @@ def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) ->
 
 
 def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
-    """The page, of counts by op and kind."""
+    """Returns the page, with counts by op and kind."""
     total: Counter[str] = sum(counts.values(), Counter())
     lines = [
         "# Breadth: every op of XLA's registry, in small models",
@@ -101,7 +101,7 @@ def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
 
 
 def main() -> None:
-    """Draws, runs, prints what fails, and writes the page if it is asked for."""
+    """Draws and runs cases, prints failures, and writes the page on request."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=1, help="how many cases of each op")
     parser.add_argument("--first", type=int, default=0, help="the number of the first round")
@@ -128,7 +128,7 @@ def main() -> None:
     seconds = time.process_time() + children.ru_utime + children.ru_stime - begin
     print(f"{seconds:.0f} s of CPU time")
     if flags.page:
-        if flags.ops and PAGE.exists():  # only their rows are new
+        if flags.ops and PAGE.exists():  # update only their rows
             rows, before = rows_of(PAGE.read_text())
             counts, seconds = {**rows, **counts}, seconds + before
         PAGE.parent.mkdir(exist_ok=True)
@@ -136,7 +136,7 @@ def main() -> None:
 
 
 def rows_of(text: str) -> tuple[dict[str, Counter[str]], float]:
-    """What a page says of each op, and the seconds that it took."""
+    """Returns what a page says about each op, and the seconds that it took."""
     rows = {}
     for line in re.findall(r"(?m)^\| (.+) \|$", text.partition("## By op")[2]):
         op, *numbers = (cell.strip() for cell in f"{line} ".split("|"))

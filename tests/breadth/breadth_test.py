@@ -1,4 +1,4 @@
-"""A few hundred small models: whatever XLA can compile gives TensorFlow's numbers, or a clear error."""
+"""A few hundred small models: everything that XLA can compile gives TensorFlow's numbers, or a clear error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.breadth.engine import Case, Operand
 from tfaot.core import environment
 
 NEVER_REFUSED = 3
-"""How many of `recipes.REFUSED` the test compiles: each is a model of its own."""
+"""How many of `recipes.REFUSED` the test compiles. Each is a separate model."""
 
 
 class BreadthTest(unittest.TestCase):
@@ -28,7 +28,7 @@ class BreadthTest(unittest.TestCase):
         assert tf.__version__
 
     def test_registry(self) -> None:
-        """A new TensorFlow brings no op that nobody looked at: each has a recipe, or a reason for none."""
+        """A new TensorFlow brings no unexamined op: each has a recipe, or a reason for having none."""
         from tensorflow.python.framework import kernels
         from tensorflow.python.util import pywrap_xla_ops
 
@@ -41,7 +41,7 @@ class BreadthTest(unittest.TestCase):
         self.assertEqual(sorted(compared - known), [])
 
     def test_round(self) -> None:
-        """The first round of what docs/measured/breadth.md counts: nothing breaks, and nothing differs undocumented."""
+        """The first round of what docs/measured/breadth.md counts: nothing breaks, and no difference is undocumented."""
         drawn = list(breadth.cases(0))
         some = sorted(recipes.REFUSED)[:NEVER_REFUSED]
         failures = []
@@ -56,7 +56,7 @@ class BreadthTest(unittest.TestCase):
         self.assertEqual("\n\n".join(failures), "")
 
     def test_names(self) -> None:
-        """Outputs with names that C++, the generated class, or the compiler could trip over do not get mixed up."""
+        """Outputs aren't mixed up if their names could confuse C++, the generated class, or the compiler."""
         value = np.arange(3, dtype=np.float32)
         named = [
             Case("Mul", f"{{0}} * {number}", (Operand(value, True),), name=name)
@@ -68,7 +68,7 @@ class BreadthTest(unittest.TestCase):
         self.assertEqual(kinds, dict.fromkeys(structures.NAMES, engine.PASSES))
 
     def test_a_wrong_number_shows(self) -> None:
-        """The comparison sees a value, a NaN, a sign of zero, a shape, and a dtype that are not TensorFlow's."""
+        """The comparison detects a value, a NaN, a sign of zero, a shape, and a dtype that differ from TensorFlow's."""
         case = Case("Mul", "", ())
         want = np.array([1, np.nan, 0.0, np.inf], np.float32)
         self.assertIsNone(engine.difference(case, want, want.copy()))

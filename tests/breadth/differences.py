@@ -1,4 +1,4 @@
-"""Where compiled models differ from TensorFlow because XLA does: one table for the test and the page."""
+"""Where compiled models differ from TensorFlow because XLA does. One table for both the test and the page."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Entry:
     why: str
     """Prose for the page: what happens, and what to do."""
     examples: tuple[Case, ...]
-    """They differ; the test runs each, and the page shows what came of it."""
+    """They differ. The test runs each, and the page shows the results."""
     covers: Covers
-    """Which values of a difference that some case found are of this kind."""
+    """Which values of a difference found in some case are of this kind."""
     raises: bool = False
-    """Whether TensorFlow ends with an error where compiled code goes on."""
+    """Whether TensorFlow raises an error where compiled code continues."""
 
 
 def _never(case: Case, difference: Difference) -> Array:
@@ -45,7 +45,7 @@ def _all(case: Case, difference: Difference) -> Array:
 
 
 def _same_shape(covers: Covers) -> Covers:
-    """A kind of value: a result of another shape is none."""
+    """Restricts a kind to results with the same shape."""
 
     def covered(case: Case, difference: Difference) -> Array:
         if difference.theirs.shape != difference.ours.shape:
@@ -56,7 +56,7 @@ def _same_shape(covers: Covers) -> Covers:
 
 
 def _of(ops: Collection[str], covers: Covers) -> Covers:
-    """Only for some ops."""
+    """Restricts a kind to some ops."""
     return lambda case, difference: covers(case, difference) if case.op in ops else _never(case, difference)
 
 
@@ -69,7 +69,7 @@ def _floating(values: Array) -> bool:
 
 
 def _odd_order(case: Case, difference: Difference) -> Array:
-    """The operand has a NaN or zeros of both signs, which no order that both agree on sorts."""
+    """The operand has a NaN, or zeros of both signs, which the two sort in different orders."""
     for operand in case.operands:
         value = operand.value
         if _floating(value) and (np.isnan(value).any() or ((value == 0) & np.signbit(value)).any()):
@@ -86,7 +86,7 @@ def _denormal(value: Array) -> Array:
 
 
 def _denormals(case: Case, difference: Difference) -> Array:
-    """An operand of the value is denormal; where results are not elementwise, any constant is."""
+    """The value's operand is denormal. If results aren't elementwise, any constant is."""
     result = _never(case, difference)
     for operand in difference.operands:
         result |= _denormal(operand)
@@ -106,7 +106,7 @@ def _unrepresentable(case: Case, difference: Difference) -> Array:
 
 
 def _equal(case: Case, difference: Difference) -> Array:
-    """The first operand, the image, has a value more than once."""
+    """The first operand, the image, contains equal values."""
     image = case.operands[0].value
     return np.full(difference.theirs.shape, np.unique(image).size < image.size)
 
@@ -125,13 +125,13 @@ def _beyond(case: Case, difference: Difference) -> Array:
 
 
 def _aligned(case: Case, difference: Difference) -> Array:
-    """Corners are aligned, and some rows or columns are wrong, not most."""
+    """Corners are aligned, and some rows or columns are wrong, but not most."""
     few = difference.theirs.size <= max(32, max(each.value.size for each in case.operands))
     return np.full(difference.theirs.shape, "align_corners" in case.expression and few)
 
 
 def _few(case: Case, difference: Difference) -> Array:
-    """A few values of many, by less than a value of order 1."""
+    """A few of many values differ, by less than a value of order 1."""
     few = difference.theirs.size <= max(1, case.operands[0].value.size // 50)
     return np.asarray((np.abs(difference.theirs - difference.ours) < 2) & np.bool_(few))
 
@@ -381,7 +381,7 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 def undocumented(case: Case, difference: Difference) -> int:
-    """How many values of a difference no entry covers."""
+    """Returns how many values of a difference no entry covers."""
     covered = np.zeros(difference.theirs.shape, np.bool_)
     for entry in ENTRIES:
         covered |= entry.covers(case, difference)
@@ -392,7 +392,7 @@ RENEW = "./bazelw run //tests/breadth:differences_test -- --write"
 
 
 def page(shown: list[list[tuple[str, str]]]) -> str:
-    """The page: of each entry and example, TensorFlow's result and ours as texts."""
+    """Returns the page, with TensorFlow's result and ours as text for each entry and example."""
     lines = [
         "# Where compiled models differ from TensorFlow",
         "",
@@ -422,7 +422,7 @@ def page(shown: list[list[tuple[str, str]]]) -> str:
 
 
 def text(value: Array) -> str:
-    """Values, short."""
+    """Formats values briefly."""
     if value.ndim:
         return "[" + ", ".join(text(each) for each in value) + "]"
     if value.dtype.kind == "f":

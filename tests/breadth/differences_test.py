@@ -1,4 +1,4 @@
-"""What docs/reference/differences.md says is what happens: each example is computed by TensorFlow and by compiled code."""
+"""docs/reference/differences.md is accurate: TensorFlow and compiled code both compute each example."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ PAGE = engine.ROOT / "docs" / "reference" / "differences.md"
 
 
 Shown = list[tuple[str, str]]
-"""Of each example of an entry what TensorFlow gives, its value or its error, and what we give."""
+"""For each example of an entry: TensorFlow's value or error, and our value."""
 
 
 def differing(runner: engine.Engine, entries: Sequence[differences.Entry]) -> list[Shown]:
-    """Of entries whose examples have two values."""
+    """Returns the results of entries whose examples have two values."""
     outcomes = iter(runner.outcomes([example for entry in entries for example in entry.examples]))
     result = []
     for entry in entries:
@@ -38,7 +38,7 @@ def differing(runner: engine.Engine, entries: Sequence[differences.Entry]) -> li
 
 
 def raising(runner: engine.Engine, entries: Sequence[differences.Entry]) -> list[Shown]:
-    """Of entries at whose examples TensorFlow ends with an error."""
+    """Returns the results of entries for whose examples TensorFlow raises an error."""
     examples = [example for entry in entries for example in entry.examples]
     shown = []
     for example, value in zip(examples, runner.compiled(examples), strict=True):

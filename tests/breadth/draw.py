@@ -1,4 +1,4 @@
-"""Draws operands: odd shapes, dtypes, and the values that arithmetic trips over."""
+"""Draws operands: odd shapes, dtypes, and values that are difficult for arithmetic."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ INTS = ("int32", "int64", "int8", "int16", "uint8", "uint16", "uint32", "uint64"
 COMPLEX = ("complex64", "complex128")
 
 SIZES = (1, 2, 3, 5, 7, 8, 13, 16, 31, 67)
-"""Of dimensions; 0, and large ones, come by themselves."""
+"""Sizes of dimensions. 0 and large sizes are drawn separately."""
 
 
 @functools.cache
 def types(op: str, attribute: str) -> tuple[str, ...]:
-    """The dtypes of an attribute for which TensorFlow has a CPU kernel of the op, and C++ a type."""
+    """Returns the dtypes of an attribute for which TensorFlow has a CPU kernel for the op, and C++ has a type."""
     from tensorflow.python.framework import kernels, op_def_registry
 
     (allowed,) = [a for a in op_def_registry.get(op).attr if a.name == attribute] or [None]
@@ -42,16 +42,16 @@ def types(op: str, attribute: str) -> tuple[str, ...]:
 
 
 def literal(value: Array) -> str:
-    """Python for an array, exact to the bit, that a model's file understands."""
+    """Returns Python source for an array, exact to the bit, for a model's file."""
     bits = np.ascontiguousarray(value).tobytes().hex()
     return f'value("{value.dtype}", {list(value.shape)}, "{bits}")'
 
 
 class Draw:
-    """Chance for one case, and the operands that it has got so far."""
+    """Random choices for one case, and its operands so far."""
 
     def __init__(self, seed: Sequence[int], *, special: bool | None = None) -> None:
-        """Of one seed comes one case. `special` says whether values that arithmetic trips over come up."""
+        """One seed gives one case. `special` says whether to draw values that are difficult for arithmetic."""
         self.rng = np.random.default_rng(list(seed))
         self.special = bool(self.rng.random() < 0.4) if special is None else special
         self.operands: list[Operand] = []
@@ -64,18 +64,18 @@ class Draw:
         return options[int(self.rng.integers(len(options)))]
 
     def int(self, low: int, high: int) -> int:
-        """An integer, `high` included."""
+        """Returns an integer; `high` is inclusive."""
         return int(self.rng.integers(low, high + 1))
 
     def dtype(self, op: str, attribute: str = "T", among: Collection[str] | None = None) -> str:
-        """A dtype for which TensorFlow has a kernel; half of the time the first that it has, mostly float32."""
+        """Returns a dtype for which TensorFlow has a kernel. Half of the time it is the first one, mostly float32."""
         found = [each for each in types(op, attribute) if among is None or each in among]
         if not found:
             raise LookupError(f"TensorFlow has no CPU kernel of {op} for {attribute}")
         return found[0] if self.flip(0.4) else str(self.pick(found))
 
     def shape(self, *, rank: int | None = None, empty: bool = True, low: int = 0) -> list[int]:
-        """Up to about 2,000 values; now and then none."""
+        """Returns a shape with up to about 2,000 values, and occasionally none."""
         rank = self.int(low, 4) if rank is None else rank
         limit = 2000
         shape = []
@@ -90,20 +90,20 @@ class Draw:
         return shape
 
     def broadcast(self, shape: Sequence[int]) -> list[int]:
-        """A shape that broadcasts to `shape`."""
+        """Returns a shape that broadcasts to `shape`."""
         if self.flip():
             return list(shape)
         cut = list(shape[self.int(0, len(shape)) :]) if self.flip(0.3) else list(shape)
         return [1 if self.flip(0.3) else size for size in cut]
 
     def values(self, dtype: str, shape: Sequence[int], kind: str = "any") -> Array:
-        """Values of a kind.
+        """Returns values of a kind.
 
-        - `any`: whatever the dtype holds; NaN, infinities, and the like only in cases that are special.
-        - `tame`: of the order of 1, of both signs.
+        - `any`: any value of the dtype. NaN, infinities, and the like appear only in special cases.
+        - `tame`: on the order of 1, with both signs.
         - `positive`: between 0.1 and 3, or integers from 1 on.
         - `unit`: between -1 and 1.
-        - `nonzero`: as `any`, for integers without 0.
+        - `nonzero`: like `any`, but without 0 for integers.
         - `distinct`: all different, in no order.
         """
         numpy = dtypes.BY_NAME[dtype].numpy()
@@ -149,7 +149,7 @@ class Draw:
         return flat.reshape(shape)
 
     def add(self, value: Any, *, fed: bool | None = None) -> str:
-        """Makes an operand of a value, and returns what stands for it in an expression."""
+        """Makes an operand from a value, and returns its placeholder in an expression."""
         array = np.asarray(value)
         if array.dtype == np.float64 and not isinstance(value, np.ndarray):
             array = array.astype(np.float32)
@@ -157,22 +157,22 @@ class Draw:
         return f"{{{len(self.operands) - 1}}}"
 
     def const(self, value: Any, dtype: str = "int32") -> str:
-        """An operand that the compiler must know."""
+        """Returns an operand that the compiler must know."""
         return self.add(np.array(value, dtype), fed=False)
 
     def of(self, dtype: str, shape: Sequence[int], kind: str = "any", *, fed: bool | None = None) -> str:
-        """An operand with values of a kind."""
+        """Returns an operand with values of a kind."""
         return self.add(self.values(dtype, shape, kind), fed=fed)
 
     def variable(self, value: Array) -> str:
-        """Python for a new variable, which the model's file makes."""
+        """Returns Python source for a new variable, which the model's file creates."""
         name = f"v{{n}}_{self.setup.count('tf.Variable')}"
         self.setup += f"{name} = tf.Variable({literal(value)})\n"
         return name
 
 
 def call(op: str, *operands: str, **attributes: Any) -> str:
-    """Python that calls an op, with its operands in the order of its definition."""
+    """Returns Python source that calls an op, with operands in the order of its definition."""
     import tensorflow as tf
     from tensorflow.python.framework import op_def_registry
 
@@ -184,9 +184,9 @@ def call(op: str, *operands: str, **attributes: Any) -> str:
 
 
 class Code(str):
-    """Python as it stands."""
+    """Literal Python source."""
 
 
 def tf_type(dtype: str) -> Code:
-    """Python for a dtype."""
+    """Returns Python source for a dtype."""
     return Code(f"tf.{dtype}")

@@ -1,8 +1,7 @@
-"""Runs small models of many op instances through all stages, and compares each result with TensorFlow's.
+"""Runs small models with many op instances through all stages, and compares each result with TensorFlow's.
 
-A case is one op with its operands. Many cases are put into one model, since what costs time is a model: an export, a
-compilation, a C++ compiler, each about a second. If a model does not get through, it is halved until the case that is to
-blame stands alone.
+A case is one op with its operands. Many cases share a model, because each model takes time: an export, a compilation, and a
+C++ compiler run, about a second each. If a model fails, it is halved until the responsible case is alone.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tfaot.core.manifest import Manifest
 Array = npt.NDArray[Any]
 
 ROOT = Path(tfaot.__file__).parents[2]
-"""The repository, or its copy among a test's runfiles."""
+"""The repository, or its copy in a test's runfiles."""
 
 RUNTIME = ("bfloat16", "executor", "files", "isa", "mapped_file", "plain", "safetensors", "sort", "variables")
 TOGETHER = 40
@@ -47,7 +46,7 @@ class Operand:
 
     value: Array
     fed: bool
-    """An input of the model; else a constant of its graph, which the compiler may fold."""
+    """Whether it is an input of the model. Otherwise, it is a constant in the graph, which the compiler can fold."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,25 +54,25 @@ class Case:
     """One op with its operands."""
 
     op: str
-    """Its name in TensorFlow's registry, or that of a structure."""
+    """Its name in TensorFlow's registry, or the name of a structure."""
     expression: str
-    """Python, in which `{0}` stands for the first operand. It gives a tensor, or several in any nest."""
+    """Python in which `{0}` stands for the first operand. Returns a tensor, or several in any nest."""
     operands: tuple[Operand, ...]
     sums: bool = False
-    """Whether a result is a sum of terms that may cancel: it is then only as exact as its largest neighbour."""
+    """Whether a result is a sum whose terms can cancel. Then it is only as exact as its largest neighbor."""
     rtol: float = 0.0
     """Allowed relative error; 0 for the dtype's usual one."""
     atol: float = 0.0
-    """Allowed absolute error of 32 bits and less, where TensorFlow itself loses digits."""
+    """Allowed absolute error in 32 bits and less, where TensorFlow itself loses digits."""
     setup: str = ""
-    """Python that comes before the model's function, in which `{n}` stands for a number of this case alone."""
+    """Python that precedes the model's function, in which `{n}` stands for a number that is unique to this case."""
 
     name: str = ""
-    """What its only output is called."""
+    """The name of its only output."""
 
     @property
     def text(self) -> str:
-        """What it is, in a line."""
+        """Describes the case in one line."""
         shown = []
         for operand in self.operands:
             value = operand.value
@@ -97,7 +96,7 @@ class Difference:
     theirs: Array
     ours: Array
     operands: tuple[Array, ...]
-    """Of those operands that have the result's shape, the values at the same places."""
+    """Values of operands that have the result's shape, at the same positions."""
 
     def __str__(self) -> str:
         if self.theirs.dtype != self.ours.dtype or self.theirs.shape != self.ours.shape:
@@ -111,16 +110,16 @@ class Difference:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a case."""
+    """The outcome of a case."""
 
     case: Case
     kind: str
-    """One of the above. `REFUSED` is an error of ours that names the line of the model; `BROKEN` is all else "
-    "that ends."""
+    """One of the above. `REFUSED` is an error of ours that names the line of the model; `BROKEN` is any other "
+    "failure."""
     details: str = ""
     differences: tuple[Difference, ...] = ()
     results: tuple[tuple[Array, Array], ...] = ()
-    """Of each result TensorFlow's, and ours."""
+    """TensorFlow's value and ours for each result."""
 
 
 _PREAMBLE = """\
@@ -136,9 +135,9 @@ def value(dtype, shape, bits):
 
 
 def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
-    """A Python file that has no other input, and the case by the numbers of its lines.
+    """Returns a Python file that has no other input, and the cases by line number.
 
-    It is a model of all cases, whose outputs are `c{case}_{output}`, or what the case calls its only one.
+    It is a model of all cases, whose outputs are `c{case}_{output}`, or the case's name for its only output.
     """
     setups, specs, body, golden = [], [], [], []
     for index, case in enumerate(cases):
@@ -186,14 +185,14 @@ def model_text(cases: Sequence[Case]) -> tuple[str, dict[int, int]]:
 
 
 class Engine:
-    """The stages on cases. TensorFlow must be imported; nothing in this process may have built a graph."""
+    """Runs the stages on cases. TensorFlow must be imported, and this process must not have built a graph."""
 
     def __init__(self, folder: Path, *, flags: Sequence[str] = ("-O1",)) -> None:
         """Compiles the runtime, once.
 
         Args:
-          folder: for whatever is written.
-          flags: of the C++ compiler.
+          folder: a folder for everything that is written.
+          flags: flags for the C++ compiler.
         """
         self._folder = folder
         self._compiler = shlex.split(os.environ.get("CXX", "g++"))
@@ -211,7 +210,7 @@ class Engine:
             raise RuntimeError(f"{shlex.join([*self._compiler, *flags])}\n{done.stderr[:4000]}")
 
     def outcomes(self, cases: Sequence[Case]) -> list[Outcome]:
-        """What becomes of each case, in order. Cases of one model must be few enough to share it."""
+        """Returns the outcome of each case, in order. Cases of one model must be few enough to share it."""
         if not cases:
             return []
         with tempfile.TemporaryDirectory(dir=self._folder) as name:
@@ -234,7 +233,7 @@ class Engine:
                 return _compared(cases, folder)
         if len(cases) == 1:
             return [Outcome(cases[0], kind, error)]
-        # Mostly the error names the line. Else the halves are tried.
+        # Usually, the error names the line. Otherwise, try both halves.
         blamed = {lines[int(line)] for line in _LINE.findall(error) if int(line) in lines}
         if not blamed or len(blamed) == len(cases):
             half = len(cases) // 2
@@ -244,7 +243,7 @@ class Engine:
         return [alone[index] if index in blamed else next(others) for index in range(len(cases))]
 
     def compiled(self, cases: Sequence[Case]) -> list[Array]:
-        """What compiled code gives for each case, of one output each, whatever TensorFlow does.
+        """Returns the result of compiled code for each case, with one output each, whatever TensorFlow does.
 
         Raises:
           TfaotError: a stage refuses the model.
@@ -258,7 +257,7 @@ class Engine:
             return [found[f"c{index}_0"] for index in range(len(cases))]
 
     def _stages(self, folder: Path) -> None:
-        """Export, compile, render, the C++ compiler, and a run, whose results are in `ours.npz`."""
+        """Exports, compiles, renders, runs the C++ compiler, and runs the program, which writes results to `ours.npz`."""
         isolate.run_isolated(lambda: _export(folder), what="exporting model.py")
         from tfaot.compile import compile as compiler
         from tfaot.render import render
@@ -309,11 +308,11 @@ class Engine:
 
 
 _LINE = re.compile(r"model\.py(?::|\", line )(\d+)")
-"""How errors, ours and Python's, name a line of the model."""
+"""How our errors and Python's name a line of the model."""
 
 
 class _silent:  # noqa: N801
-    """Keeps back what children print: the outcome holds their errors."""
+    """Suppresses the output of children, because the outcome contains their errors."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -332,7 +331,7 @@ class _silent:  # noqa: N801
 
 
 def shim(manifest: Manifest) -> str:
-    """C functions for a compiled model, by which Python reaches it: tensors by number, inputs before outputs."""
+    """Returns C functions through which Python calls a compiled model: tensors by number, inputs before outputs."""
     (entry,) = manifest.entry_points
     tensors = [*entry.inputs, *entry.outputs]
     data = [f"    case {i}: return m.{tensor.cpp_name}().data();" for i, tensor in enumerate(tensors)]
@@ -423,7 +422,7 @@ def _load(path: Path) -> list[Array]:
 
 
 def _reference(folder: Path) -> None:
-    """What TensorFlow computes of the file itself, so that the export's rewrites are compared too."""
+    """Computes the file itself in TensorFlow, so that the export's rewrites are also compared."""
     import tensorflow as tf
 
     from tfaot.core.session import session_config
@@ -439,7 +438,7 @@ def _reference(folder: Path) -> None:
         results = module.model(*given.values())
         session.run(tf.compat.v1.global_variables_initializer())
         values = session.run(results, {given[name]: value for name, value in feeds.items()})
-    # As `tf.nest` orders a dict, and with it the outputs of the compiled model.
+    # In the order of `tf.nest` for a dict, which is the order of the compiled model's outputs.
     names = sorted(values)
     arrays = [values[name] for name in names]
     _save(folder / "theirs", [(str(each.dtype), list(each.shape), each.tobytes()) for each in arrays])
@@ -464,9 +463,9 @@ def _compared(cases: Sequence[Case], folder: Path) -> list[Outcome]:
 
 
 def difference(case: Case, want: Array, got: Array) -> Difference | None:
-    """How a result differs from TensorFlow's by more than a compiler may; None if it does not.
+    """Returns how a result differs from TensorFlow's by more than a compiler may, or None if it doesn't.
 
-    A float may miss by its dtype's relative error. NaN, infinities, and the sign of zero are exact; a denormal is a zero.
+    A float can be off by its dtype's relative error. NaN, infinities, and the sign of zero are exact. A denormal counts as zero.
     """
     if want.dtype != got.dtype or want.shape != got.shape:
         return Difference(want, got, ())
@@ -490,7 +489,7 @@ def _wrong(case: Case, want: Array, got: Array) -> Array:
     if case.sums and scale.size:
         scale = np.full_like(scale, np.max(scale, initial=0.0))
     if info.bits == 16:
-        scale = scale + 1  # steps in between round to 16 bits too
+        scale = scale + 1  # intermediate steps round to 16 bits, too
     limit = rtol * scale + 2 * tiny + (case.atol if info.bits <= 32 else case.atol * 1e-8)
     parts = [(wide.real, own.real), (wide.imag, own.imag)] if want.dtype.kind == "c" else [(wide, own)]
     result = np.zeros(want.shape, np.bool_)
@@ -507,7 +506,7 @@ def _wrong(case: Case, want: Array, got: Array) -> Array:
 
 
 def chunks(cases: Iterable[Case], size: int = TOGETHER) -> list[list[Case]]:
-    """Cases in groups that share a model."""
+    """Splits cases into groups that share a model."""
     listed = list(cases)
     return [listed[i : i + size] for i in range(0, len(listed), size)]
 

@@ -1,4 +1,4 @@
-"""How to call each op of XLA's registry: one recipe an op, which draws shapes, dtypes, and values."""
+"""How to call each op in XLA's registry: one recipe per op, which draws shapes, dtypes, and values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Make = Callable[[Draw], str]
 
 @dataclasses.dataclass(frozen=True)
 class Recipe:
-    """How cases of an op are drawn."""
+    """How to draw cases of an op."""
 
     op: str
     make: Make
@@ -32,14 +32,14 @@ RECIPES: dict[str, Recipe] = {}
 def recipe(
     ops: str, make: Callable[[Draw, str], str], *, sums: bool = False, rtol: float = 0.0, atol: float = 0.0
 ) -> None:
-    """Adds one recipe for several ops, which is told the op's name."""
+    """Adds one recipe for several ops. The recipe gets the op's name."""
     for op in ops.split():
         assert op not in RECIPES, op
         RECIPES[op] = Recipe(op, lambda d, op=op: make(d, op), sums, rtol, atol)  # type: ignore[misc]
 
 
 def drawn(recipe_: Recipe, seed: Sequence[int]) -> Case:
-    """Draws the case that belongs to a seed.
+    """Draws the case for a seed.
 
     Raises:
       LookupError: TensorFlow has no CPU kernel to compare with.
@@ -767,7 +767,7 @@ recipe(
     sums=True,
 )
 
-# Images and nets.
+# Images and neural networks.
 
 _NHWC = {"data_format": "NHWC"}
 
@@ -946,7 +946,7 @@ def _batch_norm(d: Draw, op: str) -> str:
     )
     if "Grad" not in op:
         return forward + "[:3]"
-    moments = ["f[3]", "f[4]"] if training else given  # in training, what the forward pass made for its gradient
+    moments = ["f[3]", "f[4]"] if training else given  # in training, what the forward pass computed for its gradient
     more = ["f[5]"] if op.endswith("V3") else []
     gradient = call(op, d.of(dtype, image, "tame"), x, scale, *moments, *more, is_training=training)
     return f"(lambda f: {gradient})({forward})[:3]"
@@ -1139,7 +1139,7 @@ recipe(
     sums=True,
 )
 
-# Random numbers, of a seed that is an operand.
+# Random numbers, with the seed as an operand.
 
 
 def _seed(d: Draw) -> str:
@@ -1197,7 +1197,7 @@ recipe("StatelessRandomGetKeyCounter StatelessRandomGetKeyCounterAlg", lambda d,
 
 
 def _after(statement: str, *reads: str) -> str:
-    """Python that does something to variables, and then reads them."""
+    """Returns Python source that modifies variables, and then reads them."""
     values = ", ".join(f"{name}.read_value()" for name in reads)
     return f"(lambda done: tf.nest.map_structure(tf.identity, [{values}]))({statement})"
 
@@ -1446,7 +1446,7 @@ REFUSED = frozenset(
         "Conv3DBackpropInputV2",
     ]
 )
-"""Ops that XLA has, but cannot compile ahead of time, whatever their operands are."""
+"""Ops that XLA has, but can't compile ahead of time, whatever their operands are."""
 
 LEFT_OUT = {
     "it draws from the model's own seed, or keeps a generator's state; tests/export/rewrites/random_test.py has it": "Multinomial "
@@ -1475,4 +1475,4 @@ LEFT_OUT = {
     "_FusedBatchNormEx _FusedConv2D "
     "_ListToArray _Retval _UnaryOpsComposition",
 }
-"""Why ops have no recipe. Those without a CPU kernel to compare with need no reason of their own."""
+"""Why ops have no recipe. Ops without a CPU kernel to compare with need no reason."""

@@ -1,4 +1,4 @@
-"""Models that are odd not by their ops, but by how these are put together, and by what things are called."""
+"""Models that are unusual not because of their ops, but because of how these are combined, and what things are called."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.breadth.draw import Draw
 from tests.breadth.recipes import Recipe
 
 STRUCTURES: dict[str, Recipe] = {}
-"""By what a page calls them."""
+"""Structures by their names on a page."""
 
 
 def _structure(name: str, setup: str, expression: str, *, rank: int | None = None, variable: bool = False) -> None:
-    """Adds a structure: `X` is an operand of floats, `N` one that says how often, `V` a variable like `X`."""
+    """Adds a structure: `X` is a float operand, `N` an operand with a repeat count, `V` a variable like `X`."""
 
     def make(d: Draw) -> str:
         shape = d.shape(rank=rank, empty=False, low=1)
@@ -204,4 +204,4 @@ NAMES = [
     "xor",
     "and",
 ]
-"""What outputs are called in one model: each a name that some compiler, or our own code, might trip over."""
+"""Names of outputs in one model. Each could confuse a compiler or our own code."""

@@ -48,7 +48,7 @@ def model_fn(x, n):
 """
     + STEP
 )
-"""Two loops with gradients, the second, at line 13, without a bound."""
+"""Two loops with gradients. The second, at line 13, has no bound."""
 
 RECURRENT = (
     """\
@@ -98,7 +98,7 @@ def model_fn(x, n):
         return x * b
 """
 )
-"""A variable that is written, and called as the compile stage calls another one, and a variable that is not."""
+"""A variable that is written and has the compile stage's name for another one, and a variable that isn't written."""
 
 
 SEVERAL = """\
@@ -120,7 +120,7 @@ class Model(tf.Module):
 
 model = Model()
 """
-"""Two entry points over one variable, with names that are none in C++."""
+"""Two entry points that share a variable, with names that aren't C++ identifiers."""
 
 WEIGHTS = """\
 import tensorflow as tf
@@ -139,7 +139,7 @@ class CompileTest(StageTest):
     """Calls the stages on one model after another."""
 
     def refused(self, exported: Exported, **options: object) -> str:
-        """Compiles what cannot be compiled, and returns the error; nothing may be left behind."""
+        """Compiles what can't be compiled, and returns the error. Nothing may be left behind."""
         before = sorted(os.listdir(exported.folder))
         with self.assertRaises(TfaotError) as raised:
             self.compile(exported, **options)  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ class CompileTest(StageTest):
         return str(raised.exception)
 
     def compiled(self, model: str) -> Exported:
-        """Exports and compiles, and returns where the outputs are."""
+        """Exports and compiles. Returns where the outputs are."""
         exported = self.export(model)
         self.compile(exported)
         for output in OUTPUTS:
@@ -159,7 +159,7 @@ class ErrorsTest(CompileTest):
     """Complete messages: what was asked, what was found, what to do."""
 
     def test_unknown_cpu(self) -> None:
-        """A CPU that would kill the compiler, `native` above all, is refused with the levels that exist."""
+        """A CPU that would kill the compiler, above all `native`, is refused with the levels that exist."""
         self.assert_error(
             self.refused(self.export(PLUS_ONE), isa=("x86-64-v2", "native")),
             """
@@ -170,7 +170,7 @@ class ErrorsTest(CompileTest):
         )
 
     def test_no_list_of_levels(self) -> None:
-        """A list of levels names each once, and lower ones first, as the class that chooses among them expects."""
+        """A list of levels names each once, lowest first, as the class that chooses among them expects."""
         exported = self.export(PLUS_ONE)
         for isa in ((), ("x86-64-v2", "x86-64-v2"), ("x86-64-v3", "x86-64")):
             self.assert_error(
@@ -183,7 +183,7 @@ class ErrorsTest(CompileTest):
             )
 
     def test_unknown_flag(self) -> None:
-        """A flag that XLA does not know kills its process, and is still one clear error without leftovers."""
+        """A flag that XLA doesn't know kills its process, but is still one clear error without leftovers."""
         self.assert_error(
             self.refused(self.export(PLUS_ONE), xla_flags=("--xla_cpu_use_fusion_emitters=true", "--xla_typo=1")),
             """
@@ -194,7 +194,7 @@ class ErrorsTest(CompileTest):
         )
 
     def test_main_prints_one_message(self) -> None:
-        """The stage's program ends with status 1 and the message alone: no traceback, no log of TensorFlow's."""
+        """The stage's program exits with status 1 and prints only the message: no traceback, no TensorFlow log."""
         exported = self.export(PLUS_ONE)
         flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "config", "sources")]
         several = {"object": "objects", "source": "sources"}
@@ -265,7 +265,7 @@ def model_fn(x, n):
         )
 
     def test_unsupported_dtype(self) -> None:
-        """An op that XLA has for other dtypes only is named with the dtype, and with the nodes of this dtype alone."""
+        """An op that XLA supports only for other dtypes is named with the dtype, and with only the nodes of this dtype."""
         model = """\
 import tensorflow as tf
 
@@ -305,7 +305,7 @@ model = Model()
 """
 
     def test_slice_assigned_at_a_traced_index(self) -> None:
-        """A slice that is assigned at an index of run time is refused with rewrites, all of which compile."""
+        """A slice assignment at a run-time index is refused with rewrites, all of which compile."""
         exported = self.export(self.SLICES % "self.v[i].assign(row)", entry_points=(("Run", "call"),))
         self.assert_error(
             self.refused(exported),
@@ -327,7 +327,7 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
                 self.compile(self.export(self.SLICES % rewrite, entry_points=(("Run", "call"),)))
 
     def test_argument_that_must_be_constant(self) -> None:
-        """An argument that is computed of an input is named with its op and line, and what it may be made of."""
+        """An argument that is computed from an input is named with its op and line, and what it can be computed from."""
         body = (
             "def model_fn(x, n):\n    return tf.reduce_sum(tf.one_hot(n, 3, axis=0) * tf.reverse(tf.range(3.0), [n]))\n"
         )
@@ -343,7 +343,7 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
         )
 
     def test_unsupported_thunk(self) -> None:
-        """An FFT, which XLA refuses only after it wrote the object, is named with its line, and no object stays."""
+        """An FFT, which XLA refuses only after it has written the object, is named with its line, and no object stays."""
         body = "def model_fn(x, n):\n    wave = tf.complex(x, x)\n    return tf.math.real(tf.signal.fft(wave))\n"
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
@@ -357,7 +357,7 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
         )
 
     def test_three_dimensions(self) -> None:
-        """A convolution of three dimensions, which XLA refuses without a name, is named with its line."""
+        """A 3-D convolution, which XLA refuses without naming it, is named with its line."""
         body = "def model_fn(x, n):\n    volume = tf.ones([1, 4, 5, 6, 2]) * x[0]\n"
         body += "    return tf.nn.conv3d(volume, tf.ones([2, 2, 2, 2, 3]), [1] * 5, 'SAME', name='deep')\n"
         self.assert_error(
@@ -372,7 +372,7 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
         )
 
     def test_unbounded_loop(self) -> None:
-        """A gradient through a loop without a bound names this loop's line, not the bounded one's, and the mend."""
+        """A gradient through an unbounded loop names this loop's line, not the bounded one's, and the fix."""
         text = self.refused(self.export(LOOPS))
         self.assert_error(
             text,
@@ -387,7 +387,7 @@ one that a Python integer or a shape gives, not a tensor
         )
 
     def test_wrong_readonly(self) -> None:
-        """A user's config that calls a written variable readonly is told its name, and the line that mends it."""
+        """A user's config that marks a written variable as readonly gets its name, and the line that fixes it."""
         exported = self.export(FLAGS, user_config='variable { node_name: "variable1" readonly: true }')
         self.assert_error(
             self.refused(exported),
@@ -401,7 +401,7 @@ one that a Python integer or a shape gives, not a tensor
         )
 
     def test_wrongly_not_readonly(self) -> None:
-        """The reverse: a variable that is only read, marked as written."""
+        """The reverse: a read-only variable is marked as written."""
         exported = self.export(FLAGS, user_config='variable { node_name: "layer/b.c-1" readonly: false }')
         self.assert_error(
             self.refused(exported),
@@ -416,7 +416,7 @@ one that a Python integer or a shape gives, not a tensor
 
 
 class ClaimsTest(CompileTest):
-    """Shapes and dtypes that a model claims and does not have: the class would read and write past its own memory."""
+    """Shapes and dtypes that a model claims but doesn't have. The class would access memory out of bounds."""
 
     DO = (
         "correct the shape or dtype that the model claims: tf.Tensor.set_shape and a SavedModel's signature are believed "
@@ -446,7 +446,7 @@ def model(x):
         )
 
     def test_attributes_of_a_graph(self) -> None:
-        """A graph says itself what its loops return, and whoever wrote it may be wrong: XLA's shapes decide."""
+        """A graph itself declares what its loops return, and its author can be wrong: XLA's shapes decide."""
         import tensorflow as tf
         from tensorflow.core.framework import graph_pb2
 
@@ -472,7 +472,7 @@ def model(x):
         self.assertIn("the result 'y:0' is float32[4]; the model says float32[1048576]", text)
 
     def test_every_value_is_compared(self) -> None:
-        """Inputs, outputs, and variables, read and written, by dtype and by each size, at one size of batch or another."""
+        """Inputs, outputs, and variables, read and written, are compared by dtype and each size, at any batch size."""
         exported = self.export(FLAGS)
         path = Path(exported.path("manifest"))
         manifest = exported.manifest
@@ -515,7 +515,7 @@ def model(x):
         self.assertIn("is float32[1, 256]; the model says float32[1, 129]", self.refused(batches, batch=1))
 
     def test_missing_values(self) -> None:
-        """A module that has another number of arguments or results than the manifest is refused."""
+        """A module whose number of arguments or results differs from the manifest is refused."""
         exported = self.export(FLAGS)
         entry = exported.manifest.entry_points[0]
         changed = dataclasses.replace(entry, outputs=(), variables=entry.variables[:1])
@@ -528,10 +528,10 @@ def model(x):
 
 
 class KilledTest(CompileTest):
-    """Children that die: of user code in the export stage, of the compiler in this one."""
+    """Children that die: from user code in the export stage, and from the compiler in this one."""
 
     def test_compiler_killed(self) -> None:
-        """A compiler that is killed halfway, as for want of memory, is reported with the signal and leaves nothing."""
+        """A compiler that is killed halfway, for example for lack of memory, is reported with the signal and leaves nothing."""
 
         def die(request: compiler.Request, manifest: object) -> None:
             del manifest
@@ -554,7 +554,7 @@ class KilledTest(CompileTest):
         )
 
     def test_temporary_folder_of_any_name(self) -> None:
-        """Protects builds whose TMPDIR has spaces or quotes in it: XLA is told of folders in an environment variable."""
+        """Protects builds whose TMPDIR contains spaces or quotes: XLA gets folders through an environment variable."""
         folder = self.folder / "a b \"c\" 'd' \\e"
         folder.mkdir()
         exported = self.export(WEIGHTS)
@@ -563,7 +563,7 @@ class KilledTest(CompileTest):
         self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], 1)
 
     def test_earlier_outputs_stay(self) -> None:
-        """A failed compilation does not touch the outputs of an earlier one, or a cache would hold a mixture."""
+        """A failed compilation doesn't touch an earlier one's outputs, or a cache would contain a mixture."""
         exported = self.compiled(PLUS_ONE)
         before = {output: Path(exported.path(output)).read_bytes() for output in OUTPUTS}
         self.refused(exported, xla_flags=("--xla_typo=1",))
@@ -583,7 +583,7 @@ cannot be exported
         self.assertEqual([path.name for path in self.folder.glob("*/*")], ["model.py"])
 
     def test_user_code_aborts(self) -> None:
-        """User code that aborts is reported with the signal and with the Python line that did it."""
+        """User code that aborts is reported with the signal and the responsible Python line."""
         text = self.error_of(self.export, PREAMBLE + "def model_fn(x, n):\n    import os\n\n    os.abort()\n")
         self.assertTrue(text.startswith("exporting model.py: the process was killed by SIGABRT\n"), text)
         self.assertIn('model.py", line 13 in model_fn\n', text)
@@ -606,16 +606,16 @@ class LoopsTest(CompileTest):
         self.compiled(RECURRENT % "tf.scan(lambda state, row: tanh(state * w + row), x[0])")
 
     def test_bidirectional(self) -> None:
-        """A bidirectional RNN with sequence lengths that are fed compiles with its gradient."""
+        """A bidirectional RNN with fed sequence lengths compiles with its gradient."""
         rnn = "v1.nn.bidirectional_dynamic_rnn(cell(2), cell(2), x, lengths, dtype=tf.float32)[0]"
         self.compiled(RECURRENT % rnn)
 
     def test_fed_sequence_length(self) -> None:
-        """A dynamic RNN with sequence lengths that are fed compiles with its gradient."""
+        """A dynamic RNN with fed sequence lengths compiles with its gradient."""
         self.compiled(RECURRENT % "v1.nn.dynamic_rnn(cell(2), x, sequence_length=lengths, dtype=tf.float32)[0]")
 
     def test_context_is_restored(self) -> None:
-        """TensorFlow believes to be inside XLA only while the graph is built, also if building it fails."""
+        """TensorFlow assumes an XLA context only while the graph is built, even if building it fails."""
 
         def work() -> list[bool]:
             from tensorflow.python.ops import control_flow_util as tensorflows
@@ -637,10 +637,10 @@ class LoopsTest(CompileTest):
 
 
 class OutputsTest(CompileTest):
-    """What comes out."""
+    """The stage's outputs."""
 
     def test_names(self) -> None:
-        """Keywords, member names, and `/ . -` and digits compile as names of inputs, outputs, and variables."""
+        """Keywords, member names, `/ . -`, and digits compile in names of inputs, outputs, and variables."""
         exported = self.compiled(AWKWARD)
         self.assertEqual(
             exported.cpp_names,
@@ -662,7 +662,7 @@ class OutputsTest(CompileTest):
         self.assertIn("kNumArgs = 7;", header)
 
     def test_several_functions(self) -> None:
-        """Each entry point, and each size of batch, is a function of its own, with symbols of its own."""
+        """Each entry point, and each batch size, is a separate function with its own symbols."""
         entry_points = (("forward", "forward"), ("class", "scale"), ("Run", "scale"))
         exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=entry_points)
         named = [(name, batch) for name, _ in entry_points for batch in (1, 64)]
@@ -701,7 +701,7 @@ class OutputsTest(CompileTest):
             self.assertRegex(source, rf"\{{1, {batch}, \d+, \d+, |, {4 * batch * columns}u, 0u\}}")
 
     def test_other_function(self) -> None:
-        """A function that the manifest does not have is refused: the rules, which name files, and the manifest disagree."""
+        """A function that isn't in the manifest is refused: the rules, which name files, and the manifest disagree."""
         exported = self.export(PLUS_ONE)
         self.assert_error(
             self.error_of(self.compile, exported, batch=4),
@@ -713,7 +713,7 @@ class OutputsTest(CompileTest):
         )
 
     def test_levels(self) -> None:
-        """Each level has kernels and a program of its own; one header and one object of constants serve all."""
+        """Each level has its own kernels and program. One header and one object with constants serve all."""
         several = self.export(WEIGHTS)
         isa = ("x86-64", "x86-64-v3", "x86-64-v4")
         self.compile(several, isa=isa)
@@ -735,7 +735,7 @@ class OutputsTest(CompileTest):
             self.assertLess(os.path.getsize(exported.path("constants")), weights + 2000)
 
     def test_cost(self) -> None:
-        """The header tells what a run costs, so that a batch is split as is cheapest: more rows cost more, and less each."""
+        """The header estimates a run's cost, which decides how to split a batch: more rows cost more, but less per row."""
         exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=(("forward", "forward"),))
         costs = []
         for batch in (1, 64):
@@ -745,12 +745,12 @@ class OutputsTest(CompileTest):
             costs.append(float(found[1]))
         self.assertLess(costs[0], costs[1])
         self.assertLess(costs[1] / 64, costs[0] / 4)
-        # One row is bound by reading the weights, 64 by the arithmetic.
+        # Reading the weights bounds one row, and arithmetic bounds 64.
         self.assertAlmostEqual(costs[0], cost.CALL + 4 * 256 * 128 / cost.BYTES, delta=costs[0] / 10)
         self.assertAlmostEqual(costs[1], cost.CALL + 2 * 64 * 256 * 128 / cost.FLOPS, delta=costs[1] / 10)
 
     def test_reproducible(self) -> None:
-        """Two processes with other hash seeds and folders write the same bytes, all outputs of both stages alike."""
+        """Two processes with different hash seeds and folders write the same bytes, in all outputs of both stages."""
         code = """
 import sys
 from pathlib import Path

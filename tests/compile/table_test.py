@@ -1,4 +1,4 @@
-"""Choosing passes, what is written of them, and whose lines errors name."""
+"""Choosing passes, what the output says about them, and which lines errors name."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def model_fn(x, _):
     y = tf.nn.conv2d(x, rng.standard_normal([3, 3, 3, 4]).astype("float32"), 1, "SAME") * [1.0, 2.0, 3.0, 4.0]
     return %s
 """
-"""A convolution, at line 13, and a factor that is folded into it; `y` is used at line 14."""
+"""A convolution at line 13, with a factor to fold into it. `y` is used at line 14."""
 
 
 class TableTest(StageTest):
     """The compile stage with passes."""
 
     def test_unknown_pass(self) -> None:
-        """A pass that does not exist is one error that names those that do."""
+        """A pass that doesn't exist is one error that names those that do."""
         from tfaot.compile import table
 
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
@@ -46,7 +46,7 @@ class TableTest(StageTest):
         )
 
     def test_patterns(self) -> None:
-        """Later patterns win, as those of `frozen` do, and none at all is no pass."""
+        """Later patterns take precedence, as in `frozen`, and no patterns means no pass."""
         from tfaot.compile import table
 
         names = {each.name for each in table.PASSES}
@@ -58,7 +58,7 @@ class TableTest(StageTest):
             table.chosen(["fold_batch_norm/"])
 
     def test_what_is_written(self) -> None:
-        """The file says of each pass how many places it changed, 0 where it found none, and null where it is off."""
+        """The file says how many places each pass changed, 0 if it found none, and null if it is off."""
         from tfaot.compile import table
 
         exported = self.export(NET % "y")
@@ -75,7 +75,7 @@ class TableTest(StageTest):
         )
 
     def test_nothing_to_do(self) -> None:
-        """A graph in which no pass finds anything compiles to the same bytes as without passes."""
+        """A graph without matches for any pass compiles to the same bytes as without passes."""
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return tf.tanh(x) * 2.0\n")
         outputs = ("object", "constants", "header", "source", "hlo")
         found = []
@@ -85,14 +85,14 @@ class TableTest(StageTest):
         self.assertEqual(*found)
 
     def test_stages_beside(self) -> None:
-        """The exported graph is the same file after passes: HLO and TensorFlow's own numbers are made of it."""
+        """The exported graph is the same file after passes: HLO and TensorFlow's own numbers come from it."""
         exported = self.export(NET % "y")
         before = Path(exported.path("graph")).read_bytes()
         self.compile(exported)
         self.assertEqual(Path(exported.path("graph")).read_bytes(), before)
 
     def test_errors_name_lines(self) -> None:
-        """What the compiler refuses in a graph that passes changed is named with the user's line."""
+        """What the compiler refuses in a graph that passes changed is reported with the user's line."""
         exported = self.export(NET % "tf.strings.to_number(tf.strings.as_string(y))")
         self.assert_error(
             self.error_of(self.compile, exported),
@@ -106,7 +106,7 @@ class TableTest(StageTest):
         )
 
     def test_two_kinds(self) -> None:
-        """Passes on graphs leave those on compiled functions alone, and the other way round; each keeps the table's order."""
+        """Passes on graphs and passes on compiled functions don't affect each other, and keep the table's order."""
         from tfaot.compile import table
         from tfaot.compile.program.compiled import Compiled
         from tfaot.compile.program.thunks import CompiledFunction

@@ -72,21 +72,21 @@ class ManifestTest(unittest.TestCase):
         return str(raised.exception)
 
     def test_round_trip(self) -> None:
-        """Protects every field on its way between stages: what is read is what was written."""
+        """Protects every field between stages: what is read is what was written."""
         text = MANIFEST.to_json()
         self.assertEqual(Manifest.from_json(text), MANIFEST)
         self.assertEqual(Manifest.from_json(text).to_json(), text)
         self.assertTrue(text.isascii() and text.endswith("}\n"))
 
     def test_derived_values(self) -> None:
-        """Protects sizes of scalars, of empty tensors, and the written variables, which later stages derive."""
+        """Protects what later stages derive: sizes of scalars and of empty tensors, and the written variables."""
         x, n = MANIFEST.entry_points[0].inputs
         self.assertEqual((x.count, x.bytes, n.count, n.bytes), (6, 24, 1, 8))
         self.assertEqual((MANIFEST.variables[1].count, MANIFEST.variables[1].bytes), (0, 0))
         self.assertEqual([variable.name for variable in MANIFEST.written], ["w"])
 
     def test_values_as_the_compiler_sees_them(self) -> None:
-        """Protects dtypes that cross the edge as others: complex numbers have a dimension more, bits do not."""
+        """Protects dtypes that cross the edge as others: complex numbers get another dimension, bits don't."""
         (z,), (h, _) = MANIFEST.entry_points[1].inputs, MANIFEST.entry_points[1].outputs
         self.assertEqual((z.bytes, z.stored_shape), (64 * 5 * 8, (64, 5, 2)))
         self.assertEqual((h.bytes, h.stored_shape), (64 * 7 * 2, (64, 7)))
@@ -94,14 +94,14 @@ class ManifestTest(unittest.TestCase):
         self.assertEqual((plain.bytes, plain.stored_shape), (64 * 5 * 8, (64, 5)))
 
     def test_entry_points(self) -> None:
-        """Protects what each function of the class takes and writes, beside what others do."""
+        """Protects what each function of the class takes and writes, independent of other functions."""
         train, look = MANIFEST.entry_points
         self.assertEqual((MANIFEST.entry_point("Train"), MANIFEST.entry_point("Look")), (train, look))
         self.assertEqual([[v.name for v in MANIFEST.written_by(entry)] for entry in (train, look)], [["w"], []])
         self.assertEqual([[output.cpp_name for output in entry.sized] for entry in (train, look)], [[], ["where"]])
 
     def test_one_entry_point(self) -> None:
-        """Protects HLO and StableHLO: one function as a program of its own, as the compiler sees its edge."""
+        """Protects HLO and StableHLO: one function as a separate program, with its edge as the compiler sees it."""
         look = MANIFEST.only("Look")
         (entry,) = look.entry_points
         self.assertEqual(
@@ -126,7 +126,7 @@ class ManifestTest(unittest.TestCase):
         self.assertEqual([variable.name for variable in train.written], ["w"])
 
     def test_unknown_field(self) -> None:
-        """Protects from half understanding a newer manifest: a field too many is an error that names it."""
+        """Protects against half understanding a newer manifest: an extra field is an error that names it."""
         self.assertEqual(self.changed("extra", to=1), "m.json: manifest has unknown fields ['extra']" + _DO)
         self.assertEqual(
             self.changed("variables", 0, "sharding", to=1),
@@ -134,7 +134,7 @@ class ManifestTest(unittest.TestCase):
         )
 
     def test_missing_field(self) -> None:
-        """Protects from defaults that nobody chose: a field too few is an error that names it."""
+        """Protects against defaults that nobody chose: a missing field is an error that names it."""
         self.assertEqual(self.changed("max_batch", drop=True), "m.json: manifest lacks the fields ['max_batch']" + _DO)
         self.assertEqual(
             self.changed("entry_points", 0, "inputs", 1, "dtype", drop=True),
@@ -142,7 +142,7 @@ class ManifestTest(unittest.TestCase):
         )
 
     def test_mistyped_field(self) -> None:
-        """Protects from numbers as text, and from true where a number is meant: types are exact."""
+        """Protects against numbers as text, and true instead of a number: types are exact."""
         self.assertEqual(self.changed("max_batch", to="3"), "m.json: manifest.max_batch is '3', not of type int" + _DO)
         self.assertEqual(
             self.changed("max_batch", to=True), "m.json: manifest.max_batch is True, not of type int" + _DO
@@ -159,7 +159,7 @@ class ManifestTest(unittest.TestCase):
         self.assertEqual(self.changed("fingerprints", to=[]), "m.json: manifest.fingerprints is no object" + _DO)
 
     def test_other_format(self) -> None:
-        """Protects from a manifest whose fields mean something else: the format's number is compared first."""
+        """Protects against a manifest whose fields have other meanings: the format's number is compared first."""
         self.assertEqual(
             self.changed("format", to=1), "m.json has format 1\n  found: this version reads format 2" + _DO
         )
@@ -168,7 +168,7 @@ class ManifestTest(unittest.TestCase):
         )
 
     def test_no_manifest_at_all(self) -> None:
-        """Protects from a traceback for a file that is empty, cut short, or something else."""
+        """Protects against a traceback for a file that is empty, truncated, or something else."""
         for text, message in (
             ("", "m.json is not a manifest: Expecting value: line 1 column 1 (char 0)"),
             (MANIFEST.to_json()[:-3], "m.json is not a manifest: "),

@@ -16,67 +16,67 @@ def unique(*wanted: str, class_name: str = "Model") -> list[str]:
 
 class NamesTest(unittest.TestCase):
     def test_legal_name_is_kept(self) -> None:
-        """Protects what users type: a name that C++ accepts is the member's name."""
+        """Protects what users type: a name that is valid in C++ is the member's name."""
         legal = ["x", "loss", "fc_kernel", "Dense2", "a_", "x1_y2"]
         self.assertEqual(unique(*legal), legal)
 
     def test_illegal_characters_become_one_underscore(self) -> None:
-        """Protects readable members for TensorFlow's scopes, and from two underscores, which C++ reserves."""
+        """Protects readable members for TensorFlow's scopes, and avoids double underscores, which C++ reserves."""
         self.assertEqual(
             unique("fc/hidden0/kernel", "a-b.c", "a//b", "/a/", "a b\tc"),
             ["fc_hidden0_kernel", "a_b_c", "a_b", "a", "a_b_c_2"],
         )
 
     def test_legal_name_wins_over_mapped_ones(self) -> None:
-        """Protects `a_b` beside `a/b`, whichever comes first: the legal one keeps its spelling."""
+        """Protects `a_b` next to `a/b`, in either order: the legal one keeps its spelling."""
         self.assertEqual(unique("a/b", "a_b"), ["a_b_2", "a_b"])
         self.assertEqual(unique("a_b", "a/b"), ["a_b", "a_b_2"])
         self.assertEqual(unique("a/b", "a.b", "a_b", "a_b_2"), ["a_b_3", "a_b_4", "a_b", "a_b_2"])
 
     def test_names_that_extend_others_stay(self) -> None:
-        """Protects `x` beside `x_data`, which clash in tfcompile's own header but not in ours."""
+        """Protects `x` next to `x_data`, which clash in tfcompile's own header but not in ours."""
         self.assertEqual(unique("x", "x_data", "arg_x", "x_size"), ["x", "x_data", "arg_x", "x_size"])
 
     def test_data_is_a_name_like_others(self) -> None:
-        """Protects a feed called `data`, for which tfcompile's own header does not compile."""
+        """Protects a feed called `data`, with which tfcompile's own header doesn't compile."""
         self.assertEqual(unique("data", "args", "results"), ["data", "args", "results"])
 
     def test_keyword_gets_an_underscore(self) -> None:
-        """Protects from members called `class` or `xor`, which no compiler accepts."""
+        """Protects against members called `class` or `xor`, which no compiler accepts."""
         self.assertEqual(unique("class", "xor", "co_await", "default"), ["class_", "xor_", "co_await_", "default_"])
         self.assertEqual(unique("class", "class_"), ["class_2", "class_"])
         for keyword in sorted(names.KEYWORDS):
             self.assertTrue(names.is_identifier(names.to_identifier(keyword)), keyword)
 
     def test_macro_gets_an_underscore(self) -> None:
-        """Protects from members that the preprocessor replaces: `linux` is 1 in GNU's C++, and `assert` a macro."""
+        """Protects against members that the preprocessor replaces: `linux` is 1 in GNU C++, and `assert` is a macro."""
         self.assertEqual(unique("linux", "assert", "NULL", "a/NULL"), ["linux_", "assert_", "NULL_", "a_NULL"])
 
     def test_leading_digit_gets_a_letter(self) -> None:
-        """Protects names like `1x1_conv`, which TensorFlow accepts and C++ does not."""
+        """Protects names like `1x1_conv`, which are valid in TensorFlow but not in C++."""
         self.assertEqual(unique("1x1_conv", "0", "t0"), ["t1x1_conv", "t0_2", "t0"])
 
     def test_reserved_spellings_are_mapped(self) -> None:
-        """Protects from `__x`, `x__y`, and `_X`, which the C++ standard reserves."""
+        """Protects against `__x`, `x__y`, and `_X`, which the C++ standard reserves."""
         self.assertEqual(unique("__x", "x__y", "_X", "_", "__"), ["x", "x_y", "X", "unnamed", "unnamed_2"])
 
     def test_members_are_taken(self) -> None:
-        """Protects the generated class's own members and its constructor from tensors of the same name."""
+        """Protects the generated class's own members and its constructor against tensors with the same name."""
         self.assertEqual(unique("Run", "error", "Impl", "Model"), ["Run_2", "error_2", "Impl_2", "Model_2"])
         for member in names.MEMBERS:
             self.assertNotEqual(unique(member), [member])
 
     def test_unicode_names(self) -> None:
-        """Protects shared names, which may hold any text: they map to ASCII and stay different."""
+        """Protects shared names, which can contain any text: they map to ASCII and stay different."""
         self.assertEqual(unique("größe", "gewicht/β", "β", "γ"), ["gr_e", "gewicht", "unnamed", "unnamed_2"])
 
     def test_equal_names_are_told_apart(self) -> None:
-        """Protects from one member for two tensors: an input and an output may share a name."""
+        """Protects against one member for two tensors: an input and an output can share a name."""
         self.assertEqual(unique("x", "x", "x"), ["x", "x_2", "x_3"])
         self.assertEqual(unique("x", "x_2", "x"), ["x", "x_2", "x_3"])
 
     def test_any_names_give_legal_different_identifiers(self) -> None:
-        """Protects reversibility: whatever the names, each gets an identifier of its own that C++ accepts."""
+        """Protects reversibility: whatever the names, each gets its own valid C++ identifier."""
         rng = random.Random(1)
         pool = ["".join(p) for n in (1, 2, 3) for p in itertools.product("aB_/1.é", repeat=n)] + sorted(names.KEYWORDS)
         for _ in range(200):
@@ -101,13 +101,13 @@ class ClassTest(unittest.TestCase):
         return str(raised.exception)
 
     def test_namespaces_are_split(self) -> None:
-        """Protects every depth of namespace, none included, and a leading `::`."""
+        """Protects every depth of namespaces, including none, and a leading `::`."""
         self.assertEqual(names.split_class("a::b::C"), (("a", "b"), "C"))
         self.assertEqual(names.split_class("::a::C"), (("a",), "C"))
         self.assertEqual(names.split_class("C"), ((), "C"))
 
     def test_keyword_is_refused(self) -> None:
-        """Protects from tfcompile's habit of accepting a keyword that the C++ compiler then chokes on."""
+        """Protects against tfcompile accepting a keyword on which the C++ compiler then fails."""
         self.assertEqual(
             self.message("a::class::B"),
             "cpp_class = 'a::class::B': 'class' is a C++ keyword\n"
@@ -116,7 +116,7 @@ class ClassTest(unittest.TestCase):
         )
 
     def test_illegal_names_are_refused_with_a_legal_one(self) -> None:
-        """Protects from names that C++ does not accept or reserves; the message proposes one that works."""
+        """Protects against names that C++ rejects or reserves. The message proposes one that works."""
         for wrong, part, proposed in (
             ("a.b", "a.b", "a_b"),
             ("a::b-c::D", "b-c", "a::b_c::D"),
@@ -137,7 +137,7 @@ class ClassTest(unittest.TestCase):
                 names.split_class(proposed)
 
     def test_our_own_names_are_refused(self) -> None:
-        """Protects the generated code's own names: a class called like one of its members, or inside our namespace."""
+        """Protects the generated code's own names: a class named like one of its members, or inside our namespace."""
         for wrong in ("a::Run", "a::error", "std::Model", "tfaot::Model", "tfaot_internal::Model", "a::kDims12"):
             with self.subTest(wrong):
                 self.assertEqual(
@@ -148,7 +148,7 @@ class ClassTest(unittest.TestCase):
                 )
 
     def test_names_of_the_c_library_are_refused(self) -> None:
-        """Protects from a class that only the C++ compiler would refuse; in a namespace of the user's it may have any name."""
+        """Protects against a class that only the C++ compiler would reject. In a user's namespace, it can have any name."""
         for wrong, what in (("time::X", "namespace"), ("index::X", "namespace"), ("log", "class"), ("expf", "class")):
             with self.subTest(wrong):
                 first = wrong.partition("::")[0]
@@ -167,7 +167,7 @@ class ClassTest(unittest.TestCase):
         )
 
     def test_symbols_differ_when_classes_do(self) -> None:
-        """Protects linking `a::b_c` and `a_b::c` into one program, whose C symbols tfcompile would make the same."""
+        """Protects linking `a::b_c` and `a_b::c` into one program. In tfcompile, their C symbols would be the same."""
         classes = ["a::b_c", "a_b::c", "a_b_c", "a::b::c", "a1::b", "a::M1b", "a::b1c", "::x::y", "x_y"]
         self.assertEqual(len({names.symbol(c) for c in classes}), len(classes))
         self.assertEqual(names.symbol("a::b_c"), "M1a3b_c")

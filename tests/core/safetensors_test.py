@@ -1,4 +1,4 @@
-"""Files of tensors: what we write is safetensors, and what we read is checked."""
+"""Files of tensors: our output is safetensors, and our input is validated."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ class SafetensorsTest(unittest.TestCase):
         self.assertEqual(header["größe"]["dtype"], "BOOL")
 
     def test_data_is_aligned(self) -> None:
-        """Protects mapped files and the linked-in values: they start at a cache line, however long the header is."""
+        """Protects mapped files and linked-in values: they start at a cache line, whatever the header's length."""
         for count in range(20):
             content = self.written({"x" * (count + 1): np.zeros(1, np.float32)})
             (length,) = struct.unpack("<Q", content[:8])
             self.assertEqual((8 + length) % 64, 0)
 
     def test_layout_in_the_given_order(self) -> None:
-        """Protects goldens: C++ reads them in a row, so that they lie as they are given, whatever their sizes are."""
+        """Protects goldens: C++ reads them in sequence, so they are in the given order, whatever their sizes."""
         values = {str(size): np.full(size, size % 251, np.uint8) for size in (3, 64, 0, 5, 128, 65, 1)}
         content = self.written(values)
         self.assertTrue(content.endswith(b"".join(value.tobytes() for value in values.values())))
@@ -102,7 +102,7 @@ class SafetensorsTest(unittest.TestCase):
             np.testing.assert_array_equal(read[name], value)
 
     def test_round_trip(self) -> None:
-        """Protects values, dtypes, and shapes, those of scalars and of empty tensors included."""
+        """Protects values, dtypes, and shapes, including those of scalars and empty tensors."""
         read = safetensors.read(self.file(self.written(tensors())))
         self.assertEqual(list(read), list(tensors()))
         for name, value in tensors().items():
@@ -111,7 +111,7 @@ class SafetensorsTest(unittest.TestCase):
             np.testing.assert_array_equal(read[name], value)
 
     def test_every_dtype_of_the_edge(self) -> None:
-        """Protects every dtype that may cross a model's edge: all of them can be stored."""
+        """Protects every dtype that can cross a model's edge: all of them can be stored."""
         values = {dtype.name: np.ones(3, dtype.numpy()) for dtype in dtypes.ALL}
         read = safetensors.read(self.file(self.written(values)))
         for dtype in dtypes.ALL:
@@ -120,13 +120,13 @@ class SafetensorsTest(unittest.TestCase):
             self.assertEqual(read[dtype.name].tolist(), values[dtype.name].tolist())
 
     def test_values_that_do_not_lie_in_a_row(self) -> None:
-        """Protects transposed and strided arrays: values are written row by row, whatever their memory looks like."""
+        """Protects transposed and strided arrays: values are written row by row, whatever their memory layout."""
         value = np.arange(12, dtype=np.float32).reshape(3, 4).T[::2]
         read = safetensors.read(self.file(self.written({"x": value})))
         np.testing.assert_array_equal(read["x"], value)
 
     def test_zeros_take_no_space(self) -> None:
-        """Protects disks from large models: long rows of zeros are holes in the file, and everything else is there."""
+        """Protects disks from large models: long runs of zeros are holes in the file, and everything else is there."""
         hole = safetensors.HOLE
         values: dict[str, npt.NDArray[Any]] = {
             "zeros": np.zeros(40 * hole // 4, np.float32),
@@ -138,7 +138,7 @@ class SafetensorsTest(unittest.TestCase):
         }
         values["first"][0] = values["last"][-1] = 7
         values["zeros"][39 * hole // 4] = 5
-        for count in range(1, len(values) + 1):  # each is at the end once
+        for count in range(1, len(values) + 1):  # each value is at the end once
             tensors = dict(list(values.items())[:count])
             path = self.file(self.written(tensors))
             with open(path, "wb") as file:
@@ -152,12 +152,12 @@ class SafetensorsTest(unittest.TestCase):
             self.assertLess(os.stat(path).st_blocks * 512, 12 * hole)
 
     def header_size(self, path: str) -> int:
-        """The length that a file starts with."""
+        """Returns the length at the start of a file."""
         with open(path, "rb") as file:
             return int(struct.unpack("<Q", file.read(8))[0])
 
     def test_same_tensors_same_bytes(self) -> None:
-        """Protects caches: nothing but the tensors is in the file."""
+        """Protects caches: the file contains nothing except the tensors."""
         self.assertEqual(self.written(tensors()), self.written(tensors()))
         self.assertEqual(self.written({})[8:10], b"{}")
 
@@ -170,7 +170,7 @@ class SafetensorsTest(unittest.TestCase):
         self.assertEqual({name: value.tolist() for name, value in safetensors.read(path).items()}, {"a": [1.5]})
 
     def test_truncated_file(self) -> None:
-        """Protects from values out of nowhere: a file cut anywhere is an error that names it."""
+        """Protects against made-up values: a file truncated anywhere is an error that names it."""
         content = self.written(tensors())
         (length,) = struct.unpack("<Q", content[:8])
         for size, what in (
@@ -188,7 +188,7 @@ class SafetensorsTest(unittest.TestCase):
                 self.assertEqual(str(raised.exception), what.format(path) + "\n  to do: write it again")
 
     def test_unknown_dtype(self) -> None:
-        """Protects from bytes that are read as something else: a dtype that we do not know is an error."""
+        """Protects against misreading bytes: a dtype that we don't know is an error."""
         header = json.dumps({"a": {"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}}).encode()
         path = self.file(struct.pack("<Q", len(header)) + header + b"\0")
         with self.assertRaises(TfaotError) as raised:
@@ -201,14 +201,14 @@ class SafetensorsTest(unittest.TestCase):
         )
 
     def test_text_instead_of_a_header(self) -> None:
-        """Protects from a traceback for a file that is something else altogether."""
+        """Protects against a traceback for a file that is something else entirely."""
         path = self.file(struct.pack("<Q", 4) + b"oops" + bytes(100))
         with self.assertRaises(TfaotError) as raised:
             safetensors.read(path)
         self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
 
     def test_something_else_in_the_header(self) -> None:
-        """Protects from a traceback for JSON that is no header: files come from users, too."""
+        """Protects against a traceback for JSON that isn't a header: files come from users, too."""
         entry: dict[str, Any] = {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}
         headers: tuple[Any, ...] = (
             [],
@@ -228,7 +228,7 @@ class SafetensorsTest(unittest.TestCase):
                 self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
 
     def refused(self, header: str | bytes, data: bytes = bytes(100)) -> str:
-        """Reads a file with this header, and returns the error without the file's name."""
+        """Reads a file with this header. Returns the error without the file's name."""
         text = header if isinstance(header, bytes) else header.encode()
         path = self.file(struct.pack("<Q", len(text)) + text + data)
         with self.assertRaises(TfaotError) as raised:
@@ -237,11 +237,11 @@ class SafetensorsTest(unittest.TestCase):
 
     @staticmethod
     def entry(begin: int, end: int) -> str:
-        """A header's entry for bytes from one offset to another."""
+        """Returns a header's entry for bytes from one offset to another."""
         return f'{{"dtype":"U8","shape":[{end - begin}],"data_offsets":[{begin},{end}]}}'
 
     def test_two_tensors_of_one_name(self) -> None:
-        """Protects from a file that two readers understand in two ways: a name, or a part of an entry, is there once."""
+        """Protects against a file that two readers interpret differently: names, and parts of an entry, are unique."""
         one, two = self.entry(0, 4), self.entry(4, 8)
         for header, name in (
             (f'{{"a":{one},"b":{two},"a":{two}}}', "a"),
@@ -253,7 +253,7 @@ class SafetensorsTest(unittest.TestCase):
                 self.assertEqual(self.refused(header), wanted)
 
     def test_overlaps(self) -> None:
-        """Protects from a tensor that changes with another one: they may touch, and not overlap."""
+        """Protects against a tensor that changes with another one: they can be adjacent, but must not overlap."""
         for first, second in (((0, 8), (4, 12)), ((0, 12), (4, 8)), ((4, 8), (4, 8)), ((4, 12), (0, 5))):
             with self.subTest(first=first, second=second):
                 text = self.refused(f'{{"a":{self.entry(*first)},"b":{self.entry(*second)}}}')
@@ -265,12 +265,12 @@ class SafetensorsTest(unittest.TestCase):
         )
 
     def test_deep_nesting(self) -> None:
-        """Protects from a traceback, or worse, for a header that is nested without an end."""
+        """Protects against a traceback, or worse, for an endlessly nested header."""
         for deep in ("[" * 200_000, '{"a":' * 200_000):
             self.assertEqual(self.refused(deep), "FILE is no safetensors file\n  to do: write it again")
 
     def test_large_headers(self) -> None:
-        """Protects memory: a header that is larger than the format allows is not even read."""
+        """Protects memory: a header that is larger than the format allows isn't even read."""
         path = self.file(b"")
         with open(path, "r+b") as file:
             file.write(struct.pack("<Q", 100_000_001))
@@ -285,14 +285,14 @@ class SafetensorsTest(unittest.TestCase):
         )
 
     def test_shapes_that_cannot_be(self) -> None:
-        """Protects from a traceback for an empty tensor whose other sizes no array can have."""
+        """Protects against a traceback for an empty tensor whose other sizes no array can have."""
         for shape in ([0, 1 << 70], [0, 1 << 62, 1 << 62], [0] * 100):
             with self.subTest(shape):
                 header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}})
                 self.assertIn("found: a has a shape that cannot be: ", self.refused(header))
 
     def test_text_of_other_kinds(self) -> None:
-        """Protects terminals and readers: a header is UTF-8, and what a message quotes of it is escaped."""
+        """Protects terminals and readers: a header is UTF-8, and quotes from it in a message are escaped."""
         header = f'{{"a":{self.entry(0, 4)}}}'
         half = header.replace('"a"', '"\\ud800"')
         for text in (header.encode("utf-16"), header.encode("utf-32-le"), b"\xff" + header.encode(), half):
@@ -302,7 +302,7 @@ class SafetensorsTest(unittest.TestCase):
         self.assertLess(len(text), 500)
 
     def test_sizes_are_checked(self) -> None:
-        """Protects from values of another tensor: what lies between a tensor's offsets must be as large as it is."""
+        """Protects against another tensor's values: the distance between a tensor's offsets must equal its size."""
         for shape, offsets in (([3], [0, 8]), ([3], [0, 16]), ([3], [12, 0]), ([-3], [12, 0]), ([3], [-4, 8])):
             with self.subTest(offsets):
                 text = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": offsets}}).encode()

@@ -1,4 +1,4 @@
-"""Joining entry points to one graph, on protos made by hand."""
+"""Joining entry points into one graph, on handwritten protos."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class AssembleTest(unittest.TestCase):
     """Several entry points in one graph."""
 
     def entry(self, name: str, *nodes: str, shape: tuple[int | None, ...] = (None, 2)) -> Function:
-        """An entry point that adds the variable `v` to its input `x`, and does what `nodes` do; `f` is its function."""
+        """Returns an entry point that adds variable `v` to its input `x` and has these nodes. `f` is its function."""
         text = (
             node("x", "Placeholder", shape="shape { unknown_rank: true }", _output_shapes="list { }")
             + variable("w", shared="v")
@@ -42,11 +42,11 @@ class AssembleTest(unittest.TestCase):
         )
 
     def names(self, whole: Whole) -> list[str]:
-        """Names of all nodes."""
+        """Returns the names of all nodes."""
         return [n.name for n in whole.graph.node]
 
     def test_one_keeps_its_names(self) -> None:
-        """Protects models of one function: nodes are called as the user called them, and what no fetch needs goes."""
+        """Protects models with one function: nodes keep the user's names, and nodes that no fetch needs are dropped."""
         whole = assemble([self.entry("Run")])
         self.assertEqual(self.names(whole), ["x", "w", "effect", "y"])
         self.assertEqual((whole.entries[0].feeds, whole.entries[0].fetches), (["x"], ["y"]))
@@ -54,7 +54,7 @@ class AssembleTest(unittest.TestCase):
         self.assertEqual(whole.sources, {"y": "model.py:3", "f/inside": "model.py:9"})
 
     def test_several_do_not_meet(self) -> None:
-        """Protects from two entry points' nodes becoming one, and keeps variables and functions that they share."""
+        """Protects against merging nodes of two entry points, and keeps the variables and functions that they share."""
         whole = assemble([self.entry("One"), self.entry("Other")])
         self.assertEqual(
             self.names(whole), [f"{entry}/{n}" for entry in ("One", "Other") for n in ("x", "w", "effect", "y")]
@@ -72,7 +72,7 @@ class AssembleTest(unittest.TestCase):
         self.assertEqual(whole.sources, {"One/y": "model.py:3", "Other/y": "model.py:5", "f/inside": "model.py:9"})
 
     def test_shapes_of_inputs(self) -> None:
-        """Protects what dims fixed: placeholders say it, an open batch stays open, and older inferences go."""
+        """Protects what dims fixed: placeholders have the shape, an open batch stays open, and older inferences go."""
         (one,) = [n for n in assemble([self.entry("Run", shape=(None, 3))]).graph.node if n.name == "x"]
         self.assertEqual([dim.size for dim in one.attr["shape"].shape.dim], [-1, 3])
         self.assertFalse(one.attr["shape"].shape.unknown_rank)

@@ -1,4 +1,4 @@
-"""Batch families: what can be run in parts of any size, and what cannot."""
+"""Batch families: what can run in parts of any size, and what can't."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n\nSpec = tf.T
 
 
 class FamilyTest(EagerTest):
-    """What a batch family may be."""
+    """What a batch family can be."""
 
     def test_rows_of_every_shape(self) -> None:
-        """Protects results with a row for each row: also of calls, loops, constants, and where only the compiler knows."""
+        """Protects results with one row per row, including calls, loops, constants, and where only the compiler knows."""
         exported = self.agree(
             HEAD
             + """\
@@ -66,7 +66,7 @@ def model(x, z, scale):
         self.assertEqual([variable.name for variable in exported.manifest.variables], ["w"])
 
     def test_batches_that_are_verified(self) -> None:
-        """Protects what the test runs: of each entry point the smallest batch and the largest, if only one the largest."""
+        """Protects what the test runs: for each entry point the smallest and the largest batch, or only the largest."""
         model = HEAD + "def model(x):\n    return x + 1\n\n\ndef other(x):\n    return x + 2\n"
         points = (("Run", "call"), ("Other", "other"))
         attributes: dict[str, Any] = {"batch_sizes": (4,), "max_batch": 9, "signature": {"x": "float32[None, 3]"}}
@@ -78,7 +78,7 @@ def model(x, z, scale):
         self.assertEqual([call.batch for call in once.manifest.calls], [9, 9])
 
     def verified(self, exported: Exported) -> None:
-        """Runs the verify stage in a child: this process must stay without threads, since it forks."""
+        """Runs the verify stage in a child, because this process forks and so must not have threads."""
 
         def work() -> None:
             from tfaot.verify.goldens import Request, compute_goldens
@@ -96,7 +96,7 @@ def model(x, z, scale):
         isolate.run_isolated(work, what="computing goldens")
 
     def test_rows_that_see_each_other(self) -> None:
-        """Whatever mixes rows is refused: a mean, a norm, a softmax, sums up to a row, another order; also one mixed weakly."""
+        """Anything that mixes rows is refused, even weakly: a mean, a norm, a softmax, prefix sums, another order."""
         exported = self.export(
             HEAD
             + """\
@@ -118,7 +118,7 @@ def model(x):
 """,
             batch_sizes=(1, 8),
             golden_steps=1,
-            rows_independent=True,  # so that only verifying can tell
+            rows_independent=True,  # so that only verification can detect it
             signature={"x": "float32[None, 3]"},
         )
         self.assert_error(
@@ -132,7 +132,7 @@ def model(x):
 
 
 class RefusedTest(EagerTest):
-    """What cannot be a batch family, each with its complete message."""
+    """What can't be a batch family, each with its complete message."""
 
     def refused(self, model: str, wanted: str, **attributes: Any) -> None:
         """Exports a family that must be refused with exactly this message."""
@@ -151,7 +151,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_sizes_beyond_the_largest_batch(self) -> None:
-        """A size that no batch ever has is refused, rather than compiled in vain."""
+        """A size that no batch ever has is refused instead of being compiled for nothing."""
         self.refused(
             "def model(x):\n    return x\n",
             """
@@ -164,7 +164,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_writes(self) -> None:
-        """An entry point that writes, as batch norm does while it trains, would write once a part."""
+        """An entry point that writes, like batch norm in training, would write once per part."""
         self.refused(
             "norm = keras.layers.BatchNormalization()\n\n\ndef model(x):\n    return norm(x, training=True)\n",
             """
@@ -178,7 +178,7 @@ or leave batch_sizes out, and fix the batch with dims
         )
 
     def test_outputs_without_batch(self) -> None:
-        """A result that is not a row for each row is shown in its size, whoever found it out."""
+        """A result without one row per row is shown with its size, whichever check finds it."""
         for output, found in (
             ("tf.reduce_mean(x, 0)", "[3]"),
             ("tf.ones([4, 3])", "[4, 3]"),
@@ -200,7 +200,7 @@ or leave batch_sizes out, and fix the batch with dims
                 )
 
     def test_model_of_one_batch(self) -> None:
-        """A model that only takes one size of batch is refused with TensorFlow's reason."""
+        """A model that accepts only one batch size is refused with TensorFlow's reason."""
         self.refused(
             "def model(x):\n    return tf.nn.relu(x) * tf.reduce_sum(x + tf.ones([4, 3]))\n",
             """
@@ -215,7 +215,7 @@ or leave batch_sizes out, and fix the batch with dims
         )
 
     def test_golden_fn_of_other_rows(self) -> None:
-        """Golden inputs of more rows than the class takes, of none, or of different numbers are refused."""
+        """Golden inputs with more rows than the class takes, with none, or with different numbers are refused."""
         for x, y, rows in ((10, 10, [10]), (0, 0, [0]), (2, 3, [2, 3])):
             with self.subTest(rows):
                 self.refused(

@@ -1,4 +1,4 @@
-"""Unknown dimensions, which the target fixes by name: the same words whichever way a model comes in."""
+"""Unknown dimensions, which the target fixes by name, in the same way for every source of models."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class DimsTest(EagerTest):
         self.assert_error(text.replace(f"{self.folder}/", ""), wanted)
 
     def finished(self) -> dict[str, Model]:
-        """The open function, as a SavedModel and as a GraphDef."""
+        """Returns the open function as a SavedModel and as a GraphDef."""
         folder = str(self.folder)
         isolate.run_isolated(lambda: save(folder), what="saving")
         return {
@@ -74,14 +74,14 @@ class DimsTest(EagerTest):
         }
 
     def shapes(self, exported: Exported) -> list[dict[str, tuple[int, ...]]]:
-        """Shapes of inputs and outputs, by C++ name, of each entry point."""
+        """Returns the shapes of inputs and outputs, by C++ name, for each entry point."""
         return [
             {tensor.cpp_name: tensor.shape for tensor in (*entry.inputs, *entry.outputs)}
             for entry in exported.manifest.entry_points
         ]
 
     def test_fixed(self) -> None:
-        """Protects sizes that the target gives: None keeps the model's own, one name counts in every entry point."""
+        """Protects sizes that the target sets: None keeps the model's own, and a name applies to every entry point."""
         exported = self.agree(
             OPEN,
             dims={"nest/a": (None, 3), "nest/b": (2, 2), "x": (5, 2, None)},
@@ -116,7 +116,7 @@ class DimsTest(EagerTest):
                 self.assertEqual(sorted(shapes.values()), sorted([(2, 3), (2, 2), (5, 2, 4), (2, 3), (), (40,)]))
 
     def test_left_open(self) -> None:
-        """What is still open is listed together, with a `dims` that would do."""
+        """Everything that is still open is listed together, with a sufficient `dims`."""
         self.refused(
             OPEN,
             """
@@ -140,7 +140,7 @@ class DimsTest(EagerTest):
             )
 
     def test_contradictions(self) -> None:
-        """Another rank and another size are listed together, each with both shapes."""
+        """A different rank and a different size are listed together, each with both shapes."""
         self.refused(
             OPEN,
             """
@@ -164,7 +164,7 @@ class DimsTest(EagerTest):
             )
 
     def test_unknown_names(self) -> None:
-        """A name that no entry point has an input of is refused, beside all that there are."""
+        """A name that isn't an input of any entry point is refused with a list of all inputs."""
         fixed: dict[str, tuple[int | None, ...]] = {"nest/a": (2, 3), "nest/b": (2,), "x": (5, 2, 4)}
         self.refused(
             OPEN,

@@ -41,7 +41,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_no_model(self) -> None:
-        """An empty file says what a model may be."""
+        """An empty file says what a model can be."""
         self.refused(
             "",
             """
@@ -52,7 +52,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_wrong_signature(self) -> None:
-        """A model_fn with other parameters is shown beside what is wanted."""
+        """A model_fn with other parameters is shown with the expected ones."""
         self.refused(
             PREAMBLE + "def model_fn(features, labels, mode):\n    return features\n",
             """
@@ -63,7 +63,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_input_fn_returns_no_pair(self) -> None:
-        """An input_fn that returns one placeholder is told of the pair."""
+        """An input_fn that returns only one placeholder is told to return a pair."""
         message = self.error_of(
             self.export,
             "import tensorflow as tf\n\n\ndef input_fn():\n    return tf.compat.v1.placeholder(tf.float32, [2], 'x')\n"
@@ -75,7 +75,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_no_placeholder(self) -> None:
-        """A constant in place of a placeholder is named with its op."""
+        """A constant instead of a placeholder is named with its op."""
         self.refused(
             "import tensorflow as tf\n\n\ndef input_fn():\n    return tf.constant(1.0, name='one'), tf.constant(2.0)\n"
             "\n\ndef model_fn(features, labels):\n    return features\n",
@@ -87,7 +87,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_exception_in_user_code(self) -> None:
-        """An exception comes with the user's own frames, file and line, and none of ours or TensorFlow's."""
+        """An exception has the user's own frames, file and line, and none of ours or TensorFlow's."""
         self.refused(
             PREAMBLE
             + "def layer(values):\n    raise ValueError('no such layer')\n\n\n"
@@ -106,7 +106,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_exception_in_an_extension_module(self) -> None:
-        """An extension module names the source that it was compiled of, which is no file of the user's to mend."""
+        """An extension module names the source that it was compiled from, which isn't a file that the user can fix."""
         message = self.error_of(
             self.export, PREAMBLE + "def model_fn(features, labels):\n    import h5py\n\n    h5py.File('gone.h5')\n"
         )
@@ -114,7 +114,7 @@ class ErrorsTest(StageTest):
         self.assertNotIn(".pyx:", message)
 
     def test_missing_file(self) -> None:
-        """A file that is not there is asked for in data, with the way to one that a rule generates."""
+        """For a missing file, the error suggests data, and how to get one that a rule generates."""
         message = self.error_of(self.export, "weights = open('models/weights.txt').read()\n")
         self.assertEqual(
             message.splitlines()[-1],
@@ -123,7 +123,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_missing_package(self) -> None:
-        """A package that is not there is asked for in deps."""
+        """For a missing package, the error suggests deps."""
         message = self.error_of(self.export, "import os\nimport no_such_package.part\n")
         self.assertEqual(
             message.splitlines()[-1],
@@ -131,14 +131,14 @@ class ErrorsTest(StageTest):
         )
 
     def test_syntax_error(self) -> None:
-        """A file that does not parse names the line."""
+        """A file that doesn't parse names the line."""
         message = self.error_of(self.export, PREAMBLE + "def model_fn(features, labels:\n    return features\n")
         self.assertTrue(message.startswith("model.py: importing it raised SyntaxError at model.py:10\n"), message)
         self.assertIn('File "model.py", line 10', message)
         self.assertTrue(message.endswith("to do: mend model.py:10"), message)
 
     def test_exit_in_user_code(self) -> None:
-        """A model that calls sys.exit, even with 0, does not look like a success, and its line is named."""
+        """A model that calls sys.exit, even with 0, doesn't look like a success, and its line is named."""
         for call, shown in (("sys.exit(3)", "SystemExit: 3"), ("sys.exit()", "SystemExit")):
             self.refused(
                 PREAMBLE + f"import sys\n\n\ndef model_fn(features, labels):\n    {call}\n",
@@ -184,7 +184,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_unknown_output_shape(self) -> None:
-        """An output whose size has no bound is named with its line, and with the compiler's reason."""
+        """An output whose size has no bound is named with its line and the compiler's reason."""
         self.refused(
             PREAMBLE + "def model_fn(features, labels):\n    return tf.range(labels)\n",
             """
@@ -203,7 +203,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_dtypes_at_the_edge(self) -> None:
-        """Inputs and outputs of dtypes that no compiler takes are listed together, each with its line and what would do."""
+        """Inputs and outputs of dtypes that no compiler accepts are listed together, each with its line and alternatives."""
         todo = "cast to one of " + ", ".join(dtype.name for dtype in dtypes.ALL)
         self.refused(
             "import tensorflow as tf\n\nv1 = tf.compat.v1\n\n\ndef input_fn():\n"
@@ -225,7 +225,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_dtype_of_a_variable(self) -> None:
-        """A variable of a dtype that no compiler takes is named."""
+        """A variable of a dtype that no compiler accepts is named."""
         todo = "use one of " + ", ".join(dtype.name for dtype in dtypes.ALL) + ", and cast where it is read"
         self.refused(
             PREAMBLE
@@ -239,7 +239,7 @@ class ErrorsTest(StageTest):
         )
 
     def test_old_variable(self) -> None:
-        """A variable of TensorFlow 1's first kind, which no compiler takes, is named with its line."""
+        """A variable of TensorFlow 1's first kind, which no compiler accepts, is named with its line."""
         self.refused(
             PREAMBLE
             + "def model_fn(features, labels):\n"
@@ -253,7 +253,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         )
 
     def test_behavior_of_tensorflow_1(self) -> None:
-        """A file that starts as those of TensorFlow 1 do, with disable_v2_behavior(), has resource variables all the same."""
+        """A file that starts with disable_v2_behavior(), as usual in TensorFlow 1, still has resource variables."""
         exported = self.export(
             PREAMBLE.replace("v1 = tf.compat.v1\n", "v1 = tf.compat.v1\nv1.disable_v2_behavior()\n")
             + "def model_fn(features, labels):\n"
@@ -266,7 +266,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         self.compile(exported)
 
     def test_item_assignment(self) -> None:
-        """An assignment to a part of a tensor, which Python refuses, is answered with what to write instead."""
+        """For an assignment to a part of a tensor, which Python rejects, the error says what to write instead."""
         self.refused(
             PREAMBLE + "def model_fn(features, labels):\n    features[labels] = 0.0\n    return features\n",
             """
@@ -312,7 +312,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         )
 
     def test_no_outputs(self) -> None:
-        """A model_fn that forgets to return is told what to return."""
+        """A model_fn that forgets to return gets told what to return."""
         self.refused(
             PREAMBLE + "def model_fn(features, labels):\n    tf.identity(features)\n",
             """
@@ -323,7 +323,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         )
 
     def test_keyword_as_class(self) -> None:
-        """A keyword in cpp_class is found before the C++ compiler finds it, with a name that would do."""
+        """A keyword in cpp_class is found before the C++ compiler finds it, with a valid name as a suggestion."""
         self.refused(
             PREAMBLE + "def model_fn(features, labels):\n    return features\n",
             """
@@ -334,7 +334,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         )
 
     def test_illegal_class(self) -> None:
-        """A cpp_class that is no C++ name is refused."""
+        """A cpp_class that isn't a valid C++ name is refused."""
         message = self.error_of(self.export, PREAMBLE, cpp_class="a::my-model")
         self.assertIn("'my-model' is not a C++ identifier that a program may use", message)
         self.assertIn('cpp_class = "a::my_model"', message)
@@ -346,7 +346,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         )
 
     def test_golden_fn_of_another_shape(self) -> None:
-        """A golden input of the wrong shape is shown beside the input's."""
+        """A golden input with the wrong shape is shown with the input's shape."""
         self.refused(
             PREAMBLE
             + "def model_fn(features, labels):\n    return features\n\n\n"
@@ -372,7 +372,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         )
 
     def test_golden_fn_that_fails(self) -> None:
-        """A golden_fn that raises, or takes something else, is reported like any user code."""
+        """A golden_fn that raises, or takes other arguments, is reported like any user code."""
         model = PREAMBLE + "def model_fn(features, labels):\n    return features\n\n\n"
         self.refused(
             model + "def golden_fn(step, rng):\n    return 1 / step, 0\n",
@@ -396,7 +396,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
         )
 
     def test_golden_fn_of_another_structure(self) -> None:
-        """Golden inputs must come in the nest of the placeholders."""
+        """Golden inputs must have the same nest as the placeholders."""
         message = self.error_of(
             self.export,
             PREAMBLE
@@ -435,7 +435,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
 
 
 class AttributesTest(StageTest):
-    """Attributes of the target that contradict themselves, the model, or the weights' file."""
+    """Attributes of the target that contradict each other, the model, or the weights file."""
 
     OPEN = """\
 import numpy as np
@@ -457,7 +457,7 @@ def model_fn(features, labels):
     refused = ErrorsTest.refused
 
     def test_batch_sizes(self) -> None:
-        """Sizes of batch that do not rise, or are no sizes, are refused with those that are meant."""
+        """Batch sizes that don't ascend, or aren't sizes, are refused with the intended ones."""
         for given, shown, meant in (
             ((8, 1), "[8, 1]", "[1, 8]"),
             ((0, 4), "[0, 4]", "[1, 4]"),
@@ -474,7 +474,7 @@ def model_fn(features, labels):
                 )
 
     def test_max_batch_alone(self) -> None:
-        """A largest batch without sizes to compile for is no batch family."""
+        """A largest batch without sizes to compile for isn't a batch family."""
         self.refused(
             "",
             """
@@ -485,7 +485,7 @@ def model_fn(features, labels):
         )
 
     def test_entry_point_twice(self) -> None:
-        """Two entry points of one name in C++ are refused before they become one function."""
+        """Two entry points with the same C++ name are refused before they become one function."""
         self.refused(
             "",
             """
@@ -496,7 +496,7 @@ def model_fn(features, labels):
         )
 
     def test_unknown_call(self) -> None:
-        """A call that is verified must be of an entry point of the target."""
+        """A call to verify must name an entry point of the target."""
         self.refused(
             "",
             """
@@ -518,7 +518,7 @@ def model_fn(features, labels):
         )
 
     def test_entry_points_of_model_fn(self) -> None:
-        """A model_fn is one function; whoever wants several is told how to write them."""
+        """A model_fn is one function. The error says how to write several."""
         self.refused(
             self.OPEN,
             """
@@ -530,7 +530,7 @@ def model_fn(features, labels):
         )
 
     def test_dims_that_contradict(self) -> None:
-        """Sizes that are not the model's own are refused, all inputs in one message."""
+        """Sizes that differ from the model's own are refused, for all inputs in one message."""
         self.refused(
             self.OPEN,
             """
@@ -542,7 +542,7 @@ def model_fn(features, labels):
         )
 
     def test_dims_of_no_input(self) -> None:
-        """A misspelt input in dims is refused instead of doing nothing."""
+        """A misspelled input in dims is refused instead of being ignored."""
         self.refused(
             self.OPEN,
             """
@@ -554,7 +554,7 @@ def model_fn(features, labels):
         )
 
     def test_dims_left_open(self) -> None:
-        """What dims does not fix is listed with all that it does not fix; in a batch family the batch may stay open."""
+        """Dimensions that dims leaves open are listed together. In a batch family, the batch can stay open."""
         self.refused(
             self.OPEN,
             """
@@ -575,7 +575,7 @@ def model_fn(features, labels):
         )
 
     def test_weights_that_do_not_fit(self) -> None:
-        """A weights' file is compared with all variables at once, and names of it that nobody asked for are shown."""
+        """A weights file is compared with all variables at once, and names in it that nobody asked for are shown."""
         self.refused(
             self.OPEN.replace('get_variable("unused', 'get_variable("other'),
             """
@@ -592,7 +592,7 @@ def model_fn(features, labels):
         )
 
     def test_golden_rows(self) -> None:
-        """Golden inputs of a batch family have one number of rows, which the class takes."""
+        """Golden inputs of a batch family have the same number of rows, which the class accepts."""
         model = self.OPEN.replace(
             "def model_fn", 'def golden_fn(step, rng):\n    return {"x": %s, "y": %s}, ()\n\n\ndef model_fn'
         )
@@ -613,7 +613,7 @@ def model_fn(features, labels):
                 )
 
     def test_output_without_batch(self) -> None:
-        """An output that a batch has once, not for each row, cannot be put together of parts."""
+        """An output that a batch has once, not per row, can't be assembled from parts."""
         self.refused(
             self.OPEN.replace('{"out": ', '{"mean": tf.reduce_mean(features["x"]), "out": '),
             """
@@ -651,7 +651,7 @@ model = Model()
 """
 
     def test_unknown_entry_point(self) -> None:
-        """An entry point that the model lacks is refused with those that it offers."""
+        """An entry point that the model lacks is refused with the available ones."""
         do = (
             "name one of these in the target's entry_points, or define model: a function, a tf.function, a tf.Module, "
             "a Keras model, or a function without parameters that returns one"
@@ -669,7 +669,7 @@ model = Model()
                 )
 
     def test_model_that_is_none(self) -> None:
-        """A function that forgets to return the model is told so."""
+        """A function that forgets to return the model gets told so."""
         self.refused(
             "def model():\n    pass\n",
             """
@@ -679,7 +679,7 @@ model = Model()
         )
 
     def test_unknown_inputs(self) -> None:
-        """A function of which nothing says what it takes is shown with its parameters, and the three ways to say it."""
+        """A function without a known signature is shown with its parameters, and the three ways to specify one."""
         self.refused(
             self.MODULE,
             """
@@ -691,7 +691,7 @@ model = Model()
         )
 
     def test_signature_of_other_parameters(self) -> None:
-        """A signature that names something else than parameters is refused with these."""
+        """A signature that names anything but parameters is refused with a list of these."""
         self.refused(
             self.MODULE,
             """
@@ -704,7 +704,7 @@ model = Model()
         )
 
     def test_signature_that_is_none(self) -> None:
-        """A signature that cannot be read is shown with one that can."""
+        """A signature that can't be parsed is shown with a valid one."""
         for text, why in (
             ("float32(2)", "no dtype and shape"),
             ("float33[2]", "Cannot convert the argument `type_value`: 'float33' to a TensorFlow DType."),
@@ -721,7 +721,7 @@ model = Model()
                 )
 
     def test_input_fn_of_no_specs(self) -> None:
-        """What input_fn returns in place of a tf.TensorSpec is shown."""
+        """A return value of input_fn that isn't a tf.TensorSpec is shown."""
         self.refused(
             "def model(x):\n    return x\n\n\ndef input_fn():\n    return {'a': 'float32'}\n",
             """
@@ -732,7 +732,7 @@ model = Model()
         )
 
     def test_tracing_that_fails(self) -> None:
-        """An exception while the model is traced has the user's own lines and no others."""
+        """An exception during tracing shows only the user's own lines."""
         self.refused(
             "def model(x):\n    raise ValueError('no such layer')\n",
             """
@@ -759,7 +759,7 @@ model = Model()
         )
 
     def test_inputs_that_are_not_dense(self) -> None:
-        """Ragged and sparse inputs have no place in compiled code, and are listed."""
+        """Ragged and sparse inputs aren't possible in compiled code, and are listed."""
         self.refused(
             "import tensorflow as tf\n\n\n@tf.function(input_signature=[tf.RaggedTensorSpec([2, None], tf.float32)])\n"
             "def model(x):\n    return x.values\n",
@@ -771,7 +771,7 @@ model = Model()
         )
 
     def test_tables(self) -> None:
-        """A lookup table is no variable, and is refused with what to do."""
+        """A lookup table isn't a variable, and is refused with a suggestion."""
         self.refused(
             "import tensorflow as tf\n\n"
             "table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)\n\n\n"
@@ -785,7 +785,7 @@ model = Model()
         )
 
     def test_golden_fn_of_another_count(self) -> None:
-        """Golden inputs that are too few are refused with the inputs' names."""
+        """Too few golden inputs are refused with the inputs' names."""
         self.refused(
             self.MODULE + "\n\ndef golden_fn(step, rng):\n    return ()\n",
             """
@@ -797,7 +797,7 @@ model = Model()
         )
 
     def test_keras_that_was_not_compiled(self) -> None:
-        """A training step needs an optimizer, which the message says how to give."""
+        """A training step needs an optimizer, and the message says how to set one."""
         self.refused(
             "import keras\n\nmodel = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])\n",
             """
@@ -830,7 +830,7 @@ class ConfigTest(StageTest):
         self.assertIn("readonly: true", exported.config)
 
     def test_unknown_node(self) -> None:
-        """A config entry for something that the model does not have lists what it has."""
+        """A config entry for something that the model doesn't have lists what it has."""
         self.refused(
             'variable { node_name: "v" }',
             """
@@ -863,7 +863,7 @@ class ConfigTest(StageTest):
         )
 
     def test_each_field_alone(self) -> None:
-        """Every entry that is written changes its own fields and nothing else: the rest stays as inferred."""
+        """Every entry changes only its own fields, and the rest stays as inferred."""
         plain = self.export(self.MODEL, frozen=()).config
         changed = self.export(
             self.MODEL,
@@ -876,7 +876,7 @@ class ConfigTest(StageTest):
         self.assertEqual(changed.written, {"a/v": True})
 
     def test_keyword(self) -> None:
-        """A name that cannot be a member is refused, with one that can."""
+        """A name that can't be a member is refused with one that can."""
         self.refused(
             'feed { id { node_name: "x" } name: "class" }',
             """
@@ -886,7 +886,7 @@ class ConfigTest(StageTest):
         )
 
     def test_clash(self) -> None:
-        """Two tensors of one name are both listed."""
+        """Two tensors with the same name are both listed."""
         self.refused(
             'feed { id { node_name: "x" } name: "same" } feed { id { node_name: "n" } name: "same" }',
             """
@@ -897,7 +897,7 @@ class ConfigTest(StageTest):
         )
 
     def test_syntax(self) -> None:
-        """A file that is no config says where it stops being one."""
+        """A file that isn't a valid config says where parsing fails."""
         message = self.error_of(self.export, self.MODEL, user_config="feed { nonsense: 1 }")
         self.assertTrue(message.startswith("user.pbtxt is no tf2xla config: 1:8"), message)
 

@@ -1,4 +1,4 @@
-"""Initial values that a file gives instead of the model: which are taken, and what is wrong with those that do not fit."""
+"""Initial values from a file instead of the model: which are used, and what is wrong with those that don't fit."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def model(x):
     y = tf.linalg.matvec(kernel, x, transpose_a=True) * tf.cast(scale, tf.float32)
     return {"noise": tf.random.uniform((2,)), "y": tf.where(keep, y, -y)}
 """
-"""It writes a variable, so that all are fed; and it draws, so that there is one more, the random state."""
+"""Writes a variable, so all are fed. Also draws random numbers, so there is another variable, the random state."""
 
 READING = MODEL.replace("    steps.assign_add(1)\n", "").replace('"noise": tf.random.uniform((2,)), ', "")
-"""It writes none, so that all are frozen."""
+"""Writes none, so all are frozen."""
 
 FILE: dict[str, npt.NDArray[Any]] = {
     "dense/kernel": np.arange(6, dtype=np.float32).reshape(3, 2) - 2,
@@ -43,35 +43,35 @@ FILE: dict[str, npt.NDArray[Any]] = {
 
 
 class InitialTest(StageTest):
-    """Each test exports a model with a file of weights."""
+    """Each test exports a model with a weights file."""
 
     def check(self, found: dict[str, npt.NDArray[Any]], wanted: dict[str, npt.NDArray[Any]]) -> None:
-        """Compares variables with those that must be there."""
+        """Compares variables with the expected ones."""
         self.assertEqual(set(found), set(wanted))
         for name, value in wanted.items():
             self.assertEqual((found[name].dtype, found[name].shape), (value.dtype, value.shape), name)
             self.assertEqual(found[name].tobytes(), value.tobytes(), name)
 
     def test_values_of_the_file(self) -> None:
-        """Protects the attribute: every value is the file's, bit by bit, scalars, bools, and bfloat16 included."""
+        """Protects the attribute: every value comes from the file, bit by bit, including scalars, bools, and bfloat16."""
         state = {"tfaot/random_state": np.zeros(3, np.int64)}
         exported = self.export(MODEL, weights=FILE)
         self.check(exported.variables, FILE | state)
         own = self.export(MODEL)
         self.assertEqual(own.variables["dense/kernel"].tolist(), [[1, 2], [3, 4], [5, 6]])
-        # Nothing else depends on them, or new weights would compile the model again.
+        # Nothing else depends on them, or new weights would recompile the model.
         for output in ("graph", "config", "manifest", "golden_inputs", "sources"):
             with open(exported.path(output), "rb") as one, open(own.path(output), "rb") as other:
                 self.assertEqual(one.read(), other.read(), output)
 
     def test_a_file_with_more(self) -> None:
-        """Protects files of whole models, of which an entry point uses some; and a state that `Save` wrote is taken."""
+        """Protects files for whole models, of which an entry point uses a part. A state that `Save` wrote is accepted."""
         state = {"tfaot/random_state": np.array([4, 5, 6], np.int64)}
         exported = self.export(MODEL, weights=FILE | state | {"optimizer/m": np.zeros((3, 2), np.float32)})
         self.check(exported.variables, FILE | state)
 
     def test_frozen_values_of_the_file(self) -> None:
-        """Protects constants: they, too, are the file's, and the manifest says which they are."""
+        """Protects constants: their values also come from the file, and the manifest identifies them."""
         exported, own = self.export(READING, weights=FILE), self.export(READING)
         manifest = exported.manifest
         used = {name: value for name, value in FILE.items() if name != "steps"}
@@ -88,7 +88,7 @@ class InitialTest(StageTest):
         self.assertEqual(manifest.fingerprints.configs, own.manifest.fingerprints.configs)
 
     def test_every_mismatch(self) -> None:
-        """A file that misfits in every way is one error with all names, dtypes, and shapes, and what may be meant."""
+        """A file that misfits in every way is one error with all names, dtypes, and shapes, and what could be meant."""
         wrong = {
             "kernel": FILE["dense/kernel"],
             "keep": np.array([0, 1], np.uint8),
@@ -113,7 +113,7 @@ class InitialTest(StageTest):
         )
 
     def test_one_mismatch(self) -> None:
-        """Where nothing is missing, names that the model does not have mean nothing, and are not listed."""
+        """If nothing is missing, names that the model doesn't have don't matter and aren't listed."""
         wrong = FILE | {"dense/kernel": FILE["dense/kernel"].T.copy(), "more": np.zeros(1, np.float32)}
         self.assert_error(
             self.error_of(self.export, MODEL, weights=wrong),
@@ -127,7 +127,7 @@ class InitialTest(StageTest):
         )
 
     def test_bools_that_are_none(self) -> None:
-        """Bytes that are neither 0 nor 1 are refused: C++ code that reads them as bool may do anything."""
+        """Bytes other than 0 and 1 are refused: C++ code that reads them as bool has undefined behavior."""
         wrong = FILE | {"keep": np.array([2, 1], np.uint8).view(np.bool_)}
         self.assert_error(
             self.error_of(self.export, MODEL, weights=wrong),

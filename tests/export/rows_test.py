@@ -1,4 +1,4 @@
-"""Tests of `tfaot.export.rows`: which models may be run in parts, and which not."""
+"""Tests of `tfaot.export.rows`: which models can run in parts, and which can't."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\nfrom keras im
 
 
 def independent() -> dict[str, Callable[[dict[str, Any]], Any]]:
-    """Functions of `inputs()` that compute each row by itself."""
+    """Returns functions of `inputs()` that compute each row by itself."""
     import tensorflow as tf
 
     def counted(x: Any) -> Any:
@@ -80,7 +80,7 @@ def independent() -> dict[str, Callable[[dict[str, Any]], Any]]:
 
 
 def dependent() -> dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]]:
-    """Functions whose rows change each other's results; the op that is to blame, and why."""
+    """Returns functions whose rows affect each other's results, with the responsible op and the reason."""
     import tensorflow as tf
 
     def rows(x: Any) -> Any:
@@ -169,7 +169,7 @@ def dependent() -> dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]]:
 
 
 def verdicts(functions: dict[str, Callable[[dict[str, Any]], Any]]) -> dict[str, Any]:
-    """What the analysis says of each function's result: None, or an op and a reason."""
+    """Returns the analysis's verdict on each function's result: None, or an op and a reason."""
     import tensorflow as tf
     from tensorflow.compiler.xla.service import hlo_pb2
 
@@ -200,10 +200,10 @@ def verdicts(functions: dict[str, Callable[[dict[str, Any]], Any]]) -> dict[str,
 
 
 class TableTest(StageTest):
-    """Functions of TensorFlow, one for each rule."""
+    """TensorFlow functions, one for each rule."""
 
     def test_independent_rows(self) -> None:
-        """Protects models that may be run in parts: whatever computes each row by itself is recognized."""
+        """Protects models that can run in parts: whatever computes each row by itself is recognized."""
 
         def work() -> dict[str, Any]:
             environment.prepare()
@@ -214,7 +214,7 @@ class TableTest(StageTest):
         self.assertGreater(len(found), 40)
 
     def test_dependent_rows(self) -> None:
-        """Protects from wrong numbers: whatever lets rows see each other is found, and the op that does it is named."""
+        """Protects against wrong numbers: whatever lets rows affect each other is found, and the responsible op is named."""
 
         def work() -> tuple[dict[str, Any], dict[str, Any]]:
             environment.prepare()
@@ -226,7 +226,7 @@ class TableTest(StageTest):
 
 
 class ModelTest(StageTest):
-    """Whole models, as users write them."""
+    """Whole models as users write them."""
 
     LOOP = HEAD + (
         "def model(x):\n"
@@ -236,7 +236,7 @@ class ModelTest(StageTest):
     )
 
     def test_loop_that_ends_for_all_rows(self) -> None:
-        """Protects from wrong numbers that no sample shows: how often the loop runs, the largest row of all decides."""
+        """Protects against wrong numbers that no sample shows: the largest row decides how often the loop runs."""
         attributes: dict[str, Any] = {"batch_sizes": (1, 4), "signature": {"x": "float32[None, 3]"}}
         text = self.error_of(self.export, self.LOOP, **attributes)
         self.assert_error(
@@ -253,7 +253,7 @@ class ModelTest(StageTest):
         self.export(self.LOOP, rows_independent=True, **attributes)
 
     def test_attribute_without_batch(self) -> None:
-        """An attribute that says something of a batch that is not there is refused."""
+        """An attribute about a batch that doesn't exist is refused."""
         self.assert_error(
             self.error_of(
                 self.export, "def model(x):\n    return x\n", rows_independent=True, signature={"x": "float32"}
@@ -266,7 +266,7 @@ class ModelTest(StageTest):
         )
 
     def test_models(self) -> None:
-        """Protects families of the usual kinds: what Keras makes of layers, over frozen or fed weights, is recognized."""
+        """Protects common families: what Keras makes from layers, with frozen or fed weights, is recognized."""
         for model in (
             "model = keras.Sequential([keras.Input((16, 16, 3), name='x'), layers.Conv2D(8, 3, padding='same'),"
             " layers.BatchNormalization(), layers.ReLU(), layers.MaxPooling2D(), layers.SeparableConv2D(8, 3, dilation_rate=2),"
@@ -283,7 +283,7 @@ class ModelTest(StageTest):
                 self.export(HEAD + model, batch_sizes=(1, 4), frozen=("*",), max_batch=9)
 
     def test_calls(self) -> None:
-        """Protects names in messages: an op within functions that functions call has the line of the innermost one."""
+        """Protects names in messages: an op within nested function calls has the innermost function's line."""
         text = self.error_of(
             self.export,
             HEAD

@@ -34,17 +34,17 @@ def model_fn(features, labels):
 
 
 def model_fn(body: str) -> str:
-    """A model of two floats `x` and a scalar integer `n`."""
+    """Returns a model of two floats `x` and a scalar integer `n`."""
     return PREAMBLE + "def model_fn(x, n):\n" + body
 
 
 class ShapesTest(StageTest):
     def outputs(self, exported: Exported) -> dict[str, Output]:
-        """The outputs of the first entry point, by C++ name."""
+        """Returns the outputs of the first entry point, by C++ name."""
         return {output.cpp_name: output for output in exported.manifest.entry_points[0].outputs}
 
     def test_dims(self) -> None:
-        """Protects models with open dimensions: the target's sizes are those of inputs, results, and golden inputs."""
+        """Protects models with open dimensions: the target's sizes apply to inputs, results, and golden inputs."""
         exported = self.export(OPEN, dims={"image": (4, 5, None), "any": (2, 2), "fixed": (7, None)})
         wanted = {"image": (4, 5, 3), "any": (2, 2), "fixed": (7, 2)}
         inputs = {tensor.name.partition(":")[0]: tensor for tensor in exported.manifest.entry_points[0].inputs}
@@ -57,7 +57,7 @@ class ShapesTest(StageTest):
         self.compile(exported)
 
     def test_batch(self) -> None:
-        """Protects batch families: the class has the largest batch, the compiler gets the largest that is compiled for."""
+        """Protects batch families: the class has the largest batch, and the compiler gets the largest compiled size."""
         exported = self.export(
             "import tensorflow as tf\n\n\n"
             "def model(x, scale):\n    return {'scaled': x * scale, 'class': tf.argmax(x, -1)}\n",
@@ -84,12 +84,12 @@ class ShapesTest(StageTest):
             self.assertEqual(exported.golden_inputs[f"step{step}/scale"].shape, (3,))
 
     def test_largest_batch_by_default(self) -> None:
-        """Protects the plain case: without `max_batch` the class takes what the largest code does."""
+        """Protects the simple case: without `max_batch`, the class takes what the largest code does."""
         exported = self.export("def model(x):\n    return x\n", batch_sizes=(1, 8), signature={"x": "float32[None]"})
         self.assertEqual((exported.manifest.max_batch, exported.manifest.entry_points[0].inputs[0].shape), (8, (8,)))
 
     def test_sizes_that_only_the_compiler_knows(self) -> None:
-        """Protects results of which TensorFlow infers no shape, and XLA a fixed one: they are results like others."""
+        """Protects results whose shape TensorFlow can't infer, but is fixed in XLA: they are ordinary results."""
         exported = self.export(
             model_fn(
                 "    free = tf.TensorShape([None])\n"
@@ -102,7 +102,7 @@ class ShapesTest(StageTest):
         self.assertEqual((outputs["plain"].shape, outputs["plain"].size), ((2,), ""))
 
     def test_bounds(self) -> None:
-        """Protects results of no fixed size: the shape has the bounds, and a fetch of its own gives the true one."""
+        """Protects results without a fixed size: the shape has the bounds, and a separate fetch returns the true one."""
         exported = self.export(
             model_fn(
                 """\
@@ -140,7 +140,7 @@ class ShapesTest(StageTest):
         self.assertIn("kNumResults = 13;", header, "seven outputs and six sizes")
 
     def test_default_golden_inputs(self) -> None:
-        """Protects tests of models that bring no inputs: values of every kind, the same in each export, others in each step."""
+        """Protects tests of models without inputs: values of every kind, the same in each export, different in each step."""
         text = (
             "import tensorflow as tf\n\n\n"
             "def model(f, h, i, b, c):\n    return {'f': f, 'h': h, 'i': i, 'b': b, 'c': c}\n"
@@ -162,7 +162,7 @@ class ShapesTest(StageTest):
         self.assertTrue(np.all(golden["step0/f"] != golden["step1/f"]))
 
     def test_config_of_several_entry_points(self) -> None:
-        """Protects a user's config of a variable that several functions use: all their configs, and the class, follow."""
+        """Protects a user's config for a variable that several functions use: all their configs, and the class, follow."""
         exported = self.export(
             """\
 import tensorflow as tf

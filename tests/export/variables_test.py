@@ -1,4 +1,4 @@
-"""What a run does with each variable, our flags against the compiler's own verdict; and which variables are constants."""
+"""What a run does with each variable, comparing our flags with the compiler's verdict; and which variables are constants."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ def model_fn(x, n):
 
 
 def body(text: str) -> str:
-    """A model with three variables: `a` and `b` of the input's shape, and `c` to look up rows in."""
+    """Returns a model with three variables: `a` and `b` with the input's shape, and `c` for row lookups."""
     return PREAMBLE + _VARIABLES + text
 
 
 class VariablesTest(StageTest):
     def check(self, text: str, **written: bool) -> None:
-        """Exports, compares with the flags that must come out, and lets tfcompile confirm them."""
+        """Exports, compares with the expected flags, and lets tfcompile confirm them."""
         exported = self.export(body(text), frozen=())
         self.assertEqual(exported.written, written)
         self.assertEqual([v.name for v in exported.manifest.written], [name for name, flag in written.items() if flag])
-        self.compile(exported)  # refuses every flag that is not its own verdict
+        self.compile(exported)  # rejects every flag that differs from its own verdict
 
     def test_only_read(self) -> None:
-        """Protects inference: what is read is read-only, and what no fetch needs is not there."""
+        """Protects inference: what is read is read-only, and what no fetch needs is dropped."""
         self.check("    return x * a", a=False)
 
     def test_gathered(self) -> None:
-        """Protects embeddings: looking up rows is reading."""
+        """Protects embeddings: a row lookup is a read."""
         self.check("    return tf.gather(c, n) + x", c=False)
 
     def test_only_asked_about(self) -> None:
-        """Protects from taking questions for writes: shape and initialization of a variable are reads."""
+        """Protects against treating queries as writes: shape and initialization of a variable are reads."""
         self.check(
             """
     shape = tf.raw_ops.VariableShape(input=c.handle)
@@ -50,7 +50,7 @@ class VariablesTest(StageTest):
         )
 
     def test_assigned(self) -> None:
-        """Protects the plainest write, of a variable that nothing reads."""
+        """Protects the simplest write, to a variable that nothing reads."""
         self.check(
             """
     with tf.control_dependencies([a.assign(x)]):
@@ -61,7 +61,7 @@ class VariablesTest(StageTest):
         )
 
     def test_assigned_by_adding(self) -> None:
-        """Protects `assign_add` and `assign_sub`, which are ops of their own."""
+        """Protects `assign_add` and `assign_sub`, which are separate ops."""
         self.check(
             """
     with tf.control_dependencies([a.assign_add(x), b.assign_sub(x)]):
@@ -84,7 +84,7 @@ class VariablesTest(StageTest):
         )
 
     def test_trained(self) -> None:
-        """Protects optimizers: weights and slots are written by one op that takes several handles."""
+        """Protects optimizers: one op with several handles writes weights and slots."""
         self.check(
             """
     loss = tf.reduce_sum(tf.square(a * x + b))
@@ -120,7 +120,7 @@ class VariablesTest(StageTest):
         )
 
     def test_inside_partitioned_call(self) -> None:
-        """Protects stateless calls that are handed a variable."""
+        """Protects stateless calls that get a variable."""
         self.check(
             """
     @tf.function
@@ -134,7 +134,7 @@ class VariablesTest(StageTest):
         )
 
     def test_inside_stateful_partitioned_call(self) -> None:
-        """Protects `tf.function` in a v1 graph: a call is neither a read nor a write, its body is."""
+        """Protects `tf.function` in a v1 graph: the call is neither a read nor a write, but its body is."""
         self.check(
             """
     @tf.function
@@ -149,7 +149,7 @@ class VariablesTest(StageTest):
         )
 
     def test_inside_nested_functions(self) -> None:
-        """Protects functions that hand variables on to functions."""
+        """Protects functions that pass variables on to functions."""
         self.check(
             """
     @tf.function
@@ -169,7 +169,7 @@ class VariablesTest(StageTest):
         )
 
     def test_one_function_for_two_variables(self) -> None:
-        """Protects from mixing up callers: the same body writes one caller's variable and reads the other's."""
+        """Protects against confusing callers: the same body writes one caller's variable and reads the other's."""
         self.check(
             """
     @tf.function(input_signature=[tf.TensorSpec([2]), tf.TensorSpec([], tf.resource), tf.TensorSpec([], tf.resource)])
@@ -209,7 +209,7 @@ class VariablesTest(StageTest):
         )
 
     def test_while_v1(self) -> None:
-        """Protects loops of TensorFlow 1, whose handles pass through Enter."""
+        """Protects TensorFlow 1 loops, whose handles pass through Enter."""
         self.check(
             """
     v1.disable_control_flow_v2()
@@ -257,7 +257,7 @@ class VariablesTest(StageTest):
         )
 
     def test_if_v1(self) -> None:
-        """Protects conditionals of TensorFlow 1, whose handles pass through Switch."""
+        """Protects TensorFlow 1 conditionals, whose handles pass through Switch."""
         self.check(
             """
     v1.disable_control_flow_v2()
@@ -288,7 +288,7 @@ class VariablesTest(StageTest):
         )
 
     def test_case_whose_index_is_constant(self) -> None:
-        """Protects branches that the compiler drops: what only they write is not written."""
+        """Protects branches that the compiler drops: what only they write isn't written."""
         self.check(
             """
     def write():
@@ -302,7 +302,7 @@ class VariablesTest(StageTest):
         )
 
     def test_initializers_are_no_writes(self) -> None:
-        """Protects every variable: its initializer assigns it, but no fetch reaches that."""
+        """Protects every variable: its initializer assigns it, but no fetch reaches the initializer."""
         exported = self.export(body("    return x * a + b"), frozen=())
         self.assertEqual(exported.written, {"a": False, "b": False})
         from tensorflow.core.framework import graph_pb2
@@ -312,7 +312,7 @@ class VariablesTest(StageTest):
         self.assertFalse([node.name for node in graph.node if "Assign" in node.op or "Initializer" in node.name])
 
     def test_given_its_own_value(self) -> None:
-        """Protects `a.assign(a.read_value())`, which the compiler takes for no write, however the value gets there."""
+        """Protects `a.assign(a.read_value())`, which isn't a write to the compiler, however the value gets there."""
         for text in (
             "    with tf.control_dependencies([a.assign(a.read_value())]):\n        return x * b\n",
             "    with tf.control_dependencies([a.assign(tf.identity(tf.stop_gradient(a)))]):\n        return x * b\n",
@@ -348,7 +348,7 @@ class VariablesTest(StageTest):
         )
 
     def test_given_its_own_value_in_control_flow(self) -> None:
-        """Protects the same in branches and loops, where a value from outside is another to the compiler."""
+        """Protects the same in branches and loops, where the compiler considers a value from outside to be different."""
         self.check(
             """
     old = b.read_value()
@@ -368,7 +368,7 @@ class VariablesTest(StageTest):
         )
 
     def test_put_back(self) -> None:
-        """Protects evaluation with averaged weights: a variable that is put back at the end is not written."""
+        """Protects evaluation with averaged weights: a variable that is restored at the end isn't written."""
         self.check(
             """
     old = a.read_value()
@@ -400,7 +400,7 @@ class VariablesTest(StageTest):
         )
 
     def test_several_entry_points(self) -> None:
-        """Protects each function's own flags: what one writes another only reads, or does not even take."""
+        """Protects each function's own flags: what one writes, another only reads, or doesn't even take."""
         entry_points = (("Init", "init"), ("Forward", "forward"), ("Train", "train"), ("Keep", "keep"))
         exported = self.export(SEVERAL, entry_points=entry_points)
         names = [variable.name for variable in exported.manifest.variables]
@@ -416,11 +416,11 @@ class VariablesTest(StageTest):
                 "Init": {"steps": True, "weights": True},
                 "Forward": {"bias": False, "weights": False},
                 "Train": {"bias": False, "steps": True, "weights": True},
-                "Keep": {"steps": False, "weights": False},  # its own value again
+                "Keep": {"steps": False, "weights": False},  # assigned its own value
             },
         )
         for name, _ in entry_points:
-            self.compile(exported, entry_point=name)  # refuses every flag that is not its own verdict
+            self.compile(exported, entry_point=name)  # rejects every flag that differs from its own verdict
 
 
 SEVERAL = """\
@@ -458,13 +458,13 @@ model = Model()
 
 
 class FrozenTest(StageTest):
-    """Which variables become constants of the code, and what the manifest says of them."""
+    """Which variables become constants in the code, and what the manifest says about them."""
 
     READS = body("    return x * a + b * c[0]")
     WRITES = body("    with tf.control_dependencies([a.assign_add(x * b)]):\n        return x * c[0]\n")
 
     def variables_of(self, exported: Exported) -> tuple[list[str], list[str]]:
-        """Names of the frozen variables, and of those that are fed."""
+        """Returns the names of frozen and of fed variables."""
         manifest = exported.manifest
         return [frozen.name for frozen in manifest.frozen], [variable.name for variable in manifest.variables]
 
@@ -480,11 +480,11 @@ class FrozenTest(StageTest):
         self.compile(exported)
 
     def test_training_is_fed(self) -> None:
-        """Protects the default for anything that writes: also what is only read stays in the file."""
+        """Protects the default for anything that writes: even read-only variables stay in the file."""
         self.assertEqual(self.variables_of(self.export(self.WRITES)), ([], ["a", "b", "c"]))
 
     def test_several_functions_are_fed(self) -> None:
-        """Protects from several copies of the weights: more than one function, and more than one size of batch, share them."""
+        """Protects against several copies of the weights: several functions, or batch sizes, share them."""
         two = (("Forward", "forward"), ("Again", "forward"))
         self.assertEqual(self.variables_of(self.export(SEVERAL, entry_points=two)), ([], ["weights", "bias"]))
         one = self.export(SEVERAL, entry_points=(("Forward", "forward"),))
@@ -497,7 +497,7 @@ class FrozenTest(StageTest):
         self.assertEqual(self.variables_of(family), ([], ["w"]))
 
     def test_patterns(self) -> None:
-        """Protects the target's own choice: names by pattern are frozen, and the others are fed."""
+        """Protects the target's choice: variables whose names match patterns are frozen, and the others are fed."""
         exported = self.export(self.WRITES, frozen=("*", "!a"))
         self.assertEqual(self.variables_of(exported), (["b", "c"], ["a"]))
         self.compile(exported)
@@ -511,7 +511,7 @@ class FrozenTest(StageTest):
         )
 
     def test_fingerprints(self) -> None:
-        """Protects deployments and caches: a frozen model tells its weights apart; those that are fed change nothing else."""
+        """Protects deployments and caches: fingerprints tell frozen weights apart, and fed weights change nothing else."""
         first = {name: np.full(shape, 1, np.float32) for name, shape in (("a", [2]), ("b", [2]), ("c", [3, 2]))}
         second = first | {"b": np.full(2, 2, np.float32)}
         frozen = [self.export(self.READS, weights=weights) for weights in (first, first, second)]

@@ -1,7 +1,7 @@
-// Runs a fuzz target without a fuzzer: on the inputs of a file, and on others
-// that are made of them, always the same.
+// Runs a fuzz target without a fuzzer, on the inputs in a file and on mutations
+// of them, which are always the same.
 //
-//   replay CORPUS COUNT            the inputs, and COUNT made of them
+//   replay CORPUS COUNT            runs the inputs, and COUNT mutations of them
 //   replay CORPUS --unpack FOLDER  writes each into a file, for a fuzzer
 #include <csignal>
 #include <cstddef>
@@ -17,13 +17,13 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
                                       std::size_t size);
 
-// There if the program is built with a sanitizer.
+// Exists if the program is built with a sanitizer.
 extern "C" __attribute__((weak)) void __sanitizer_set_death_callback(
     void (*tell)());
 
 namespace {
 
-// The input that is being run, for whoever has to look into a failure.
+// The current input, for anyone who investigates a failure.
 std::string current;
 
 std::string Escaped(const std::string& bytes) {
@@ -43,7 +43,7 @@ std::string Escaped(const std::string& bytes) {
   return text;
 }
 
-// Said before the process ends: a line for the corpus.
+// Printed before the process ends: a line for the corpus.
 void Tell() {
   std::fprintf(stderr, "the input was\n%s\n", Escaped(current).c_str());
 }
@@ -86,7 +86,7 @@ std::vector<std::string> Corpus(const char* path) {
 
 void Run(const std::string& input) {
   current = input;
-  // As small as it is, so that a sanitizer sees reads behind it.
+  // Of exact size, so that a sanitizer sees reads past its end.
   const std::vector<std::uint8_t> bytes(input.begin(), input.end());
   LLVMFuzzerTestOneInput(bytes.data(), bytes.size());
 }

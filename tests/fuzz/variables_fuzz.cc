@@ -1,7 +1,10 @@
-// Feeds any bytes to what reads foreign files in a compiled program: Load(),
-// and Save() over a file. docs/internals/fuzzing.md says how to run it.
+// Feeds arbitrary bytes to the code that reads untrusted files in a compiled
+// program: Load(), and Save() over a file. docs/internals/fuzzing.md says how
+// to run it.
 //
-// The first byte says how the rest becomes a file: as it is, or behind the size
+// The first byte says how to turn the rest into a file: as it is, or after the
+// size of a header that ends within it, which is very unlikely to be right by
+// chance.
 // of a header that ends somewhere in it, which chance hardly ever gets right.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -16,7 +19,7 @@
 
 #include "tfaot/variables.h"
 
-// Disks are slow, and not under test.
+// Disks are slow, and aren't under test.
 extern "C" int fsync(int) { return 0; }
 
 namespace {
@@ -43,11 +46,11 @@ void Require(bool holds, const char* what) {
   std::abort();
 }
 
-// A folder of this process's files.
+// A folder for this process's files.
 const std::string& Folder() {
   static const struct Made {
     Made() {
-      // In memory if there is such a folder.
+      // In memory if such a folder exists.
       const char* parent = std::getenv("TEST_TMPDIR");
       const bool memory = access("/dev/shm", W_OK) == 0;
       path = std::string(memory   ? "/dev/shm"
@@ -85,7 +88,7 @@ std::string Read(const std::string& path) {
   return bytes;
 }
 
-// A file with all that the model needs.
+// A file with everything that the model needs.
 std::string GoodFile() {
   const std::string header =
       "{\"m\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
@@ -96,7 +99,7 @@ std::string GoodFile() {
          header + std::string(26, '\1');
 }
 
-// All values, every byte of which is read.
+// Reads every byte of all values.
 std::string Values(const Variables& variables) {
   std::string values;
   for (std::size_t i = 0; i < kCount; ++i) {
@@ -105,7 +108,7 @@ std::string Values(const Variables& variables) {
   return values;
 }
 
-// Errors say why, in printable ASCII but for what the model itself is called.
+// Errors say why, in printable ASCII except for the model's own names.
 void RequireError(const Variables& variables) {
   const std::string error = variables.error();
   Require(!error.empty() && error.size() < 100'000, "an error of no text");
@@ -136,7 +139,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
     Require(Values(variables) == zeros && !variables.loaded(),
             "a load that failed has changed something");
     Require(!variables.Save(path.c_str()), "values that nobody gave are saved");
-    // Over what is there, with values of another file.
+    // Over an existing file, with values from another file.
     Write(path, GoodFile());
     Require(variables.Load(path.c_str()), "a good file is refused");
     Write(path, bytes);
@@ -146,8 +149,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data,
       return 0;
     }
   }
-  // What was saved is what is loaded, and what is saved once more: also the
-  // tensors and the metadata that the model lacks.
+  // What was saved can be loaded, and saved again unchanged, including tensors
+  // and metadata that the model lacks.
   Require(variables.Save(path.c_str()), "a file that was loaded is refused");
   const std::string saved = Read(path);
   Variables again(kModel, kCount, nullptr);

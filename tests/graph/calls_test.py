@@ -1,4 +1,4 @@
-"""Calls that passes look into: what is computed stays the same, in the same order, and passes find what lies in functions."""
+"""Calls that passes look into: results and their order don't change, and passes find what is in functions."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def input_fn():
 def model_fn(x, _):
     return outer(x)
 """
-"""A product whose factor is folded and an op that the compiler lacks, in line 10, both in calls."""
+"""A product with a factor to fold, and an op that the compiler lacks, in line 10, both in calls."""
 
 
 def calls_of(graph: Any) -> list[str]:
-    """Names of the nodes that call something."""
+    """Returns the names of nodes that are calls."""
     return [node.name for node in graph.node if "PartitionedCall" in node.op]
 
 
@@ -53,7 +53,7 @@ class CallsTest(StageTest):
     """Graphs with calls."""
 
     def inlined(self, graph: Any, fetches: list[str], feeds: dict[str, Array] | None = None) -> Any:
-        """What passes see of a graph."""
+        """Returns a graph as passes see it."""
         from tfaot.graph.calls import inline_calls
         from tfaot.graph.program import Program
 
@@ -63,7 +63,7 @@ class CallsTest(StageTest):
         return program.graph
 
     def save(self, keras: str) -> Model:
-        """Saves an LSTM with one of both Kerases, in a child."""
+        """Saves an LSTM in either version of Keras, in a child."""
         folder = str(self.folder / keras)
 
         def work() -> None:
@@ -85,7 +85,7 @@ class CallsTest(StageTest):
         return Model(saved_model=folder)
 
     def test_saved_models(self) -> None:
-        """A SavedModel of either Keras, with its loop in a function, is rewritten, and gives the same numbers."""
+        """A SavedModel from either Keras, with its loop in a function, is rewritten, and gives the same numbers."""
         for keras, label in (("keras", "inputs"), ("tf_keras", "x")):
             with self.subTest(keras):
                 exported = self.export(self.save(keras), dims={label: (1, STEPS, FEATURES)})
@@ -129,7 +129,7 @@ class CallsTest(StageTest):
         self.assertEqual([*nodes["call/0"].input], ["x", *(f"^call/{name}" for name in names)])
 
     def test_effects(self) -> None:
-        """What calls write is written in their order, in calls of calls too, and though nobody takes a result."""
+        """Calls write in order, including nested calls, even if nothing uses a result."""
 
         def work() -> tuple[Any, ...]:
             import tensorflow as tf
@@ -176,7 +176,7 @@ class CallsTest(StageTest):
         self.assertEqual(after, before)
 
     def test_fetched_and_fed(self) -> None:
-        """A call that is fetched keeps its name and results, and one that is fed is not looked into."""
+        """A call that is fetched keeps its name and results, and passes don't look into one that is fed."""
 
         def work() -> tuple[Any, ...]:
             import tensorflow as tf
@@ -207,7 +207,7 @@ class CallsTest(StageTest):
         self.assertEqual(cut, [first])
 
     def test_errors_name_lines(self) -> None:
-        """What the compiler refuses in a call, after passes changed the graph, is named with the user's line."""
+        """What the compiler refuses in a call, after passes changed the graph, is reported with the user's line."""
         exported = self.export(NESTED)
         text = self.error_of(self.compile, exported)
         self.assertIn("t::Model: XLA cannot compile AsString\n", text)
@@ -215,7 +215,7 @@ class CallsTest(StageTest):
 
 
 def _before_and_after(exported: Any, x: Array) -> tuple[list[str], Array, Array]:
-    """The calls of an exported graph, and what it gives before and after passes."""
+    """Returns the calls in an exported graph, and its results before and after passes."""
     import tensorflow as tf
     from google.protobuf import text_format
     from tensorflow.compiler.tf2xla import tf2xla_pb2

@@ -1,4 +1,4 @@
-"""Gradients of grouped, depthwise, and dilated convolutions: right in TensorFlow and in XLA, over strides and paddings."""
+"""Gradients of grouped, depthwise, and dilated convolutions: correct in TensorFlow and XLA, for all strides and paddings."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def model_fn(x, _):
 
 
 def padded(size: int, kernel: int, stride: int, dilation: int, padding: str, explicit: Pair) -> Pair:
-    """How many values a convolution puts before and after those along an axis."""
+    """Returns how many values a convolution pads before and after those along an axis."""
     if padding == "EXPLICIT":
         return explicit
     if padding == "VALID":
@@ -47,7 +47,7 @@ def padded(size: int, kernel: int, stride: int, dilation: int, padding: str, exp
 
 
 class Case:
-    """One convolution with values, and its gradients by their definition, in float64."""
+    """A convolution with values, and its gradients by definition, in float64."""
 
     def __init__(
         self,
@@ -62,11 +62,11 @@ class Case:
         """Draws an image, a kernel, and a gradient.
 
         Args:
-          kernel: height, width, channels of a group, and results of all groups.
-          groups: how many there are.
-          strides: of rows and columns.
-          dilations: of rows and columns.
-          padding: as the op calls it; explicit padding is uneven.
+          kernel: height, width, channels per group, and results of all groups.
+          groups: the number of groups.
+          strides: for rows and columns.
+          dilations: for rows and columns.
+          padding: the op's name for it. Explicit padding is asymmetric.
           depthwise: whether the op is the depthwise one, whose kernel is [height, width, groups, multiplier].
         """
         height, width, channels, results = kernel
@@ -109,13 +109,13 @@ class Case:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the kernel, as the op has it."""
+        """The kernel's shape in the op."""
         height, width, _, results = self.kernel.shape
         groups = self.image.shape[3]
         return (height, width, groups, results // groups) if self.depthwise else self.kernel.shape
 
     def build(self) -> Any:
-        """The graph of both gradients, and its fetches."""
+        """Returns the graph with both gradients, and its fetches."""
         import tensorflow as tf
 
         raw = tf.raw_ops
@@ -132,7 +132,7 @@ class Case:
 
     @property
     def feeds(self) -> tuple[Array, ...]:
-        """Values of the placeholders."""
+        """Returns values for the placeholders."""
         return self.image, self.kernel.reshape(self.shape), self.gradient
 
 
@@ -140,7 +140,7 @@ FETCHES = ["by_kernel:0", "by_image:0"]
 
 
 class GradientsTest(unittest.TestCase):
-    """Each form on its own."""
+    """Each form by itself."""
 
     def check(self, got: Sequence[Array], case: Case) -> None:
         """Compares with the definition."""
@@ -149,7 +149,7 @@ class GradientsTest(unittest.TestCase):
             np.testing.assert_allclose(value, want, rtol=0, atol=2e-6 * np.abs(want).max())
 
     def test_tensorflow(self) -> None:
-        """TensorFlow's own kernels, which have neither groups nor dilation here, give the numbers of the definition."""
+        """TensorFlow's own kernels, which have neither groups nor dilation here, give the numbers from the definition."""
 
         def work() -> list[tuple[Case, list[Array], int]]:
             from tfaot.graph.convolutions import for_tensorflow
@@ -172,7 +172,7 @@ class GradientsTest(unittest.TestCase):
                 self.check(got, case)
 
     def test_xla(self) -> None:
-        """What XLA gets in place of gradients by kernels that it lacks gives the numbers of the definition."""
+        """The replacements for gradients that XLA can't compute give the numbers from the definition."""
 
         def work() -> list[tuple[Case, list[Array], int]]:
             from tfaot.compile import table
@@ -228,7 +228,7 @@ class CompileTest(StageTest):
     """The compile stage."""
 
     def test_gradients_by_kernels(self) -> None:
-        """Gradients that ended in "3D convolution is not implemented" compile, with passes and without."""
+        """Gradients that failed with "3D convolution is not implemented" compile, with and without passes."""
         exported = self.export(MODEL)
         for patterns in ((), ("*",)):
             self.compile(exported, passes=patterns)

@@ -1,4 +1,4 @@
-"""Changing nodes of graphs and of functions, on protos made by hand."""
+"""Changing nodes in graphs and functions, on handwritten protos."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfaot.graph.ops import definition, results  # noqa: E402
 
 
 class ScopeTest(unittest.TestCase):
-    """A graph and a function, each with a node of three results."""
+    """A graph and a function, each with a node that has three results."""
 
     def setUp(self) -> None:
         split = node("s", "Split", "p", "x", num_split="i: 3", T="type: DT_FLOAT")
@@ -26,14 +26,14 @@ class ScopeTest(unittest.TestCase):
         self.body = self.graph.library.function[0]
 
     def test_names(self) -> None:
-        """Protects from two nodes of one name: arguments of a function have names too."""
+        """Protects against two nodes with the same name. Arguments of a function have names, too."""
         self.assertEqual([Scope.graph(self.graph).take(name) for name in ("p", "x", "s")], ["p", "x_1", "s_1"])
         scope = Scope.function(self.body)
         self.assertEqual([scope.take(name) for name in ("p", "x", "s", "s")], ["p_1", "x_1", "s_1", "s_2"])
         self.assertEqual(scope.number("s", 2), "s_3")
 
     def test_outputs(self) -> None:
-        """Protects edges, which graphs write as ports, and functions as names of outputs."""
+        """Protects edges, which are ports in graphs and names of outputs in functions."""
         defined = definition("Split")
         assert defined is not None
         found = results(self.graph.node[0], defined)
@@ -44,12 +44,12 @@ class ScopeTest(unittest.TestCase):
         )
 
     def test_waits(self) -> None:
-        """Protects the compiler, which cannot wait for what is fed: neither a Placeholder nor an argument is waited for."""
+        """Protects the compiler, which can't wait for feeds: nothing waits for a Placeholder or an argument."""
         self.assertEqual([Scope.graph(self.graph).wait_for(name) for name in ("x", "s:1")], [[], ["^s"]])
         self.assertEqual([Scope.function(self.body).wait_for(name) for name in ("x", "s:output:1")], [[], ["^s"]])
 
     def test_renamed_outputs(self) -> None:
-        """Protects functions, in which another op of a node names its outputs otherwise."""
+        """Protects functions, in which a node's new op names its outputs differently."""
         scope = Scope.function(self.body)
         scope.add("t", "Neg", ["s:output:1"], {"T": types_pb2.DT_FLOAT})
         scope.rename_output(self.body.node_def[0], "output", "parts")
@@ -60,14 +60,14 @@ class ScopeTest(unittest.TestCase):
 
 class OpTest(unittest.TestCase):
     def test_replace(self) -> None:
-        """Protects order and attributes: what a node waits for stays, what its old op was told goes."""
+        """Protects order and attributes: what a node waits for stays, and its old op's attributes go."""
         (changed,) = parse(node("n", "Cast", "a", "^b", SrcT="type: DT_FLOAT", _kept="i: 1")).node
         replace(changed, "Fill", ["c", "d"], {"T": changed.attr["SrcT"]})
         self.assertEqual((changed.op, [*changed.input]), ("Fill", ["c", "d", "^b"]))
         self.assertEqual({key: value.type for key, value in changed.attr.items()}, {"T": types_pb2.DT_FLOAT})
 
     def test_become(self) -> None:
-        """Protects what belongs to no op, such as debug information: it survives another op with the same inputs."""
+        """Protects what belongs to no op, such as debug information: it survives a new op with the same inputs."""
         (changed,) = parse(node("n", "ReadVariableOp", "a", dtype="type: DT_FLOAT", _kept="i: 1")).node
         become(changed, "Identity", {"T": types_pb2.DT_FLOAT})
         self.assertEqual((changed.op, [*changed.input], sorted(changed.attr)), ("Identity", ["a"], ["T", "_kept"]))

@@ -17,13 +17,13 @@ class ProgramTest(unittest.TestCase):
     """The graph that passes see."""
 
     def program(self, graph: Any, config: Any) -> Any:
-        """What an entry point needs of a graph."""
+        """Returns what an entry point needs from a graph."""
         from tfaot.graph.program import Program
 
         return Program.of(graph.as_graph_def(), config)
 
     def test_edges_stay(self) -> None:
-        """Inputs that nothing reads, variables that only another entry point reads, and outputs keep their nodes."""
+        """Unread inputs, variables that only another entry point reads, and outputs keep their nodes."""
         import tensorflow as tf
 
         with tf.Graph().as_default() as graph:
@@ -38,7 +38,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(program.kept(), {"x", "unread", "y"})
 
     def test_order_of_effects(self) -> None:
-        """What waits for a variable's update still does; what waits for values alone no longer does."""
+        """What waits for a variable's update still does, and what waits only for values no longer does."""
         import tensorflow as tf
 
         with tf.Graph().as_default() as graph:
@@ -55,7 +55,7 @@ class ProgramTest(unittest.TestCase):
         self.assertNotIn("tanh", program.nodes())
 
     def test_shapes(self) -> None:
-        """Shapes follow from what is fed, the size of batch included, whatever the graph leaves open."""
+        """Shapes follow from the feeds, including the batch size, whatever the graph leaves open."""
         import tensorflow as tf
 
         with tf.Graph().as_default() as graph:
@@ -67,7 +67,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(program.tensors()["x:0"].shape, (5, 3))
 
     def test_changes(self) -> None:
-        """New nodes have names of their own and an origin, and one that becomes another keeps its users and what it waits for."""
+        """New nodes have unique names and an origin. A node that becomes another keeps its users and control inputs."""
         import tensorflow as tf
 
         with tf.Graph().as_default() as graph:

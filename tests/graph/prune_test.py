@@ -1,4 +1,4 @@
-"""What fetches need of a graph, on protos made by hand."""
+"""The part of a graph that fetches need, on handwritten protos."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PruneTest(unittest.TestCase):
         self.assertEqual([f.signature.name for f in pruned.library.function], ["f", "g"])
 
     def test_functions_in_lists_and_as_ops_are_kept(self) -> None:
-        """Protects Case, whose functions are a list, functions that are called as an op, and gradients of functions."""
+        """Protects Case, whose functions are a list, functions that are called as ops, and gradients of functions."""
         text = (
             node("x", "Placeholder")
             + node("case", "Case", "x", branches='list { func { name: "one" } func { name: "two" } }')
@@ -46,7 +46,7 @@ class PruneTest(unittest.TestCase):
         self.assertEqual([g.function_name for g in pruned.library.gradient], ["two"])
 
     def test_feeds_end_the_walk_and_stay(self) -> None:
-        """Protects the interface: an input that nothing reads stays, and what computes a feed goes."""
+        """Protects the interface: an unread input stays, and what computes a feed goes."""
         text = node("a", "Const") + node("x", "Identity", "a") + node("y", "Neg", "x") + node("z", "Placeholder")
         self.assertEqual([n.name for n in prune(parse(text), ["y"], ["x", "z"]).node], ["x", "y", "z"])
 
@@ -71,7 +71,7 @@ class PruneTest(unittest.TestCase):
         self.assertEqual(graph.SerializeToString(deterministic=True), before)
 
     def test_large_graphs_take_linear_time(self) -> None:
-        """Protects graphs of hundreds of thousands of nodes: a long chain is neither recursion nor quadratic."""
+        """Protects graphs with hundreds of thousands of nodes: a long chain is neither recursive nor quadratic."""
         graph = parse(variable("v") + node("n0", "Identity", "v"))
         for index in range(1, 30_000):
             graph.node.add(name=f"n{index}", op="Identity", input=[f"n{index - 1}"])
@@ -82,7 +82,7 @@ class PruneTest(unittest.TestCase):
         self.assertTrue(variable_uses(pruned)[0].written)
 
     def test_what_a_graph_lacks(self) -> None:
-        """Protects from graphs that end nowhere: a node that is needed and missing is an error, one that is fed is not."""
+        """Protects against incomplete graphs: a needed node that is missing is an error, unless it is fed."""
         torn = parse(node("y", "Neg", "x"))
         with self.assertRaisesRegex(KeyError, "x"):
             prune(torn, ["y"])

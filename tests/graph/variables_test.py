@@ -1,4 +1,4 @@
-"""What a run does with each variable, on protos made by hand."""
+"""What a run does with each variable, on handwritten protos."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tfaot.graph.variables import name_variables, variable_uses  # noqa: E402
 
 
 def written(text: str) -> dict[str, bool]:
-    """What the walk says of each variable."""
+    """Returns the analysis's verdict on each variable."""
     return {use.shared_name: use.written for use in variable_uses(parse(text))}
 
 
 class VariableUsesTest(unittest.TestCase):
     def test_shape_and_dtype(self) -> None:
-        """Protects the errors about shapes: unknown rank and unknown dimensions are told from scalars."""
+        """Protects errors about shapes: unknown rank and unknown dimensions are distinguished from scalars."""
         text = variable("a") + variable("b", shape="unknown_rank: true") + variable("c", shape="dim { size: -1 }")
         uses = variable_uses(parse(text + variable("d", shape="")))
         self.assertEqual([use.shape for use in uses], [(2,), None, (-1,), ()])
         self.assertEqual([use.dtype for use in uses], [1, 1, 1, 1])
 
     def test_unknown_op_counts_as_a_write(self) -> None:
-        """Protects results: of an op that nobody knows, the compiler is asked whether a read-only flag is wrong."""
+        """Protects results: for an unknown op, the compiler decides whether a read-only flag is wrong."""
         self.assertEqual(written(variable("a") + node("w", "SomeNewResourceOp", "a")), {"a": True})
 
     def test_control_inputs_carry_no_handle(self) -> None:
-        """Protects from flags by order: running after a variable's handle is no use of it."""
+        """Protects against flags from ordering: running after a variable's handle doesn't use it."""
         self.assertEqual(written(variable("a") + node("w", "SomeNewResourceOp", "^a")), {"a": False})
 
     def test_function_outputs_hand_variables_on(self) -> None:
-        """Protects functions that return a handle which the caller writes."""
+        """Protects functions that return a handle that the caller writes."""
         text = (
             variable("a")
             + variable("b")
@@ -46,7 +46,7 @@ class VariableUsesTest(unittest.TestCase):
         self.assertEqual(written(text), {"a": False, "b": True})
 
     def test_loop_that_swaps_handles(self) -> None:
-        """Protects loops whose operands change places: what one round reads the next one writes."""
+        """Protects loops with swapped operands: one iteration reads what the next one writes."""
         swap = 'library { function { signature { name: "swap" input_arg { name: "p" type: DT_RESOURCE } ' + (
             'input_arg { name: "q" type: DT_RESOURCE } output_arg { name: "r" type: DT_RESOURCE } '
             'output_arg { name: "s" type: DT_RESOURCE } } '
@@ -60,7 +60,7 @@ class VariableUsesTest(unittest.TestCase):
         )
 
     def test_recursive_function_ends(self) -> None:
-        """Protects from an endless walk: a function may call itself."""
+        """Protects against an endless traversal: a function can call itself."""
         text = (
             variable("a")
             + node("call", "PartitionedCall", "a", f='func { name: "again" }')
@@ -73,13 +73,13 @@ class VariableUsesTest(unittest.TestCase):
         self.assertEqual(written(text), {"a": False})
 
     def test_unnamed_variables_get_a_name(self) -> None:
-        """Protects tfcompile, which finds variables by `shared_name`: an empty one gets the node's, made unique."""
+        """Protects tfcompile, which finds variables by `shared_name`: an empty one becomes the node's name, made unique."""
         graph = parse(variable("a", shared="") + variable("b", shared="a") + variable("c", shared="c"))
         name_variables(graph)
         self.assertEqual([n.attr["shared_name"].s for n in graph.node], [b"a_", b"a", b"c"])
 
     def test_results_of_a_function_that_is_an_op(self) -> None:
-        """Protects functions that are called as ops: each of their results has a name of its own, and so a port."""
+        """Protects functions that are called as ops: each of their results has its own name, and so a port."""
         swap = (
             'library { function { signature { name: "swap" '
             + " ".join(f'input_arg {{ name: "{arg}" type: DT_RESOURCE }}' for arg in "pq")

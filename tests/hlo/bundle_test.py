@@ -1,4 +1,4 @@
-"""A bundle holds what a vendor needs, and tells what it is."""
+"""A bundle contains what a vendor needs, and describes itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARCHIVE, REPLAY, MODULE, *GROUPS = map(Path, sys.argv[1:])
 
 
 class BundleTest(unittest.TestCase):
-    """All look at one bundle, of a target named `any/name.c-1`."""
+    """All tests use one bundle, of a target named `any/name.c-1`."""
 
     def setUp(self) -> None:
         with tarfile.open(ARCHIVE) as archive:
@@ -60,7 +60,7 @@ class BundleTest(unittest.TestCase):
             self.assertEqual(checksum, hashlib.sha256(self.names[name]).hexdigest(), name)
 
     def test_version(self) -> None:
-        """The stamp names the rules' version, which is MODULE.bazel's, TensorFlow's, and the graph."""
+        """The stamp names the rules' version, which is the one in MODULE.bazel, TensorFlow's version, and the graph."""
         declared = re.search(r'^    version = "([^"]+)"', MODULE.read_text(), re.MULTILINE)
         assert declared is not None
         self.assertEqual(declared[1], version.RULES)
@@ -93,7 +93,7 @@ class BundleTest(unittest.TestCase):
         self.assertIn("| 0 | output | `half` |", text)
 
     def test_reproducible(self) -> None:
-        """The archive tells neither when nor by whom it was packed, and packing again gives the same bytes."""
+        """The archive doesn't say when or by whom it was packed, and packing again gives the same bytes."""
         for member in self.members:
             self.assertEqual((0, 0, 0, "", ""), (member.mtime, member.uid, member.gid, member.uname, member.gname))
         with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
@@ -107,7 +107,7 @@ class BundleTest(unittest.TestCase):
             self.assertEqual(ARCHIVE.read_bytes(), again.read_bytes())
 
     def test_groups(self) -> None:
-        """The output groups are the very files in the bundle."""
+        """The output groups are exactly the files in the bundle."""
         suffixes = (".hlo.pb", ".hlo.txt", ".hlo.svg", ".optimized_hlo.txt", ".stablehlo.mlir", ".stablehlo.mlirbc")
         self.assertEqual({"name.c-1" + suffix for suffix in suffixes}, {path.name for path in GROUPS})
         for path in GROUPS:

@@ -1,4 +1,4 @@
-"""A training step with dtypes at its edge that no C++ type has, and names that no identifier has."""
+"""A training step with dtypes at its edge that no C++ type has, and names that aren't identifiers."""
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ def input_fn():
 
 
 def model_fn(features, labels):
-    """Returns the loss and tensors of each dtype, after the weights took a step."""
+    """Returns the loss and a tensor of each dtype, after the weights took a step."""
     with tf1.variable_scope("layer.0/a-b"):
         weights = tf1.get_variable("w", [16, 4])
         small = tf1.get_variable("small", [4], tf.bfloat16, initializer=tf1.ones_initializer())
@@ -25,7 +25,7 @@ def model_fn(features, labels):
     wave = labels * phase * tf.cast(hidden, tf.complex64)
     half = features["half"] * small
     loss = tf.reduce_mean(tf.square(hidden)) + tf.reduce_mean(tf.abs(wave))
-    # In this order: a graph leaves it open whether a variable is read before another op writes it.
+    # In this order, because a graph doesn't define whether a variable is read before another op writes it.
     with tf.control_dependencies([half, wave]):
         steps = [
             tf1.train.GradientDescentOptimizer(0.5).minimize(loss, var_list=[weights]),

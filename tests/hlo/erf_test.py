@@ -1,4 +1,4 @@
-"""The error function that StableHLO modules bring along, run with JAX."""
+"""The error function that StableHLO modules contain, run with JAX."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ErfTest(unittest.TestCase):
     """Each dtype is compared with Python's math.erf."""
 
     def run_erf(self, element: str, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Calls the function from a module of its own."""
+        """Calls the function in a separate module."""
         kind = f"tensor<{x.size}x{element}>"
         text = (
             f"module @m {{\n{erf.function('e', [x.size], element)}"
@@ -43,7 +43,7 @@ class ErfTest(unittest.TestCase):
         return np.asarray(executable.execute([jax.device_put(x, device)])[0])
 
     def test_exactness(self) -> None:
-        """Results are right to a few units in the last place, for NaN and infinities too."""
+        """Results are correct to a few units in the last place, including for NaN and infinities."""
         for element, name, units in (
             ("f64", "float64", 4),
             ("f32", "float32", 4),

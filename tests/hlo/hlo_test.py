@@ -1,4 +1,4 @@
-"""What the HLO and StableHLO stages write for models that are awkward in one way each."""
+"""What the HLO and StableHLO stages write for models that are difficult in one way each."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def model_fn(features, labels):
     with tf.control_dependencies([first.assign_add(tf.ones([5]) * unused), last.assign_add(tf.ones([7]))]):
         return {"z": features["a"] * 2, "y": features["b"] * tf.reduce_sum(last)}
 """
-"""Every tensor has a shape of its own."""
+"""Every tensor has a different shape."""
 
 WIDE = """\
 import tensorflow as tf
@@ -67,7 +67,7 @@ def model_fn(x, n):
     with tf.control_dependencies([step]):
         return {key: tf.identity(value) for key, value in outputs.items()}
 """
-"""Of most kinds of HLO operations one."""
+"""One of most kinds of HLO operations."""
 
 EDGES = """\
 import tensorflow as tf
@@ -132,12 +132,12 @@ model = Model()
 
 
 class HloTest(StageTest):
-    """Each test lowers a model of its own."""
+    """Each test lowers its own model."""
 
     def lower(
         self, exported: Exported, *, entry_point: str = "", name: str = "model", folder: Path | None = None
     ) -> Path:
-        """Runs both stages, and returns the folder that they wrote to."""
+        """Runs both stages, and returns their output folder."""
         into = folder or exported.folder / ("lowered" + entry_point)
         into.mkdir(parents=True)
         hlo.extract(
@@ -178,7 +178,7 @@ class HloTest(StageTest):
         return hlo_pb2.HloModuleProto.FromString((folder / "hlo.pb").read_bytes())
 
     def test_order(self) -> None:
-        """A vendor finds parameter and result i by the manifest: inputs or outputs, then variables, in its order."""
+        """The manifest says which parameter and result is which: inputs or outputs, then variables, in its order."""
         exported = self.export(ORDER, edge="hlo")
         folder = self.lower(exported)
         manifest = exported.manifest
@@ -195,12 +195,12 @@ class HloTest(StageTest):
         assert signature is not None
         self.assertEqual([f"tensor<{s[0]}xf32>" for s in parameters], re.findall(r"tensor<[^>]*>", signature[1]))
         self.assertEqual([f"tensor<{s[0]}xf32>" for s in results], re.findall(r"tensor<[^>]*>", signature[2]))
-        # And the comment on top says the same.
+        # And the comment at the top says the same.
         for index, tensor in enumerate((*entry.inputs, *manifest.variables)):
             self.assertIn(f"// parameter {index}: float32{list(tensor.shape)} {tensor.name} (", text)
 
     def test_stablehlo_is_portable(self) -> None:
-        """No operation, attribute, or type of another dialect, and no location, gets into what vendors parse."""
+        """No operation, attribute, or type from another dialect, and no location, gets into what vendors parse."""
         folder = self.lower(self.export(WIDE, edge="hlo"))
         text = (folder / "stablehlo.mlir").read_text()
         code = re.sub(r'"(?:[^"\\]|\\.)*"', '""', re.sub(r"^//.*\n", "", text, flags=re.MULTILINE))
@@ -215,7 +215,7 @@ class HloTest(StageTest):
         self.assertTrue(serializer.deserialize_portable_artifact_str(artifact))
 
     def test_no_path(self) -> None:
-        """Nothing in any output tells where it was made: neither folders nor source files."""
+        """No output says where it was made: neither folders nor source files."""
         exported = self.export(WIDE, edge="hlo")
         folder = self.lower(exported)
         for path in sorted(folder.iterdir()):
@@ -241,7 +241,7 @@ class HloTest(StageTest):
             self.assertEqual((first / name).read_bytes(), (second / name).read_bytes(), name)
 
     def test_edges(self) -> None:
-        """bfloat16, float16, and complex numbers cross the edge of HLO, although no C++ type has them."""
+        """bfloat16, float16, and complex numbers cross the edge of HLO, although C++ has no such types."""
         exported = self.export(EDGES, edge="hlo", frozen=())
         folder = self.lower(exported)
         text = (folder / "hlo.txt").read_text()
@@ -250,7 +250,7 @@ class HloTest(StageTest):
         self.assertIn("%arg0: tensor<8x16xbf16>, %arg1: tensor<8x4xcomplex<f32>>, %arg2: tensor<16x4xf16>", signature)
 
     def test_edges_of_cpp(self) -> None:
-        """The same model as a C++ library has at its edge what C++ has: bits, and pairs of reals."""
+        """As a C++ library, the same model has what C++ has at its edge: bits, and pairs of reals."""
         exported = self.export(EDGES, frozen=())
         folder = self.lower(exported)
         text = (folder / "hlo.txt").read_text()
@@ -259,7 +259,7 @@ class HloTest(StageTest):
         self.assertIn("%arg0: tensor<8x16xui16>, %arg1: tensor<8x4x2xf32>, %arg2: tensor<16x4xui16>", signature)
 
     def test_entry_points(self) -> None:
-        """Each entry point is a program of its own, over its own variables; a batch has the largest size."""
+        """Each entry point is a separate program with its own variables. A batch has the largest size."""
         exported = self.export(
             SEVERAL, batch_sizes=(2, 8), edge="hlo", entry_points=(("Add", "add"), ("Scale", "scale")), max_batch=32
         )
@@ -277,7 +277,7 @@ class HloTest(StageTest):
             self.assertIn(f"@main(%arg0: tensor<8x3xf32>, %arg1: {kind}) -> tensor<8x3xf32>", signature)
 
     def test_not_compilable(self) -> None:
-        """What XLA cannot compile ahead of time, such as an FFT, still has HLO to give."""
+        """A model that XLA can't compile ahead of time, such as an FFT, still has HLO."""
         exported = self.export(FFT, edge="hlo")
         self.assertIn("cannot compile fft ahead of time", self.error_of(self.compile, exported))
         folder = self.lower(exported)
@@ -285,7 +285,7 @@ class HloTest(StageTest):
         self.assertIn("stablehlo.fft", (folder / "stablehlo.mlir").read_text())
 
     def test_not_lowerable(self) -> None:
-        """An op that XLA does not know is named with its line, by both stages, as by the compile stage."""
+        """Both stages name an op that XLA doesn't know with its line, like the compile stage."""
         exported = self.export(
             PREAMBLE + "def model_fn(x, n):\n    return tf.strings.to_number(tf.strings.as_string(x))\n", edge="hlo"
         )
@@ -294,7 +294,7 @@ class HloTest(StageTest):
         self.assertIn(wanted, self.error_of(self.translate, exported, exported.folder))
 
     def test_any_name(self) -> None:
-        """A target's name is no identifier, and becomes one in the module."""
+        """A target's name doesn't have to be an identifier, and becomes one in the module."""
         exported = self.export(ORDER, edge="hlo")
         folder = self.lower(exported, name="a/b.c-1")
         self.assertIn("HloModule a_b_c_1,", (folder / "hlo.txt").read_text())
@@ -303,7 +303,7 @@ class HloTest(StageTest):
         self.assertIn("module @a_b_c_1 {", (folder / "stablehlo.mlir").read_text())
 
     def test_size(self) -> None:
-        """A variable of 6 GB takes no memory: the stages look at its shape only."""
+        """A variable of 6 GB takes no memory: the stages look only at its shape."""
         exported = self.export(SUM, edge="hlo", frozen=())
         from tensorflow.core.framework import graph_pb2
 
@@ -323,7 +323,7 @@ class HloTest(StageTest):
         self.assertLess(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss, 2**21, "KiB")
 
     def test_constants(self) -> None:
-        """A constant is written out, not cut: the text is the program too."""
+        """A constant is written in full, because the text is also the program."""
         exported = self.export(
             PREAMBLE + "def model_fn(x, n):\n"
             "    table = tf.reshape(tf.cast(tf.constant(list(range(1000, 1400))), tf.float32), [2, 200])\n"

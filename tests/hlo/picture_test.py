@@ -1,4 +1,4 @@
-"""The picture of an HLO module, from modules that are made by hand."""
+"""The picture of an HLO module, for handwritten modules."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def instruction(
     number: int = 0,
     value: str | None = None,
 ) -> Instruction:
-    """An instruction on f32[2]."""
+    """Returns an instruction on f32[2]."""
     return Instruction(name, opcode, detail, "f32[2]", operands, called, f"scope/{name}", number, value)
 
 
 def entry(*instructions: Instruction) -> Computation:
-    """A computation whose last instruction is its root."""
+    """Returns a computation whose last instruction is its root."""
     return Computation("entry", instructions, len(instructions) - 1)
 
 
@@ -37,7 +37,7 @@ REDUCER = Computation(
 
 
 class PictureTest(unittest.TestCase):
-    """Each test draws a module and looks for what a person must find in it."""
+    """Each test draws a module and looks for what a reader must find in it."""
 
     def draw(self, *computations: Computation, parameters: tuple[str, ...] = (), results: tuple[str, ...] = ()) -> str:
         """Draws, and checks that the text is XML, that ids are unique, and that links lead to one."""
@@ -78,7 +78,7 @@ class PictureTest(unittest.TestCase):
         )
 
     def test_results(self) -> None:
-        """Each element of the root tuple is marked with its place and name, and the tuple is not drawn."""
+        """Each element of the root tuple is marked with its index and name, and the tuple isn't drawn."""
         text = self.draw(
             entry(
                 instruction("p", "parameter"),
@@ -93,7 +93,7 @@ class PictureTest(unittest.TestCase):
         self.assertNotIn("tuple", text.split("</style>")[1])
 
     def test_loop(self) -> None:
-        """A called computation is drawn in a frame of its own, and named where it is called."""
+        """A called computation is drawn in its own frame, and named where it is called."""
         body = Computation(
             "body.7",
             tuple(instruction(f"i{i}", "negate" if i else "parameter", *([i - 1] if i else [])) for i in range(6)),
@@ -104,7 +104,7 @@ class PictureTest(unittest.TestCase):
         self.assertIn("called: body.7, 6 instructions", text)
 
     def test_tuples(self) -> None:
-        """What is packed only to be unpacked is connected directly."""
+        """A value that is packed only to be unpacked is connected directly."""
         text = self.draw(
             entry(
                 instruction("p", "parameter"),
@@ -118,9 +118,9 @@ class PictureTest(unittest.TestCase):
         self.assertEqual(1, len(self.boxes))
 
     def test_far(self) -> None:
-        """A value that is used far below is not drawn as a line: both ends name each other."""
+        """A value that is used far below has no line. Instead, both ends name each other."""
         steps = [instruction("p", "parameter"), instruction("early", "negate", 0)]
-        for index in range(12):  # each step is used twice, so that boxes cannot be shared
+        for index in range(12):  # each step is used twice, so that boxes can't be shared
             steps += [
                 instruction(f"a{index}", "sine", len(steps) - 1),
                 instruction(f"b{index}", "add", len(steps), len(steps) - 1),
@@ -138,7 +138,7 @@ class PictureTest(unittest.TestCase):
         self.assertIn(f"cut: {picture.LIMIT} of {picture.LIMIT + 1} instructions are drawn", text)
 
     def test_unused(self) -> None:
-        """A parameter that nothing uses is listed: a vendor must pass it all the same."""
+        """An unused parameter is listed, because a vendor must still pass it."""
         text = self.draw(
             entry(
                 instruction("p", "parameter"), instruction("q", "parameter", number=1), instruction("n", "negate", 0)
@@ -148,7 +148,7 @@ class PictureTest(unittest.TestCase):
         self.assertIn("unused: parameter 1 y", text)
 
     def test_no_overlap(self) -> None:
-        """Boxes do not cover each other."""
+        """Boxes don't overlap."""
         steps = [instruction("p", "parameter")]
         for index in range(40):
             steps.append(instruction(f"i{index}", "add", max(0, index - 5), max(0, index * 7 % (index + 1))))

@@ -1,19 +1,19 @@
-"""A test that a bundle's HLO computes what TensorFlow does, in a compiler that is not tfcompile."""
+"""Tests that a bundle's HLO computes TensorFlow's results in a compiler other than tfcompile."""
 
 load("@rules_python//python:defs.bzl", "py_test")
 
 visibility(["//examples/...", "//tests/..."])
 
 def tf_aot_replay_test(*, name, bundle, size = "small", **kwargs):
-    """Replays a bundle with JAX on the CPU, from each form of the program that it holds.
+    """Replays a bundle with JAX on the CPU, from each form of the program that it contains.
 
-    For this repository's own tests: users have no `@tfaot_jax`, and run the bundle's replay.py.
+    For this repository's own tests. Users don't have `@tfaot_jax`, and run the bundle's replay.py.
 
     Args:
       name: (str) the test's name
       bundle: (Label) target of `tf_aot_bundle`
       size: (str) Bazel's test size
-      **kwargs: further attributes of py_test
+      **kwargs: additional attributes of py_test
     """
     py_test(
         name = name,

@@ -1,4 +1,4 @@
-"""What replay.py, which imports nothing of ours, has to know by itself."""
+"""What replay.py, which imports none of our code, must know by itself."""
 
 import unittest
 
@@ -8,15 +8,15 @@ from tfaot.verify import kept, sight
 
 
 class NumbersTest(unittest.TestCase):
-    """Its numbers beside ours."""
+    """Its numbers compared with ours."""
 
     def test_same(self) -> None:
-        """Protects bundles: the script reads what the other stages write."""
+        """Protects bundles: the script can read the output of the other stages."""
         self.assertEqual(replay.MANIFEST_FORMAT, manifest.FORMAT)
         self.assertEqual((replay.SAMPLES, replay.BLOCK, replay.SEES), (kept.SAMPLES, kept.BLOCK, sight.SEES))
 
     def test_dtypes(self) -> None:
-        """Protects values of rare dtypes: the script knows each that a model can have, by the name that NumPy has for it."""
+        """Protects values of rare dtypes: the script knows each that a model can have, by its NumPy name."""
         known = {dtype.safetensors: dtype.name for dtype in dtypes.BY_NAME.values()}
         self.assertEqual({code: name for code, name in replay.DTYPES.items() if code in known}, known)
 

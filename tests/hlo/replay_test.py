@@ -16,7 +16,7 @@ ARCHIVE, REPLAY, MAIN = map(os.path.abspath, sys.argv[1:])
 
 
 def replay(*arguments: str, script: str = REPLAY) -> subprocess.CompletedProcess[str]:
-    """Runs the script as a vendor does, in a process of its own."""
+    """Runs the script like a vendor, in a separate process."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     return subprocess.run(
         [sys.executable, script, *arguments], capture_output=True, check=False, env=environment, text=True
@@ -37,7 +37,7 @@ class ReplayTest(unittest.TestCase):
         self.bundle = Path(folder.name)
 
     def test_archive(self) -> None:
-        """An archive need not be unpacked, and every form of the program in it is proved."""
+        """An archive doesn't need to be unpacked, and every form of the program in it is verified."""
         result = replay(ARCHIVE)
         self.assertEqual(0, result.returncode, result.stdout + result.stderr)
         for form in ("module.hlo.pb on cpu", "module.stablehlo.mlir on cpu", "module.stablehlo.mlirbc on cpu"):
@@ -45,7 +45,7 @@ class ReplayTest(unittest.TestCase):
         self.assertEqual(3, result.stdout.count("name.c-1: 0 of "))
 
     def test_one_weight(self) -> None:
-        """One weight that is off fails: both its checksum, and the numbers that it leads to."""
+        """A single wrong weight fails: both its checksum, and the resulting numbers."""
         path = self.bundle / "variables.safetensors"
         data = bytearray(path.read_bytes())
         length = struct.unpack_from("<Q", data)[0]
@@ -62,7 +62,7 @@ class ReplayTest(unittest.TestCase):
         self.assertTrue(any(line.startswith("0     layer_0_a_b_w ") for line in failed), result.stdout)
 
     def test_one_instruction(self) -> None:
-        """A program that computes something else fails, though all data are right."""
+        """A program with another computation fails, though all data is correct."""
         path = self.bundle / "module.stablehlo.mlir"
         text = path.read_text()
         self.assertIn("stablehlo.subtract", text)
@@ -73,7 +73,7 @@ class ReplayTest(unittest.TestCase):
         self.assertRegex(result.stdout, r"(?m)^      at index \d+: got [-.e\d]+, expected [-.e\d]+ \+- [.e\d]+$")
 
     def test_swapped_results(self) -> None:
-        """Results in another order than the manifest's are no match that is off, but unusable."""
+        """Results in a different order from the manifest's are unusable, rather than a mismatch."""
         path = self.bundle / "model.json"
         manifest = json.loads(path.read_text())
         manifest["entry_points"][0]["outputs"].reverse()
@@ -83,7 +83,7 @@ class ReplayTest(unittest.TestCase):
         self.assertIn("which model.json says is complex64[8, 4]", result.stderr)
 
     def test_no_bundle(self) -> None:
-        """A folder that is no bundle, and a file that is no archive, are told apart from a failure."""
+        """A folder that isn't a bundle, and a file that isn't an archive, are distinguished from a failure."""
         (self.bundle / "model.json").unlink()
         result = replay(str(self.bundle))
         self.assertEqual(2, result.returncode)
@@ -93,13 +93,13 @@ class ReplayTest(unittest.TestCase):
         self.assertIn("README.md is neither a bundle nor a folder", result.stderr)
 
     def test_main(self) -> None:
-        """The repository's own main does what the bundle's script does."""
+        """The repository's own main behaves like the bundle's script."""
         result = replay(str(self.bundle / "README.md"), script=MAIN)
         self.assertEqual(2, result.returncode)
         self.assertIn("README.md is neither a bundle nor a folder", result.stderr)
 
     def test_no_platform(self) -> None:
-        """A platform that JAX cannot use here is named, with those that it can."""
+        """A platform that JAX can't use here is named, with those that it can use."""
         result = replay(str(self.bundle), "--platform=tpu", "--module=hlo")
         self.assertEqual(2, result.returncode)
         self.assertIn("cannot use the platform 'tpu'", result.stderr)

@@ -1,4 +1,4 @@
-"""Rewriting HLO's and MLIR's texts, line by line."""
+"""Rewriting HLO and MLIR text, line by line."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tfaot.hlo import hlo, stablehlo
 
 
 class CleanTextTest(unittest.TestCase):
-    """HLO text loses what tells of files and counters, and nothing else."""
+    """HLO text loses only references to files and counters."""
 
     def test_source(self) -> None:
-        """References to source files go, wherever they stand in the metadata."""
+        """References to source files go, wherever they are in the metadata."""
         for line, wanted in [
             (
                 '  a = f32[] dot(b), metadata={op_type="MatMul" op_name="d" source_file="/x/y.py" source_line=10}',
@@ -33,23 +33,23 @@ class CleanTextTest(unittest.TestCase):
                 self.assertEqual(wanted, hlo.clean_text(line, "m"))
 
     def test_names_stay(self) -> None:
-        """A user's op may be named like a reference to a source file: strings are left alone."""
+        """A user's op can have a name that looks like a reference to a source file: strings don't change."""
         line = r'  a = f32[] copy(b), metadata={op_name="x source_line=3 \" source_file=\"y" source_line=4}'
         wanted = r'  a = f32[] copy(b), metadata={op_name="x source_line=3 \" source_file=\"y"}'
         self.assertEqual(wanted, hlo.clean_text(line, "m"))
 
     def test_module(self) -> None:
-        """The module's name counts modules in a process; it becomes the model's."""
+        """The module's name, which counts modules in a process, becomes the model's."""
         self.assertEqual(
             "HloModule m, is_scheduled=true\n", hlo.clean_text("HloModule tf.12_M1a, is_scheduled=true\n", "m")
         )
 
 
 class PortableTest(unittest.TestCase):
-    """TensorFlow's MLIR becomes StableHLO alone."""
+    """TensorFlow's MLIR becomes pure StableHLO."""
 
     def portable(self, body: str) -> str:
-        """Rewrites a function's lines and returns them."""
+        """Rewrites a function's lines, and returns them."""
         lines = textwrap.indent(textwrap.dedent(body), "    ")
         text = stablehlo.portable(
             f'#loc1 = loc("x")\nmodule @a.12 attributes {{mhlo.is_dynamic = false}} {{\n'
@@ -60,7 +60,7 @@ class PortableTest(unittest.TestCase):
         return textwrap.dedent(text.split("-> tensor<2xf32> {\n", 1)[1].split("\n  }", 1)[0])
 
     def test_copy(self) -> None:
-        """A copy goes, and what used it uses what it copied, also in regions, until the region of the copy ends."""
+        """A copy goes, and its uses become uses of what it copied, including in regions, until the copy's region ends."""
         wanted = """\
             %1:2 = stablehlo.while(%iterArg = %0) : tensor<2xf32>
             do {
@@ -109,7 +109,7 @@ class PortableTest(unittest.TestCase):
         self.assertNotIn("mhlo", text)
 
     def test_foreign(self) -> None:
-        """An operation without an equivalent is named, instead of handing on what vendors cannot parse."""
+        """An operation without an equivalent is named, instead of passing on what vendors can't parse."""
         with self.assertRaises(TfaotError) as raised:
             self.portable("""\
                 %1 = "mhlo.topk"(%arg0) {k = 1 : i64} : (tensor<2xf32>) -> tensor<2xf32>
@@ -123,14 +123,14 @@ class PortableTest(unittest.TestCase):
         )
 
     def test_quoted(self) -> None:
-        """A string that looks like an operation or a value is left alone."""
+        """A string that looks like an operation or a value doesn't change."""
         call = (
             '%1 = stablehlo.custom_call @f(%arg0) {backend_config = "mhlo.topk(%2)"} : (tensor<2xf32>) -> tensor<2xf32>'
         )
         self.assertEqual(call, self.portable(f"%2 = mhlo.copy %arg0 : tensor<2xf32>\n{call}\n"))
 
     def test_attributes(self) -> None:
-        """Attributes of mhlo go, whatever their values hold; others and the dictionary stay if there are others."""
+        """Attributes of mhlo go, whatever their values. If there are others, these and the dictionary stay."""
         for line, wanted in [
             ('dot %0 {mhlo.frontend_attributes = {a = "}", b = [1]}} : t', "dot %0 : t"),
             ("dot %0 {mhlo.a = 1 : i64, b = 2} : t", "dot %0 {b = 2} : t"),

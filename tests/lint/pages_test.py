@@ -1,4 +1,4 @@
-"""The lint check of pages: it finds each kind of stale link, name, and copy, and leaves good pages alone."""
+"""The lint check for pages: it finds each kind of stale link, name, and copy, and accepts good pages."""
 
 import tempfile
 import unittest
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tools.lint import pages
 
-GUIDE = "docs" + "/guide"  # in two parts, as the check would look for the pages of this test, too
+GUIDE = "docs" + "/guide"  # in two parts, because the check would also look for this test's pages
 MAP = "docs/README.md"
 PAGE = f"{GUIDE}/a.md"
 GOOD = {
@@ -20,7 +20,7 @@ GOOD = {
 
 class PagesTest(unittest.TestCase):
     def faults(self, **changed: str) -> list[str]:
-        """What is wrong with the good pages and these instead, by path."""
+        """Returns what is wrong with the good pages after these changes, by path."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         root = Path(folder.name)
@@ -31,11 +31,11 @@ class PagesTest(unittest.TestCase):
         return pages.faults(root, texts)
 
     def test_good(self) -> None:
-        """Good pages have no faults: anchors drop punctuation, and code is no link."""
+        """Good pages have no faults: anchors drop punctuation, and code isn't a link."""
         self.assertEqual(self.faults(), [])
 
     def test_links(self) -> None:
-        """A link needs a file, and an anchor a heading, on the same page too."""
+        """A link needs a file, and an anchor needs a heading, including on the same page."""
         text = "# A\n\n[x](nowhere.md) [y](b.md#two) [z](#three)\n"
         self.assertEqual(
             self.faults(**{PAGE: text, MAP: "[A](guide/a.md) [B](guide/b.md) [m](guide/models.md)"}),
@@ -47,11 +47,11 @@ class PagesTest(unittest.TestCase):
         )
 
     def test_same_heading_twice(self) -> None:
-        """The second heading of a name gets a number, as in viewers."""
+        """The second heading with the same name gets a number, as in viewers."""
         self.assertEqual(pages.anchors("# Same\n\n## Same\n\n## [Li](x.md) nk\n"), {"same", "same-1", "li-nk"})
 
     def test_names(self) -> None:
-        """Files, targets, and packages that a page names must exist; placeholders in capitals need not."""
+        """Files, targets, and packages that a page names must exist, except placeholders in capitals."""
         text = (
             GOOD[PAGE]
             + "`py/gone.py` `rules/private/STAGE.bzl` `//examples/x:z` `//examples/x:y_old_test` `//tests/gone`\n"
@@ -81,7 +81,7 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(self.faults(**{"a.py": f"# see {gone}\n"}), [f"a.py: names {gone}, which does not exist"])
 
     def test_blocks(self) -> None:
-        """What a page shows of a file is in that file, and each way in shows a target."""
+        """What a page shows from a file is in that file, and each source of models shows a target."""
         stale = GOOD[f"{GUIDE}/b.md"].replace('"y"', '"w"', 1)
         self.assertIn(
             f"{GUIDE}/b.md: a block under examples/x/BUILD is not in that file; copy it from there",

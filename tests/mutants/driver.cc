@@ -1,10 +1,10 @@
 // Runs mutants of one model: driver GOLDENS VARIABLES INPUTS MUTANTS.
 //
-// MUTANTS has one a line: isa kind site operand dtype count rows columns a b
-// value. For each, two forked children run: one observes what the model
-// computes, the other is the generated test. Prints a line for each: how the
-// observer ended, how the test ended, whether a bit changed, how much, which
-// call, which tensor. Ends are "ok", "exit N", "signal N".
+// MUTANTS has one mutant per line: isa kind site operand dtype count rows
+// columns a b value. For each, two forked children run: one observes what the
+// model computes, the other is the generated test. Prints a line for each: how
+// the observer ended, how the test ended, whether any bit changed, by how much,
+// which call, which tensor. Ends are "ok", "exit N", "signal N".
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -41,8 +41,8 @@ std::string Read(const char* path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// Calls `work` in a child, which has `seconds` of CPU time; what it prints is
-// dropped.
+// Calls `work` in a child with a limit of `seconds` of CPU time. Discards its
+// output.
 template <typename Work>
 std::string InChild(rlim_t seconds, Work work) {
   std::fflush(nullptr);
@@ -77,8 +77,8 @@ double Used() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-// An observer of this level that knows the original's results and what
-// rounding does to them.
+// An observer for this level that knows the original's results and how far
+// rounding moves them.
 Observer& Knowing(const std::string& isa, const std::string& inputs,
                   const char* variables) {
   static std::map<std::string, std::unique_ptr<Observer>> known;
@@ -106,8 +106,8 @@ int Main(int argc, char** argv) {
     std::fprintf(stderr, "usage: driver GOLDENS VARIABLES INPUTS MUTANTS\n");
     return 2;
   }
-  // Children inherit a used heap. What they allocate is zeros all the same, as
-  // in a process of its own, and not what the original left there.
+  // Children inherit a used heap. Zero what they allocate, as in a separate
+  // process, so that they don't see what the original left there.
   mallopt(M_PERTURB, 0xff);
   const std::string inputs = Read(argv[3]);
   auto* const change =
@@ -134,7 +134,7 @@ int Main(int argc, char** argv) {
       return 0;
     });
     const double before = Used();
-    // What never ends does not end under the test either.
+    // A mutant that never ends doesn't end under the test either.
     const bool hangs = observed == "signal " + std::to_string(SIGXCPU);
     const std::string tested = hangs ? observed : InChild(seconds, [&] {
       Choose(m);

@@ -1,4 +1,4 @@
-"""A model with switches for its faults: what the stages made of it, rewritten, compiled, and run."""
+"""A model with switches for its faults: the stages' output, rewritten, compiled, and run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).absolute().parents[2]
 _HERE = Path(__file__).absolute().parent
 
 CHANGED = 1e-4
-"""A mutant changes a result by more than rounding if a value moves by more than this part of its tensor's largest."""
+"""A mutant changes a result by more than rounding if a value moves by more than this fraction of its tensor's largest."""
 
 _LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
 _RUNTIME = ("executor", "files", "isa", "mapped_file", "safetensors", "sort", "variables")
@@ -30,22 +30,22 @@ _FLAGS = ("-std=c++17", "-DNDEBUG", "-w")
 
 
 class Failed(Exception):
-    """The C++ compiler or the driver did; says how."""
+    """The C++ compiler or the driver failed. Says how."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What became of a mutant."""
+    """The outcome of a mutant."""
 
     mutant: Mutant
     observed: str
     """How the run of the class ended: `ok`, `exit 1`, `signal 11`."""
     tested: str
-    """How the generated test did."""
+    """How the generated test ended."""
     differs: bool
-    """Whether a bit of a result is another."""
+    """Whether any bit of a result differs."""
     change: float
-    """The largest change that is more than rounding, as a part of its tensor's largest value; 0 if there is none."""
+    """The largest change beyond rounding, as a fraction of its tensor's largest value; 0 if there is none."""
     call: int
     tensor: str
 
@@ -56,7 +56,7 @@ class Verdict:
 
     @property
     def changes(self) -> bool:
-        """Whether a result changes by more than rounding; no result at all does as well."""
+        """Whether a result changes by more than rounding, or there is no result at all."""
         return self.observed != "ok" or self.change > CHANGED
 
     @property
@@ -66,13 +66,13 @@ class Verdict:
 
 
 class Toolchain:
-    """The C++ compiler, and what all models are linked with."""
+    """The C++ compiler, and the code that all models link."""
 
     def __init__(self, folder: Path) -> None:
         """Prepares a folder.
 
         Args:
-          folder: for what is built; made if there is none, and emptied.
+          folder: a folder for build outputs. Created if missing, and emptied.
         """
         found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
         if not found:
@@ -87,7 +87,7 @@ class Toolchain:
         """Compiles one file.
 
         Raises:
-          Failed: it does not compile.
+          Failed: it doesn't compile.
         """
         self._run("-c", f"-I{ROOT}/runtime", f"-I{_HERE}", *_FLAGS, *flags, str(source), "-o", str(out))
         return out
@@ -96,17 +96,17 @@ class Toolchain:
         """Links a program.
 
         Raises:
-          Failed: it does not link.
+          Failed: it doesn't link.
         """
         self._run(*map(str, objects), "-o", str(out), "-lpthread")
         return out
 
     def for_level(self, source: Path, out: Path, isa: str, *flags: str) -> Path:
-        """Compiles one file as rules/private/link.bzl compiles executors."""
+        """Compiles one file like the executors in rules/private/link.bzl."""
         return self.compile(source, out, "-O3", f"-march={isa}", "-fno-math-errno", *flags)
 
     def kernels(self, name: str, isa: str) -> Path:
-        """Products or convolutions for a level."""
+        """Returns products or convolutions for a level."""
         if (name, isa) not in self._kernels:
             source = ROOT / f"runtime/tfaot/kernels/{name}.cc"
             self._kernels[name, isa] = self.for_level(source, self.folder / f"{name}.{isa}.o", isa)
@@ -114,7 +114,7 @@ class Toolchain:
 
     @property
     def runtime(self) -> list[Path]:
-        """What models are linked with, and the mutants' driver."""
+        """Returns the code that models link, and the mutants' driver."""
         if not self._runtime:
             sources = [ROOT / f"runtime/tfaot/{name}.cc" for name in _RUNTIME]
             sources += [ROOT / "runtime/tfaot/kernels/plain.cc", _HERE / "mutation.cc", _HERE / "driver.cc"]
@@ -131,15 +131,15 @@ class Model:
     """One target."""
 
     def __init__(self, stem: Path, generated: Path, toolchain: Toolchain) -> None:
-        """Reads what the stages made.
+        """Reads the stages' output.
 
         Args:
-          stem: the path of the stages' outputs without their endings, `…/bin/examples/fc/fc_aot`.
+          stem: the path of the stages' outputs without their extensions, `…/bin/examples/fc/fc_aot`.
           generated: the folder that headers are included from, `…/bin`.
           toolchain: compiles it.
 
         Raises:
-          Unknown: a program holds what is not known.
+          Unknown: a program contains an unknown statement.
         """
         self.label = f"//{stem.parent.relative_to(generated)}:{stem.name}"
         self._stem, self._generated, self._toolchain = stem, generated, toolchain
@@ -175,19 +175,19 @@ class Model:
 
     @property
     def mutants(self) -> list[Mutant]:
-        """Every fault that can be put in."""
+        """Returns every possible fault."""
         return list(walk([program for program, _, _ in self._programs]))
 
     @property
     def isas(self) -> list[str]:
-        """The levels that there is code for."""
+        """Returns the levels for which there is code."""
         return sorted({isa for _, isa, _ in self._programs})
 
     def build(self) -> Path:
         """Compiles and links the driver.
 
         Raises:
-          Failed: something does not compile.
+          Failed: something doesn't compile.
         """
         tools, folder, stem = self._toolchain, self._folder, self._stem
         objects = list(self._objects)
@@ -208,10 +208,10 @@ class Model:
         return tools.link([*objects, *tools.runtime], folder / "driver")
 
     def run(self, driver: Path, mutants: Sequence[Mutant]) -> list[Verdict]:
-        """Runs mutants, each in processes of its own.
+        """Runs mutants, each in separate processes.
 
         Raises:
-          Failed: the driver did.
+          Failed: the driver failed.
         """
         inputs, lines = self._folder / "inputs", self._folder / "mutants"
         inputs.write_bytes(self._inputs())
@@ -228,7 +228,7 @@ class Model:
         return verdicts
 
     def _inputs(self) -> bytes:
-        """Values of all inputs, in the order of the calls."""
+        """Returns the values of all inputs, in the order of the calls."""
         data = Path(f"{self._stem}.golden_inputs.safetensors").read_bytes()
         (length,) = struct.unpack_from("<Q", data)
         header = json.loads(data[8 : 8 + length])
@@ -250,7 +250,7 @@ class Model:
         ]
         if ".incbin" not in Path(f"{self._stem}.variables.S").read_text() and manifest.variables:
             lines.append("  if (!model.Load(path)) std::abort();")
-        # What is fed as seeds is no number to round.
+        # Seeds are not numbers to round.
         lines += [f"  o.Start(model.{v.cpp_name}());" for v in manifest.variables if v.dtype in FLOATS]
         for call in manifest.calls:
             entry = manifest.entry_point(call.entry_point)
@@ -282,7 +282,7 @@ def _arguments(manifest: Manifest, entry_point: str) -> list[Argument]:
 
 
 def _is_float(values: bytes) -> bool:
-    """Whether bytes look like weights: floats of ordinary size, and not all the same."""
+    """Returns whether bytes look like weights: floats of ordinary size that aren't all the same."""
     if len(values) % 4:
         return False
     floats = struct.unpack(f"<{len(values) // 4}f", values)

@@ -1,4 +1,4 @@
-"""The measurement of the generated test is itself measured: it sees faults, and it sees a test that is blind."""
+"""Measures the measurement of the generated test: it detects faults, and it detects a blind test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from program import Argument, Mutant, Program, Unknown
 
 
 class MutantsTest(unittest.TestCase):
-    """One model, compiled once; each test runs mutants of it."""
+    """One model, compiled once. Each test runs mutants of it."""
 
     model: Model
     driver: Path
@@ -59,24 +59,24 @@ class MutantsTest(unittest.TestCase):
                 self.assertFalse(verdict.survives)
 
     def test_no_fault(self) -> None:
-        """A fault that changes no bit is not counted as one that a test misses."""
+        """A fault that changes no bit doesn't count as one that a test misses."""
         scaled = next(m for m in self.model.mutants if m.name == "scale a kernel by 1.001")
         (verdict,) = self.run_mutants([dataclasses.replace(scaled, value=1.0)])
         self.assertEqual((verdict.differs, verdict.changes, verdict.survives), (False, False, False))
 
     def test_rounding(self) -> None:
-        """A change that rounding could have made counts as different, and not as a change of a result."""
+        """A change that rounding could have caused counts as different, but not as a changed result."""
         scaled = next(m for m in self.model.mutants if m.name == "scale a kernel by 1.001")
         (verdict,) = self.run_mutants([dataclasses.replace(scaled, value=1 + 2.0**-23)])
         self.assertEqual((verdict.differs, verdict.changes), (True, False), verdict)
 
     def test_ended(self) -> None:
-        """A mutant that a signal ends, as one that never ends by itself, changes a result and counts as caught."""
+        """A mutant that a signal ends, like one that never ends by itself, changes a result and counts as caught."""
         ended = Verdict(Mutant("a", "", "x86-64-v3", "skip", 1), "signal 24", "signal 24", False, 0.0, 0, "")
         self.assertTrue(ended.changes and ended.caught)
 
     def test_survivors_show(self) -> None:
-        """A page lists what was missed, a run that misses too much or alarms fails, and so does one that sees nothing."""
+        """A page lists what was missed. A run that misses too much, raises false alarms, or detects nothing fails."""
         fault = Mutant("drop a bias", "products 3", "x86-64-v3", "bias", 4)
         fine = Mutant("unmutated", "", "x86-64-v3", "none", -1)
         caught = Verdict(fault, "ok", "exit 1", True, 0.5, 0, "loss:0")
@@ -94,7 +94,7 @@ class MutantsTest(unittest.TestCase):
         )
 
     def test_unknown(self) -> None:
-        """A statement that is not known is an error: no fault could be put in there."""
+        """An unknown statement is an error, because it couldn't get faults."""
         text = "bool Run(const ::tfaot::Instance& instance) {\n  Surprise(b[0] + 0);\n  return true;\n}\n"
         with self.assertRaisesRegex(Unknown, r"unknown statement: Surprise\(b\[0\] \+ 0\);"):
             Program(
@@ -108,7 +108,7 @@ class MutantsTest(unittest.TestCase):
             )
 
     def test_choice(self) -> None:
-        """A choice among mutants is the same for a seed, takes models and classes in turn, and no more than there are."""
+        """A selection of mutants depends only on the seed, alternates models and classes, and has no more than exist."""
         mutants = {
             label: [Mutant(name, str(index), "x86-64-v3", "skip", index) for name in names for index in range(5)]
             for label, names in (("//a", "mn"), ("//b", "m"))

@@ -2,9 +2,9 @@
 
 `python3 tests/mutants/mutate.py [--count 1000] [--page docs/measured/mutants.md] [//examples/fc:fc_aot …]`
 
-It builds the examples' stages with Bazel, puts a switch for every fault into each program, compiles each once, and runs each
-mutant in a process of its own. The generated test is taken as it is: what counts is its exit status. Whether a mutant changes
-a result is decided without it. docs/measured/mutants.md says how.
+It builds the examples' stages with Bazel, adds a switch for every fault to each program, compiles each once, and runs each mutant
+in its own process. The generated test isn't modified: only its exit status counts. Whether a mutant changes a result is decided
+without it. docs/measured/mutants.md says how.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ROUNDINGS = 3
 
 
 def main() -> None:
-    """Parses the flags, and prints a line a model; exits with 1 if the aim is missed."""
+    """Parses the flags, and prints a line per model. Exits with 1 if the aim is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--count", type=int, default=1000, help="how many mutants; 0 for all that there are")
     parser.add_argument("--seed", type=int, default=11, help="chooses among the mutants")
@@ -57,14 +57,14 @@ def run(
     """Breaks models whose stages are built.
 
     Args:
-      labels: of the models.
-      generated: the folder that holds what the stages made, by package.
-      folder: for what is compiled.
-      count: how many mutants, 0 for all.
-      seed: chooses among them.
+      labels: the models' labels.
+      generated: the folder with the stages' outputs, by package.
+      folder: a folder for compiled code.
+      count: the number of mutants, 0 for all.
+      seed: selects among them.
 
     Returns:
-      The verdicts by label, the original's first, and how many mutants there could be.
+      The verdicts by label, the original's first, and the number of possible mutants.
     """
     toolchain = Toolchain(folder)
     models = [Model(generated / label.removeprefix("//").replace(":", "/"), generated, toolchain) for label in labels]
@@ -80,7 +80,7 @@ def run(
 
 
 def originals(model: Model) -> list[Mutant]:
-    """The program as it is, and with rounding of another kind: the test must pass both."""
+    """Returns the program as it is, and with different rounding. The test must pass both."""
     return [
         mutant
         for isa in model.isas
@@ -92,7 +92,7 @@ def originals(model: Model) -> list[Mutant]:
 
 
 def choose(mutants: Mapping[str, Sequence[Mutant]], count: int, seed: int) -> dict[str, list[Mutant]]:
-    """Chooses mutants so that models and, within one, classes of faults come in turn; the same for the same seed."""
+    """Selects mutants, alternating models and, within each, classes of faults. Depends only on the seed."""
     if not count:
         return {label: list(found) for label, found in mutants.items()}
     rng = random.Random(seed)
@@ -113,7 +113,7 @@ def choose(mutants: Mapping[str, Sequence[Mutant]], count: int, seed: int) -> di
             chosen[label].append(queue.pop())
             left -= 1
             if queue:
-                by_name[name] = queue  # to the end
+                by_name[name] = queue  # moves to the end
     return chosen
 
 
@@ -124,7 +124,7 @@ def _examples() -> list[str]:
 
 
 def _built(labels: Sequence[str], jobs: int) -> Path:
-    """Builds the stages; returns the folder of what they made."""
+    """Builds the stages. Returns their output folder."""
     stages = [f"{label}.{stage}" for label in labels for stage in _STAGES]
     command = ["./bazelw", "build", f"--jobs={jobs}", *stages]
     subprocess.run(command, check=True, cwd=ROOT)

@@ -14,7 +14,7 @@ namespace {
 Mutation chosen;
 std::mt19937_64 bits;
 
-// A copy of an operand's values; lasts until the next one.
+// A copy of an operand's values. Valid until the next copy.
 template <typename T>
 T* Copy(const void* data, std::size_t count) {
   static unsigned char* block = nullptr;

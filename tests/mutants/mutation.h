@@ -1,10 +1,10 @@
 // One fault in a compiled program, chosen at run time.
 //
 // mutate.py rewrites a model's executor.cc so that each call asks this header
-// what to do. One build then holds every mutant of a model, and a process runs
-// any of them. Everything is defined in mutation.cc: the code that includes
-// this is compiled for several CPU levels, and must share nothing inline.
-// Nothing here is safe to call from two threads.
+// what to do. One build then contains every mutant of a model, and a process
+// runs any of them. Everything is defined in mutation.cc, because the code that
+// includes this is compiled for several CPU levels and must not share inline
+// functions. Nothing here is thread-safe.
 #ifndef TFAOT_TESTS_MUTANTS_MUTATION_H_
 #define TFAOT_TESTS_MUTANTS_MUTATION_H_
 
@@ -17,27 +17,27 @@
 namespace tfaot::mutants {
 
 enum class Kind : int {
-  kNone,         // the program as it was compiled
+  kNone,         // the original program
   kRounding,     // not a fault: results of products move by one ULP
-  kSkip,         // the statement does not run
+  kSkip,         // the statement doesn't run
   kBias,         // an epilogue has no bias
   kAddend,       // an epilogue has no addend
-  kBound,        // an epilogue has another bound: operand 0 low, 1 high
+  kBound,        // an epilogue has a different bound: operand 0 low, 1 high
   kPadding,      // a convolution's axis `operand` starts `a` values earlier
   kScale,        // an operand is multiplied by `value`
   kZero,         // an operand is zero
   kTranspose,    // an operand's matrices are transposed
-  kSwapRows,     // rows a and b of an operand's matrices trade places
-  kSwapColumns,  // columns do
-  kSwapResults,  // columns a and b of a call's result do
-  kExchange,     // arguments a and b of the program `site` trade places
+  kSwapRows,     // rows a and b of an operand's matrices are swapped
+  kSwapColumns,  // columns a and b are
+  kSwapResults,  // columns a and b of a call's result are
+  kExchange,     // arguments a and b of the program `site` are swapped
   kTrips,        // a loop runs `a` times
 };
 
-// `site` is a statement, `operand` one of its operands: of a kernel, its
-// argument; of a product or convolution, 0 left or input, 1 right or kernel.
-// An operand holds `count` values of `dtype` ('f' float, 'd' double), which are
-// matrices of `rows` and `columns`.
+// `site` is a statement, and `operand` one of its operands: for a kernel, its
+// argument; for a product or convolution, 0 left or input, 1 right or kernel.
+// An operand has `count` values of `dtype` ('f' float, 'd' double), in matrices
+// of `rows` and `columns`.
 struct Mutation {
   Kind kind = Kind::kNone;
   int site = -1;
@@ -51,7 +51,7 @@ struct Mutation {
   double value = 0;
 };
 
-// The one that runs from now on.
+// Selects the mutation that applies from now on.
 void Choose(const Mutation& mutation);
 const Mutation& Chosen();
 
@@ -64,15 +64,16 @@ std::int64_t Trips(int site, std::int64_t trips);
 unsigned char* Operand(int site, int operand, unsigned char* data);
 kernels::Images Sizes(int site, kernels::Images sizes);
 kernels::Epilogue Finish(int site, kernels::Epilogue epilogue);
-// What a call has written, and with an epilogue, to `finished`.
+// Passes what a call has written, and with an epilogue, what it wrote to
+// `finished`.
 void Written(int site, char dtype, const kernels::Products& sizes, void* out,
              void* finished = nullptr);
 void Written(int site, char dtype, const kernels::Images& sizes, void* out,
              void* finished = nullptr);
-// A kernel's call, with what is to be mutated in a copy.
+// Calls a kernel with the operands to mutate in a copy.
 const KernelCall* Call(int site, const KernelCall* call);
 
-// Runs `body` with two arguments exchanged if the program's site is chosen.
+// Runs `body`, with two arguments swapped if the program's site is selected.
 bool Run(int site, const Instance& instance, const Program& program,
          bool (*body)(const Instance&));
 

@@ -1,8 +1,8 @@
-// What a model computes, as its user sees it: the truth about a mutant.
+// What a model computes, as its user sees it: the ground truth about a mutant.
 //
-// It knows nothing of goldens and tolerances. It runs the class on the inputs
-// that are verified, keeps every output and written variable in full, and says
-// how far a mutant's are from those.
+// It knows nothing about goldens and tolerances. It runs the class on the
+// verified inputs, keeps every output and written variable in full, and reports
+// how far a mutant's differ from them.
 #ifndef TFAOT_TESTS_MUTANTS_OBSERVER_H_
 #define TFAOT_TESTS_MUTANTS_OBSERVER_H_
 
@@ -25,21 +25,21 @@ namespace tfaot::mutants {
 
 // How a run differs from the original's.
 struct Change {
-  bool any = false;     // some bit does
-  double largest = 0;   // of all tensors: difference / largest value, where it
-                        // is more than what rounding does
+  bool any = false;    // any bit differs
+  double largest = 0;  // over all tensors: difference / largest value, where it
+                       // exceeds the effect of rounding
   char name[120] = "";  // the tensor that it is in
-  int call = 0;         // and after which call
+  int call = 0;         // the call after which it appears
 };
 
 // One result of one call.
 struct Result {
   std::string bytes;
   double scale = 0;  // largest finite value
-  double noise = 0;  // largest difference that rounding made
+  double noise = 0;  // largest difference due to rounding
 };
 
-// Observes one level's code. Not thread-safe.
+// Observes the code for one level. Not thread-safe.
 class Observer {
  public:
   enum class Mode { kRecord, kRounding, kCompare };
@@ -56,7 +56,7 @@ class Observer {
 
   const Change& change() const { return change_; }
 
-  // The next values of an input, or of its first `rows` rows.
+  // Sets the next values of an input, or of its first `rows` rows.
   template <typename Input>
   void Feed(Input input, std::int64_t rows = -1) {
     const std::size_t size = Size(input, rows);
@@ -171,7 +171,7 @@ class Observer {
                     std::max(result.scale, std::numeric_limits<double>::min()));
   }
 
-  // How much more than what one ULP in each product does is not rounding.
+  // A difference isn't rounding if it exceeds one-ULP effects by this factor.
   static constexpr double kNoise = 10;
 
   void Found(const char* name, double change) {
@@ -191,8 +191,8 @@ class Observer {
   Change change_;
 };
 
-// Of the generated source: runs all calls in code for a CPU level. `variables`
-// is the file of initial values.
+// In the generated source: runs all calls in code for a CPU level. `variables`
+// is the file with initial values.
 void Observe(const char* isa, const char* variables, Observer& observer);
 
 }  // namespace tfaot::mutants

@@ -1,7 +1,7 @@
 """A compiled program as text: what can be broken in it, and the same program with a switch for each fault.
 
-`executor.cc` is read as `tfaot.compile.program.executor` writes it. An unknown statement is an error: a fault that cannot be put
-in must not look like one that was caught.
+It parses `executor.cc` as `tfaot.compile.program.executor` writes it. An unknown statement is an error: an impossible fault must
+not look like one that was caught.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ KINDS = (
     "exchange",
     "trips",
 )
-"""As `Kind` in mutation.h counts them."""
+"""Numbered like `Kind` in mutation.h."""
 
 SCALE = 1.001
 FLOATS = {"float32": "f", "float64": "d"}
@@ -53,7 +53,7 @@ _OTHER = re.compile(
 
 
 class Unknown(Exception):
-    """Text that is not what py/tfaot/compile/program/executor.py writes."""
+    """Text that py/tfaot/compile/program/executor.py doesn't write."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Mutant:
     name: str
     """The class that it counts for."""
     where: str
-    """For people: the statement, and what else tells it from others."""
+    """For people: the statement, and what else distinguishes it."""
     isa: str
     kind: str
     site: int
@@ -91,9 +91,9 @@ class Mutant:
 
     @property
     def line(self) -> str:
-        """As the driver reads it."""
+        """Returns the driver's input line."""
         numbers = (self.count, self.rows, self.columns, self.a, self.b)
-        # Of an infinity, iostreams write and read nothing: the largest value does as well for a bound of floats.
+        # iostreams can neither write nor read an infinity. For a bound of floats, the largest value is equivalent.
         value = max(-1e300, min(1e300, self.value))
         return f"{self.isa} {KINDS.index(self.kind)} {self.site} {self.operand} {self.dtype} " + " ".join(
             map(str, (*numbers, repr(value)))
@@ -107,7 +107,7 @@ class _Place:
 
 
 class Program:
-    """One `executor.cc`: the code of an entry point, for one size of batch and one CPU level."""
+    """One `executor.cc`: the code of an entry point, for one batch size and one CPU level."""
 
     def __init__(
         self,
@@ -120,19 +120,19 @@ class Program:
         constant_bytes: Mapping[str, int],
         is_float: Callable[[str], bool],
     ) -> None:
-        """Reads the text.
+        """Parses the text.
 
         Args:
-          text: of the file.
+          text: the file's text.
           isa: the level.
-          name: says which entry point and batch, for people; may be empty.
-          first_site: the program's own number; those of its statements follow.
-          arguments: of the program, in order.
+          name: the entry point and batch, for people; can be empty.
+          first_site: the program's own number. Those of its statements follow.
+          arguments: the program's arguments, in order.
           constant_bytes: sizes of the constants, by symbol.
-          is_float: whether the constant of a symbol seems to hold floats.
+          is_float: whether a symbol's constant seems to contain floats.
 
         Raises:
-          Unknown: it holds a statement that is not known.
+          Unknown: the text contains an unknown statement.
         """
         self._text, self._isa, self._name = text, isa, name
         self._arguments = arguments
@@ -152,12 +152,12 @@ class Program:
 
     @property
     def sites(self) -> int:
-        """The first number that no statement has."""
+        """Returns the first number without a statement."""
         return self._site + 1
 
     @property
     def mutants(self) -> Sequence[Mutant]:
-        """Every fault that can be put in."""
+        """Returns every possible fault."""
         return self._mutants
 
     def _rewritten(self) -> str:
@@ -165,7 +165,7 @@ class Program:
         body, tail = body.split("\n}\n", 1)
         lines = [self._line(line) for line in body.split("\n")]
         self.kernels = re.findall(r'#include "tfaot/kernels/(\w+)\.cc"\n', head)
-        """Sources that the text included; they are compiled once for all models, by the same flags."""
+        """Sources that the text included. They are compiled once for all models, with the same flags."""
         head = re.sub(r'#include "tfaot/kernels/\w+\.cc"\n', "", head)
         if "WinogradScratchBytes" in tail:
             head = head.replace("\n#include", '\n#include "tfaot/kernels/winograd.h"\n#include', 1)
@@ -221,7 +221,7 @@ class Program:
         where = f"{symbol.rpartition('x86_64_v')[2][2:] or symbol}, call {call}"
         args = self._args[self._first_arg[call] : self._first_arg[call + 1]]
         places = [_Place(buffer, offset) for offset, _, buffer in args]
-        # XLA's kernels have their results last; what is written in place is among the operands as well.
+        # XLA's kernels have their results last. What is written in place is also among the operands.
         outs = [place for index, place in enumerate(places) if place in places[:index]] or places[-1:]
         self._skip(where, outs)
         for operand, (offset, _, buffer) in enumerate(args):
@@ -250,7 +250,7 @@ class Program:
         return f"if (M::Runs({self._site}) && {symbol}({called}) != nullptr) return false;"
 
     def _weight(self, where: str, operand: int, name: str, dtype: str, shape: Sequence[int]) -> None:
-        """Faults of a variable that a kernel of XLA reads."""
+        """Adds faults for a variable that an XLA kernel reads."""
         where = f"{where}, {name}"
         count = 1
         for size in shape:
@@ -265,7 +265,7 @@ class Program:
     def _matrix(
         self, where: str, rows: int, columns: int, rest: Mapping[str, object], transposed: bool = False
     ) -> None:
-        """Faults of an operand that is matrices; the filters are columns, or rows if it is transposed."""
+        """Adds faults for an operand of matrices. The filters are columns, or rows if it is transposed."""
         scaled: dict[str, object] = {**rest, "value": SCALE}
         self._add("scale a kernel by 1.001", where, "scale", **scaled)  # type: ignore[arg-type]
         shape: dict[str, object] = {**rest, "rows": rows, "columns": columns}
@@ -345,7 +345,7 @@ class Program:
         )
 
     def _packed(self, where: str, place: _Place, columns: int, dtype: str) -> None:
-        """Of a packed constant only what does not depend on its layout."""
+        """Adds those faults of a packed constant that don't depend on its layout."""
         size = self._constant_bytes[self._constant(place.buffer)] // _BYTES[dtype]
         rest = {"operand": 1, "dtype": dtype, "count": size, "value": SCALE}
         self._add("scale a kernel by 1.001", f"{where}, packed", "scale", **rest)  # type: ignore[arg-type]
@@ -355,7 +355,7 @@ class Program:
     def _convolution(self, where: str, numbers: Sequence[int], places: Sequence[_Place], dtype: str) -> None:
         _, _, kernel_channels, filters, _ = numbers[:5]
         axes, packed = (numbers[5:12], numbers[12:19]), numbers[19]
-        # Winograd's kernels know no padding but 0 and 1.
+        # Winograd's kernels support only padding 0 and 1.
         for operand, axis in enumerate(axes):
             for shift in (1, -1) if packed != 2 else (1 - 2 * min(1, axis[4]),):
                 text = f"{where}, {'xy'[operand]} {axis[4]} becomes {axis[4] + shift}"
@@ -378,7 +378,7 @@ class Program:
 
 
 def _pairs(size: int, seed: str) -> list[tuple[int, int]]:
-    """Two neighbours, and two at random."""
+    """Returns two adjacent pairs, and two random ones."""
     if size < 2:
         return []
     drawn = random.Random(seed).sample(range(size), 2)
@@ -395,7 +395,7 @@ _WORDS = {"false": 0, "true": 1, "kNone": 0, "kPanels": 1, "kWinograd": 2}
 
 
 def _numbers(line: str) -> list[int]:
-    """Numbers, booleans, and packings of a nested initializer, flat."""
+    """Returns numbers, booleans, and packings in a nested initializer, flattened."""
     words = re.findall(r"-?\d+|\bfalse\b|\btrue\b|\bk[A-Z]\w+", line.replace("kernels::Packing::", ""))
     return [_WORDS[word] if word in _WORDS else int(word) for word in words]
 
@@ -408,11 +408,11 @@ def _place(text: str) -> _Place:
 
 
 def _split(text: str) -> list[str]:
-    """Parts between commas that are in no braces."""
+    """Splits at commas outside of braces."""
     return [part.strip() for part in re.findall(r"(?:\{[^{}]*\}|[^,{}])+", text)]
 
 
 def walk(programs: Sequence[Program]) -> Iterator[Mutant]:
-    """The faults of all programs."""
+    """Yields the faults of all programs."""
     for program in programs:
         yield from program.mutants

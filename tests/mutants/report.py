@@ -1,4 +1,4 @@
-"""The page of a run: what was caught, by model and by class of fault, and every mutant that was missed."""
+"""The page of a run: what was caught, by model and class of fault, and every mutant that was missed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from model import CHANGED, Verdict
 
 ORIGINALS = ("unmutated", "rounding")
-"""Names of what is no fault."""
+"""Names of what isn't a fault."""
 
 AIM = 0.99
 
 NOISE = 10
-"""How much more than what one ULP in each product does is not rounding; observer.h has the same number."""
+"""A difference isn't rounding if it exceeds one-ULP effects by this factor. observer.h has the same number."""
 
 _BOUNDS = (1e-3, 1e-4, 1e-5, 1e-6, 0.0)
 
@@ -27,7 +27,7 @@ class Summary:
 
     text: str
     reached: bool
-    """Whether at least `AIM` of the mutants that change a result are caught, no unmutated model alarms, and each model has
+    """Whether at least `AIM` of the mutants that change a result are caught, no original raises a false alarm, and each model has
     mutants that change a result."""
 
 
@@ -62,7 +62,7 @@ class _Row:
 
 
 def summary(results: Mapping[str, Sequence[Verdict]]) -> Summary:
-    """Sums up a run."""
+    """Summarizes a run."""
     every = [verdict for verdicts in results.values() for verdict in verdicts]
     row = _Row.of(every)
     alarms = _alarms(results, "none")
@@ -80,7 +80,7 @@ def summary(results: Mapping[str, Sequence[Verdict]]) -> Summary:
 
 
 def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
-    """The page's text."""
+    """Returns the page's text."""
     total = summary(results)
     every = [verdict for verdicts in results.values() for verdict in verdicts]
     by_name: dict[str, list[Verdict]] = collections.defaultdict(list)

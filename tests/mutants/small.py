@@ -1,4 +1,4 @@
-"""A training step of a small net: a convolution, two products with biases, and gradients of all of them."""
+"""A training step of a small network: a convolution, two products with biases, and gradients of all of them."""
 
 import numpy as np
 import tensorflow as tf
@@ -7,7 +7,7 @@ v1 = tf.compat.v1
 
 
 def input_fn():
-    """Images and their labels."""
+    """Returns images and their labels."""
     return v1.placeholder(tf.float32, [4, 6, 6, 2], "x"), v1.placeholder(tf.float32, [4, 3], "y")
 
 
@@ -17,7 +17,7 @@ def _weights(name, *shape):
 
 
 def model_fn(features, labels):
-    """One step of gradient descent."""
+    """Takes one step of gradient descent."""
     x = tf.nn.relu(tf.nn.conv2d(features, _weights("filters", 3, 3, 2, 8), 1, "SAME"))
     x = tf.reshape(x, [4, -1])
     x = tf.nn.relu(x @ _weights("hidden/kernel", 288, 16) + _weights("hidden/bias", 16))

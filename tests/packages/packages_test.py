@@ -1,4 +1,4 @@
-"""The Python packages: what they import is what their BUILD files declare, and ARCHITECTURE.md shows it."""
+"""The Python packages: their imports match their BUILD files, and ARCHITECTURE.md shows them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECTION = re.compile(r"(?<=<!-- begin: packages -->\n)(.*?)(?=<!-- end: package
 
 
 def declared() -> dict[str, set[str]]:
-    """The packages that each package's BUILD file names, as `compile/passes`; Bazel itself refuses cycles."""
+    """Returns the packages that each package's BUILD file names, like `compile/passes`. Bazel itself rejects cycles."""
     query = (Path(__file__).parent / "graph").read_text(encoding="utf-8")
     found: dict[str, set[str]] = {}
     for before, after in re.findall(r'^  "//py/tfaot([^"]*)"(?: -> "//py/tfaot([^"]*)")?$', query, re.MULTILINE):
@@ -31,17 +31,17 @@ def declared() -> dict[str, set[str]]:
 
 
 def package_of(label: str) -> str:
-    """`/compile/passes:passes` is `compile/passes`; of the top package, `:calibrate` is `calibrate`."""
+    """Maps `/compile/passes:passes` to `compile/passes`, and the top package's `:calibrate` to `calibrate`."""
     folder, _, name = label.partition(":")
     return folder.removeprefix("/") if folder else name.replace("tfaot", "")
 
 
 def imported() -> dict[str, set[str]]:
-    """The packages that each package's files import, wherever in the file."""
+    """Returns the packages that each package's files import, anywhere in the file."""
     packages = declared().keys()
 
     def owner(path: str) -> str:
-        """The package that has a file or a module, by its path."""
+        """Returns the package that contains a file or a module, by its path."""
         while path and path not in packages:
             path = path.rpartition("/")[0]
         return path
@@ -56,7 +56,7 @@ def imported() -> dict[str, set[str]]:
 
 
 def modules(tree: ast.Module) -> Iterator[str]:
-    """What a file imports of ours, without `tfaot.` before it."""
+    """Yields our modules that a file imports, without the prefix `tfaot.`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -68,7 +68,7 @@ def modules(tree: ast.Module) -> Iterator[str]:
 
 
 def diagram() -> str:
-    """The packages as ARCHITECTURE.md shows them: each below all that it imports."""
+    """Returns the packages as ARCHITECTURE.md shows them: each below everything that it imports."""
     graph = {package: uses - {"package"} for package, uses in declared().items() if package != "package"}
     lines, shown = [], set[str]()
     while len(shown) < len(graph):
@@ -84,21 +84,21 @@ class PackagesTest(unittest.TestCase):
     """The folder tree is the architecture only as long as imports follow it."""
 
     def test_imports_are_declared(self) -> None:
-        """Protects the direction of imports: a package imports what its BUILD file names, no less and no more."""
-        top = {"package"}  # every package lies in it
+        """Protects the direction of imports: a package imports exactly what its BUILD file names."""
+        top = {"package"}  # contains every package
         self.assertEqual(
             {package: uses - top for package, uses in imported().items() if package not in top},
             {package: uses - top for package, uses in declared().items() if package not in top},
         )
 
     def test_no_relative_imports(self) -> None:
-        """Protects the check itself, which reads whole names."""
+        """Protects the check itself, which reads full names."""
         for file in PYTHON.rglob("*.py"):
             for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
                 self.assertFalse(isinstance(node, ast.ImportFrom) and node.level, file)
 
     def test_page(self) -> None:
-        """Protects readers of ARCHITECTURE.md, whose table is what Bazel says."""
+        """Protects readers of ARCHITECTURE.md, whose table matches Bazel."""
         page = (Path(os.environ["TEST_SRCDIR"]) / os.environ["TEST_WORKSPACE"] / PAGE).read_text(encoding="utf-8")
         section = _SECTION.search(page)
         self.assertEqual(section[0] if section else "", diagram(), f"to do: {UPDATE}")

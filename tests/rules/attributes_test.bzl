@@ -1,10 +1,10 @@
-"""Attributes of a model that do not go together: each combination is one error, before anything runs."""
+"""Attributes of a model that conflict. Each combination is a single error, before anything runs."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_compile", "tf_aot_export", "tf_aot_lower")
 
 def _refused_test_impl(ctx):
-    """Protects the reader of an error: it says what was asked, what there is, and what to do."""
+    """Protects readers of an error: it says what was asked, what exists, and what to do."""
     env = analysistest.begin(ctx)
     asserts.expect_failure(env, ctx.attr.message)
     return analysistest.end(env)
@@ -72,7 +72,7 @@ _REFUSED_LEVELS = {
 }
 
 def attributes_test_suite(*, name):
-    """Declares all tests of this file.
+    """Declares all tests in this file.
 
     Args:
       name: (str) the suite's name

@@ -1,4 +1,4 @@
-"""What the stages' rules declare, looked at before anything runs."""
+"""Checks what the stages' rules declare, before anything runs."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
@@ -17,7 +17,7 @@ def _basenames(files):
     return sorted([file.basename for file in files])
 
 def _stage_test_impl(ctx):
-    """Protects what a stage gives the next: actions of its mnemonic, and a provider whose files they write."""
+    """Protects what a stage passes to the next: actions with its mnemonic, and a provider with the files that they write."""
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
     providers = {
@@ -44,7 +44,7 @@ stage_test = analysistest.make(_stage_test_impl, attrs = {
 })
 
 def _inputs_test_impl(ctx):
-    """Protects incrementality and the sandbox: a stage reads what it needs, and Python's packages as one directory."""
+    """Protects incremental builds and the sandbox: a stage reads only what it needs, with Python packages as one directory."""
     env = analysistest.begin(ctx)
     action = [action for action in analysistest.target_actions(env) if action.mnemonic == ctx.attr.mnemonic][0]
     files = action.inputs.to_list()
@@ -69,7 +69,7 @@ inputs_test = analysistest.make(_inputs_test_impl, attrs = {
 })
 
 def _library_test_impl(ctx):
-    """Protects what users name: the library is a C++ library, with every output group and one public header."""
+    """Protects what users depend on: the library is a C++ library, with every output group and one public header."""
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
     headers = target[CcInfo].compilation_context.direct_public_headers
@@ -90,7 +90,7 @@ def _library_test_impl(ctx):
     for name, files in groups.items():
         asserts.equals(env, files, _basenames(target[OutputGroupInfo][name].to_list()))
 
-    # Whoever wants a C++ library does not wait for HLO.
+    # Users who need only the C++ library don't wait for HLO.
     for file in target[DefaultInfo].files.to_list() + target[DefaultInfo].default_runfiles.files.to_list():
         asserts.false(env, "hlo" in file.basename, "{} is built by default".format(file.basename))
     for provider in (TfaotGraphInfo, TfaotObjectInfo, TfaotSourcesInfo):
@@ -101,7 +101,7 @@ def _library_test_impl(ctx):
 library_test = analysistest.make(_library_test_impl)
 
 def _family_test_impl(ctx):
-    """Protects models of several functions: one class, one set of variables, and files for each function in one order."""
+    """Protects models with several functions: one class, one set of variables, and files for each function in a fixed order."""
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
     asserts.equals(
@@ -144,7 +144,7 @@ def _family_test_impl(ctx):
         {level: [f.basename for f in files] for level, files in compiled.sources.items()},
     )
 
-    # Not in the library, so at hand when it runs.
+    # Not part of the library, so it must be available when it runs.
     asserts.false(env, target[TfaotSourcesInfo].embed)
     runfiles = _basenames(target[DefaultInfo].default_runfiles.files.to_list())
     asserts.true(env, "family_aot.variables.safetensors" in runfiles, "the variables are no runfile: %s" % runfiles)
@@ -157,7 +157,7 @@ def _family_test_impl(ctx):
 family_test = analysistest.make(_family_test_impl)
 
 def _one_function_test_impl(ctx):
-    """Protects incrementality: each function is compiled from its own config, beside the others."""
+    """Protects incremental builds: each function is compiled from its own config, in parallel with the others."""
     env = analysistest.begin(ctx)
     actions = [action for action in analysistest.target_actions(env) if action.mnemonic == "TfaotCompile"]
     for action in actions:
@@ -169,7 +169,7 @@ def _one_function_test_impl(ctx):
 one_function_test = analysistest.make(_one_function_test_impl)
 
 def _compile_flags_test_impl(ctx):
-    """Protects speed: generated code is compiled with -O3 in every build mode; what runs kernels, and only that, for their level."""
+    """Protects speed: all generated code is compiled with -O3 in every build mode, and only kernel callers for their level."""
     env = analysistest.begin(ctx)
     levels = analysistest.target_under_test(env)[TfaotObjectInfo].isa
     for source, given, never in [
@@ -201,7 +201,7 @@ compile_flags_test = analysistest.make(_compile_flags_test_impl, attrs = {
 })
 
 def _wrong_provider_test_impl(ctx):
-    """Protects the reader of an error: a stage that is given the wrong target says which provider it wants."""
+    """Protects readers of an error: a stage that gets the wrong target says which provider it needs."""
     env = analysistest.begin(ctx)
     asserts.expect_failure(env, "TfaotGraphInfo")
     return analysistest.end(env)
@@ -237,13 +237,13 @@ _PACKAGES = {
 }
 
 def rules_test_suite(*, name, library, family):
-    """Declares all tests of this file.
+    """Declares all tests in this file.
 
     Args:
       name: (str) the suite's name
-      library: (str) a target of tf_aot_library, named small_aot, for x86-64-v2
-      family: (str) another, named family_aot, for x86-64-v2 and x86-64-v3, with entry points Forward and Again, batches of 1 and
-        4, variables in a file
+      library: (str) a tf_aot_library target named small_aot, for x86-64-v2
+      family: (str) another one named family_aot, for x86-64-v2 and x86-64-v3, with entry points Forward and Again, batches of
+        1 and 4, and variables in a file
     """
     tests = []
     for stage, mnemonic, outputs in [

@@ -1,7 +1,7 @@
-// Counts a program's allocations: every way to the C library's memory, which
-// operator new takes as well. It defines them, so that one source of a test
-// includes this. Linux with glibc; nothing is counted under a sanitizer, which
-// has an allocator of its own.
+// Counts a program's allocations through every function for memory in the C
+// library, which operator new uses too. This header defines these functions, so
+// only one source of a test can include it. For Linux with glibc. Counts
+// nothing under a sanitizer, which has its own allocator.
 #ifndef TFAOT_TESTS_RUNTIME_ALLOCATIONS_H_
 #define TFAOT_TESTS_RUNTIME_ALLOCATIONS_H_
 

@@ -1,7 +1,7 @@
-// Protects batches of any size: none can be split at less cost, found by trying
-// every number of parts of every size. Compiled code sees aligned rows of its
-// part, zeros after them, and nothing of other rows, and no result of padding
-// is kept.
+// Protects batches of any size: no split has a lower cost, by trying every
+// number of parts of every size. Compiled code sees the aligned rows of its
+// part, followed by zeros and by no other rows, and no result of padding is
+// kept.
 #include "tfaot/batch.h"
 
 #include <algorithm>
@@ -22,20 +22,20 @@ using tfaot::BatchPlan;
 constexpr std::size_t kMax = 40;
 
 void TestSome() {
-  // Of equal costs, the larger part comes first.
+  // With equal costs, the larger part comes first.
   const BatchPlan<2> equal({1, 2}, {1.0, 2.0}, 9);
   EXPECT(equal.next(1) == 0 && equal.next(2) == 1 && equal.next(9) == 1);
-  // A large size that costs hardly more is padded rather than split.
+  // A large size that costs little more is padded instead of split.
   const BatchPlan<2> padded({1, 8}, {1.0, 3.0}, 8);
   EXPECT(padded.next(2) == 0 && padded.next(3) == 1 && padded.next(8) == 1);
-  // One size alone, and one that is never worth it.
+  // A single size, and one that never pays off.
   const BatchPlan<1> one({4}, {1.0}, 7);
   EXPECT(one.next(1) == 0 && one.next(7) == 0);
   const BatchPlan<2> dear({1, 8}, {1.0, 100.0}, 8);
   EXPECT(dear.next(8) == 0);
 }
 
-// The least that `rows` rows can cost, by trying all.
+// Returns the minimum cost of `rows` rows, by trying everything.
 template <std::size_t kSizes>
 double Least(const std::array<std::int64_t, kSizes>& sizes,
              const std::array<double, kSizes>& costs, std::int64_t rows,
@@ -51,7 +51,7 @@ double Least(const std::array<std::int64_t, kSizes>& sizes,
   }
 }
 
-// Compares a plan with all others, for every batch.
+// Compares a plan with all alternatives, for every batch.
 template <std::size_t kSizes>
 void Compare(const std::array<std::int64_t, kSizes>& sizes,
              const std::array<double, kSizes>& costs) {
@@ -66,7 +66,7 @@ void Compare(const std::array<std::int64_t, kSizes>& sizes,
       left -= sizes[next];
     }
     EXPECT(parts <= rows);
-    // Costs are whole numbers, so that sums in any order are the same.
+    // Costs are integers, so sums in any order are the same.
     EXPECT(cost == Least(sizes, costs, rows));
   }
 }
@@ -90,7 +90,7 @@ void CompareMany(std::mt19937& random) {
   }
 }
 
-// The largest batches fit no stack, and need none.
+// The largest batches fit on no stack, and don't need one.
 void TestManyRows() {
   constexpr std::int64_t kMany = 20'000'000;
   const BatchPlan<3> plan({1, 8, 64}, {1, 2, 10}, kMany);
@@ -104,7 +104,7 @@ constexpr std::int64_t kSize = 4;
 constexpr std::size_t kRowBytes = kColumns * sizeof(float);
 constexpr std::size_t kInput = 0, kOutput = 192, kPadded = 384;
 
-// Negates kSize rows, as a compiled function would: argument 1, result 0.
+// Negates kSize rows like a compiled function: argument 1, result 0.
 class Negate {
  public:
   void set_arg_data(std::size_t index, const void* data) {
@@ -140,7 +140,7 @@ void TestRows() {
   for (std::int64_t first = 0; first < kRows; ++first) {
     for (std::int64_t rows = 1; rows <= kSize && first + rows <= kRows;
          ++rows) {
-      // What is not to be seen is no number.
+      // NaN marks what must not be visible.
       for (int i = 0; i < kRows * kColumns; ++i) {
         in[i] = std::numeric_limits<float>::quiet_NaN();
         out[i] = -1;
@@ -152,7 +152,7 @@ void TestRows() {
       }
       Negate negate;
       tfaot::FeedRows(negate, arena, input, first, rows, kSize);
-      // Whole and aligned, they stay where they are.
+      // Complete and aligned rows are used in place.
       const bool in_place = rows == kSize && first * kRowBytes % 64 == 0;
       EXPECT((negate.data() == in + first * kColumns) == in_place);
       negate.Run();

@@ -1,5 +1,5 @@
-// Rounding to bfloat16 as compiled kernels call it: to the nearest, ties to
-// even, once, whatever the processor's modes are; a NaN stays a NaN.
+// Protects rounding to bfloat16 as compiled kernels call it: to the nearest,
+// ties to even, once, whatever the processor's modes are. NaN stays NaN.
 #include <emmintrin.h>
 #include <xmmintrin.h>
 
@@ -28,7 +28,7 @@ float Value(std::uint32_t bits) {
   return value;
 }
 
-// The nearest bfloat16 of a finite value, by looking at its neighbors.
+// Returns the nearest bfloat16 to a finite value, by looking at its neighbors.
 std::uint16_t Nearest(double value) {
   const double magnitude = std::fabs(value);
   std::uint32_t low = 0, high = 0x7f80u;
@@ -83,8 +83,7 @@ void CheckNans() {
   EXPECT(Low(__truncdfbf2(-infinity)) == 0xff80u);
   EXPECT(Low(__truncsfbf2(static_cast<float>(infinity))) == 0x7f80u);
   EXPECT(Low(__truncsfbf2(static_cast<float>(-infinity))) == 0xff80u);
-  // Quiet and signaling ones, also such as have all their payload where it is
-  // cut off.
+  // Quiet and signaling NaNs, including those whose entire payload is cut off.
   for (const std::uint64_t bits : {0x7ff8000000000000u, 0x7ff0000000000001u,
                                    0xfff0000000000001u, 0x7fffffffffffffffu}) {
     double value;

@@ -1,6 +1,6 @@
-// Protects users of results whose size is known at run time: what is there is
-// seen in its true shape, and nothing behind it.
-#undef NDEBUG  // what a debug build checks is under test, too
+// Protects users of results whose size is known at run time: values have their
+// true shape, and nothing past them is visible.
+#undef NDEBUG  // checks of a debug build are under test, too
 
 #include "tfaot/bounded_view.h"
 
@@ -25,14 +25,14 @@ static_assert(Rows::bound(0) == 8 && Rows::bound(1) == 3);
 static_assert(std::is_trivially_copyable_v<Rows>);
 static_assert(std::is_same_v<BoundedView<const float, 2>::value_type, float>);
 
-// From values that may change to values that may be read, and not back; and
-// never to another bound or type.
+// Mutable views convert to const views, but not back, and never to another
+// bound or type.
 static_assert(std::is_convertible_v<Rows, BoundedView<const float, 8, 3>>);
 static_assert(!std::is_convertible_v<BoundedView<const float, 8, 3>, Rows>);
 static_assert(!std::is_convertible_v<Rows, BoundedView<float, 9, 3>>);
 static_assert(!std::is_convertible_v<Rows, BoundedView<double, 8, 3>>);
 
-// Usable where constants are wanted.
+// Usable in constant expressions.
 constexpr std::int32_t kValues[] = {1, 2, 3, 4, 0, 0};
 constexpr std::int32_t kDims[] = {2, 2};
 constexpr BoundedView<const std::int32_t, 3, 2> kView(kValues, kDims);
@@ -44,7 +44,7 @@ float Sum(BoundedView<const float, 8, 3> view) {
   return std::accumulate(view.begin(), view.end(), 0.0f);
 }
 
-// Whether a process that does `work` is ended by an assert.
+// Returns whether an assert ends a process that does `work`.
 template <typename Work>
 bool Aborts(Work work) {
   const pid_t child = fork();
@@ -68,7 +68,7 @@ int main() {
   EXPECT(rows.dim(0) == 4 && rows.dim(1) == 2);
   EXPECT(rows.size() == 8 && rows.size_bytes() == 32 && !rows.empty());
   EXPECT(rows.data() == values && rows.end() - rows.begin() == 8);
-  // Rows follow each other without the gaps that the bound would leave.
+  // Rows are adjacent, without the gaps that the bound would leave.
   EXPECT(rows(0, 1) == 1 && rows(1, 0) == 2 && rows(3, 1) == 7);
   EXPECT(&rows[5] == &rows(2, 1));
   EXPECT(Sum(rows) == 28);
@@ -81,7 +81,7 @@ int main() {
   EXPECT(rows.dim(0) == 4 && copy.size() == 8);
   EXPECT(copy(std::size_t{2}, std::int64_t{1}) == 105);
 
-  // Nothing found, and as much as there can be.
+  // No results, and the maximum number.
   const std::int32_t none[] = {0, 3};
   const Rows empty(nullptr, none);
   EXPECT(empty.empty() && empty.begin() == empty.end() && empty.dim(1) == 3);
@@ -95,7 +95,7 @@ int main() {
   const BoundedView<std::uint8_t, 2, 3, 4> view(cube, deep);
   EXPECT(view(1, 1, 2) == 11 && view(1, 0, 0) == 6 && view(0, 1, 0) == 3);
 
-  // A debug build finds what is outside, also where the bound would allow it.
+  // A debug build detects indices that are out of range, even within the bound.
   EXPECT(Aborts([&] { rows(4, 0) = 0; }));
   EXPECT(Aborts([&] { rows(0, 2) = 0; }));
   EXPECT(Aborts([&] { rows(-1, 0) = 0; }));

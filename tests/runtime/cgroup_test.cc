@@ -1,5 +1,5 @@
 // Protects programs in containers: a pool has as many threads as the control
-// groups give it cores, whatever version, mounts, and namespaces they have.
+// groups allow cores, for all versions, mounts, and namespaces.
 #include "tfaot/cgroup.h"
 
 #include <cstdio>
@@ -18,7 +18,7 @@ namespace {
 using tfaot::CgroupCores;
 using Files = std::vector<std::pair<std::string, std::string>>;
 
-// What a machine with these files, and groups' mounts, allows.
+// What a machine with these files and group mounts allows.
 double Cores(const Files& files) {
   const char* parent = std::getenv("TEST_TMPDIR");
   std::string root = std::string(parent ? parent : "/tmp") + "/cgroup-XXXXXX";
@@ -54,7 +54,7 @@ void TestSecondVersion() {
   EXPECT(with({{kGroup, "0::/\n"}, {top + "/cpu.max", ""}}) == 0);
   EXPECT(with({{kGroup, "0::/\n"}, {top + "/cpu.max", "0 0\n"}}) == 0);
   EXPECT(with({{kGroup, "0::/\n"}, {top + "/cpu.max", "-1 100000\n"}}) == 0);
-  // The least of a group and those above it.
+  // The minimum of a group and those above it.
   for (const auto& [below, above] :
        {std::pair("max", "300000"), std::pair("300000", "max"),
         std::pair("300000", "400000"), std::pair("400000", "300000")}) {
@@ -62,7 +62,7 @@ void TestSecondVersion() {
                  {top + "/a/b c/d/cpu.max", below + std::string(" 100000\n")},
                  {top + "/a/cpu.max", above + std::string(" 100000\n")}}) == 3);
   }
-  // A group that this namespace does not see.
+  // A group that isn't visible in this namespace.
   EXPECT(with({{kGroup, "0::/../other\n"}, {top + "/cpu.max", "5 2\n"}}) ==
          2.5);
   EXPECT(with({{kGroup, "nonsense\n:\n0\n"}, {top + "/cpu.max", "5 2\n"}}) ==
@@ -85,7 +85,7 @@ void TestFirstVersion() {
       "5:cpuset:/other\n4:cpu,cpuacct:/docker/abc\n1:name=systemd:/x\n0::/y\n"};
   const Files limits = {{at + "/cpu.cfs_quota_us", "50000\n"},
                         {at + "/cpu.cfs_period_us", "100000\n"}};
-  // In a container that sees its group alone, under its whole name.
+  // In a container that sees only its own group, under its full name.
   Files files = limits;
   files.push_back(group);
   files.push_back(mounts("/docker/abc"));
@@ -108,7 +108,7 @@ void TestNone() {
          0);
 }
 
-// Whole cores, at least one, and no more than the machine has.
+// Whole cores, at least one, and at most as many as the machine has.
 void TestThreads() {
   const int cores = tfaot::Threads::Cores();
   EXPECT(tfaot::Threads::Cores(0) == cores || CgroupCores() > 0);

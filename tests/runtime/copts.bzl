@@ -2,7 +2,7 @@
 
 visibility(["//tests/..."])
 
-# Every warning of a test is an error. `warnings_test` sees to the runtime's own files, which a test's flags don't reach.
+# Every warning in a test is an error. `warnings_test` covers the runtime's own files, which a test's flags don't reach.
 STRICT = [
     "-Wall",
     "-Wextra",

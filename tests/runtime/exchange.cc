@@ -1,6 +1,6 @@
-// Loads a file of variables, reverses the bytes of those that are written, and
-// saves all: `exchange IN OUT [NAME DTYPE DIMS BYTES WRITTEN]...`, where DIMS
-// are separated by commas. Prints why it failed.
+// Loads a variables file, reverses the bytes of written variables, and saves
+// all: `exchange IN OUT [NAME DTYPE DIMS BYTES WRITTEN]...`, where DIMS is
+// separated by commas. Prints an error on failure.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>

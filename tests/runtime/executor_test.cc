@@ -1,5 +1,6 @@
-// Protects what runs compiled functions: where kernels find their arguments,
-// that one allocation holds all, and that failures are told.
+// Protects the code that runs compiled functions: where kernels find their
+// arguments, that one allocation contains everything, and that it reports
+// failures.
 #include "tfaot/executor.h"
 
 #include <cstdint>
@@ -34,7 +35,7 @@ KernelError* Add(const KernelCall* call) {
   return nullptr;
 }
 
-// Counts workgroups, each once; fails at the one that the argument names.
+// Counts workgroups, each once. Fails at the one that the argument names.
 KernelError* Count(const KernelCall* call) {
   auto* const counts = static_cast<std::int32_t*>(call->args[0].data);
   const tfaot::KernelDims& at = *call->workgroup;
@@ -103,7 +104,7 @@ void TestRun() {
 }
 
 void TestRngState() {
-  // As XLA's 128-bit integer: carries, and borrows by a negative delta.
+  // Like XLA's 128-bit integer: carries, and borrows for a negative delta.
   struct {
     tfaot::RngState state;
     std::uint64_t low, high;

@@ -1,4 +1,4 @@
-// What tests of the runtime's headers share: a check that goes on, and a count.
+// Shared by tests of the runtime's headers: a non-fatal check, and a count.
 #ifndef TFAOT_TESTS_RUNTIME_EXPECT_H_
 #define TFAOT_TESTS_RUNTIME_EXPECT_H_
 
@@ -6,7 +6,7 @@
 
 inline int failed = 0;
 
-// Prints the condition and its line if it does not hold.
+// Prints the condition and its line if it is false.
 #define EXPECT(...)                                                         \
   do {                                                                      \
     if (!(__VA_ARGS__)) {                                                   \

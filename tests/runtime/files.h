@@ -1,4 +1,4 @@
-// What tests of variables share: safetensors files, byte by byte.
+// Shared by tests of variables: safetensors files, byte by byte.
 #ifndef TFAOT_TESTS_RUNTIME_FILES_H_
 #define TFAOT_TESTS_RUNTIME_FILES_H_
 
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-// A folder of this process, which is removed at its end.
+// A folder for this process, which is removed at the end.
 inline const std::string& Folder() {
   static const struct Made {
     Made() {

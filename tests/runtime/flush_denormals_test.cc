@@ -9,7 +9,7 @@
 
 namespace {
 
-// Not known to the compiler, so that it is computed here and now.
+// Opaque to the compiler, so that the value is computed here and now.
 volatile float smallest = std::numeric_limits<float>::min();
 volatile double smallest_double = std::numeric_limits<double>::min();
 volatile float denormal = std::numeric_limits<float>::denorm_min();
@@ -35,7 +35,7 @@ int main() {
     }
     EXPECT(Flushed());
 
-    // A mode of one thread is none of another's.
+    // One thread's mode doesn't affect another's.
     bool elsewhere = true;
     std::thread([&elsewhere] {
       tfaot::ScopedFlushDenormals own;
@@ -46,7 +46,7 @@ int main() {
   EXPECT(!Flushed());
   EXPECT(denormal * 1e30f > 0);
 
-  // The caller's rounding and exception flags.
+  // Preserves the caller's rounding and exception flags.
   std::fesetround(FE_UPWARD);
   std::feclearexcept(FE_ALL_EXCEPT);
   std::feraiseexcept(FE_DIVBYZERO);
@@ -62,7 +62,7 @@ int main() {
   EXPECT(std::fetestexcept(FE_UNDERFLOW) == 0);
 #endif
 
-  // An exception leaves it, too.
+  // An exception leaves the scope, too.
   try {
     tfaot::ScopedFlushDenormals flush;
     throw 1;

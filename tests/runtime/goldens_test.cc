@@ -1,5 +1,5 @@
-// Protects the comparison from numbers that nobody wrote: goldens are read in
-// order, to the end, or not at all.
+// Protects the comparison from wrong numbers: goldens are read in order and to
+// the end, or not at all.
 #include "tfaot/goldens.h"
 
 #include <sys/wait.h>
@@ -35,7 +35,7 @@ std::string Bytes(T value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Exit status of a process that does `work` and ends well otherwise.
+// Returns the exit status of a process that does `work` and otherwise succeeds.
 template <typename Work>
 int Status(Work work) {
   std::fflush(nullptr);

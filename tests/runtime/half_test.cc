@@ -1,5 +1,5 @@
-// Protects the 16-bit floats at a model's edge: every value is kept, and every
-// float becomes the nearest of them.
+// Protects the 16-bit floats at a model's edge: every value is preserved, and
+// every float becomes the nearest value.
 #include "tfaot/half.h"
 
 #include <cmath>
@@ -13,7 +13,7 @@
 using tfaot::BFloat16;
 using tfaot::Float16;
 
-// No other conversion happens by itself: to store is to round.
+// No other conversion is implicit, because storing means rounding.
 static_assert(std::is_convertible_v<Float16, float>);
 static_assert(!std::is_convertible_v<float, Float16>);
 static_assert(!std::is_convertible_v<BFloat16, Float16>);
@@ -35,15 +35,15 @@ float FromBits(std::uint32_t bits) {
   return value;
 }
 
-// A format by its definition: kMantissa bits of 16 are the mantissa's, all
-// others but one the exponent's.
+// A format according to its definition: kMantissa of the 16 bits are the
+// mantissa's, and all others except one are the exponent's.
 template <typename T, int kMantissa>
 struct Format {
   static constexpr int kBias = (1 << (14 - kMantissa)) - 1;
   static constexpr std::uint32_t kInfinity = 0x7fffu >> kMantissa << kMantissa;
 
-  // The value of a pattern without sign and up to infinity; there, what would
-  // be next if exponents went on: rounding takes it for that.
+  // Returns the value of a pattern without sign, up to infinity. For infinity,
+  // returns the next value if exponents continued, as rounding treats it.
   static double Value(std::uint32_t pattern) {
     const int exponent = static_cast<int>(pattern >> kMantissa);
     const int mantissa = static_cast<int>(pattern & ((1u << kMantissa) - 1));
@@ -52,7 +52,8 @@ struct Format {
                                       exponent - kBias - kMantissa);
   }
 
-  // The pattern nearest to a magnitude: exact, for a double has bits to spare.
+  // Returns the pattern nearest to a magnitude. Exact, because a double has
+  // bits to spare.
   static std::uint32_t Nearest(double magnitude) {
     int exponent = 0;
     std::frexp(magnitude, &exponent);  // below 2^exponent
@@ -73,7 +74,7 @@ struct Format {
       const T value = T::FromBits(static_cast<std::uint16_t>(pattern));
       const float wide = value;
       const std::uint32_t magnitude = pattern & 0x7fff;
-      EXPECT(T(wide).bits() == pattern);  // NaNs' payloads, too
+      EXPECT(T(wide).bits() == pattern);  // including NaN payloads
       EXPECT(std::signbit(wide) == (pattern > 0x7fff));
       EXPECT(std::isnan(wide) == (magnitude > kInfinity));
       EXPECT(std::isinf(wide) == (magnitude == kInfinity));
@@ -83,7 +84,7 @@ struct Format {
     }
   }
 
-  // The floats at, and next to, the borders between one value and the next.
+  // The floats at and next to the borders between adjacent values.
   static void TestEveryBorder() {
     for (std::uint32_t pattern = 0; pattern < kInfinity; ++pattern) {
       const double middle = (Value(pattern) + Value(pattern + 1)) / 2;
@@ -103,7 +104,7 @@ struct Format {
     }
   }
 
-  // Floats of all magnitudes, against arithmetic.
+  // Floats of all magnitudes, compared with arithmetic.
   static void TestManyFloats() {
     for (std::uint32_t bits = 0; bits < 0x7f800000u; bits += 4099) {
       const float value = FromBits(bits);
@@ -141,7 +142,7 @@ struct Format {
     EXPECT(std::isnan(Limits::quiet_NaN()));
     EXPECT(std::isnan(Limits::signaling_NaN()));
     EXPECT(Limits::quiet_NaN().bits() != Limits::signaling_NaN().bits());
-    // As <limits> defines them, of powers of ten.
+    // As <limits> defines them, for powers of ten.
     const double smallest = Value(1u << kMantissa);
     EXPECT(std::pow(10.0, Limits::min_exponent10) >= smallest);
     EXPECT(std::pow(10.0, Limits::min_exponent10 - 1) < smallest);
@@ -185,7 +186,7 @@ struct Format {
 int main() {
   Format<Float16, 10>::Test();
   Format<BFloat16, 7>::Test();
-  // Known by heart, so that the reference is right, too.
+  // Known values, which also check the reference.
   EXPECT(Float16(1.0f).bits() == 0x3c00 && Float16(-2.0f).bits() == 0xc000);
   EXPECT(Float16(65504.0f).bits() == 0x7bff);
   EXPECT(Float16(65520.0f).bits() == 0x7c00);

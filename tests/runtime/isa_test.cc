@@ -1,5 +1,5 @@
-// Protects from code that a CPU cannot run: which levels it has, which one is
-// chosen, and what is said if none can be.
+// Protects against code that a CPU can't run: which levels it has, which one is
+// chosen, and the error if there is none.
 #include "tfaot/isa.h"
 
 #include <cstdio>
@@ -14,7 +14,7 @@ using tfaot::ChooseIsa;
 using tfaot::CpuFeatures;
 using tfaot::CpuRuns;
 
-// As real CPUs answer, with bits beside those that levels need.
+// As reported by real CPUs, with bits other than those that levels need.
 constexpr CpuFeatures kOld = {0x0000e39d, 0, 1, 0};      // Core 2
 constexpr CpuFeatures kNehalem = {0x009ce3bd, 0, 1, 0};  // v2
 constexpr CpuFeatures kZen3 = {0xfffa3203, 0x219c07ab, 0x004003f3, 7};
@@ -39,7 +39,7 @@ void TestLevels() {
   Highest(kNehalem, 1);
   Highest(kZen3, 2);
   Highest(kSkylakeX, 3);
-  // Registers that the operating system does not save may not be used.
+  // Registers that the operating system doesn't save must not be used.
   CpuFeatures cpu = kSkylakeX;
   cpu.xcr0 = 0x07;
   Highest(cpu, 2);
@@ -72,7 +72,7 @@ void TestLevels() {
   EXPECT(!CpuRuns("x86-64-v5", kSkylakeX) && !CpuRuns("", kSkylakeX));
 }
 
-// The compiler's own answer, of this machine.
+// The compiler's own answer for this machine.
 void TestThisCpu() {
   EXPECT(CpuRuns("x86-64"));
   EXPECT(CpuRuns("x86-64-v2") == (__builtin_cpu_supports("sse4.2") &&

@@ -1,4 +1,4 @@
-// What tests of variables share: processes that end, or lack something.
+// Shared by tests of variables: processes that end, or lack a resource.
 #ifndef TFAOT_TESTS_RUNTIME_LIMITS_H_
 #define TFAOT_TESTS_RUNTIME_LIMITS_H_
 
@@ -14,7 +14,7 @@
 
 #include "tests/runtime/expect.h"
 
-// Bytes of this process: of all its mappings, or of those in memory.
+// Bytes of this process: in all its mappings, or in memory.
 inline std::uint64_t Size(bool resident) {
   std::ifstream statm("/proc/self/statm");
   std::uint64_t all = 0, in_memory = 0;
@@ -23,8 +23,8 @@ inline std::uint64_t Size(bool resident) {
          static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
-// What becomes of a process that does `work`: its exit status, 0 if no check of
-// it fails, or minus the signal that ends it.
+// Returns how a process that does `work` ends: its exit status, 0 if none of
+// its checks fails, or minus the signal that ends it.
 template <typename Work>
 int InChild(Work work) {
   std::fflush(nullptr);

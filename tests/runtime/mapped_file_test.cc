@@ -1,5 +1,5 @@
-// Protects a running program from files: one that does not fit the model, or is
-// broken in whatever way, is an error that says all, and changes nothing.
+// Protects a running program from files: if one doesn't fit the model or is
+// broken in any way, the error says everything, and nothing changes.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -47,14 +47,14 @@ std::string Data() {
   return data + Bytes(std::int64_t{41}) + std::string("\1\0", 2);
 }
 
-// What a file that does not load must leave alone.
+// What a file that fails to load must not change.
 bool Unchanged(const Variables& variables) {
   return *static_cast<const float*>(variables.data(0)) == 7 &&
          !variables.loaded();
 }
 
-// The error of a file with these bytes, whose path reads FILE; empty if it
-// loads.
+// Returns the error for a file with these bytes, whose path becomes FILE. Empty
+// if it loads.
 std::string ErrorOf(const std::string& bytes) {
   const std::string path = Written("FILE", bytes);
   Variables variables(kModel, kCount, nullptr);
@@ -89,7 +89,7 @@ void TestGoodFile() {
 }
 
 void TestMismatch() {
-  // Every mismatch at once, and what may have been meant.
+  // Every mismatch at once, and what could have been meant.
   const std::string others = Member("b/matrix", "F32", "2,3", 0, 24) + "," +
                              Member("gr\\u00f6\\u00dfe", "U8", "2", 24, 26) +
                              "," + Member("eight", "F8_E4M3", "1", 26, 27) +
@@ -109,7 +109,7 @@ void TestMismatch() {
       "a\\nb int16[]\n"
       "  to do: write a file with every variable of the model, under its name "
       "and with its dtype and shape");
-  // What the file holds beside the model matters only if something is missing.
+  // Additional tensors in the file matter only if something is missing.
   ExpectError(File("{" + kMembers + "," + Member("more", "I8", "1", 34, 35) +
                        "," + Member("more2", "I8", "1", 35, 36) + "}",
                    Data() + "xx"),
@@ -180,7 +180,7 @@ void TestContradictions() {
       "x is at bytes 0 to 4, which is not the size of float32[2]");
   one(Member("x", "F32", "", 0, 3),
       "x is at bytes 0 to 3, which is not the size of float32[]");
-  // Sizes that are only right modulo 2^64.
+  // Sizes that are correct only modulo 2^64.
   one(Member("x", "U8", "4294967296,4294967296", 0, 0),
       "x is at bytes 0 to 0, which is not the size of uint8[4294967296, "
       "4294967296]");
@@ -193,7 +193,7 @@ void TestContradictions() {
       "y and x overlap");
   one(Member("x", "U8", "1", 0, 1) + "," + Member("x", "U8", "1", 1, 2),
       "x is in its header twice");
-  // Nothing overlaps with nothing, however large its other sizes are.
+  // Empty tensors never overlap, however large their other sizes are.
   for (const char* shape :
        {"0,4294967296,4294967296", "4294967296,4294967296,0"}) {
     EXPECT(HeaderError("{" + kMembers + "," + Member("x", "U8", shape, 3, 3) +
@@ -205,7 +205,7 @@ void TestContradictions() {
       "and the file ends at 34" +
           again);
 
-  // C++ has no third bool.
+  // C++ has no third bool value.
   std::string data = Data();
   data[32] = 2;
   ExpectError(File("{" + kMembers + "}", data),
@@ -225,7 +225,7 @@ void TestHeadersThatAreJson() {
   with(
       " \t\r\n\"x\" : { \"data_offsets\" : [ 0 , 0 ] , \"new\" : [ ] ,"
       " \"shape\" : [ 0 ] , \"dtype\" : \"U8\" } \n");
-  // Any way to write a name.
+  // All ways to write a name.
   for (const char* name :
        {"s\\u0074ep", "\\u0073\\u0074\\u0065\\u0070", "step"}) {
     EXPECT(HeaderError("{" + Member("a\\/matrix", "F\\u00332", "2,3", 0, 24) +
@@ -238,7 +238,7 @@ void TestHeadersThatAreJson() {
 }
 
 void TestNames() {
-  // All kinds of characters, escaped and as they are.
+  // All kinds of characters, escaped and unescaped.
   const std::pair<const char*, const char*> names[] = {
       {"\\\"\\\\\\/\\b\\f\\n\\r\\t", "\"\\/\b\f\n\r\t"},
       {"\\u007f\\u0080\\u07ff\\u0800\\uffff",
@@ -332,8 +332,8 @@ void TestHeadersThatAreNone() {
      "a number below 2^64");
   at("{" + Member("a", "F32", "99999999999999999999", 0, 4) + "}", 49,
      "a number below 2^64");
-  // Nesting that would use up the stack.
-  // A header that means more memory than it takes itself.
+  // Nesting that would exhaust the stack.
+  // A header that implies more memory than it takes itself.
   std::string sizes = "1";
   for (int i = 0; i < 253; ++i) sizes += ",1";
   EXPECT(ErrorOf(
@@ -350,8 +350,8 @@ void TestHeadersThatAreNone() {
   at("{\"a\":{\"b\":" + std::string(1000000, '['), 10 + 64, flat);
 }
 
-// Errors go to terminals, logs, and pages: what a file says is shown in
-// printable ASCII, in one line, and not at any length.
+// Errors go to terminals, logs, and web pages, so text from a file appears in
+// printable ASCII, on one line, and with limited length.
 void TestHostileText() {
   const std::string hostile =
       "\\u001b[31m\\n\x7f\xc2\x9b"
@@ -372,7 +372,7 @@ void TestHostileText() {
         shown + " and y overlap");
   check(Member(std::string(1000, 'x'), "U8", "", 1, 0),
         std::string(200, 'x') + "... is at bytes 1 to 0");
-  // A dtype that does not fit, and what else there is.
+  // A dtype that doesn't fit, and what else exists.
   std::string members = Member("step", hostile, "", 0, 0);
   for (int i = 0; i < 25; ++i) {
     members += "," + Member(hostile + std::to_string(i), "U8", "0", 0, 0);
@@ -384,9 +384,9 @@ void TestHostileText() {
   EXPECT(error.find(shown + "20") == error.npos);
 }
 
-// What a file claims costs neither memory nor an exception.
+// A file's claims cost neither memory nor an exception.
 void TestLargeHeader() {
-  // 8 GB that take no room on the disk.
+  // 8 GB that take no space on the disk.
   const std::uint64_t bytes = 8'000'000'000;
   const std::string path = Written("large", Bytes(bytes - 8));
   std::filesystem::resize_file(path, bytes);
@@ -398,7 +398,7 @@ void TestLargeHeader() {
              "  found: 7999999992 bytes; at most 100000000 are read\n"
              "  to do: write it with fewer tensors, or with less metadata");
 #if !defined(__SANITIZE_ADDRESS__)
-  // The largest that is read, where there is no memory for it.
+  // The largest header that is accepted, without memory for it.
   std::string header = "{";
   while (header.size() < 99'000'000) {
     header += "\"\":{\"dtype\":\"\",\"shape\":[],\"data_offsets\":[0,0]},";
@@ -417,7 +417,7 @@ void TestLargeHeader() {
 #endif
 }
 
-// Loads a file, and reads all that it is said to hold.
+// Loads a file, and reads everything that it claims to contain.
 bool LoadAndRead(const std::string& path) {
   Variables variables(kModel, kCount, nullptr);
   const bool loaded = variables.Load(path.c_str());
@@ -454,7 +454,7 @@ void TestBrokenAnywhere() {
   }
   EXPECT(loaded > 100 && refused > 1000);
   EXPECT(LoadAndRead(path));
-  // Several bytes at once, some of them taken from elsewhere in the file.
+  // Several bytes at once, some copied from elsewhere in the file.
   std::mt19937 random(4);
   for (int round = 0; round < 20000; ++round) {
     std::size_t at[4];
@@ -467,7 +467,7 @@ void TestBrokenAnywhere() {
     for (const std::size_t place : at) put(place, good[place]);
   }
   EXPECT(LoadAndRead(path));
-  // Cut anywhere.
+  // Truncated anywhere.
   for (std::size_t size = good.size(); size-- > 0;) {
     EXPECT(ftruncate(fd, static_cast<off_t>(size)) == 0);
     EXPECT(!LoadAndRead(path));

@@ -1,4 +1,4 @@
-// Pools for tests, as a caller might adapt them.
+// Pools for tests, like adapters that callers might write.
 #ifndef TFAOT_TESTS_RUNTIME_POOLS_H_
 #define TFAOT_TESTS_RUNTIME_POOLS_H_
 
@@ -9,8 +9,8 @@
 
 namespace tfaot {
 
-// Says that it has so many threads, but runs all parts in the caller's, in an
-// order of its own each time; counts the calls.
+// Claims to have `threads` threads, but runs all parts in the caller's, in a
+// different order each time. Counts the calls.
 class ShuffledPool final : public ThreadPool {
  public:
   explicit ShuffledPool(int threads) : threads_(threads) {}

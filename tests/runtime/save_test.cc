@@ -1,6 +1,6 @@
-// Protects files that are saved over: what a model does not know stays in them,
-// nobody may read or write more than before, and a process that is killed
-// leaves nothing behind.
+// Protects files that are saved over: tensors that the model doesn't know stay,
+// nobody can read or write more than before, and a killed process leaves
+// nothing behind.
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <sys/file.h>
@@ -30,7 +30,7 @@ using tfaot::Variables;
 
 namespace {
 
-// Whether files cannot be made without a name, as on some file systems.
+// Whether unnamed files can't be created, as on some file systems.
 bool no_nameless_files = false;
 
 // Where a process kills itself.
@@ -39,7 +39,7 @@ Killed killed = Killed::kNever;
 
 }  // namespace
 
-// The C library's, but for that.
+// The C library's functions, except for that.
 extern "C" int open(const char* path, int flags, ...) {
   std::va_list rest;
   va_start(rest, flags);
@@ -75,7 +75,7 @@ const std::string kSaved =
                     Member("odd", "U8", "3", 64, 67) + "}",
                 kKernel + "odd");
 
-// Variables with the values of `kSaved`.
+// Variables with the values in `kSaved`.
 Variables Model() {
   alignas(64) static unsigned char embedded[256];
   std::memcpy(embedded, kSaved.data(), kSaved.size());
@@ -102,7 +102,7 @@ struct stat StatusOf(const std::string& path) {
 
 mode_t ModeOf(const std::string& path) { return StatusOf(path).st_mode & 0777; }
 
-// Makes root a user like others.
+// Makes root behave like other users.
 void DropPrivileges() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   const __user_cap_data_struct none[2] = {};
@@ -131,8 +131,8 @@ void TestNoValues() {
 void TestTheRestStays() {
   const std::string folder = NewFolder("rest");
   const std::string path = folder + "/file";
-  // Metadata of every kind; tensors of known and unknown dtypes, and of odd
-  // names and sizes, before and behind the model's.
+  // Metadata of every kind, and tensors with known and unknown dtypes and odd
+  // names and sizes, before and after the model's.
   const std::string metadata =
       "{\"format\" : \"pt\",\"\\u00e9\":[1,{\"a\":null}, -0.5e3],\"e\":\"\"}";
   const std::string rest(128, 'r');
@@ -156,7 +156,7 @@ void TestTheRestStays() {
                       Member("head\\n\\u00e9", "F8_E4M3", "5", 195, 200) + "}",
                   kKernel + rest + "odd" + "eight");
   EXPECT(Read(path) == wanted);
-  // Again and again, from the embedded values, and from the file itself.
+  // Repeatedly, from the embedded values and from the file itself.
   EXPECT(model.Save(path.c_str()) && Read(path) == wanted);
   Variables other(kModel, 2, nullptr);
   EXPECT(other.Load(path.c_str()) && other.Save(path.c_str()));
@@ -165,7 +165,7 @@ void TestTheRestStays() {
   EXPECT(other.Save(path.c_str()));
   EXPECT(Read(path) == std::string(wanted).replace(wanted.size() - 6, 1, "D"));
 
-  // Metadata alone; and nothing at all, as mkstemp() makes it.
+  // Only metadata, and an empty file, as created by mkstemp().
   Write(path, File("{\"__metadata__\":null}", ""), 0644);
   EXPECT(model.Save(path.c_str()));
   EXPECT(Read(path).substr(8, 22) == "{\"__metadata__\":null,\"");
@@ -174,7 +174,7 @@ void TestTheRestStays() {
   EXPECT(ModeOf(path) == 0600);
 }
 
-// A file is not saved over if that could lose something.
+// A file isn't saved over if that could lose data.
 void TestRefused() {
   const std::string folder = NewFolder("refused");
   const std::string path = folder + "/file";
@@ -203,7 +203,7 @@ void TestRefused() {
           over +
               "is cut short\n  found: odd is at bytes 64 to 67, and the file "
               "ends at 66");
-  // That of another model.
+  // Another model's file.
   refused(File("{" + Member("kernel", "F64", "8", 0, 64) + "," +
                    Member("odd", "U8", "1,3", 64, 67) + "}",
                kKernel + "odd"),
@@ -211,7 +211,7 @@ void TestRefused() {
           "    odd: uint8[1, 3]; the model has uint8[3]\n"
           "    kernel: float64[8]; the model has float32[16]\n\n"
           "  found: a file there that does not fit the model");
-  // One that may not be read, as far as that is known.
+  // One that can't be read, as far as that is known.
   Write(path, kSaved, 0);
   EXPECT(InChild([&] {
            DropPrivileges();
@@ -239,8 +239,8 @@ void TestAccess() {
     }
   }
   umask(022);
-  // Those of another user, if this one is root: it keeps the owner. Who cannot
-  // do that opens the file to no other group.
+  // Another user's file, if this process is root: it keeps the owner. Without
+  // the right to do so, the file is accessible to no other group.
   Write(path, kSaved, 0664);
   if (chown(path.c_str(), 1234, 1235) != 0) return;
   EXPECT(model.Save(path.c_str()));
@@ -255,7 +255,7 @@ void TestAccess() {
   EXPECT(ModeOf(path) == 0604);
 }
 
-// A process that is killed as it saves, and one that saves after it.
+// A process that is killed while it saves, and one that saves afterwards.
 void TestKilled() {
   const std::string folder = NewFolder("killed");
   const std::string path = folder + "/file";
@@ -269,7 +269,7 @@ void TestKilled() {
                model.Save(path.c_str());
              }) == -SIGKILL);
       EXPECT(Read(path) == kSaved);
-      // One at most; none at all while it is written.
+      // At most one, and none at all while it is being written.
       EXPECT(Names(folder).size() <= 2);
       if (!no_nameless_files && when == Killed::kSynced) {
         EXPECT(Names(folder) == kOnlyFile);
@@ -281,7 +281,7 @@ void TestKilled() {
   }
 }
 
-// What others write at the moment, or what is no file of ours, is left alone.
+// Files that others are writing, or that aren't ours, aren't touched.
 void TestOthers() {
   const std::string folder = NewFolder("others");
   const std::string path = folder + "/file";
@@ -304,7 +304,7 @@ void TestOthers() {
          std::vector<std::string>{".tfaot-save-1", ".tfaot-save-2", "file"});
 }
 
-// Saves from many threads, and processes, to one folder.
+// Saves from many threads and processes to one folder.
 void TestManyAtOnce() {
   const std::string folder = NewFolder("many");
   const auto work = [&](const std::string& name) {

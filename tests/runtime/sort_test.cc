@@ -1,4 +1,4 @@
-// Compares sorting and the choice of the largest with the standard library's.
+// Compares sorting and top-k with the standard library's results.
 #include "tfaot/sort.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ void Expect(bool holds, const char* what, long a = 0, long b = 0) {
   ++failed;
 }
 
-// By the first array alone, in descending order.
+// By the first array only, in descending order.
 void Greater(bool* result, const void*, const void** values, const void*,
              const void*, const void*) {
   std::int32_t a, b;

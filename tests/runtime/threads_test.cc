@@ -1,5 +1,6 @@
-// Protects our pool of threads: every part runs once and is over when the call
-// returns, sleepers wake, and calls may come from anywhere. Run it under TSan:
+// Protects our thread pool: every part runs once and has ended when the call
+// returns, sleeping threads wake, and calls can come from anywhere. Run with
+// TSan:
 // ./bazelw test --config=tsan //tests/runtime:threads_test
 // //tests/runtime/kernels:parallel_test //tests/models/threads/...
 #include "tfaot/threads.h"
@@ -21,7 +22,7 @@ void Expect(bool holds, const char* what) {
   ++failed;
 }
 
-// Calls run(part) for each part; the pool takes functions without state.
+// Calls run(part) for each part. The pool takes functions without state.
 template <typename Run>
 void For(tfaot::ThreadPool& pool, int parts, Run run) {
   pool.ParallelFor(
@@ -30,7 +31,7 @@ void For(tfaot::ThreadPool& pool, int parts, Run run) {
       &run);
 }
 
-// Plain memory, so that ThreadSanitizer sees whether calls order what parts do.
+// Plain memory, so that ThreadSanitizer checks whether calls order the parts.
 void CountParts(tfaot::ThreadPool& pool, int calls, const char* what) {
   std::vector<int> counts(1000);
   for (int call = 1; call <= calls; ++call) {
@@ -45,8 +46,8 @@ void CountParts(tfaot::ThreadPool& pool, int calls, const char* what) {
   }
 }
 
-// Calls one after another, as the products of a run follow each other, with
-// pauses after which all threads sleep.
+// Consecutive calls, like the products in a run, with pauses after which all
+// threads sleep.
 void TestEveryPartRunsOnce() {
   for (const int size : {1, 2, 3, 8}) {
     tfaot::Threads threads(size);
@@ -59,13 +60,13 @@ void TestEveryPartRunsOnce() {
   }
 }
 
-// More than one thread does work, if that takes long enough.
+// More than one thread works if the work takes long enough.
 void TestPartsRunSideBySide() {
   tfaot::Threads threads(4);
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   std::vector<std::thread::id> ids(4);
   std::atomic<int> arrived{0};
-  // Each part waits for all: it ends only if all run at the same time.
+  // Each part waits for all others, so this ends only if all run concurrently.
   For(threads, 4, [&](int part) {
     ids[part] = std::this_thread::get_id();
     ++arrived;
@@ -75,7 +76,7 @@ void TestPartsRunSideBySide() {
          "sleeping threads wake, and each takes a part");
 }
 
-// Several callers at the same time: instances that share a pool.
+// Several concurrent callers: instances that share a pool.
 void TestCallersShareThePool() {
   tfaot::Threads threads(3);
   std::vector<std::thread> callers;
@@ -86,7 +87,7 @@ void TestCallersShareThePool() {
   for (std::thread& caller : callers) caller.join();
 }
 
-// A caller may itself be a part: a program that runs models on its own pool.
+// A caller can itself be a part: a program that runs models on its own pool.
 void TestCallsFromParts() {
   tfaot::Threads threads(3);
   std::atomic<int> ran{0};
@@ -94,7 +95,7 @@ void TestCallsFromParts() {
   Expect(ran == 35, "a call from a part runs all of its own");
 }
 
-// Pools come and go, whatever their threads are at.
+// Pools come and go, whatever their threads are doing.
 void TestPoolsEnd() {
   for (int i = 0; i < 50; ++i) {
     tfaot::Threads threads(3);

@@ -1,5 +1,5 @@
 // Protects variables in memory: where their values are, what is copied and what
-// is not, and that files are taken and replaced as a whole.
+// isn't, and that files are loaded and replaced as a whole.
 #include "tfaot/variables.h"
 
 #include <fcntl.h>
@@ -31,8 +31,8 @@ static_assert(!std::is_copy_assignable_v<Variables>);
 
 namespace {
 
-// In the order in which the model has them; the offsets are those of a file
-// that places multiples of 64 bytes first.
+// In the model's order. The offsets are those of a file that places multiples
+// of 64 bytes first.
 enum { kStep, kRead, kNone, kWritten, kOdd, kFlags, kCount };
 constexpr std::int64_t k16[] = {4, 4};
 constexpr std::int64_t k32[] = {32};
@@ -57,7 +57,7 @@ std::string Header() {
          "," + Member("flags", "BOOL", "3", 212, 215) + "}";
 }
 
-// The values `first`, `first` + 1, and so on, of each variable.
+// The values `first`, `first` + 1, and so on, for each variable.
 std::string Data(int first) {
   std::string data;
   const auto floats = [&](int count) {
@@ -108,10 +108,10 @@ bool Aligned(const Variables& variables, int count = kCount) {
   return true;
 }
 
-// A file as the linker leaves it in a library.
+// A file as the linker places it in a library.
 class Embedded {
  public:
-  // Starts `shift` bytes behind a multiple of 64.
+  // Starts `shift` bytes past a multiple of 64.
   explicit Embedded(const std::string& bytes, std::size_t shift = 0)
       : memory_(bytes.size() + 128), size_(bytes.size()) {
     begin_ = memory_.data();
@@ -131,8 +131,8 @@ class Embedded {
   std::size_t size_;
 };
 
-// The lines of /proc/self/maps that map a file; `data` must lie in one of them
-// if it is given.
+// Returns the lines of /proc/self/maps that map a file. If `data` is given, one
+// of them must contain it.
 int Mappings(const std::string& path, const void* data = nullptr) {
   std::ifstream maps("/proc/self/maps");
   int found = 0;
@@ -153,13 +153,13 @@ void TestEmbedded() {
   Variables variables(kModel, kCount, file.begin());
   EXPECT(variables.loaded() && *variables.error() == '\0');
   EXPECT(Holds(variables, 5) && Aligned(variables));
-  // Nothing is copied but what the model writes, and what is not aligned.
+  // Only what the model writes and what isn't aligned is copied.
   EXPECT(file.Holds(variables.data(kRead)));
   EXPECT(!file.Holds(variables.data(kWritten)));
   EXPECT(!file.Holds(variables.data(kStep)));
   EXPECT(!file.Holds(variables.data(kOdd)));
 
-  // Written values are where they were; others are copied once, if ever.
+  // Written values stay where they were. Others are copied at most once.
   EXPECT(variables.mutable_data(kWritten) == variables.data(kWritten));
   EXPECT(variables.mutable_data(kNone) == variables.data(kNone));
   const void* before = variables.data(kRead);
@@ -173,7 +173,7 @@ void TestEmbedded() {
   EXPECT(file.bytes() == GoodFile(5));
   EXPECT(Holds(Variables(kModel, kCount, file.begin()), 5));
 
-  // A file that a linker has put anywhere.
+  // A file that a linker has placed at any address.
   for (const std::size_t shift : {1u, 8u, 63u}) {
     const Embedded moved(GoodFile(6), shift);
     const Variables copied(kModel, kCount, moved.begin());
@@ -181,7 +181,7 @@ void TestEmbedded() {
     EXPECT(!moved.Holds(copied.data(kRead)));
   }
 
-  // Where there is nothing to point at.
+  // Where there is nothing to point to.
   const Variables empty(kModel + kNone, 1, nullptr);
   EXPECT(Aligned(empty, 1));
   const Variables none(nullptr, 0, file.begin());
@@ -194,7 +194,7 @@ void TestZeroes() {
   static_cast<float*>(variables.mutable_data(kRead))[0] = 1;
   EXPECT(*static_cast<const float*>(variables.data(kRead)) == 1);
 
-  // More than most machines have; only what is written takes memory.
+  // More than most machines have. Only what is written takes memory.
   constexpr std::int64_t dims[] = {std::int64_t{1} << 38};
   const VariableInfo infos[] = {
       {"large", "U8", dims, 1, std::uint64_t{1} << 38, 0, true},
@@ -213,7 +213,7 @@ void TestLoad() {
   Variables variables(kModel, kCount, file.begin());
   EXPECT(variables.Load(path.c_str()));
   EXPECT(variables.loaded() && Holds(variables, 7) && Aligned(variables));
-  // Used where they are in the file, but for what is not aligned there.
+  // Used in place in the file, except what isn't aligned there.
   for (const int index : {kRead, kWritten, kStep}) {
     EXPECT(Mappings(path, variables.data(index)) == 1);
     EXPECT(variables.data(index) == variables.mutable_data(index));
@@ -221,7 +221,7 @@ void TestLoad() {
   EXPECT(Mappings(path, variables.data(kOdd)) == 0);
   EXPECT(Mappings(path) == 1);
 
-  // Written in place, and yet neither in the file nor in another instance.
+  // Written in place, but neither in the file nor in another instance.
   Variables other(kModel, kCount, nullptr);
   EXPECT(other.Load(path.c_str()));
   static_cast<float*>(variables.mutable_data(kWritten))[31] = -1;
@@ -229,13 +229,13 @@ void TestLoad() {
   EXPECT(!Holds(variables, 7) && Holds(other, 7));
   EXPECT(Read(path) == GoodFile(7));
 
-  // Deleted, or replaced by another, it is still what was loaded.
+  // After the file is deleted or replaced, the loaded values stay.
   EXPECT(std::rename(Written("new", GoodFile(8)).c_str(), path.c_str()) == 0);
   EXPECT(Holds(other, 7));
   EXPECT(std::filesystem::remove(path));
   EXPECT(Holds(other, 7));
 
-  // A load that fails leaves all as it is, and the next one succeeds.
+  // A failed load changes nothing, and the next one succeeds.
   EXPECT(!other.Load(path.c_str()) && *other.error() != '\0');
   EXPECT(Holds(other, 7) && other.loaded());
   Written("load", GoodFile(9));
@@ -257,7 +257,7 @@ void TestMemoryIsReleased() {
       EXPECT(!variables.Load(Written("broken", "x").c_str()));
     }
     EXPECT(Mappings(path) == 1 && Mappings("broken") == 0);
-    // A file of which all is copied is not kept.
+    // A file that is copied completely isn't kept.
     const std::string odd = Written("odd", File(Header() + " ", Data(8)));
     EXPECT(variables.Load(odd.c_str()));
     EXPECT(Holds(variables, 8) && Aligned(variables));
@@ -280,7 +280,7 @@ void TestOptional() {
   const Embedded file(GoodFile(5));
   Variables variables(infos.data(), kCount, file.begin());
   *static_cast<std::int64_t*>(variables.mutable_data(kStep)) = 99;
-  // What the file lacks stays as it is, again and again.
+  // Variables that the file lacks keep their values, repeatedly.
   for (int i = 0; i < 3; ++i) {
     EXPECT(variables.Load(path.c_str()));
     EXPECT(*static_cast<const std::int64_t*>(variables.data(kStep)) == 99);
@@ -288,7 +288,7 @@ void TestOptional() {
     EXPECT(static_cast<const float*>(variables.data(kRead))[0] == 7);
     EXPECT(Aligned(variables));
   }
-  // It does not shield from a wrong one.
+  // That doesn't excuse a wrong one.
   infos[kStep].dtype = "U64";
   EXPECT(!Variables(infos.data(), kCount, nullptr)
               .Load(Written("wrong", GoodFile(1)).c_str()));
@@ -318,7 +318,7 @@ void TestSave() {
   struct stat status;
   EXPECT(stat(path.c_str(), &status) == 0 && (status.st_mode & 0777) == 0640);
 
-  // What was written since, over the file that is mapped.
+  // Values written since then, over the mapped file.
   EXPECT(variables.Load(path.c_str()));
   static_cast<float*>(variables.mutable_data(kWritten))[31] = -1;
   static_cast<float*>(variables.mutable_data(kRead))[15] = -2;
@@ -333,7 +333,7 @@ void TestSave() {
   EXPECT(Read(path) == wanted);
   EXPECT(Names(folder) == std::vector<std::string>{"file"});
 
-  // In the folder that the process is in; and of no variables.
+  // In the current folder, and without variables.
   const std::string here = std::filesystem::current_path();
   std::filesystem::current_path(folder);
   EXPECT(Variables(nullptr, 0, file.begin()).Save("plain"));
@@ -367,7 +367,7 @@ void TestSaveFails() {
          folder +
              " cannot be saved\n  found: something there that is no regular "
              "file\n  to do: pass the path of a regular file, or of none yet");
-  // No room: in the middle of the header, and of a variable.
+  // No space: in the middle of the header, and of a variable.
   for (const std::uint64_t bytes : {100u, 600u}) {
     EXPECT(bytes < GoodFile(5).size());
     EXPECT(Limited(RLIMIT_FSIZE, bytes, [&] {
@@ -383,7 +383,7 @@ void TestSaveFails() {
 }
 
 void TestManyAtOnce() {
-  // Each reader sees one file or the other, whole.
+  // Each reader sees one complete file or the other.
   const std::string path = Written("shared", GoodFile(0));
   const Embedded file(GoodFile(0));
   std::vector<int> bad(4);
@@ -402,7 +402,7 @@ void TestManyAtOnce() {
   EXPECT(bad == std::vector<int>(4));
 }
 
-// 6 GB that take no room on the disk.
+// 6 GB that take no space on the disk.
 constexpr std::uint64_t kLarge = 6'000'000'000;
 constexpr std::int64_t kLargeDims[] = {kLarge / 4};
 constexpr VariableInfo kLargeModel[] = {
@@ -455,7 +455,7 @@ void TestNoMemory() {
                       "limit of address space (ulimit -v); it takes " +
                       std::to_string(std::filesystem::file_size(aligned)) +
                       " bytes");
-           // What needs no more still succeeds.
+           // Anything that needs no more memory still succeeds.
            EXPECT(variables.Load(Written("small", GoodFile(4)).c_str()));
          }) == 0);
   Variables large(kLargeModel, 2, nullptr);

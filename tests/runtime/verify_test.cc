@@ -1,5 +1,5 @@
-// Protects the proof itself: what the generated test calls equal is equal, and
-// nothing that differs passes.
+// Protects the proof itself: values that the generated test accepts are equal,
+// and no difference passes.
 #include "tfaot/verify.h"
 
 #include <sys/wait.h>
@@ -32,7 +32,7 @@ Errors One(T got, T want, float tolerance = 0) {
 bool Near(double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); }
 
 void TestSpecialValues() {
-  // NaN is NaN, whatever its bits; an infinity is only itself.
+  // NaN equals NaN, whatever its bits. An infinity equals only itself.
   EXPECT(One(kNaN, -kNaN).tolerated);
   EXPECT(One(kInf, kInf).tolerated && One(-kInf, -kInf).tolerated);
   EXPECT(One(0.0f, -0.0f).tolerated);
@@ -45,7 +45,7 @@ void TestSpecialValues() {
     EXPECT(!One(kInf, 1.0f, tolerance).tolerated);
     EXPECT(!One(kNaN, kInf, tolerance).tolerated);
   }
-  // Where rounding decides whether there is a number, anything does.
+  // Where rounding decides whether there is a number, anything passes.
   EXPECT(One(kNaN, 1.0f, kInf).tolerated && One(1.0f, kNaN, kInf).tolerated);
 }
 
@@ -55,7 +55,7 @@ void TestUlp() {
   EXPECT(Near(next.absolute, std::ldexp(1.0, -23)));
   EXPECT(Near(One(std::nextafter(-3.0, -4.0), -3.0).ulp, 1));
   EXPECT(Near(One(1.0f + 5 * std::ldexp(1.0f, -23), 1.0f).ulp, 5));
-  // Around zero the smallest normal number is the measure, not infinity.
+  // Near zero, the smallest normal number is the unit, not infinity.
   const float tiny = std::numeric_limits<float>::min();
   EXPECT(std::isfinite(One(tiny, 0.0f).ulp));
 }
@@ -76,7 +76,7 @@ void TestMany() {
   // The index is that of the largest share of a tolerance, not of an error.
   EXPECT(errors.tolerated && errors.at == 1 && Near(errors.share, 1));
   EXPECT(Near(errors.absolute, 0.5));
-  // Each value has a tolerance of its own.
+  // Each value has its own tolerance.
   const float swapped[] = {0, 1, 0.25f, 0};
   EXPECT(!Compare(got, want, swapped, 4).tolerated);
   const float broken[] = {1, kNaN, 3, 5};
@@ -99,7 +99,7 @@ void TestIntegers() {
 }
 
 void TestChecksum() {
-  // The check value of CRC-32/ISO-HDLC, which zlib computes too.
+  // The check value of CRC-32/ISO-HDLC, which zlib also computes.
   EXPECT(tfaot::Crc32("123456789", 9) == 0xcbf43926u);
   EXPECT(tfaot::Crc32("", 0) == 0);
   std::vector<char> bytes(1000, 'x');
@@ -125,15 +125,15 @@ std::string Bytes(T value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// The same tolerance of `count` values, and what the comparison sees.
+// One tolerance for `count` values, and the comparison's sight.
 std::string Within(float tolerance, std::size_t count, double sees = 100) {
   std::string bytes;
   for (std::size_t i = 0; i < count; ++i) bytes += Bytes(tolerance);
   return bytes + Bytes(sees);
 }
 
-// Exit status of a test whose goldens hold these bytes, of two floats that
-// compute to {1, 2}, or of a large result.
+// Returns the exit status of a test whose goldens have these bytes, for two
+// floats that compute to {1, 2}, or for a large result.
 int Verified(const std::string& data, bool ran = true, bool large = false) {
   const char* folder = std::getenv("TEST_TMPDIR");
   std::string path =
@@ -166,7 +166,7 @@ void TestVerifier() {
   EXPECT(Verified(good + Bytes(1.0f) + Bytes(2.5f) + Within(0.25f, 2)) == 1);
   EXPECT(Verified(good + Bytes(1.0f) + Bytes(2.5f) + Within(0.5f, 2)) == 0);
 
-  // A large result is compared by samples and by sums over blocks.
+  // A large result is compared by samples and by block sums.
   std::string samples;
   for (std::size_t i = 0; i < tfaot::kSamples; ++i) samples += Bytes(1.0f);
   samples += Within(0, tfaot::kSamples);
@@ -179,12 +179,12 @@ void TestVerifier() {
     return text + Within(0.5f, (values.size() + 63) / 64);
   };
   EXPECT(Verified(whole(), true, true) == 0);
-  values[12345] = 2;  // no sample
+  values[12345] = 2;  // not a sample
   EXPECT(Verified(whole(), true, true) == 1);
 }
 
-// Exit status of a test that does `work`, whose goldens hold these bytes. A
-// process of its own: a result of another size ends it.
+// Returns the exit status of a test that does `work`, whose goldens have these
+// bytes. In a separate process, because a result of another size ends it.
 template <typename Work>
 int StatusOf(const std::string& data, Work work) {
   const char* folder = std::getenv("TEST_TMPDIR");
@@ -209,7 +209,7 @@ int StatusOf(const std::string& data, Work work) {
 }
 
 void TestRows() {
-  // Of a batch of at most four rows, two are given and two are compared.
+  // In a batch of at most four rows, two are passed and two are compared.
   float in[8] = {0, 0, 0, 0, -1, -1, -1, -1};
   const auto two = [&](float last) {
     return StatusOf(Bytes(1.0f) + Bytes(2.0f) + Bytes(3.0f) + Bytes(4.0f) +
@@ -242,7 +242,7 @@ void TestBoundedSizes() {
   EXPECT(found(1, size + one + Within(0, 2)) == 0);
   EXPECT(found(1, size + Bytes(std::int64_t{7}) + Bytes(std::int64_t{9}) +
                       Within(0, 2)) == 1);
-  // Another size fails, whatever the values.
+  // Another size fails, whatever the values are.
   EXPECT(found(2, size + one + Within(0, 2)) == 1);
   EXPECT(found(0, size + one + Within(0, 2)) == 1);
   EXPECT(found(0, Bytes(std::int32_t{0}) + Bytes(std::int32_t{2}) +
@@ -281,7 +281,7 @@ void TestComplex() {
   EXPECT(compared(0.75, 0.125f) == 1);
 }
 
-// A comparison that sees nothing is counted apart, and fails all the same.
+// A blind comparison is counted separately, but still fails.
 void TestBlind() {
   const float values[] = {1, 2};
   const auto compared = [&](float last, double sees) {
@@ -296,7 +296,7 @@ void TestBlind() {
   EXPECT(compared(3, 0) == 1);
 }
 
-// The name of the first comparison that failed is told.
+// The first failed comparison is named.
 void TestFirst() {
   const float values[] = {1, 2};
   EXPECT(StatusOf(Bytes(1.0f) + Bytes(2.0f) + Within(0, 2) + Bytes(1.0f) +
@@ -314,8 +314,8 @@ void TestFirst() {
                   }) == 1);
 }
 
-// Every level that the machine runs is verified, others are not, and that
-// nothing was is no success.
+// Every level that the machine runs is verified, others aren't, and verifying
+// none is a failure.
 void TestIsas() {
   const char* const isas[] = {"x86-64", "x86-64-v9", nullptr};
   int calls = 0;

@@ -14,7 +14,7 @@ using Matrix = View<float, 2, 3>;
 using Scalar = View<std::int64_t>;
 using Empty = View<double, 4, 0>;
 
-// What the compiler can check, of shapes and types.
+// What the compiler can check about shapes and types.
 static_assert(Matrix::kRank == 2 && Matrix::kSize == 6);
 static_assert(Matrix::size() == 6 && Matrix::size_bytes() == 24);
 static_assert(Matrix::dim(0) == 2 && Matrix::dim(1) == 3);
@@ -27,15 +27,15 @@ static_assert(std::is_same_v<View<const float, 2>::value_type, float>);
 static_assert(sizeof(Matrix) == sizeof(float*));
 static_assert(std::is_trivially_copyable_v<Matrix>);
 
-// From values that may change to values that may be read, and not back; and
-// never to another shape or type.
+// Mutable views convert to const views, but not back, and never to another
+// shape or type.
 static_assert(std::is_convertible_v<Matrix, View<const float, 2, 3>>);
 static_assert(!std::is_convertible_v<View<const float, 2, 3>, Matrix>);
 static_assert(!std::is_convertible_v<Matrix, View<float, 3, 2>>);
 static_assert(!std::is_convertible_v<Matrix, View<double, 2, 3>>);
 static_assert(!std::is_convertible_v<float*, Matrix>, "says what it views");
 
-// Usable where constants are wanted.
+// Usable in constant expressions.
 constexpr std::int32_t kValues[] = {1, 2, 3, 4};
 constexpr View<const std::int32_t, 2, 2> kView(kValues);
 static_assert(kView(1, 0) == 3 && kView[3] == 4);
@@ -55,7 +55,7 @@ int main() {
   EXPECT(Sum(matrix) == 15);
 
   matrix(1, 1) = 10;
-  const Matrix copy = matrix;  // of the pointer
+  const Matrix copy = matrix;  // copies the pointer
   copy(0, 0) = 1;
   EXPECT(values[4] == 10 && values[0] == 1);
   EXPECT(matrix(std::size_t{1}, std::int64_t{2}) == 5);

@@ -1,4 +1,4 @@
-"""fold_batch_norm: every form in which models have batch norm, and every case in which it must stay as it is."""
+"""fold_batch_norm: every form of batch norm in models, and every case in which it must not change."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ RNG = np.random.default_rng(5)
 
 
 def normal(*shape: int, dtype: str = "float32") -> Array:
-    """Values from a normal distribution."""
+    """Returns values from a normal distribution."""
     return RNG.standard_normal(shape).astype(dtype)
 
 
 def uniform(*shape: int, dtype: str = "float32") -> Array:
-    """Values between 0.5 and 2: factors and variances."""
+    """Returns values between 0.5 and 2, for factors and variances."""
     return RNG.uniform(0.5, 2, shape).astype(dtype)
 
 
 def fused(x: Any, channels: int, data_format: str = "NHWC", **options: Any) -> Any:
-    """FusedBatchNormV3 with constant statistics."""
+    """Returns FusedBatchNormV3 with constant statistics."""
     import tensorflow as tf
 
     values = [uniform(channels), normal(channels), normal(channels), uniform(channels)]
@@ -35,7 +35,7 @@ def fused(x: Any, channels: int, data_format: str = "NHWC", **options: Any) -> A
 
 
 def expanded(x: Any, channels: int, shape: tuple[int, ...] | None = None, dtype: str = "float32") -> Any:
-    """Batch norm as Keras 3 writes it: reciprocal root, factors, and sums of constants behind Identity."""
+    """Returns batch norm in Keras 3's form: reciprocal root, factors, and sums of constants behind Identity."""
     import tensorflow as tf
 
     values = [uniform(channels, dtype=dtype), normal(channels, dtype=dtype), normal(channels, dtype=dtype)]
@@ -49,11 +49,11 @@ class FoldsTest(PassTest):
     """Forms that are folded."""
 
     def assert_folds(self, build: Build, *feeds: Array, places: int = 1, jit: bool = False) -> None:
-        """The pass changes so many places, and no number."""
+        """The pass changes `places` places, and no number."""
         self.assertEqual(self.rewritten(NAME, build, *feeds, jit=jit), places)
 
     def test_convolution(self) -> None:
-        """A convolution's kernel takes up FusedBatchNorm and the form of Keras 3, in both float types."""
+        """A convolution's kernel absorbs FusedBatchNorm and Keras 3's form, in both float types."""
         import tensorflow as tf
 
         x = normal(2, 9, 8, 3)
@@ -67,7 +67,7 @@ class FoldsTest(PassTest):
         )
 
     def test_channels_first(self) -> None:
-        """Channels before the picture are scaled along their own axis."""
+        """Channels that come before the image are scaled along their own axis."""
         import tensorflow as tf
 
         x, kernel = normal(2, 3, 6, 6), normal(3, 3, 3, 6)  # as many channels as rows and columns
@@ -81,21 +81,21 @@ class FoldsTest(PassTest):
         self.assertEqual(self.rewritten(NAME, lambda x: expanded(conv(x), 6), x, jit=True), 0, "along the wrong axis")
 
     def test_depthwise_with_multiplier(self) -> None:
-        """A depthwise kernel of several outputs a channel is scaled in the order of its outputs."""
+        """A depthwise kernel with several outputs per channel is scaled in the order of its outputs."""
         import tensorflow as tf
 
         x, kernel = normal(1, 7, 7, 4), normal(3, 3, 4, 3)
         self.assert_folds(lambda x: fused(tf.nn.depthwise_conv2d(x, kernel, [1, 1, 1, 1], "SAME"), 12).y, x)
 
     def test_grouped(self) -> None:
-        """A kernel of groups has as many factors as the convolution has outputs."""
+        """A grouped kernel has as many factors as the convolution has outputs."""
         import tensorflow as tf
 
         x, kernel = normal(1, 5, 5, 8), normal(3, 3, 2, 12)
         self.assert_folds(lambda x: expanded(tf.nn.conv2d(x, kernel, 1, "SAME"), 12), x, jit=True)
 
     def test_matrix_product(self) -> None:
-        """A dense layer's kernel takes it up, whichever way round it lies."""
+        """A dense layer's kernel absorbs it, in either orientation."""
         import tensorflow as tf
 
         x = normal(6, 4)
@@ -104,7 +104,7 @@ class FoldsTest(PassTest):
         self.assert_folds(lambda x: expanded(tf.matmul(x, normal(6, 3), transpose_a=True), 3), x)
 
     def test_what_lies_between(self) -> None:
-        """Bias, Identity, a second batch norm, quotients, differences, and changes of shape are passed through."""
+        """Bias, Identity, a second batch norm, quotients, differences, and reshapes in between are no obstacle."""
         import tensorflow as tf
 
         x, kernel = normal(2, 6, 6, 3), normal(3, 3, 3, 5)
@@ -119,7 +119,7 @@ class FoldsTest(PassTest):
         self.assert_folds(lambda s: expanded(tf.nn.conv1d(s, normal(3, 4, 6), 1, "SAME"), 6), normal(2, 9, 4))
 
     def test_fetched_result(self) -> None:
-        """The last operation of a batch norm may be an output, and be used by others."""
+        """The last operation of a batch norm can be an output, and have other users."""
         import tensorflow as tf
 
         def build(x: Any) -> Any:
@@ -129,7 +129,7 @@ class FoldsTest(PassTest):
         self.assert_folds(build, normal(1, 4, 4, 3))
 
     def test_one_after_another(self) -> None:
-        """Each convolution of a chain gets the batch norm behind it; sums of branches stay."""
+        """Each convolution in a chain absorbs the batch norm after it. Sums of branches stay."""
         import tensorflow as tf
 
         def build(x: Any) -> Any:
@@ -139,7 +139,7 @@ class FoldsTest(PassTest):
         self.assert_folds(build, normal(1, 5, 5, 4), places=2)
 
     def test_random(self) -> None:
-        """Whatever follows a product, numbers stay; and most of what does is folded."""
+        """Whatever follows a product, numbers don't change, and most of what follows is folded."""
         import tensorflow as tf
 
         rng = np.random.default_rng(11)
@@ -173,14 +173,14 @@ class FoldsTest(PassTest):
 
 
 class StaysTest(PassTest):
-    """Graphs that stay as they are."""
+    """Graphs that don't change."""
 
     def assert_stays(self, build: Build, *feeds: Array, jit: bool = False) -> None:
         """The pass changes nothing."""
         self.assertEqual(self.rewritten(NAME, build, *feeds, jit=jit), 0)
 
     def test_kernel_of_others(self) -> None:
-        """A kernel that something else uses, or that is an output, is not copied: weights would be held twice."""
+        """A kernel that has another use, or that is an output, isn't copied: the program would contain weights twice."""
         import tensorflow as tf
 
         def shared(x: Any) -> Any:
@@ -206,7 +206,7 @@ class StaysTest(PassTest):
         )
 
     def test_value_in_between_is_used(self) -> None:
-        """The convolution's own result is an output, or has a second use: it must keep its value."""
+        """The convolution's own result is an output, or has a second use, so it must keep its value."""
         import tensorflow as tf
 
         def fetched(x: Any) -> Any:
@@ -221,7 +221,7 @@ class StaysTest(PassTest):
         self.assert_stays(used, normal(1, 5, 5, 3))
 
     def test_training(self) -> None:
-        """Statistics of the batch, and results of batch norm other than the first, are not constants."""
+        """Statistics of the batch, and results of batch norm other than the first, aren't constants."""
         import tensorflow as tf
 
         def conv(x: Any) -> Any:
@@ -237,7 +237,7 @@ class StaysTest(PassTest):
         self.assert_stays(others, x)
 
     def test_not_one_factor_a_channel(self) -> None:
-        """Factors that vary along other axes, a ReLU before them, squares, and a product's shape that grows are none."""
+        """Factors along other axes, a ReLU before them, squares, and a product whose shape grows don't qualify."""
         import tensorflow as tf
 
         def conv(x: Any) -> Any:
@@ -255,13 +255,13 @@ class StaysTest(PassTest):
         self.assert_stays(lambda x: tf.transpose(conv(x), [0, 3, 1, 2]) * normal(5), x)
 
     def test_sums_alone(self) -> None:
-        """Without a factor there is nothing to fold: a sum stays one."""
+        """Without a factor, there is nothing to fold: a sum stays."""
         import tensorflow as tf
 
         self.assert_stays(lambda x: tf.matmul(x, normal(3, 4)) + normal(4), normal(6, 3))
 
     def test_other_types(self) -> None:
-        """Integers have no float kernel, and halves would round a kernel that is folded once more."""
+        """Integers have no float kernel, and half floats would round a kernel that is folded again."""
         import tensorflow as tf
 
         self.assert_stays(
@@ -270,7 +270,7 @@ class StaysTest(PassTest):
         self.assert_stays(lambda x: tf.matmul(x, normal(3, 4, dtype="float16")) * 3.0, normal(2, 3, dtype="float16"))
 
     def test_not_finite(self) -> None:
-        """A factor that is no number, or makes the kernel overflow, would turn zeros into NaN."""
+        """A factor that is NaN, or makes the kernel overflow, would turn zeros into NaN."""
         import tensorflow as tf
 
         def conv(x: Any, kernel: Array) -> Any:
@@ -288,7 +288,7 @@ class StaysTest(PassTest):
         )
 
     def test_underflow(self) -> None:
-        """A kernel whose values with the factor are denormals would be flushed, and large inputs show it."""
+        """If scaled kernel values are denormals, they would be flushed, which shows with large inputs."""
         import tensorflow as tf
 
         x, kernel = np.full([2, 3], 1e36, "float32"), np.full([3, 4], 1e-20, "float32")
@@ -297,7 +297,7 @@ class StaysTest(PassTest):
         self.assertEqual(self.rewritten(NAME, lambda x: tf.matmul(x, kernel) * 1e10 * 1e-30 + 0.5, x), 1)
 
     def test_underflow_on_the_way(self) -> None:
-        """Factors whose product is moderate, and whose steps flush or overflow what they scale, stay steps."""
+        """Factors with a moderate product, whose steps flush or overflow what they scale, stay separate."""
         import tensorflow as tf
 
         kernel = uniform(3, 4)
@@ -310,7 +310,7 @@ class StaysTest(PassTest):
         )
 
     def test_small_beside_others(self) -> None:
-        """Denormals in a kernel, which trained weights have, and values that vanish beside others keep nothing from folding."""
+        """Denormals in a kernel, as in trained weights, and values that vanish next to others don't prevent folding."""
         import tensorflow as tf
 
         kernel = uniform(3, 4)

@@ -1,6 +1,6 @@
-"""A training step of grouped, dilated, and depthwise convolutions, whose gradients TensorFlow or XLA lack; and a loop, used twice.
+"""A training step of convolutions whose gradients TensorFlow or XLA lack (grouped, dilated, depthwise), and a loop, used twice.
 
-The generated test compares with TensorFlow, which runs other convolutions in place of these than the compiled code does.
+The generated test compares with TensorFlow, which runs different replacements for these convolutions than the compiled code.
 """
 
 import tensorflow as tf

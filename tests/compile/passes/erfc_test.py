@@ -1,4 +1,4 @@
-"""erfc: every float32's worth of it, and where it must stay as it is."""
+"""erfc: accurate over all of float32's range, and unchanged where it must be."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ErfcTest(PassTest):
     """The pass on graphs with Erfc."""
 
     def compiled(self, x: Array) -> Array:
-        """What XLA makes of erfc after the pass."""
+        """Returns XLA's result for erfc after the pass."""
         import tensorflow as tf
 
         from tfaot.compile import table
@@ -29,7 +29,7 @@ class ErfcTest(PassTest):
         return run(applied.graph, [fetch], [x], jit=True)[0]
 
     def test_accuracy(self) -> None:
-        """Over all of its range it is within six units in the last place, where XLA's own is up to 65 off."""
+        """Over all of its range, it is within six units in the last place, where XLA's own is off by up to 65."""
         small = 10 ** np.linspace(-38, 0, 100_001)
         x = np.concatenate([np.linspace(-6, 9.194, 500_001), small, -small]).astype(np.float32)
         want = np.array([math.erfc(each) for each in x.tolist()])
@@ -38,14 +38,14 @@ class ErfcTest(PassTest):
         self.assertLess((np.abs(got - want) / np.spacing(want.astype(np.float32))).max(), 6)
 
     def test_ends(self) -> None:
-        """NaN, infinities, zeros, and what is beyond all normal results come out as IEEE arithmetic has them."""
+        """NaN, infinities, zeros, and arguments beyond all normal results follow IEEE arithmetic."""
         infinity = math.inf
         x = np.array([math.nan, infinity, -infinity, 0.0, -0.0, 1e-40, -1e-40, 9.3, 9.4, 1e10, 3e38, -3e38], np.float32)
         want = np.array([math.nan, 0, 2, 1, 1, 1, 1, 0, 0, 0, 0, 2], np.float32)
         np.testing.assert_array_equal(self.compiled(x), want)
 
     def test_in_models(self) -> None:
-        """GELU, its gradient, and an Erfc that is an output itself give the same numbers, under the same names."""
+        """GELU, its gradient, and an Erfc that is itself an output give the same numbers, under the same names."""
         import tensorflow as tf
 
         def gradient(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The object file of constants: as small as its values, of all CPU levels together, and otherwise what the compiler wrote."""
+"""The object file with constants: as small as its values, shared by all CPU levels, and otherwise as the compiler wrote it."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ def model(at):
 
 
 class ConstantsTest(StageTest):
-    """What the compile stage gives the linker."""
+    """What the compile stage passes to the linker."""
 
     def objects(self) -> tuple[Path, bytes]:
-        """Compiles a model with constants; the object file, and its bytes."""
+        """Compiles a model with constants. Returns the object file and its bytes."""
         exported = self.export(_MODEL)
         self.compile(exported)
         path = Path(exported.path("constants"))
@@ -40,7 +40,7 @@ class ConstantsTest(StageTest):
         return subprocess.run(command, capture_output=True, check=True, text=True).stdout
 
     def test_no_padding(self) -> None:
-        """A library with weights is not twice as large as its weights: constants end where their values do."""
+        """A library with weights isn't twice as large as its weights: constants end where their values do."""
         path, data = self.objects()
         values = 4 * (1000 * 33 + 7)
         self.assertLess(len(data), values + 1500)
@@ -49,7 +49,7 @@ class ConstantsTest(StageTest):
         self.assertEqual(line.split()[-1], str(ALIGNMENT))
 
     def test_symbols_and_values(self) -> None:
-        """The linker finds each constant under its name, with its size before it, at a multiple of 64 bytes."""
+        """The linker finds each constant by its name, preceded by its size, at a multiple of 64 bytes."""
         path, _ = self.objects()
         symbols = [line.split() for line in self.tool("readelf", "-sW", str(path)).splitlines() if " OBJECT " in line]
         self.assertEqual(len(symbols), 2)
@@ -65,13 +65,13 @@ class ConstantsTest(StageTest):
         self.assertEqual(sorted(sizes), [4 * 7, 4 * 1000 * 33])
 
     def test_idempotent_and_linkable(self) -> None:
-        """The file is a whole object file: a linker takes it, and there is nothing more to take out."""
+        """The file is a valid object file: a linker accepts it, and there is nothing more to remove."""
         path, data = self.objects()
         self.assertEqual(merged([data]), data)
         self.tool("ld", "-r", str(path), "-o", str(Path(self.folder) / "linked.o"))
 
     def test_several(self) -> None:
-        """What two levels have in common is stored once, under both names; what one of them has alone is there as well."""
+        """Constants that two levels share are stored once, under both names. Those of only one level are also there."""
         source = Path(self.folder) / "m.S"
         objects = []
         for level, values in (("v2", ("1.5", "2.5")), ("v3", ("1.5", "4.5, 5.5"))):
@@ -98,14 +98,14 @@ class ConstantsTest(StageTest):
         self.assertEqual(values, [1.5, 2.5, 4.5, 5.5])
 
     def test_none(self) -> None:
-        """A model without constants has a file without any, which links."""
+        """A model without constants has a file without constants, which links."""
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + x\n")
         self.compile(exported, isa=("x86-64-v2", "x86-64-v3"))
         self.assertEqual(self.tool("nm", exported.path("constants")), "")
         self.tool("ld", "-r", exported.path("constants"), "-o", str(Path(self.folder) / "linked.o"))
 
     def test_other_files(self) -> None:
-        """Protects from a compiler that writes something else: what is no object of constants is refused, none is lost."""
+        """Protects against a compiler with different output: a file other than an object with constants is refused."""
         path, data = self.objects()
         for other in (
             b"",

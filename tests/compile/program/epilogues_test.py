@@ -1,4 +1,4 @@
-"""Which kernels become a part of the product before them, and which must not."""
+"""Which kernels become part of the preceding product, and which must not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfaot.compile.program.thunks import (
 
 
 def dot(*, left: int, out: int, rows: int = 4, depth: int = 2, columns: int = 8) -> Dot:
-    """A product whose operands and result are at these bytes of buffer 0; weights are buffer 1."""
+    """Returns a product whose operands and result are at these bytes of buffer 0. Weights are in buffer 1."""
     return Dot(
         dtype="float",
         batch=1,
@@ -44,7 +44,7 @@ def dot(*, left: int, out: int, rows: int = 4, depth: int = 2, columns: int = 8)
 
 
 def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
-    """A call with arguments (buffer, offset, size)."""
+    """Returns a call with arguments (buffer, offset, size)."""
     return Kernel(symbol, tuple(SizedSlice(Slice(buffer, at), size) for buffer, at, size in args), (1, 1, 1))
 
 
@@ -53,11 +53,11 @@ RESIDUAL = Finish(0, None, 1, None, -math.inf, math.inf, 8, 3)
 NARROW = Finish(0, 1, None, None, 0.0, math.inf, 4, 3)
 KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "other": ()}
 B = (2, 0, 32)
-"""The argument that is a bias of 8 columns."""
+"""An argument that is a bias for 8 columns."""
 
 
 def attached(*thunks: Thunk, kind: str = "temp") -> CompiledFunction:
-    """What becomes of thunks that work on 4096 bytes of a buffer of this kind, a constant, and an argument."""
+    """Returns the result for thunks that use 4096 bytes of a buffer of this kind, a constant, and an argument."""
     buffers = (
         Buffer(4096, kind, 1 if kind == "parameter" else None, None),
         Buffer(64, "constant", None, None),
@@ -68,10 +68,10 @@ def attached(*thunks: Thunk, kind: str = "temp") -> CompiledFunction:
 
 
 class AttachTest(unittest.TestCase):
-    """Making a kernel a part of the product before it."""
+    """Attaching a kernel to the preceding product."""
 
     def unchanged(self, *thunks: Thunk) -> None:
-        """Nothing is attached."""
+        """Checks that nothing is attached."""
         self.assertEqual(attached(*thunks).thunks, thunks)
 
     def test_in_place(self) -> None:
@@ -83,14 +83,14 @@ class AttachTest(unittest.TestCase):
         self.assertEqual(len(got.buffers), 3)
 
     def test_narrow(self) -> None:
-        """Protects speed: many rows of less than a vector are finished by a kernel over all, few are not."""
+        """Protects speed: many rows narrower than a vector are finished by a kernel over all rows, and few rows aren't."""
         for rows, kernels in ((64, 0), (65, 1)):
             product, size = dot(left=0, out=1024, rows=rows, columns=4), rows * 16
             got = attached(product, kernel("narrow", (0, 1024, size), (2, 0, 16), (0, 1024, size))).thunks
             self.assertEqual(len(got), 1 + kernels)
 
     def test_elsewhere(self) -> None:
-        """Protects memory traffic and readers: the product goes where the result does, unless someone reads it later."""
+        """Protects memory traffic and readers: the product goes where the result does, unless it is read later."""
         product = dot(left=0, out=512)
         finish = kernel("biased", (0, 512, 128), B, (0, 1024, 128))
         (alone,) = attached(product, finish).thunks
@@ -111,7 +111,7 @@ class AttachTest(unittest.TestCase):
         self.assertEqual(slices(argument)[0], (Slice(0, 512), 128))
 
     def test_addend(self) -> None:
-        """Protects sums in place of the other value: the product may not be written over it."""
+        """Protects in-place sums with another value: the product must not overwrite it."""
         product = dot(left=0, out=512)
         (got,) = attached(product, kernel("residual", (0, 512, 128), (0, 1024, 128), (0, 1024, 128))).thunks
         assert isinstance(got, Dot)
@@ -119,7 +119,7 @@ class AttachTest(unittest.TestCase):
         self.assertEqual(got.epilogue, Epilogue(None, Slice(0, 1024), None, Slice(0, 1024), -math.inf, math.inf))
 
     def test_overlaps(self) -> None:
-        """Protects operands: a result that lies over what is still read is left to its kernel."""
+        """Protects operands: if a result overlaps what is still read, its kernel stays."""
         product = dot(left=0, out=512)
         for name, finish in {
             "the left side": kernel("biased", (0, 512, 128), B, (0, 16, 128)),
@@ -136,7 +136,7 @@ class AttachTest(unittest.TestCase):
                 self.unchanged(product, finish)
 
     def test_thunks_between(self) -> None:
-        """Protects schedules that mix independent layers: a kernel is attached across what has nothing to do with it, only."""
+        """Protects schedules that interleave independent layers: a kernel is attached only across unrelated thunks."""
         product = dot(left=0, out=512)
         for name, between, finish, moves in (
             ("independent", dot(left=1024, out=2048), kernel("biased", (0, 512, 128), B, (0, 512, 128)), True),
@@ -160,7 +160,7 @@ class AttachTest(unittest.TestCase):
                 self.assertEqual(len(attached(product, between, finish).thunks), 2 if moves else 3)
 
     def test_staging(self) -> None:
-        """Protects wide layers after narrow ones: the input, over which the result goes, gets a buffer of its own."""
+        """Protects wide layers after narrow ones: the result overwrites the input, so the input gets its own buffer."""
         first = dot(left=0, out=512, columns=8)
         finish = kernel("biased", (0, 512, 128), B, (0, 1024, 128))
         second = dataclasses.replace(dot(left=1024, out=2048, depth=8), lhs=Slice(1, 0))
@@ -170,12 +170,12 @@ class AttachTest(unittest.TestCase):
         assert isinstance(one, Dot) and isinstance(two, Dot) and one.epilogue
         self.assertEqual(got.buffers[3], Buffer(128, "temp", None, None))
         self.assertEqual((one.epilogue.out, two.rhs, two.out), (Slice(3, 0), Slice(3, 0), Slice(0, 1088)))
-        # The kernel reads the input, too: it must stay.
+        # The kernel also reads the input, so it must stay.
         residual = kernel("residual", (0, 2048, 128), (0, 1024, 128), (0, 1024, 128))
         self.assertEqual(attached(first, finish, second, residual).thunks[2], residual)
 
     def test_convolutions_and_loops(self) -> None:
-        """Protects images, which have filters for columns, and the bodies of loops."""
+        """Protects images, whose columns are filters, and the bodies of loops."""
         convolution = Convolution(
             dtype="float",
             out=Slice(0, 512),
@@ -227,10 +227,10 @@ def model_fn(x, _):
 
 
 class SwitchTest(StageTest):
-    """The compile stage with epilogues and without."""
+    """The compile stage with and without epilogues."""
 
     def test_switch(self) -> None:
-        """Protects the switch: without epilogues the kernels stay, and what is written says which it was."""
+        """Protects the switch: without epilogues, the kernels stay, and the output says so."""
         exported = self.export(NET)
         for patterns, places in ((("*",), 2), (("epilogues",), 2), (("*", "!epilogues"), None), ((), None)):
             self.compile(exported, passes=patterns)

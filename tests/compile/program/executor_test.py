@@ -1,4 +1,4 @@
-"""The program of a compiled function, against TensorFlow: every kind of thunk, and what a run must not do."""
+"""A compiled function's program compared with TensorFlow: every kind of thunk, and what a run must not do."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ int main(int, char** argv) {
 
 
 def compiler(folder: Path, *arguments: str) -> None:
-    """Runs the C++ compiler in a folder, with our headers as the rules give them."""
+    """Runs the C++ compiler in a folder, with our headers as the rules provide them."""
     headers = folder / "include"
     if not headers.exists():
         headers.mkdir()
@@ -109,7 +109,7 @@ def compiler(folder: Path, *arguments: str) -> None:
 
 
 def compile_program(folder: Path, cpu: str = "x86-64-v3") -> None:
-    """Compiles `m.cc` as the link stage does, to `m.o`, without a warning."""
+    """Compiles `m.cc` to `m.o` like the link stage, without warnings."""
     compiler(
         folder,
         "-O3",
@@ -130,10 +130,10 @@ RUNTIME = tuple(f"include/tfaot/{name}.cc" for name in ("executor", "sort", "ker
 
 
 class ExecutorTest(StageTest):
-    """Models through the stages, and the program alone."""
+    """Models through the stages, and their programs alone."""
 
     def program(self, model: str, cpu: str = "x86-64-v3", steps: int = 4, **kwargs: Any) -> Exported:
-        """Exports and compiles a model, and leaves `m.h`, `m.cc`, and `m.o` beside, and in `tfcompile.h` what tfcompile wrote."""
+        """Exports and compiles a model. Leaves `m.h`, `m.cc`, `m.o`, and tfcompile's own header `tfcompile.h`."""
         exported = self.export(HEAD + model, golden_steps=steps, **kwargs)
         with keeping_header(exported):
             self.compile(exported, isa=(cpu,))
@@ -143,11 +143,11 @@ class ExecutorTest(StageTest):
         return exported
 
     def parsed(self, exported: Exported) -> thunks.CompiledFunction:
-        """What tfcompile's header says."""
+        """Returns the contents of tfcompile's header."""
         return header.parse(Path(exported.path("tfcompile.h")).read_text())
 
     def assert_like_tensorflow(self, exported: Exported, steps: int = 4) -> None:
-        """Runs the program and TensorFlow."""
+        """Compares runs of the program with TensorFlow."""
         want = isolate.run_isolated(lambda: expected(exported), what="running TensorFlow")
         entry = exported.manifest.entry_points[0]
         variables = [exported.manifest.variables[use.variable] for use in entry.variables]
@@ -198,7 +198,7 @@ class ExecutorTest(StageTest):
         self.assertEqual(at, len(data))
 
     def test_every_kind_of_thunk(self) -> None:
-        """Protects the numbers of every model: each kind of thunk, in steps, with arguments that move, and no allocation."""
+        """Protects every model's numbers: each kind of thunk, over several steps, with moving arguments, without allocation."""
         kinds: set[type] = set()
         for name, model in MODELS.items():
             with self.subTest(name):
@@ -211,21 +211,21 @@ class ExecutorTest(StageTest):
         )
 
     def test_constants(self) -> None:
-        """Protects packed weights at the lowest level, too, whose strips are half a panel; and what is read in other ways."""
+        """Protects packed weights, including at the lowest level, whose strips are half a panel, and other reads of them."""
         exported = self.program(MODELS["constants"], cpu="x86-64")
         source = Path(exported.path("m.cc")).read_text()
         self.assertEqual([source.count(f"Packing::{name}") for name in ("kPanels", "kNone")], [7, 3])
         self.assert_like_tensorflow(exported)
 
     def test_epilogues(self) -> None:
-        """Protects what makes layers quick: what only finishes a product is a part of it, and no kernel is called for it."""
+        """Protects fast layers: what only finishes a product is part of it, without a kernel call."""
         exported = self.program(MODELS["epilogues"])
         source = Path(exported.path("m.cc")).read_text()
         calls = [line for line in source.splitlines() if "TFAOT_ISA::Run" in line or "(calls + " in line]
         self.assertEqual([line.endswith("});") for line in calls], [True] * 9, calls)
 
     def test_random_state(self) -> None:
-        """Protects graphs whose random ops the export stage does not replace: states are XLA's, one by one."""
+        """Protects graphs whose random ops the export stage doesn't replace: states match XLA's, one by one."""
         folder = self.folder
         isolate.run_isolated(lambda: compile_random(folder), what="compiling")
         parsed = header.parse((folder / "tfcompile.h").read_text())
@@ -244,7 +244,7 @@ class ExecutorTest(StageTest):
         self.assertLess(abs(float(values[0].mean()) - 0.5), 0.05)
 
     def test_levels_share_no_code(self) -> None:
-        """Protects programs with models for different CPUs: the linker must not give one the other's instructions."""
+        """Protects programs with models for different CPUs: the linker must not mix their instructions."""
         weak: dict[str, set[str]] = {}
         for cpu in ("x86-64", "x86-64-v3"):
             for model in ("products", "convolutions"):
@@ -254,7 +254,7 @@ class ExecutorTest(StageTest):
                         ["nm", "-P", program], capture_output=True, check=True, cwd=exported.folder, text=True
                     ).stdout
                     symbols = [line.split()[:2] for line in listed.splitlines()]
-                    # DW.ref.… is a pointer to a function of the C++ runtime's, the same whatever the level.
+                    # DW.ref.… is a pointer to a function in the C++ runtime, the same at every level.
                     found = {name for name, kind in symbols if kind in "VWuC" and not name.startswith("DW.ref.")}
                     self.assertTrue(program == "m.o" or not found, found)
                     weak.setdefault(cpu, set()).update(found)
@@ -262,7 +262,7 @@ class ExecutorTest(StageTest):
         self.assertEqual(weak["x86-64"] & weak["x86-64-v3"], set())
 
     def test_too_many_sorted(self) -> None:
-        """Protects the runtime's stack: what it cannot sort is refused when the model is built."""
+        """Protects the runtime's stack: a sort that is too large for it is refused at build time."""
         buffers = tuple(thunks.Buffer(64, "temp", None, None) for _ in range(65))
         sort = thunks.Sort("less", tuple(thunks.Slice(i, 0) for i in range(65)), (4,) * 65, (1, 16, 1), True)
         function = thunks.CompiledFunction(buffers, (), (), (), (), (sort,))
@@ -292,7 +292,7 @@ int main() {
 
 
 def compile_random(folder: Path) -> None:
-    """Runs tfcompile alone on a graph of 1000 random numbers."""
+    """Runs only tfcompile, on a graph with 1000 random numbers."""
     import tensorflow as tf
     from tensorflow.python import _pywrap_tfcompile
 
@@ -320,7 +320,7 @@ def compile_random(folder: Path) -> None:
 
 
 def expected(exported: Exported) -> Sequence[Sequence[Array]]:
-    """What TensorFlow computes: results of each step, outputs and then written variables."""
+    """Returns TensorFlow's results for each step: outputs, then written variables."""
     from tensorflow.core.framework import graph_pb2
 
     from tfaot.verify.runner import Runner

@@ -1,4 +1,4 @@
-"""Which kernels only finish what comes before them."""
+"""Which kernels only finish the preceding operation."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SHAPE = "f32[2,3,4]{2,1,0}"
 
 
 def module(*lines: str, parameters: str = "x", root: str = SHAPE) -> str:
-    """The text of a module with a kernel `m_k`, whose computation has these lines after its parameters.
+    """Returns the text of a module with a kernel `m_k`, whose computation has these lines after its parameters.
 
     Args:
-      lines: instructions; the last is the root
-      parameters: a letter each: `x` of the result's shape, `b` a vector of the last dimension
+      lines: instructions; the last one is the root
+      parameters: a letter each: `x` with the result's shape, `b` a vector along the last dimension
       root: the result's shape
     """
     shapes = {"x": SHAPE, "b": "f32[4]{0}", "s": "f32[]", "t": "f32[3]{0}"}
@@ -46,14 +46,14 @@ ZEROS = f"zeros = {SHAPE} broadcast(%zero), dimensions={{}}"
 
 
 class FinishesTest(unittest.TestCase):
-    """Reading the optimized HLO."""
+    """Reading optimized HLO."""
 
     def ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float]]:
-        """How the kernel can be seen: value, bias, addend, and its bias, as indices of arguments; bounds."""
+        """Returns how to interpret the kernel: value, bias, addend, and its bias, as indices of arguments; and bounds."""
         return [dataclasses.astuple(way)[:6] for way in finishes(text)["m_k"]]
 
     def test_bias_and_bounds(self) -> None:
-        """Protects what follows most layers: a bias, and ReLU as XLA writes it, or bounds on both sides."""
+        """Protects what follows most layers: a bias, and ReLU in XLA's form, or bounds on both sides."""
         self.assertEqual(self.ways(module(BIAS, SUM, parameters="xb")), [(0, 1, None, None, -math.inf, math.inf)])
         relu = module(BIAS, SUM, ZERO, ZEROS, f"r = {SHAPE} maximum(%sum, %zeros)", parameters="xb")
         self.assertEqual(self.ways(relu), [(0, 1, None, None, 0, math.inf)])
@@ -66,7 +66,7 @@ class FinishesTest(unittest.TestCase):
         self.assertEqual(self.ways(module(six[0], least)), [(0, None, None, None, -math.inf, 6.5)])
 
     def test_addends(self) -> None:
-        """Protects residual connections: of two values either may be the product's, and each keeps its own bias."""
+        """Protects residual connections: either of two values can be the product's, and each keeps its own bias."""
         either = [(0, None, 1, None, -math.inf, math.inf), (1, None, 0, None, -math.inf, math.inf)]
         self.assertEqual(self.ways(module(f"r = {SHAPE} add(%p0, %p1)", parameters="xx")), either)
         both = module(
@@ -80,7 +80,7 @@ class FinishesTest(unittest.TestCase):
         self.assertEqual(self.ways(both), [(2, 3, 0, 1, -math.inf, math.inf), (0, 1, 2, 3, -math.inf, math.inf)])
 
     def test_flattened(self) -> None:
-        """Protects a layer before Flatten: the shape that its result goes on with does not change where its columns are."""
+        """Protects a layer before Flatten: the shape in which its result continues doesn't move its columns."""
         relu = module(
             BIAS,
             SUM,
@@ -94,7 +94,7 @@ class FinishesTest(unittest.TestCase):
         self.assertEqual(finishes(relu)["m_k"], (Finish(0, 1, None, None, 0, math.inf, 4, 3),))
 
     def test_other_kernels(self) -> None:
-        """Protects numbers: what computes anything else, in another order, or along another axis is no epilogue."""
+        """Protects numbers: a kernel with another computation, order, or axis isn't an epilogue."""
         for name, text in {
             "factor": module(BIAS, f"r = {SHAPE} multiply(%p0, %bias)", parameters="xb"),
             "another axis": module(f"bias = {SHAPE} broadcast(%p1), dimensions={{1}}", SUM, parameters="xt"),
@@ -122,7 +122,7 @@ class FinishesTest(unittest.TestCase):
                 self.assertEqual(self.ways(text), [])
 
     def test_names_that_meet(self) -> None:
-        """Protects against a symbol that stands for two kernels: then neither is known."""
+        """Protects against a symbol that stands for two kernels: then neither is recognized."""
         text = module(BIAS, SUM, parameters="xb")
         (line,) = (line for line in text.splitlines() if "fusion(" in line)
         both = "\n".join(line.replace("ROOT %k", name) for name in ("%k.1", "%k_1"))

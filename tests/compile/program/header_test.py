@@ -12,7 +12,7 @@ from tfaot.compile.program import header
 
 
 class HeaderTest(StageTest):
-    """How strictly the header is read."""
+    """Strictness of the header's reader."""
 
     header: str
 
@@ -28,12 +28,12 @@ class HeaderTest(StageTest):
         test.doCleanups()
 
     def changed(self, old: str, new: str, count: int = 1) -> str:
-        """The error for the header with a part replaced."""
+        """Returns the error for the header with a part replaced."""
         self.assertIn(old, self.header)
         return self.error_of(header.parse, self.header.replace(old, new, count))
 
     def test_unknown_text(self) -> None:
-        """Protects from a TensorFlow that writes something else: no part of a thunk may be passed over."""
+        """Protects against a TensorFlow with different output: no part of a thunk can be ignored."""
         self.assert_error(
             self.changed("// Conditional Thunk", "// Custom Thunk").replace(self._conditional(), "…"),
             """
@@ -66,7 +66,7 @@ class HeaderTest(StageTest):
         return text[begin : begin + 200 - len("// Custom Thunk ")] + "…"
 
     def test_contradictions(self) -> None:
-        """Protects from misreading: what the header says twice must agree, and no thunk may leave its buffers."""
+        """Protects against misreading: facts that the header states twice must agree, and no thunk can exceed its buffers."""
         self.assert_error(
             self.changed("kNumResults = 2;", "kNumResults = 3;"),
             """
@@ -90,7 +90,7 @@ class HeaderTest(StageTest):
         self.assertIn("which holds argument 1", self.changed(index[0], swapped))
 
     def test_other_files(self) -> None:
-        """Protects the reader of an error: a file that is no such header is said to be none."""
+        """Protects readers of an error: a file that isn't such a header is reported as such."""
         self.assert_error(
             self.error_of(header.parse, "int main() {}"),
             """

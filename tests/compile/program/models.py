@@ -1,4 +1,4 @@
-"""Models with every kind of thunk, and what tfcompile's header says of them."""
+"""Models with every kind of thunk, and the contents of tfcompile's header for them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ f32, f64, i32 = tf.float32, tf.float64, tf.int32
 """
 
 MODELS: dict[str, str] = {
-    # Copies of arguments, empty arrays, constants, an input that nothing reads, a result that is given twice.
+    # Copies of arguments, empty arrays, constants, an unused input, and a result that is returned twice.
     "edges": """
 def input_fn():
     return inputs(a=(f32, 5), e=(f32, 0, 3), u=(f32,))
@@ -36,7 +36,7 @@ def model_fn(xs, _):
     with tf.control_dependencies([v.assign(a)]):
         return tf.identity(a), tf.identity(a), e, tf.constant([1.0, 2.0]), tf.reduce_sum(e), w.read_value(), tf.zeros([0, 4])
 """,
-    # Two variables that change places: each is read before the other is written.
+    # Two variables are swapped: each is read before the other is written.
     "swap": """
 def input_fn():
     return inputs(a=(f32, 5))
@@ -77,7 +77,7 @@ def model_fn(xs, _):
     with tf.control_dependencies([v1.assign_sub(k, 0.1 * tf.gradients(loss, k)[0])]):
         return tf.identity(loss), z, w, tf.nn.conv2d(image, tf.ones([3, 3, 4, 2]), 1, "VALID", dilations=2)
 """,
-    # What follows products and convolutions: biases, sums with other values, and bounds; in place or not.
+    # Operations after products and convolutions: biases, sums with other values, and bounds; in place or not.
     "epilogues": """
 def input_fn():
     return inputs(image=(f32, 2, 12, 12, 8), x=(f32, 40, 300), d=(f64, 33, 65))
@@ -102,7 +102,7 @@ def model_fn(xs, _):
     f = tf.nn.bias_add(tf.matmul(d, d, transpose_a=True), tf.constant(rng.standard_normal(65)))
     return again, tf.nn.relu(tf.nn.conv2d(again, weights(3, 3, 9, 9), 1, "SAME") + again), u, tf.minimum(f, 1.0)
 """,
-    # Constant right sides: of several rows or one, shared, read by others as well, transposed, and of other dtypes.
+    # Constant right sides: with one or more rows, shared, also read elsewhere, transposed, and in other dtypes.
     "constants": """
 def input_fn():
     return inputs(image=(f32, 2, 9, 9, 6), x=(f32, 7, 300), d=(f64, 33, 65), i=(i32, 40, 41))
@@ -157,7 +157,7 @@ def model_fn(xs, _):
     y = tf.cond(n > 0, lambda: tf.matmul(x, x), lambda: tf.matmul(tf.sort(x), x) + 1.0)
     return y, tf.switch_case(n, [lambda: tf.matmul(x, x), lambda: tf.sort(x), lambda: tf.matmul(tf.sort(x), x) + 1.0])
 """,
-    # A NaN stays one in minima and maxima, also of several values.
+    # A NaN stays NaN in minima and maxima, including of several values.
     "nans": """
 def input_fn():
     return inputs(x=(f32, 8, 4, 6))
@@ -195,7 +195,7 @@ def model_fn(xs, _):
 
     return tf.while_loop(lambda i, v: tf.logical_and(i < n, tf.reduce_max(tf.matmul(v, v)) < 1e9), body, (0, x))[1]
 """,
-    # Their compiled code calls functions of its own, and has sorts, loops, and products within one another.
+    # Their compiled code calls functions of its own, and has nested sorts, loops, and products.
     "algebra": """
 def input_fn():
     return inputs(x=(f32, 24, 24))
@@ -206,17 +206,17 @@ def model_fn(xs, _):
     return tf.linalg.cholesky(s), tf.abs(tf.linalg.qr(x)[1]), tf.linalg.svd(x, compute_uv=False), tf.linalg.inv(x)
 """,
 }
-"""Between them they have every kind of thunk but for the state of random numbers, which the export stage replaces."""
+"""Together they have every kind of thunk, except random state, which the export stage replaces."""
 
 
 @contextlib.contextmanager
 def keeping_header(exported: Exported) -> Iterator[None]:
-    """Makes the compile stage leave tfcompile's header beside its outputs, as `tfcompile.h`."""
+    """Makes the compile stage keep tfcompile's header next to its outputs, as `tfcompile.h`."""
     read = header.parse
 
     def keep(text: str) -> CompiledFunction:
         (exported.folder / "tfcompile.h").write_text(text)
         return read(text)
 
-    with mock.patch.object(header, "parse", keep):  # the compiler's child takes it along
+    with mock.patch.object(header, "parse", keep):  # the compiler's child inherits it
         yield

@@ -1,4 +1,4 @@
-"""Which constants are packed, and what is then stored in their place."""
+"""Which constants are packed, and what is stored in their place."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tfaot.compile.program.winograd import transformed, winograd
 
 
 def dot(rows: int = 4, depth: int = 3, columns: int = 32, *, right: int = 1, dtype: str = "float", at: int = 0) -> Dot:
-    """A product of buffer 0's begin with the weights in a buffer, which goes to byte `at` of buffer 0."""
+    """Returns a product of the start of buffer 0 with the weights in a buffer, written to byte `at` of buffer 0."""
     return Dot(
         dtype=dtype,
         batch=1,
@@ -53,7 +53,7 @@ def dot(rows: int = 4, depth: int = 3, columns: int = 32, *, right: int = 1, dty
 
 
 def convolution(taps: tuple[int, int] = (3, 1), channels: int = 2, filters: int = 32) -> Convolution:
-    """A convolution of buffer 0's begin with the kernel in buffer 1."""
+    """Returns a convolution of the start of buffer 0 with the kernel in buffer 1."""
     return Convolution(
         dtype="float",
         out=Slice(0, 2048),
@@ -76,13 +76,13 @@ def convolution(taps: tuple[int, int] = (3, 1), channels: int = 2, filters: int 
 
 
 def function(*thunks: Thunk, sizes: tuple[int, ...] = (384,), results: tuple[int, ...] = (0,)) -> CompiledFunction:
-    """What works on an argument, buffer 0, and constants of these sizes in bytes, whose symbols are `c1`, `c2`, …."""
+    """Returns a function with an argument, buffer 0, and constants of these sizes in bytes, with symbols `c1`, `c2`, …."""
     buffers = (Buffer(1 << 20, "parameter", 0, None), *(Buffer(size, "constant", None, None) for size in sizes))
     return CompiledFunction(buffers, (0,), results, tuple(f"c{i}" for i in range(1, len(buffers))), (), thunks)
 
 
 def values(*sizes: int) -> dict[str, memoryview]:
-    """Constants of these sizes, no two of which are alike."""
+    """Returns distinct constants of these sizes."""
     return {
         f"c{i}": memoryview(np.random.default_rng(i).standard_normal(size // 4).astype("float32").tobytes())
         for i, size in enumerate(sizes, 1)
@@ -90,7 +90,7 @@ def values(*sizes: int) -> dict[str, memoryview]:
 
 
 def panels(matrix: npt.NDArray[np.float32]) -> bytes:
-    """The definition: values of 16 columns, row by row, then those of the next 16."""
+    """Returns panels by definition: values of 16 columns, row by row, then those of the next 16."""
     depth, columns = matrix.shape
     padded = np.zeros((depth, -(-columns // 16) * 16), "float32")
     padded[:, :columns] = matrix
@@ -98,7 +98,7 @@ def panels(matrix: npt.NDArray[np.float32]) -> bytes:
 
 
 def packed(functions: dict[str, CompiledFunction], constants: dict[str, memoryview]) -> Compiled:
-    """What the pass makes of a function."""
+    """Returns the pass's result for a function."""
     compiled = Compiled(functions, constants)
     count = prepack(compiled)
     assert count == len(compiled.packed)
@@ -106,16 +106,16 @@ def packed(functions: dict[str, CompiledFunction], constants: dict[str, memoryvi
 
 
 class PrepackTest(unittest.TestCase):
-    """The pass, on thunks."""
+    """The pass on thunks."""
 
     def packings(self, *thunks: Thunk, sizes: tuple[int, ...] = (384,), results: tuple[int, ...] = (0,)) -> list[str]:
-        """How the right sides of products are packed."""
+        """Returns how the right sides of products are packed."""
         got = packed({"v3": function(*thunks, sizes=sizes, results=results)}, values(*sizes))
         self.assertEqual(len(got.packed), len(got.replaced))
         return [thunk.packing for thunk in got.functions["v3"].thunks if isinstance(thunk, Dot | Convolution)]
 
     def test_values(self) -> None:
-        """Protects numbers: each value is where the kernels look for it, and columns that do not exist are zero."""
+        """Protects numbers: each value is where the kernels look for it, and missing columns are zero."""
         matrix = np.random.default_rng(1).standard_normal((3, 40)).astype("float32")
         for name, thunk, given in (
             ("product", dot(columns=40), matrix),
@@ -130,7 +130,7 @@ class PrepackTest(unittest.TestCase):
                 self.assertEqual((constant.packing, constant.before, constant.after), ("panels", 480, 3 * 48 * 4))
 
     def test_dtypes(self) -> None:
-        """Protects products of doubles and integers: a row of a panel is a cache line of them, too."""
+        """Protects products of doubles and integers: a row of a panel is one cache line of them, too."""
         matrix = np.random.default_rng(1).standard_normal((3, 16))
         got = packed({"v3": function(dot(columns=16, dtype="double"))}, {"c1": memoryview(matrix.tobytes())})
         self.assertEqual(got.replaced["c1"], matrix[:, :8].tobytes() + matrix[:, 8:].tobytes())
@@ -138,7 +138,7 @@ class PrepackTest(unittest.TestCase):
         self.assertEqual(self.packings(dot(columns=16, dtype="std::complex<float>")), ["none"])
 
     def test_where_it_gains(self) -> None:
-        """Protects speed: one row is read best as it lies, and panels that are mostly empty only take room."""
+        """Protects speed: a single row is best read in place, and mostly empty panels only take space."""
         self.assertEqual(self.packings(dot()), ["panels"])
         self.assertEqual(self.packings(dot(rows=1)), ["none"])
         for columns, want in ((12, "none"), (13, "panels"), (17, "none"), (24, "panels")):
@@ -153,7 +153,7 @@ class PrepackTest(unittest.TestCase):
             self.assertEqual(self.packings(dataclasses.replace(convolution(), **other), sizes=(768,)), ["none"])  # type: ignore[arg-type]
 
     def test_other_readers(self) -> None:
-        """Protects whoever else reads a constant: a kernel, another operand, a result, or a part of it."""
+        """Protects other readers of a constant: a kernel, another operand, a result, or a part of it."""
         for name, other in {
             "kernel": Kernel("k", (SizedSlice(Slice(1, 4), 4),), (1, 1, 1)),
             "copy": Copy(Slice(0, 4096), Slice(1, 0), 4),
@@ -168,7 +168,7 @@ class PrepackTest(unittest.TestCase):
         self.assertEqual(self.packings(dot(), results=(0, 1)), ["none"])
 
     def test_several_readers(self) -> None:
-        """Protects shared weights: several products may read one, in loops as well."""
+        """Protects shared weights: several products can read the same one, including in loops."""
         self.assertEqual(self.packings(dot(), dot(rows=9, at=8)), ["panels", "panels"])
         got = packed({"v3": function(dot(), For(2, (dot(at=8),)))}, values(384))
         (_, loop) = got.functions["v3"].thunks
@@ -188,7 +188,7 @@ class PrepackTest(unittest.TestCase):
         self.assertEqual(compiled.replaced["c2"], transformed(constants["c2"], layer))
 
     def test_levels_and_copies(self) -> None:
-        """Protects size: a value that is there several times is packed everywhere or nowhere."""
+        """Protects size: a value that occurs several times is packed everywhere or nowhere."""
         same = values(384)["c1"]
         both = {"v2": function(dot()), "v3": dataclasses.replace(function(dot()), constants=("d1",))}
         got = packed(both, {"c1": same, "d1": same})
@@ -203,7 +203,7 @@ class PrepackTest(unittest.TestCase):
 
 
 class CompiledTest(StageTest):
-    """The pass, in the compile stage."""
+    """The pass in the compile stage."""
 
     MODEL = (
         "import numpy as np\n" + PREAMBLE.replace("[2]", "[6, 50]") + "def model_fn(x, n):\n"
@@ -212,7 +212,7 @@ class CompiledTest(StageTest):
     )
 
     def test_stored_once(self) -> None:
-        """Protects size: packed weights take the place of the original, once for all CPU levels, and the manifest says so."""
+        """Protects size: packed weights replace the original, once for all CPU levels, and the manifest says so."""
         weights = np.random.default_rng(1).standard_normal([50, 96]).astype("float32")
         exported = self.export(self.MODEL)
         self.compile(exported, isa=("x86-64-v2", "x86-64-v3"))
@@ -240,10 +240,10 @@ class CompiledTest(StageTest):
 
 
 class FactsTest(unittest.TestCase):
-    """Numbers that Python packs and plans by, and that C++ has as well."""
+    """Numbers that Python uses for packing and planning, and that C++ also has."""
 
     def compiled(self) -> str:
-        """The C++ compiler's errors, with their lines, of a program with a packed product, a transformed kernel, and a sort."""
+        """Returns the C++ compiler's errors, with lines, for a program with a packed product, a Winograd kernel, and a sort."""
         rendered = executor.render(
             {
                 "x86-64": function(
@@ -269,7 +269,7 @@ class FactsTest(unittest.TestCase):
         return re.sub(r"<stdin>:(\d+)", lambda found: lines[int(found[1]) - 1], done.stderr)
 
     def test_facts(self) -> None:
-        """Protects constants in memory: a number that is changed on one side only is an error of the C++ compiler."""
+        """Protects constants in memory: the C++ compiler rejects a number that was changed on only one side."""
         self.assertEqual(self.compiled(), "")
         for module, name, condition in (
             (packing, "PANEL_BYTES", "kPanelBytes == 32"),

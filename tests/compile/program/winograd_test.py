@@ -1,4 +1,4 @@
-"""Which convolutions form their products by Winograd's minimal filtering, what their kernels become, and what a switch does."""
+"""Which convolutions use Winograd's minimal filtering, how their kernels change, and what the switch does."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def model_fn(x, _):
     x = tf.nn.relu(tf.nn.conv2d(x, kernel(3, 3, 64, 64), 1, "SAME") + kernel(64))
     return {}
 """
-"""A convolution where it applies, and another op."""
+"""A convolution to which it applies, and another op."""
 
 LAYER = Convolution(
     dtype="float",
@@ -60,7 +60,7 @@ class ShapesTest(unittest.TestCase):
     """The rule, and the packing."""
 
     def test_where(self) -> None:
-        """ResNet's layers are in; other kernels, strides, dilations, groups, and dtypes, and what is too small, are not."""
+        """ResNet's layers qualify. Other kernels, strides, dilations, groups, dtypes, and small sizes don't."""
         self.assertTrue(winograd.applies(LAYER))
         for change in (
             {"dtype": "Eigen::half"},
@@ -79,7 +79,7 @@ class ShapesTest(unittest.TestCase):
                 self.assertFalse(winograd.applies(dataclasses.replace(LAYER, **change)))  # type: ignore[arg-type]
 
     def test_values(self) -> None:
-        """Each filter's points are G g G^T, where the kernels look for them; filters that a panel lacks are zero."""
+        """Each filter's points are G g G^T, where the kernels look for them. Missing filters of a panel are zero."""
         channels, filters = 5, 80 + 3
         rng = np.random.default_rng(1)
         kernel = rng.standard_normal((3, 3, channels, filters)).astype(np.float32)
@@ -106,7 +106,7 @@ class CompileTest(StageTest):
     """The compile stage."""
 
     def test_switch(self) -> None:
-        """The pass is on by default, says which kernels it packed, and leaves them to others if it is off."""
+        """The pass is on by default, says which kernels it packed, and leaves them to other passes if it is off."""
         exported = self.export(NET.format("x"))
         for patterns, kind, places in ((("*",), "winograd", 1), (("*", "!winograd"), "panels", None)):
             self.compile(exported, passes=patterns)
@@ -119,7 +119,7 @@ class CompileTest(StageTest):
             self.assertEqual("WinogradScratchBytes(kImages[0])" in source, kind == "winograd")
 
     def test_size(self) -> None:
-        """A kernel of 9 values becomes one of 16, and nothing keeps the original."""
+        """A kernel with 9 values becomes one with 16, and the original isn't kept."""
         exported = self.export(NET.format("x"))
         self.compile(exported)
         (packed,) = json.loads(Path(exported.path("passes")).read_text())["packed"]
@@ -128,7 +128,7 @@ class CompileTest(StageTest):
         self.assertTrue(packed["after"] < size < packed["after"] + packed["before"] // 2)
 
     def test_kernels_that_are_read_otherwise(self) -> None:
-        """A kernel that is an output as well, or that a convolution of another kind shares, stays as it was."""
+        """A kernel that is also an output, or shared with another kind of convolution, doesn't change."""
         for shared in (
             "tf.nn.conv2d(x, w, 1, 'SAME'), w",
             "tf.nn.conv2d(tf.nn.conv2d(x, w, 1, 'SAME'), w, 2, 'SAME')",
@@ -140,7 +140,7 @@ class CompileTest(StageTest):
                 self.assertEqual([each["packing"] for each in packed].count("winograd"), 1)
 
     def test_variables_that_are_not_frozen(self) -> None:
-        """A kernel that may change is no constant, and is left as it is."""
+        """A kernel that can change isn't a constant, and is left alone."""
         model = NET.format("tf.nn.conv2d(x, v1.get_variable('w', initializer=kernel(3, 3, 64, 64)), 1, 'SAME')")
         exported = self.export(model, frozen=())
         self.compile(exported)

@@ -1,4 +1,4 @@
-"""Dtypes that the compiler refuses at the edge: converted there, real graphs give the same bits, and compile."""
+"""Dtypes that the compiler refuses at the edge. Converted there, real graphs give the same bits, and compile."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ STORED = tuple(dtype for dtype in dtypes.ALL if dtype.stored != dtype.name)
 """The dtypes that are converted."""
 
 HLO = {"bfloat16": "u16[{}]", "float16": "u16[{}]", "complex64": "f32[{}2]", "complex128": "f64[{}2]"}
-"""How XLA shows them at the edge, with sizes to be filled in."""
+"""How XLA shows them at the edge, with sizes to fill in."""
 
 
 def stored(model: Model) -> Model:
-    """The rewrite: as the export stage calls it."""
+    """Applies the rewrite like the export stage."""
     from tfaot.export.rewrites import edges
 
     graph, inputs, outputs = edges.stored(model.graph, model.inputs, model.outputs)
@@ -31,7 +31,7 @@ def stored(model: Model) -> Model:
 
 
 def drawn(dtype: dtypes.DType, *shape: int) -> Any:
-    """Numbers whose sums differ from rounding to rounding."""
+    """Returns numbers whose sums depend on rounding."""
     rng = np.random.default_rng(7)
     value = rng.standard_normal(shape)
     if dtype.name.startswith("complex"):
@@ -40,7 +40,7 @@ def drawn(dtype: dtypes.DType, *shape: int) -> Any:
 
 
 def hlo(dtype: dtypes.DType, *shape: int) -> str:
-    """A shape in HLO's notation."""
+    """Returns a shape in HLO's notation."""
     sizes = ",".join(map(str, shape))
     return HLO[dtype.name].format(sizes + "," * (dtype.parts > 1 and bool(shape)))
 
@@ -49,7 +49,7 @@ class RewriteTest(StageTest):
     """Compares before and after."""
 
     def check(self, make: Callable[[], Model], *values: Any, runs: int = 1, exact: bool = True) -> Outcome:
-        """Runs and compiles a model before and after; every result must have the same bits, or nearly."""
+        """Runs and compiles a model before and after. Every result must have the same bits, or nearly."""
         outcome = compared(make, stored, [values], runs=runs)
         self.assertEqual(outcome.complaint, "")
         for before, after in zip(outcome.before, outcome.after, strict=True):
@@ -57,7 +57,7 @@ class RewriteTest(StageTest):
                 self.assertEqual((value.dtype, value.shape), (wanted.dtype, wanted.shape))
                 if exact:
                     self.assertEqual(value.tobytes(), wanted.tobytes())
-                else:  # TensorFlow fuses products and sums of complex numbers, or not, as it happens
+                else:  # TensorFlow may or may not fuse products and sums of complex numbers
                     np.testing.assert_allclose(value, wanted, rtol=8 * np.finfo(wanted.dtype).eps)
         return outcome
 
@@ -66,7 +66,7 @@ class EdgesTest(RewriteTest):
     """Inputs and outputs."""
 
     def test_inputs_and_outputs(self) -> None:
-        """Protects every dtype and rank: a session and the compiler see what is stored, and get the same bits."""
+        """Protects every dtype and rank: a session and the compiler see the stored dtype, and get the same bits."""
         for dtype in STORED:
             with self.subTest(dtype.name):
 
@@ -87,7 +87,7 @@ class EdgesTest(RewriteTest):
                 self.assertEqual(outcome.signature.replace(" ", ""), f"({wanted})->({wanted})".replace(" ", ""))
 
     def test_special_values(self) -> None:
-        """Protects infinities, signed zeros, subnormals, and every NaN: bits are not changed on their way."""
+        """Protects infinities, signed zeros, subnormals, and every NaN: conversion doesn't change bits."""
         for dtype in STORED:
             with self.subTest(dtype.name):
 
@@ -102,7 +102,7 @@ class EdgesTest(RewriteTest):
                 self.check(functools.partial(built, build), value)
 
     def test_bit_cast_costs_nothing(self) -> None:
-        """Protects speed: what only passes through is copied, and what is computed is one kernel, as without casts."""
+        """Protects speed: values that only pass through are copied, and computed values take one kernel, as without casts."""
 
         def passing() -> Any:
             import tensorflow as tf
@@ -125,7 +125,7 @@ class EdgesTest(RewriteTest):
         self.assertNotIn("convert(", text[text.index("ENTRY") :])
 
     def test_names(self) -> None:
-        """Protects users of the model: what they named keeps its name, dtype, and shape; new nodes take none of a user's."""
+        """Protects users of the model: whatever they named keeps its name, dtype, and shape, and new nodes don't clash."""
 
         def work() -> Any:
             def build() -> Any:
@@ -187,7 +187,7 @@ class EdgesTest(RewriteTest):
         self.assertEqual([dim.size for dim in feed.attr["shape"].shape.dim], [-1, 3, 2])
 
     def test_table(self) -> None:
-        """Protects the table when TensorFlow changes: exactly the dtypes that are converted are refused by the compiler."""
+        """Protects the table when TensorFlow changes: the compiler refuses exactly the dtypes that are converted."""
 
         def work() -> list[str]:
             import tensorflow as tf
@@ -213,7 +213,7 @@ class EdgesTest(RewriteTest):
         self.assertEqual(isolate.run_isolated(work, what="compiling"), [dtype.name for dtype in STORED])
 
     def test_true_sizes(self) -> None:
-        """Protects results of which the compiler knows a bound: a further fetch gives the size, as the user sees it."""
+        """Protects results for which the compiler knows a bound: another fetch returns the size, as the user sees it."""
 
         def work() -> Any:
             import tensorflow as tf
@@ -267,7 +267,7 @@ class EdgesTest(RewriteTest):
         self.assertEqual(unconverted, "complex64:0")
 
     def test_nothing_to_do(self) -> None:
-        """Protects memory: a graph whose dtypes may all cross is handed back as it is."""
+        """Protects memory: a graph whose dtypes can all cross is returned unchanged."""
         from tensorflow.core.framework import graph_pb2
 
         from tfaot.export.rewrites import edges
@@ -288,9 +288,9 @@ class VariablesTest(RewriteTest):
         """Runs a model with inputs `x` and `n`, and variables `a`, `b`, and `c` of every dtype, twice.
 
         Args:
-          body: gives the output, of shape [2].
+          body: returns the output, with shape [2].
           written: the variables that the compiled code returns.
-          changed: those that have other values afterwards; None if they are the same.
+          changed: those that have other values afterwards. None if they are the same as `written`.
         """
         for dtype in STORED:
             with self.subTest(dtype.name):
@@ -325,7 +325,7 @@ class VariablesTest(RewriteTest):
                     self.assertEqual(kept, name not in (written if changed is None else changed), name)
 
     def test_read_and_written(self) -> None:
-        """Protects the plain ways to use a variable, in an order that control inputs say."""
+        """Protects plain uses of a variable, in an order that control inputs define."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             with tf.control_dependencies([a.assign(x * b)]):
@@ -338,7 +338,7 @@ class VariablesTest(RewriteTest):
         self.check_variables(body)
 
     def test_added_to_after_the_value_is_there(self) -> None:
-        """Protects from reading too early: what is added may come out of a function that writes the variable."""
+        """Protects against reading too early: the added value can come from a function that writes the variable."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             @tf.function
@@ -382,7 +382,7 @@ class VariablesTest(RewriteTest):
         self.check_variables(body, written="")
 
     def test_control_flow(self) -> None:
-        """Protects loops and branches of both control flow versions, and functions that they call."""
+        """Protects loops and branches of both control flow versions, and the functions that they call."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             scale = tf.function(lambda y: y * a)
@@ -401,7 +401,7 @@ class VariablesTest(RewriteTest):
         self.check_variables(body_v1, written="b")
 
     def test_given_its_own_value(self) -> None:
-        """Protects assignments that the compiler may take for none: the conversions make them none the less written."""
+        """Protects assignments that the compiler could drop as no-ops: with the conversions, they are still written."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             with tf.control_dependencies([a.assign(a.read_value())]):
@@ -410,7 +410,7 @@ class VariablesTest(RewriteTest):
         self.check_variables(body, written="a", changed="")
 
     def test_refused(self) -> None:
-        """Protects from the compiler's own words: it names the ops, their lines, and the variables that get there."""
+        """Protects against the compiler's own wording: the error names the ops, their lines, and the variables involved."""
 
         def work() -> str:
             def build() -> Any:

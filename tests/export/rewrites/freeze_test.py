@@ -1,4 +1,4 @@
-"""Freezing: real graphs give the same numbers before and after, and compile without the variables that they had."""
+"""Freezing: real graphs give the same numbers before and after, and compile without their variables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Body = Callable[..., Any]
 
 
 def frozen(*names: str) -> Callable[[Model], Model]:
-    """A rewrite that freezes these variables."""
+    """Returns a rewrite that freezes these variables."""
 
     def rewrite(model: Model) -> Model:
         from tfaot.export.rewrites.freeze import freeze
@@ -30,7 +30,7 @@ def frozen(*names: str) -> Callable[[Model], Model]:
 
 
 def model(body: Body, edit: Callable[[Any], None] = lambda graph: None) -> Model:
-    """A graph with inputs `x` and `n`, and variables `a` and `b` of the input's shape, and `c` to look up rows in."""
+    """Returns a graph with inputs `x` and `n`, variables `a` and `b` with the input's shape, and `c` for row lookups."""
 
     def build() -> Any:
         import tensorflow as tf
@@ -48,7 +48,7 @@ def model(body: Body, edit: Callable[[Any], None] = lambda graph: None) -> Model
 
 
 class FreezeTest(StageTest):
-    """Each test freezes all or some variables of a graph of its own."""
+    """Each test freezes all or some variables of its own graph."""
 
     def check(
         self,
@@ -59,7 +59,7 @@ class FreezeTest(StageTest):
         edit: Callable[[Any], None] = lambda graph: None,
         complaint: str = "",
     ) -> Outcome:
-        """Freezes the named variables; the others, separated by blanks, must still be there."""
+        """Freezes the named variables. The others, separated by blanks, must still be there."""
         feeds = (([1.5, -2.0], 2), ([0.25, 4.0], 1))
         outcome = compared(lambda: model(body, edit), frozen(*names.split()), feeds)
         self.assertEqual(outcome.complaint, complaint)
@@ -71,12 +71,12 @@ class FreezeTest(StageTest):
         return outcome
 
     def test_read(self) -> None:
-        """Protects the plainest use, and compiled code that holds the values: nothing but the input is its argument."""
+        """Protects plain use, and compiled code that contains the values: the input is its only argument."""
         outcome = self.check(lambda tf, x, n, a, b, c: x * a + b, "a b")
         self.assertEqual(outcome.signature, "(f32[2], s32[])->(f32[2])")
 
     def test_some(self) -> None:
-        """Protects models of which some variables are fed, whether or not something writes them."""
+        """Protects models in which some variables are fed, whether or not anything writes them."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             with tf.control_dependencies([b.assign_add(x)]):
@@ -86,7 +86,7 @@ class FreezeTest(StageTest):
         self.assertEqual(outcome.signature, "(f32[2], s32[], f32[2], f32[4,2])->(f32[2], f32[2])")
 
     def test_asked_about(self) -> None:
-        """Protects models that ask for a variable's shape and state, as loaded ones do."""
+        """Protects models that query a variable's shape and state, like loaded ones."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             off = tf.raw_ops.DisableCopyOnRead(resource=a.handle)
@@ -98,7 +98,7 @@ class FreezeTest(StageTest):
         self.check(body, "a c")
 
     def test_asked_about_in_function(self) -> None:
-        """Protects the same where outputs of nodes have names, which other ops call otherwise."""
+        """Protects the same in functions, where outputs of nodes have names that differ between ops."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             @tf.function
@@ -130,7 +130,7 @@ class FreezeTest(StageTest):
         self.check(body, "c")
 
     def test_identities(self) -> None:
-        """Protects handles that pass through Identity and IdentityN, beside other tensors."""
+        """Protects handles that pass through Identity and IdentityN, along with other tensors."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             one = tf.raw_ops.Identity(input=tf.raw_ops.Identity(input=a.handle))
@@ -142,7 +142,7 @@ class FreezeTest(StageTest):
         self.check(body, "a", "b")
 
     def test_two_handles_of_one_variable(self) -> None:
-        """Protects size: the second handle of a variable does not copy its value."""
+        """Protects size: a second handle of a variable doesn't copy its value."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="a", name="again")
@@ -156,7 +156,7 @@ class FreezeTest(StageTest):
         self.assertEqual([ops[name] for name in ("a", "again", "late")], ["Const", "Identity", "Const"])
 
     def test_calls(self) -> None:
-        """Protects functions that hand variables on to functions, and write others."""
+        """Protects functions that pass variables on to functions, and write others."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             @tf.function
@@ -175,7 +175,7 @@ class FreezeTest(StageTest):
         self.check(body, "a c", "b")
 
     def test_function_called_as_an_op(self) -> None:
-        """Protects graphs of old: a function's name is the op, and its outputs have names of their own."""
+        """Protects old graphs, where a function's name is the op, and its outputs have their own names."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             def both(first: Any, second: Any, y: Any) -> Any:
@@ -197,7 +197,7 @@ class FreezeTest(StageTest):
         self.check(body, "b", "a", edit=_call_as_ops)
 
     def test_one_function_for_several_variables(self) -> None:
-        """Protects layers that share a function: it is copied only where it gets other kinds of variables."""
+        """Protects layers that share a function: it is copied only where it gets different kinds of variables."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             handle, value = tf.TensorSpec([], tf.resource), tf.TensorSpec([2], tf.float32)
@@ -230,7 +230,7 @@ class FreezeTest(StageTest):
             return x * read(resource=p, dtype=tf.float32) - read(resource=q, dtype=tf.float32)
 
         self.check(body, "a b")
-        # The compiler itself takes no function that returns a handle.
+        # The compiler itself accepts no function that returns a handle.
         self.check(body, "b", "a", complaint="GetTupleElement() index (1) out of range for tuple shape (f32[2])")
 
     def test_while_v2(self) -> None:
@@ -249,7 +249,7 @@ class FreezeTest(StageTest):
         self.check(body, "c", "a b")
 
     def test_while_v1(self) -> None:
-        """Protects loops of TensorFlow 1: handles pass through Enter, and what is added runs in each round."""
+        """Protects TensorFlow 1 loops: handles pass through Enter, and added nodes run in each iteration."""
 
         def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             tf.compat.v1.disable_control_flow_v2()
@@ -265,7 +265,7 @@ class FreezeTest(StageTest):
         self.check(body, "a", "b c")
 
     def test_branches(self) -> None:
-        """Protects conditionals of both control flow versions, and of more than two ways."""
+        """Protects conditionals of both control flow versions, and with more than two branches."""
 
         def two(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
             return tf.cond(n > 1, lambda: x * a, lambda: x + b)
@@ -283,7 +283,7 @@ class FreezeTest(StageTest):
                 self.check(body, "a", "b" + " c" * (body is many))
 
     def test_every_dtype(self) -> None:
-        """Protects values of every dtype, as scalars, as matrices, with nothing in them, and bit by bit."""
+        """Protects values of every dtype, as scalars, as matrices, and empty, bit by bit."""
         from tfaot.export.rewrites.freeze import freeze
 
         for dtype in dtypes.ALL:
@@ -313,7 +313,7 @@ class FreezeTest(StageTest):
                     self.assertEqual(value.tobytes(), wanted.tobytes())
 
     def test_keras(self) -> None:
-        """Protects whole models: embeddings, recurrent and bidirectional layers of Keras 3, and of tf-keras."""
+        """Protects whole models: embeddings, recurrent and bidirectional layers in Keras 3 and tf-keras."""
 
         def make(package: str) -> Model:
             import importlib
@@ -362,7 +362,7 @@ class FreezeTest(StageTest):
                 self.assertGreater(np.abs(outcome.before[0][0] - outcome.before[1][0]).max(), 1e-3)
 
     def test_nothing_to_do(self) -> None:
-        """Protects time and memory: a graph without any of the variables is handed back as it is."""
+        """Protects time and memory: a graph without any of the variables is returned unchanged."""
         from tensorflow.core.framework import graph_pb2
 
         from tfaot.export.rewrites.freeze import freeze
@@ -373,7 +373,7 @@ class FreezeTest(StageTest):
         self.assertIs(freeze(graph, {"w": np.ones(2)}), graph)
 
     def test_large_graphs_take_linear_time(self) -> None:
-        """Protects graphs of hundreds of thousands of nodes: a long chain is neither recursion nor quadratic."""
+        """Protects graphs with hundreds of thousands of nodes: a long chain is neither recursive nor quadratic."""
         from tensorflow.core.framework import graph_pb2
 
         from tfaot.export.rewrites.freeze import freeze
@@ -388,7 +388,7 @@ class FreezeTest(StageTest):
         self.assertEqual((result.node[0].op, result.node[29_999].attr["T"].type), ("Const", 1))
 
     def test_too_large(self) -> None:
-        """Protects from protobuf's own error, after minutes: a GraphDef has no room for what is frozen."""
+        """Protects against protobuf's own error after minutes: a GraphDef has no room for the frozen values."""
         from tensorflow.core.framework import graph_pb2
 
         from tfaot.export.rewrites.freeze import freeze
@@ -408,7 +408,7 @@ class FreezeTest(StageTest):
         )
 
     def test_refused(self) -> None:
-        """Protects from graphs that cannot run: it names ops that need a handle, where they are, and of which variables."""
+        """Protects against graphs that can't run: the error names ops that need a handle, where they are, and the variables."""
 
         def work() -> str:
             def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
@@ -465,12 +465,12 @@ class ChosenTest(StageTest):
         return [name for name in self.NAMES if name in found]
 
     def test_default(self) -> None:
-        """Protects models without the attribute: all that nothing writes is frozen, or nothing at all."""
+        """Protects models without the attribute: everything that nothing writes is frozen, or nothing at all."""
         self.assertEqual(self.chosen(None), ["dense/kernel", "dense/bias", "head/kernel"])
         self.assertEqual(self.chosen(None, default_frozen=False), [])
 
     def test_patterns(self) -> None:
-        """Protects the choice: whole names, globs over `/`, and later patterns that take out and take in again."""
+        """Protects the choice: whole names, globs across `/`, and later patterns that exclude and include again."""
         self.assertEqual(self.chosen([]), [])
         self.assertEqual(self.chosen(["dense/bias"]), ["dense/bias"])
         self.assertEqual(self.chosen(["*kernel"]), ["dense/kernel", "head/kernel"])
@@ -481,7 +481,7 @@ class ChosenTest(StageTest):
         )
 
     def test_matching_nothing(self) -> None:
-        """Protects from typing errors, which would quietly freeze less."""
+        """Protects against typos, which would silently freeze less."""
         self.assert_error(
             self.error_of(self.chosen, ["dense/*", "Head/*"]),
             """
@@ -492,7 +492,7 @@ class ChosenTest(StageTest):
         )
 
     def test_taking_out_nothing(self) -> None:
-        """Protects from `!` without anything before it, which would freeze nothing."""
+        """Protects against `!` as the first pattern, which would freeze nothing."""
         self.assert_error(
             self.error_of(self.chosen, ["!head/*"]),
             """
@@ -503,7 +503,7 @@ class ChosenTest(StageTest):
         )
 
     def test_written(self) -> None:
-        """Protects training: what is written cannot be frozen, and the message says how to leave it out."""
+        """Protects training: written variables can't be frozen, and the message says how to exclude them."""
         self.assert_error(
             self.error_of(self.chosen, ["*"], written="step dense/bias"),
             """
@@ -515,10 +515,10 @@ class ChosenTest(StageTest):
 
 
 class FingerprintTest(StageTest):
-    """What says which weights a model holds."""
+    """The fingerprint that identifies a model's weights."""
 
     def test_says_all(self) -> None:
-        """Protects from mistaking weights: value, dtype, and shape each count; a name only among all."""
+        """Protects against confusing weights: value, dtype, and shape always count, and names among all weights."""
         from tfaot.export.rewrites.freeze import fingerprint
 
         one = fingerprint({"v": np.float32([1, 2])})
@@ -536,7 +536,7 @@ class FingerprintTest(StageTest):
         self.assertNotEqual(fingerprint({"w": np.float32([1, 2])})[""], one[""])
 
     def test_order_and_layout(self) -> None:
-        """Protects rebuilds: neither the order of variables nor how NumPy holds them counts."""
+        """Protects rebuilds: neither the order of variables nor their memory layout in NumPy counts."""
         from tfaot.export.rewrites.freeze import fingerprint
 
         values: dict[str, Any] = {
@@ -555,7 +555,7 @@ def _graph(outcome: Outcome) -> Any:
 
 
 def _call_as_ops(graph: Any) -> None:
-    """Makes ops of calls: their name is the function's, and their outputs are called as the function calls them."""
+    """Turns calls into ops: their names are the functions', and so are their outputs' names."""
     library = {function.signature.name: function for function in graph.library.function}
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     for nodes in bodies:
@@ -574,7 +574,7 @@ def _call_as_ops(graph: Any) -> None:
 
 
 def _plain_names(graph: Any) -> None:
-    """Calls the first function `f`: TensorFlow numbers them."""
+    """Renames the first function to `f`, because TensorFlow numbers functions."""
     name = graph.library.function[0].signature.name
     graph.library.function[0].signature.name = "f"
     for node in graph.node:

@@ -9,10 +9,10 @@ from tests.stages.harness import StageTest
 
 
 class LowerTest(StageTest):
-    """Models that TensorFlow runs, and that the compiler would refuse as they are."""
+    """Models that TensorFlow runs, but that the compiler would refuse as they are."""
 
     def test_waiting_for_an_input(self) -> None:
-        """An op that is told to wait for an input compiles: tfcompile knows no control dependency on a feed."""
+        """An op with a control dependency on an input compiles, although tfcompile doesn't know such dependencies on feeds."""
         exported = self.export(
             """\
 import tensorflow as tf
@@ -27,7 +27,7 @@ def model(x):
         self.compile(exported)
 
     def test_gather_nd_from_a_variable(self) -> None:
-        """`tf.gather_nd` of a fed variable compiles, at top level and in a branch, though XLA has no such op on variables."""
+        """`tf.gather_nd` from a fed variable compiles, at top level and in a branch, though XLA has no such op on variables."""
         exported = self.export(
             """\
 import tensorflow as tf
@@ -79,7 +79,7 @@ def model(x, n):
         self.compile(exported)
 
     def test_what_nothing_needs(self) -> None:
-        """A loop over `tf.range` of an input compiles in a function, too: XLA would refuse the range, which nothing reads."""
+        """A loop over `tf.range` of an input compiles in a function, too. XLA would refuse the range, which nothing reads."""
         exported = self.export(
             """\
 import tensorflow as tf
@@ -100,7 +100,7 @@ def model(x, n):
         self.compile(exported)
 
     def test_disable_copy_on_read(self) -> None:
-        """What restored models say of how variables are read does not stop the compiler."""
+        """Settings in restored models for how variables are read don't stop the compiler."""
         exported = self.export(
             """\
 import tensorflow as tf

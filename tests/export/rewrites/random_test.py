@@ -1,4 +1,4 @@
-"""Random ops: numbers of rewritten graphs against `tf.random.Generator`, and under XLA against a session."""
+"""Random ops: rewritten graphs give the numbers of `tf.random.Generator`, and XLA gives those of a session."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ raw = tf.raw_ops
 
 Array = npt.NDArray[Any]
 Steps = list[list[Array]]
-"""For each step the outputs."""
+"""The outputs for each step."""
 
 FLOATS = (tf.float32, tf.float64, tf.float16, tf.bfloat16)
 
@@ -51,7 +51,7 @@ class Model:
 
 @contextlib.contextmanager
 def control_flow(version: int) -> Iterator[None]:
-    """Loops and conditionals that are built inside are of this version."""
+    """Loops and conditionals that are built inside use this version."""
     was = v1.control_flow_v2_enabled()
     (v1.enable_control_flow_v2 if version == 2 else v1.disable_control_flow_v2)()
     try:
@@ -61,7 +61,7 @@ def control_flow(version: int) -> Iterator[None]:
 
 
 def built(make: Callable[[], Any], *, version: int = 2) -> Model:
-    """The graph of a nest of tensors."""
+    """Returns the graph for a nest of tensors."""
     with tf.Graph().as_default() as graph, control_flow(version):
         outputs = [tf.identity(tensor, f"out{i}") for i, tensor in enumerate(tf.nest.flatten(make()))]
     return Model(
@@ -73,7 +73,7 @@ def built(make: Callable[[], Any], *, version: int = 2) -> Model:
 def session(
     model: Model, variable: str, *, seed: int = 7, steps: int = 2, feeds: Mapping[str, Any] | None = None
 ) -> tuple[Steps, Array]:
-    """Runs a rewritten graph in TensorFlow; also returns the state at the end."""
+    """Runs a rewritten graph in TensorFlow. Also returns the final state."""
     with tf.Graph().as_default() as graph, v1.Session() as running:
         tf.import_graph_def(model.graph, name="")
         handle = graph.get_tensor_by_name(f"{variable}:0")
@@ -85,7 +85,7 @@ def session(
 def xla(
     model: Model, variable: str, *, seed: int = 7, steps: int = 2, feeds: Mapping[str, Any] | None = None
 ) -> tuple[Steps, Array]:
-    """Runs a rewritten graph as one XLA computation, v1 control flow included; also returns the state at the end."""
+    """Runs a rewritten graph as one XLA computation, including v1 control flow. Also returns the final state."""
     feeds = feeds or {}
     with tf.Graph().as_default() as inner:
         handle = v1.placeholder(tf.resource, [], "handle")
@@ -127,14 +127,14 @@ def xla(
 
 
 def generator(draw: Callable[[tf.random.Generator], Sequence[Any]], *, seed: int = 7) -> tuple[Steps, Array]:
-    """Two steps of a Generator's numbers, and its state at the end."""
+    """Returns two steps of a Generator's numbers, and its final state."""
     with tf.init_scope():
         made = tf.random.Generator.from_key_counter(key=seed, counter=[0, 0], alg="philox")
         return [[np.asarray(value) for value in draw(made)] for _ in range(2)], made.state.numpy()
 
 
 def compile_ahead(model: Model, variable: str, feeds: Mapping[str, Any]) -> None:
-    """Compiles as the compile stage does; tfcompile's complaint is an exception."""
+    """Compiles like the compile stage. tfcompile's error becomes an exception."""
     config = tf2xla_pb2.Config()
     for index, (name, value) in enumerate(feeds.items()):
         feed = config.feed.add(name=f"in{index}", type=tf.as_dtype(np.asarray(value).dtype).as_datatype_enum)
@@ -165,7 +165,7 @@ def compile_ahead(model: Model, variable: str, feeds: Mapping[str, Any]) -> None
 
 
 def inner_loop(rounds: int, start: Any, step: Callable[[Any], Any]) -> Any:
-    """A loop of so many rounds."""
+    """Returns a loop with `rounds` iterations."""
     return tf.while_loop(lambda i, _: i < rounds, lambda i, value: (i + 1, step(value)), [0, start])[1]
 
 
@@ -173,7 +173,7 @@ class RandomTest(unittest.TestCase):
     maxDiff = None
 
     def rewritten(self, model: Model, *, left: Sequence[random.Left] = ()) -> tuple[Model, str]:
-        """A model that draws, and the variable; the graph that goes in must stay as it is."""
+        """Returns a rewritten model and its state variable. The original graph must not change."""
         before = model.graph.SerializeToString(deterministic=True)
         seeded = random.seeded(model.graph)
         self.assertEqual(model.graph.SerializeToString(deterministic=True), before)
@@ -199,14 +199,14 @@ class RandomTest(unittest.TestCase):
         version: int = 2,
         within: float = 0.0,
     ) -> tuple[Steps, Array]:
-        """A rewritten graph follows its seed, gives a Generator's numbers, and compiles to code that gives the same.
+        """A rewritten graph follows its seed, gives a Generator's numbers, and compiles to code with the same numbers.
 
         Args:
-          make: makes the outputs, in a graph.
-          draw: gives the same numbers by a Generator, if it can.
+          make: builds the outputs in a graph.
+          draw: draws the same numbers from a Generator, if it can.
           feeds: values for placeholders.
-          version: of control flow.
-          within: how far the Generator's numbers may be off; XLA's must be equal in all bits.
+          version: version of control flow.
+          within: the tolerance for the Generator's numbers. XLA's must be bit-identical.
         """
         model, variable = self.rewritten(built(make, version=version))
         first = session(model, variable, feeds=feeds)
@@ -221,7 +221,7 @@ class RandomTest(unittest.TestCase):
         return first
 
     def test_state(self) -> None:
-        """Protects the stream: a seed starts the state that a Generator has for this key."""
+        """Protects the stream: a seed gives the same initial state as a Generator with this key."""
         for seed in (0, 1, 2**63 - 1, 2**63, 2**64 - 1):
             key = np.array(seed, np.uint64).view(np.int64)
             made = tf.random.Generator.from_key_counter(key=key, counter=[0, 0], alg="philox")
@@ -233,13 +233,13 @@ class RandomTest(unittest.TestCase):
                 random.state_of(seed)
 
     def test_neighbouring_seeds_share_nothing(self) -> None:
-        """Protects instances that are numbered: `Generator.from_seed` gives them one stream, shifted by four numbers."""
+        """Protects numbered instances: `Generator.from_seed` gives them one stream, shifted by four numbers."""
         model, variable = self.rewritten(built(lambda: v1.random_uniform([1000], dtype=tf.float64)))
         (one,), (two,) = (session(model, variable, seed=seed, steps=1)[0] for seed in (1, 2))
         self.assertEqual(np.intersect1d(one[0], two[0]).size, 0)
 
     def test_uniform(self) -> None:
-        """Protects dropout and the like: all dtypes give the Generator's own bits, in TensorFlow and in XLA."""
+        """Protects dropout and the like: all dtypes give the Generator's own bits, in TensorFlow and XLA."""
         shapes: tuple[list[int], ...] = ([33, 5], [], [1], [0], [2, 0, 3])
         self.check(
             lambda: [tf.cast(v1.random_uniform(shape, -1, 3, d), tf.float64) for d in FLOATS for shape in shapes],
@@ -247,7 +247,7 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_integers(self) -> None:
-        """Protects integers in a range, of both dtypes, and shapes of either."""
+        """Protects integers in a range, of both dtypes, with shapes of either."""
         self.check(
             lambda: [
                 v1.random_uniform([11], -3, 1000, tf.int32),
@@ -262,17 +262,17 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_normal(self) -> None:
-        """Protects noise: XLA gives TensorFlow's bits, and both the Generator's numbers but for its float rounding."""
+        """Protects noise: XLA gives TensorFlow's bits, and both give the Generator's numbers except for its float rounding."""
         narrow = (tf.float32, tf.float16, tf.bfloat16)
         shapes: tuple[list[int], ...] = ([33, 5], [], [1], [0], [2, 2])
         self.check(
             lambda: [tf.cast(v1.random_normal(shape, dtype=d), tf.float32) for d in narrow for shape in shapes],
             lambda made: [tf.cast(made.normal(shape, dtype=d), tf.float32) for d in narrow for shape in shapes],
-            within=2.0**-6,  # a unit in the last place of bfloat16 below 4; the next test is sharper
+            within=2.0**-6,  # a unit in the last place of bfloat16 below 4; the next test is stricter
         )
 
     def test_normal_is_sharp(self) -> None:
-        """Protects from a formula that is only nearly TensorFlow's."""
+        """Protects against a formula that is only approximately TensorFlow's."""
         for dtype, within in ((tf.float32, 4e-6), (tf.float64, 4e-15)):
             model, variable = self.rewritten(built(lambda dtype=dtype: v1.random_normal([99, 99], dtype=dtype)))
             first = session(model, variable)
@@ -280,7 +280,7 @@ class RandomTest(unittest.TestCase):
             self.assert_steps(xla(model, variable), first, within=0.0 if dtype == tf.float32 else within)
 
     def test_truncated_normal(self) -> None:
-        """Protects initializers: between -2 and 2, distributed right, and the same in XLA, where TensorFlow's differ."""
+        """Protects initializers: between -2 and 2, correctly distributed, and the same in XLA, unlike TensorFlow's."""
         narrow = (tf.float32, tf.float16, tf.bfloat16)
         steps, _ = self.check(lambda: [tf.cast(v1.truncated_normal([50, 100], dtype=d), tf.float32) for d in narrow])
         for value in itertools.chain(*steps):
@@ -292,7 +292,7 @@ class RandomTest(unittest.TestCase):
         self.assert_steps(xla(model, variable), session(model, variable), within=1e-14)
 
     def test_categorical(self) -> None:
-        """Protects sampling: classes come as often as their logits say, and those of no weight never."""
+        """Protects sampling: classes appear as often as their logits say, and those without weight never do."""
         logits = np.log(np.array([[1, 2, 3, 0], [0, 0, 0, 1]], np.float64) + 1e-300)
         steps, _ = self.check(
             lambda: [
@@ -306,7 +306,7 @@ class RandomTest(unittest.TestCase):
             self.assertEqual(set(value[1]), {3})
 
     def test_shuffle(self) -> None:
-        """Protects shuffles: rows stay whole, and each order of three is as frequent as another."""
+        """Protects shuffles: rows stay intact, and each order of three is equally frequent."""
         steps, _ = self.check(
             lambda: [tf.random.shuffle(tf.range(500)), tf.random.shuffle(tf.reshape(tf.range(44.0), [11, 2, 2]))]
         )
@@ -319,7 +319,7 @@ class RandomTest(unittest.TestCase):
         self.assertTrue(all(55 < count < 145 for count in counts), counts)  # 100 on average, deviation 9
 
     def test_dropout(self) -> None:
-        """Protects the ops that models use: dropout of TensorFlow 1 and 2, and of Keras 2."""
+        """Protects the ops that models use: dropout in TensorFlow 1 and 2, and in Keras 2."""
         import tf_keras
 
         @tf.function(autograph=False)
@@ -342,7 +342,7 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_calls(self) -> None:
-        """Protects functions: each draws where it is called, however deep, by attribute or by its name."""
+        """Protects functions: each draws where it is called, at any depth, by attribute or by its name."""
 
         @legacy_functions.Defun(tf.float32)
         def named(x: Any) -> Any:
@@ -368,7 +368,7 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_functions_draw_even_if_nothing_needs_the_number(self) -> None:
-        """Protects the order: a draw whose number goes nowhere moves the state in TensorFlow as in XLA."""
+        """Protects the order: a draw whose number is unused advances the state in TensorFlow as in XLA."""
 
         @tf.function(autograph=False)
         def idle() -> Any:
@@ -381,7 +381,7 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_loops(self) -> None:
-        """Protects loops: each round draws anew, after the one before, and what follows after all of them."""
+        """Protects loops: each iteration draws again, after the previous one, and what follows draws after all of them."""
         self.check(
             lambda: [inner_loop(3, tf.zeros([5]), lambda x: 2 * x + tf.random.uniform([5])), tf.random.uniform([2])],
             lambda made: [
@@ -391,7 +391,7 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_rounds_wait_for_each_other(self) -> None:
-        """Protects loops in TensorFlow, which starts a round before the last one ends: a late draw is not overtaken."""
+        """Protects loops in TensorFlow, which starts an iteration before the last one ends: a late draw isn't overtaken."""
 
         def make() -> Any:
             matrix = v1.placeholder(tf.float32, [300, 300], "matrix")
@@ -416,7 +416,7 @@ class RandomTest(unittest.TestCase):
         self.assert_steps(session(model, variable, feeds=feeds), generator(draw))
 
     def test_conditionals(self) -> None:
-        """Protects If and Case: only the branch that is taken draws, and all branches take the state."""
+        """Protects If and Case: only the branch that runs draws, and all branches take the state."""
 
         def make() -> Any:
             which = v1.placeholder(tf.int32, [], "which")
@@ -447,7 +447,7 @@ class RandomTest(unittest.TestCase):
                 )
 
     def test_nests(self) -> None:
-        """Protects each inside each other: functions in branches in loops in branches."""
+        """Protects nested combinations: functions in branches in loops in branches."""
 
         @tf.function(autograph=False)
         def drop(x: Any) -> Any:
@@ -476,7 +476,7 @@ class RandomTest(unittest.TestCase):
         self.check(make, draw, feeds={"go:0": np.bool_(True)})
 
     def test_conditionals_of_tensorflow_1(self) -> None:
-        """Protects old graphs, whose dropout is in a Switch: each branch, nested or not, draws its own numbers."""
+        """Protects old graphs, with dropout inside a Switch: each branch, nested or not, draws its own numbers."""
 
         def make() -> Any:
             go, x = v1.placeholder(tf.bool, [], "go"), v1.placeholder(tf.float32, [4], "x")
@@ -499,7 +499,7 @@ class RandomTest(unittest.TestCase):
                     self.assertEqual(np.array_equal(pair, x[:2]), not go and sign < 0)
 
     def test_loops_of_tensorflow_1(self) -> None:
-        """Protects from garbage: a draw in a v1 loop is left and reported, what is around it follows the seed."""
+        """Protects against garbage: a draw in a v1 loop is left alone and reported, and those around it follow the seed."""
         model = built(
             lambda: [
                 v1.random_uniform([2]),
@@ -519,7 +519,7 @@ class RandomTest(unittest.TestCase):
         np.testing.assert_array_equal(fixed, again)
 
     def test_conditions_of_loops(self) -> None:
-        """Protects compilation: XLA takes no effect in a condition, so a draw there is left, and the body's is not."""
+        """Protects compilation: XLA allows no effects in a condition, so a draw there is left alone, but not the body's."""
 
         def make() -> Any:
             _, x = tf.while_loop(
@@ -538,7 +538,7 @@ class RandomTest(unittest.TestCase):
         self.assert_steps(session(model, variable), expected)
 
     def test_functions_of_other_ops(self) -> None:
-        """Protects graphs with ops that hand on no argument: their function stays as it is, beside a seeded one."""
+        """Protects graphs with ops that pass on no argument: their function stays as it is, next to a seeded one."""
 
         @legacy_functions.Defun(tf.float32)
         def noisy(x: Any) -> Any:
@@ -562,7 +562,7 @@ class RandomTest(unittest.TestCase):
         np.testing.assert_array_equal(steps[0][0], generator(lambda made: [made.uniform([3])])[0][0][0])
 
     def test_what_has_no_common_form_is_left(self) -> None:
-        """Protects from a silent fixed state: an op that XLA compiles and that is not rewritten is reported."""
+        """Protects against a silent fixed state: an op that XLA compiles and that isn't rewritten is reported."""
         model = built(
             lambda: raw.ParameterizedTruncatedNormal(
                 shape=[4], means=0.0, stdevs=1.0, minvals=-1.0, maxvals=1.0, name="odd"
@@ -580,7 +580,7 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_stateless_ops(self) -> None:
-        """Protects verification: XLA's own kernels give other floating numbers for these than TensorFlow does."""
+        """Protects verification: for these, XLA's own kernels give other floats than TensorFlow."""
 
         def draws() -> Any:
             seed = [1, 2]
@@ -607,7 +607,7 @@ class RandomTest(unittest.TestCase):
             np.testing.assert_allclose(value, other, rtol=0, atol=4e-6)
 
     def test_stateless_ops_in_functions(self) -> None:
-        """Protects functions that need no state: they are mended where they are, and take no argument more."""
+        """Protects functions that need no state: they are fixed in place, and take no additional argument."""
 
         @tf.function(autograph=False)
         def fixed(x: Any) -> Any:
@@ -625,7 +625,7 @@ class RandomTest(unittest.TestCase):
         np.testing.assert_array_equal(ours, fixed(tf.ones([3])))
 
     def test_defaults_may_be_left_out(self) -> None:
-        """Protects SavedModels that were written without the attributes that have their op's default."""
+        """Protects SavedModels that omit attributes with their op's default."""
         model = built(
             lambda: [
                 tf.random.categorical([[0.0, 1.0, 2.0]], 20),
@@ -647,7 +647,7 @@ class RandomTest(unittest.TestCase):
         compile_ahead(stripped, variable, {})
 
     def test_runs_are_not_chained(self) -> None:
-        """Protects entry points: one that draws does not run another one's effects, nor need its inputs."""
+        """Protects entry points: one that draws doesn't run another one's effects, or need its inputs."""
         with tf.Graph().as_default() as graph:
             x = v1.placeholder(tf.float32, [3], "x")
             tf.identity(v1.nn.dropout(x, rate=0.5), "train")
@@ -666,7 +666,7 @@ class RandomTest(unittest.TestCase):
             random.seeded(graph.as_graph_def(), [["train"], ["train", "sample"]])
 
     def test_name_of_the_variable(self) -> None:
-        """Protects a model's own variable that is called like the state: both stay what they are."""
+        """Protects a model's own variable with the same name as the state: neither changes."""
         model = built(
             lambda: [
                 v1.random_uniform([2]),
@@ -679,7 +679,7 @@ class RandomTest(unittest.TestCase):
         self.assertEqual(variable, "tfaot/random_state_1")
 
     def test_what_draws_nothing_keeps_its_bytes(self) -> None:
-        """Protects caches and readers: graphs, functions, and nodes without random ops are not touched."""
+        """Protects caches and readers: graphs, functions, and nodes without random ops don't change."""
 
         @tf.function(autograph=False)
         def pure(x: Any) -> Any:
@@ -707,13 +707,13 @@ class RandomTest(unittest.TestCase):
         self.assertEqual([n.name for n in model.graph.node if nodes[n.name] != n], calls)
 
     def test_result_is_not_rewritten_again(self) -> None:
-        """Protects callers that do it twice: nothing is left to do."""
+        """Protects callers that rewrite twice: the second time changes nothing."""
         model, _ = self.rewritten(built(lambda: v1.random_normal([3])))
         again = random.seeded(model.graph)
         self.assertEqual((again.graph, again.variable), (model.graph, None))
 
     def test_siblings(self) -> None:
-        """Protects branches that draw nothing: they take the state too, unless something else calls them without."""
+        """Protects branches that draw nothing: they take the state too, unless they are also called without it."""
         text = """
             node { name: "p" op: "Placeholder" attr { key: "dtype" value { type: DT_BOOL } } }
             node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
@@ -774,7 +774,7 @@ class RandomTest(unittest.TestCase):
         self.assert_steps(session(model, variable), expected)
 
     def test_large_graphs(self) -> None:
-        """Protects graphs of hundreds of thousands of nodes: a long chain is neither recursion nor quadratic."""
+        """Protects graphs with hundreds of thousands of nodes: a long chain is neither recursive nor quadratic."""
         graph = graph_pb2.GraphDef()
         graph.node.add(name="n0", op="Placeholder")
         for index in range(1, 30_000):

@@ -19,7 +19,7 @@ Array = npt.NDArray[Any]
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A graph with feeds and fetches, as a rewrite gets it."""
+    """A graph with feeds and fetches, as input to a rewrite."""
 
     graph: Any
     """Pruned GraphDef."""
@@ -27,31 +27,31 @@ class Model:
     """Edges."""
     outputs: tuple[Any, ...]
     initial: Mapping[str, Array]
-    """By shared name."""
+    """Initial values by shared name."""
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What came of it."""
+    """The outcome of a rewrite."""
 
     before: tuple[tuple[Array, ...], ...]
-    """The outputs of each run, then after all runs the variables that are still there, in the graph's order."""
+    """The outputs of each run, then after all runs, the remaining variables in the graph's order."""
     after: tuple[tuple[Array, ...], ...]
     fed: tuple[str, ...]
-    """Shared names of the variables that are still there."""
+    """Shared names of the remaining variables."""
     complaint: str
-    """The compiler's, empty if there is none."""
+    """The compiler's error, empty if there is none."""
     graph: bytes
     """The rewritten GraphDef."""
     optimized: str
-    """Optimized HLO; without metadata."""
+    """Optimized HLO, without metadata."""
     signature: str
     """Dtypes and shapes of the compiled code's parameters and results, in HLO's notation."""
 
 
 def built(build: Callable[[], Any], edit: Callable[[Any], None] = lambda graph: None) -> Model:
-    """A v1 graph, built in this process by a function that returns its placeholders and its outputs.
+    """Returns a v1 graph, built in this process by a function that returns its placeholders and its outputs.
 
     Args:
       build: called within the graph.
@@ -88,13 +88,13 @@ def built(build: Callable[[], Any], edit: Callable[[Any], None] = lambda graph: 
 def compared(
     make: Callable[[], Model], rewrite: Callable[[Model], Model], feeds: Sequence[Sequence[Any]], *, runs: int = 2
 ) -> Outcome:
-    """Rewrites a graph, and runs and compiles what comes of it; in a child.
+    """Rewrites a graph, then runs and compiles the result, in a child.
 
     Args:
-      make: gives the model.
+      make: returns the model.
       rewrite: its edges keep the user's dtypes and shapes, whatever their nodes have.
-      feeds: for each run a value for each input; the last again for further runs.
-      runs: how often to run one after another, so that writes show.
+      feeds: for each run, a value for each input. Further runs use the last one again.
+      runs: the number of consecutive runs, so that writes show.
     """
 
     def work() -> Outcome:
@@ -113,7 +113,7 @@ def compared(
 
 
 def _variables(graph: Any) -> dict[str, str]:
-    """Nodes of handles by shared name."""
+    """Returns nodes of handles by shared name."""
     names: dict[str, str] = {}
     for node in graph.node:
         if node.op == "VarHandleOp":
@@ -122,7 +122,7 @@ def _variables(graph: Any) -> dict[str, str]:
 
 
 def _stored(value: Array, dtype: Any) -> Array:
-    """A value as a graph has it that takes another dtype: its bits, or pairs of reals."""
+    """Returns a value as a graph with another dtype has it: its bits, or pairs of reals."""
     if value.dtype == dtype:
         return value
     pairs = (2,) if value.dtype.kind == "c" else ()
@@ -130,7 +130,7 @@ def _stored(value: Array, dtype: Any) -> Array:
 
 
 def _seen(value: Array, dtype: Any) -> Array:
-    """A graph's value as the user sees it."""
+    """Returns a graph's value as the user sees it."""
     if value.dtype == dtype:
         return value
     shape = value.shape[:-1] if np.dtype(dtype).kind == "c" else value.shape
@@ -173,7 +173,7 @@ def _run(model: Model, feeds: Sequence[Sequence[Any]], read: Iterable[str]) -> t
 
 
 def _compile(model: Model, dump: str) -> tuple[str, bytes, str, str]:
-    """The last four fields of an outcome, from the texts that XLA writes into a folder."""
+    """Returns the last four fields of an outcome, from the text files that XLA writes to a folder."""
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 
     from tfaot.export import verdict

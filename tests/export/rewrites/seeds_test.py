@@ -1,4 +1,4 @@
-"""Keras' seed counters, which inference advances for nothing."""
+"""Keras's seed counters, which inference advances needlessly."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ def counted(x):
 
 
 class SeedsTest(StageTest):
-    """Which counters stay: those that somebody draws from, and the user's own."""
+    """Which counters stay: those that something draws from, and the user's own."""
 
     def test_inference(self) -> None:
-        """An LSTM with dropout writes nothing in inference: it is frozen by default, and may have batch sizes."""
+        """An LSTM with dropout writes nothing in inference: it is frozen by default, and can have batch sizes."""
         exported = self.export(
             MODEL, entry_points=(("Run", "predict"),), signature={"x": "float32[None, 5, 3]"}, batch_sizes=(1, 4)
         )
@@ -51,7 +51,7 @@ class SeedsTest(StageTest):
         )
 
     def test_training(self) -> None:
-        """What draws from a counter keeps it, also in an entry point that only advances it: a run after it draws anew."""
+        """Draws keep their counter, even in an entry point that only advances it: a run after it draws other numbers."""
         exported = self.export(
             MODEL, entry_points=(("Predict", "predict"), ("Train", "train")), signature={"x": "float32[2, 5, 3]"}
         )
@@ -61,14 +61,14 @@ class SeedsTest(StageTest):
             self.assertEqual(written, [COUNTER], entry.name)
 
     def test_drawn_from_outside_of_loops(self) -> None:
-        """A counter stays whose draws go straight to an output."""
+        """A counter stays if its draws go straight to an output."""
         exported = self.export(MODEL, entry_points=(("Run", "dropped"),), signature={"x": "float32[2, 3]"})
         ((name, written),) = exported.written.items()
         self.assertRegex(name, "seed_generator.*/seed_generator_state$")
         self.assertTrue(written)
 
     def test_counters_of_the_user(self) -> None:
-        """A variable that only counts may be for the caller to read: it stays, and the error of a batch names it."""
+        """A variable that only counts could be for the caller: it stays, and the error about a batch names it."""
         text = self.error_of(
             self.export,
             MODEL,

@@ -1,4 +1,4 @@
-"""Loops that share a body: each gets its own, the numbers stay the same, and the compiler survives."""
+"""Loops that share a body: each gets its own, the numbers don't change, and the compiler survives."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class UnsharedTest(StageTest):
     """Graphs whose loops share functions."""
 
     def check(self, body: Any) -> Outcome:
-        """Builds a graph of an input, a variable, and a function of both that loops; compares before and after."""
+        """Builds a graph with an input, a variable, and a function of both that loops. Compares before and after."""
 
         def build() -> Any:
             import tensorflow as tf
@@ -66,13 +66,13 @@ class UnsharedTest(StageTest):
         return outcome
 
     def functions(self, outcome: Outcome) -> list[str]:
-        """Names of the functions of the graph that came out."""
+        """Returns the names of functions in the resulting graph."""
         from tensorflow.core.framework import graph_pb2
 
         return [f.signature.name for f in graph_pb2.GraphDef.FromString(outcome.graph).library.function]
 
     def test_model(self) -> None:
-        """The compiler died of a segmentation fault on a `tf.function` that loops over a fed variable and is called twice."""
+        """The compiler crashed on a `tf.function` that loops over a fed variable and is called twice."""
         for patterns in ((), ("*",)):
             self.compile(self.export(TWICE.replace("            OP\n", ""), frozen=()), passes=patterns)
 
@@ -87,7 +87,7 @@ class UnsharedTest(StageTest):
                     v.assign_add(x * 0.125)
                 return x
 
-            # A graph that no tf.function traces has no automatic control dependencies, so that the calls would race.
+            # Without tf.function tracing, a graph has no automatic control dependencies, so the calls would race.
             first = inner(x)
             with tf.control_dependencies([first]):
                 return first + inner(x * 2)
@@ -96,7 +96,7 @@ class UnsharedTest(StageTest):
         self.assertNotEqual(outcome.before[-1][0].tolist(), [1, 2, 3, 4])
 
     def test_nested(self) -> None:
-        """A function that calls a looping one twice is itself copied, as often as it is called."""
+        """A function that calls a looping one twice is itself copied, once per call."""
 
         def body(tf: Any, x: Any, v: Any) -> Any:
             @tf.function
@@ -115,7 +115,7 @@ class UnsharedTest(StageTest):
         self.assertEqual(sum("inner" in name for name in self.functions(outcome)), 4)
 
     def test_branch(self) -> None:
-        """A loop in a branch of a conditional that is taken twice."""
+        """A loop is in a branch of a conditional that runs twice."""
 
         def body(tf: Any, x: Any, v: Any) -> Any:
             @tf.function
@@ -130,7 +130,7 @@ class UnsharedTest(StageTest):
         self.check(body)
 
     def test_without_variables(self) -> None:
-        """Loops without variables, and functions that are called once, stay as they are: the graph does not grow."""
+        """Loops without variables, and functions that are called once, don't change: the graph doesn't grow."""
 
         def body(tf: Any, x: Any, v: Any) -> Any:
             @tf.function
@@ -162,14 +162,14 @@ class UnsharedTest(StageTest):
         self.assertEqual(compared(lambda: built(build), unchanged, [[[0.5, -1.0, 2.0, 3.0]]]).complaint, "")
 
     def test_sources(self) -> None:
-        """What the compiler refuses in a copy is named with the user's line."""
+        """What the compiler refuses in a copy is reported with the user's line."""
         exported = self.export(TWICE.replace("OP", "x = tf.strings.to_number(tf.strings.as_string(x))"), frozen=())
         with self.assertRaises(TfaotError) as raised:
             self.compile(exported)
         self.assertIn("at model.py:12", str(raised.exception))
 
     def test_recursion(self) -> None:
-        """A graph whose functions call themselves, which no compiler takes, does not keep the export busy forever."""
+        """A graph whose functions call themselves, which no compiler accepts, doesn't make the export hang."""
         from tensorflow.core.framework import graph_pb2, types_pb2
 
         from tfaot.export.rewrites.unshared import unshared

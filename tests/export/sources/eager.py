@@ -13,7 +13,7 @@ from tests.stages.harness import Exported, StageTest
 from tfaot.core import environment, isolate
 
 Eager = Callable[[Any, str, Sequence[Any]], Any]
-"""From the user's module, an entry point's own name, and its inputs in order, to what the user's code returns."""
+"""Calls the user's code with the module, an entry point's own name, and its inputs in order."""
 
 
 def call(module: Any, entry_point: str, inputs: Sequence[Any]) -> Any:
@@ -41,16 +41,16 @@ class EagerTest(StageTest):
         signature: Mapping[str, str] | None = None,
         **attributes: Any,
     ) -> Exported:
-        """Exports a model, and compares every call of its goldens, and what it leaves in the variables, with the user's code.
+        """Exports a model, and compares every golden call, and the variables after it, with the user's code.
 
         Args:
           model: text of the file.
-          compiled: whether tfcompile must take every function of it.
+          compiled: whether tfcompile must accept every function in it.
           eager: how the user would call it.
-          entry_points: as of `StageTest.export`.
+          entry_points: as in `StageTest.export`.
           near: largest difference, relative to the largest value.
-          signature: as of `StageTest.export`.
-          **attributes: further ones of `StageTest.export`.
+          signature: as in `StageTest.export`.
+          **attributes: additional ones of `StageTest.export`.
         """
         exported = self.export(model, entry_points=entry_points, signature=signature, **attributes)
         own = dict(entry_points) or {"Run": "call"}
@@ -78,7 +78,7 @@ def _differences(
     dims: Mapping[str, tuple[int | None, ...]],
     near: float,
 ) -> list[str]:
-    """What differs, one line each."""
+    """Returns the differences, one per line."""
     import tensorflow as tf
     from tensorflow.core.framework import graph_pb2
 
@@ -98,7 +98,7 @@ def _differences(
     results = Runner(manifest, graph)(exported.variables.items(), calls)
 
     source = PythonSource("model.py", signature=signature)
-    source._user.module.model = source._root  # of a function that returns the model, what it returned
+    source._user.module.model = source._root  # for a function that returns the model, its result
     for path in own.values():
         source.function(path, Dims(dims, batched=manifest.max_batch > 0))
     wrong = []

@@ -1,4 +1,4 @@
-"""Runs what sources of finished models give, in a session, as the rest of the rules would compile it."""
+"""Runs what sources of finished models return in a session, as the rest of the rules would compile it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Arrays = Mapping[str, Any]
 
 @dataclasses.dataclass(frozen=True)
 class Ran:
-    """What an entry point is, and what its runs gave."""
+    """An entry point's description and the results of its runs."""
 
     inputs: list[tuple[str, tuple[int | None, ...] | None]]
-    """Label and shape."""
+    """Labels and shapes."""
     outputs: list[tuple[str, tuple[int | None, ...] | None]]
     results: list[dict[str, Any]]
     """For each run, the outputs by label."""
     variables: dict[str, Any]
-    """After the runs, by name."""
+    """Variables after the runs, by name."""
     sources: dict[str, str]
     nodes: dict[str, str]
     """Ops by node."""
@@ -35,7 +35,7 @@ class FinishedTest(StageTest):
     """A test that saves a model in one child and reads it in another, as a build would."""
 
     def make(self, function: Callable[[str], Any]) -> Any:
-        """Calls a function that saves something into the folder, and returns what it returns."""
+        """Calls a function that saves something to the folder, and returns its result."""
         folder = str(self.folder)
         return isolate.run_isolated(lambda: function(folder), what="saving")
 
@@ -47,16 +47,16 @@ class FinishedTest(StageTest):
         *,
         dims: Mapping[str, tuple[int | None, ...]] | None = None,
     ) -> Ran:
-        """Runs an entry point on inputs by label, one run after the other, over variables as they were saved."""
+        """Runs an entry point on inputs by label, several times in a row, starting from the saved variables."""
         return isolate.run_isolated(lambda: _run(open_source(), entry_point, runs, dims or {}), what="running")
 
     def refused(self, work: Callable[[], Any], wanted: str) -> None:
-        """Something must end in exactly this message; a line that ends in a backslash goes on in the next."""
+        """Work must fail with exactly this message. A line that ends in a backslash continues on the next."""
         text = self.error_of(isolate.run_isolated, work, what="refusing")
         self.assert_error(text.replace(f"{self.folder}/", ""), re.sub(r"\\\n\s*", "", wanted))
 
     def assert_near(self, result: Any, wanted: Any) -> None:
-        """Compares arrays, of which TensorFlow may have computed one in another order."""
+        """Compares arrays, one of which TensorFlow might have computed in another order."""
         np.testing.assert_allclose(result, wanted, rtol=1e-5, atol=1e-6)
 
 

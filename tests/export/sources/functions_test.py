@@ -1,4 +1,4 @@
-"""What a function returns, writes, and captures, as a graph that stands alone."""
+"""What a function returns, writes, and captures, as a self-contained graph."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Spec = tf.TensorSpec
 
 
 def outputs_of(exported: Exported) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
-    """What each entry point returns: C++ name and shape."""
+    """Returns each entry point's outputs: C++ name and shape."""
     return {
         entry.name: [(tensor.cpp_name, tensor.shape) for tensor in entry.outputs]
         for entry in exported.manifest.entry_points
@@ -33,7 +33,7 @@ def outputs_of(exported: Exported) -> dict[str, list[tuple[str, tuple[int, ...]]
 
 
 def points(*names: str) -> tuple[tuple[str, str], ...]:
-    """Entry points that are functions of the file, in C++ under numbers, so that names of outputs are short."""
+    """Returns entry points for functions in the file, numbered in C++ so that output names are short."""
     return tuple((f"f{index}", name) for index, name in enumerate(names))
 
 
@@ -41,7 +41,7 @@ class OutputsTest(EagerTest):
     """What functions return."""
 
     def test_nests(self) -> None:
-        """Protects every nest that may be returned: names are keys and fields, and places where there are neither."""
+        """Protects every nest that can be returned: names come from keys and fields, or positions if there are neither."""
         exported = self.agree(
             HEAD
             + """\
@@ -87,7 +87,7 @@ def numbers(x):
         )
 
     def test_tensors_of_all_kinds(self) -> None:
-        """Protects outputs that are inputs, variables, constants, or twice the same: each is a result of its own."""
+        """Protects outputs that are inputs, variables, constants, or duplicates: each is a separate result."""
         exported = self.agree(
             HEAD
             + """\
@@ -121,10 +121,10 @@ def constant(x):
 
 
 class WritesTest(EagerTest):
-    """What functions do beside what they return."""
+    """What functions do in addition to returning values."""
 
     def test_function_that_only_writes(self) -> None:
-        """Protects functions that return nothing: what is fetched says that they are done."""
+        """Protects functions that return nothing: the fetch says when they are done."""
         exported = self.agree(
             HEAD + "w = tf.Variable([5.0, 6.0], name='w')\n\n\ndef model(x):\n    w.assign(x * w)\n",
             golden_steps=2,
@@ -134,7 +134,7 @@ class WritesTest(EagerTest):
         self.assertEqual(exported.written, {"w": True})
 
     def test_writes_beside_the_outputs(self) -> None:
-        """Protects writes that no output depends on: plain, in either branch of a cond, in a loop, and in a call."""
+        """Protects writes that no output depends on: direct, in either branch of a cond, in a loop, and in a call."""
         exported = self.agree(
             HEAD
             + """\
@@ -204,7 +204,7 @@ def model(x):
         )
 
     def test_calls_that_ask_for_xla(self) -> None:
-        """Protects goldens: what is expected of a model comes from TensorFlow's own kernels, also where it has jit_compile."""
+        """Protects goldens: expected values come from TensorFlow's own kernels, even with jit_compile."""
         exported = self.agree(
             HEAD
             + """\
@@ -228,7 +228,7 @@ def model(x):
             self.assertNotIn(b"_XlaMustCompile", file.read())
 
     def test_assertions(self) -> None:
-        """Protects models with checks: the compiler drops them, and what waits for them still runs."""
+        """Protects models with assertions: the compiler drops them, and whatever waits for them still runs."""
         self.agree(
             HEAD
             + """\
@@ -242,7 +242,7 @@ def model(x):
 
 
 class VariablesTest(EagerTest):
-    """Which variables functions use, and what they are called."""
+    """Which variables functions use, and their names."""
 
     LAZY = (
         HEAD
@@ -271,20 +271,20 @@ model = Model()
     )
 
     def test_created_while_traced(self) -> None:
-        """Protects variables that the first function to be traced creates: all functions share them, in either order."""
+        """Protects variables that the first traced function creates: all functions share them, in either order."""
         for order in itertools.permutations((("Forward", "forward"), ("Train", "train"))):
             with self.subTest(order):
                 exported = self.agree(self.LAZY, compiled=False, entry_points=order, golden_steps=2)
                 self.assertEqual(exported.written, {"parts/0": False, "parts/1": True})
 
     def names(self, model: str, **attributes: Any) -> set[str]:
-        """Names of the variables of a model that agrees with the user's code."""
+        """Returns the variables' names in a model that agrees with the user's code."""
         exported = self.agree(HEAD + model, compiled=False, signature={"x": "float32"}, **attributes)
         manifest = exported.manifest
         return {variable.name for variable in (*manifest.variables, *manifest.frozen)}
 
     def test_names_of_their_own(self) -> None:
-        """Protects the plain case: variables whose names differ keep them."""
+        """Protects the simple case: variables with different names keep them."""
         self.assertEqual(
             self.names(
                 "a = tf.Variable(2.0, name='kernel')\nb = tf.Variable(3.0)\n\n\ndef model(x):\n    return x * a + b\n"
@@ -293,7 +293,7 @@ model = Model()
         )
 
     def test_names_of_a_module(self) -> None:
-        """Protects variables that share a name: they are told apart by their places, in lists and dicts of any kind, too."""
+        """Protects variables that share a name: their locations tell them apart, including in lists and dicts of any kind."""
         self.assertEqual(
             self.names(
                 """\
@@ -335,7 +335,7 @@ model = Model()
         )
 
     def test_names_of_the_file(self) -> None:
-        """Protects variables of one name that are globals, in lists of the file, in objects of its classes, or closed over."""
+        """Protects variables with the same name in globals, lists in the file, objects of its classes, or closures."""
         self.assertEqual(
             self.names(
                 """\
@@ -364,7 +364,7 @@ def model():
         )
 
     def test_names_without_a_place(self) -> None:
-        """Protects variables of one name in a place that has no name: they get numbers."""
+        """Protects variables with the same name in a location without a name: they get numbers."""
         self.assertEqual(
             self.names(
                 """\
@@ -381,7 +381,7 @@ def model(x):
         )
 
     def test_names_while_created(self) -> None:
-        """Protects variables that a plain function creates when it is first called."""
+        """Protects variables that a plain function creates on its first call."""
         self.assertEqual(
             self.names(
                 """\
@@ -400,7 +400,7 @@ def model(x):
         )
 
     def test_handle_alone(self) -> None:
-        """Protects ops that take a variable's handle, of which TensorFlow does not note whose it is."""
+        """Protects ops that take a variable's handle when TensorFlow doesn't record whose it is."""
         exported = self.agree(
             HEAD
             + """\
@@ -419,10 +419,10 @@ def model(x):
 
 
 class CapturesTest(EagerTest):
-    """What functions capture that is no variable."""
+    """Captures other than variables."""
 
     def test_constants(self) -> None:
-        """Protects captured tensors: large ones, empty ones, scalars, and dtypes that NumPy lacks."""
+        """Protects captured tensors: large, empty, scalar, and of dtypes that NumPy lacks."""
         exported = self.agree(
             HEAD
             + """\
@@ -450,7 +450,7 @@ def model(i):
         self.assert_error(self.error_of(work), wanted)
 
     def test_more_than_a_graph_can_hold(self) -> None:
-        """Captured values are constants of the graph, which has a limit; what to do instead is said."""
+        """Captured values are constants in the graph, which has a size limit. The error says what to do instead."""
         self.refused(
             """\
 large = tf.zeros([1 << 24])
@@ -469,7 +469,7 @@ def model(i):
         )
 
     def test_datasets_and_tables(self) -> None:
-        """What is no tensor and no variable is refused, with the lines that use it."""
+        """A capture that is neither a tensor nor a variable is refused, with the lines that use it."""
         self.refused(
             """\
 data = tf.data.Dataset.range(3)
@@ -491,7 +491,7 @@ def model(x):
         )
 
     def test_outputs_that_are_not_dense(self) -> None:
-        """Ragged and sparse results are listed, by the names that they would have had."""
+        """Ragged and sparse results are listed by the names that they would have had."""
         self.refused(
             """\
 def model(x):
@@ -511,7 +511,7 @@ def model(x):
         )
 
     def test_strings(self) -> None:
-        """Strings can neither cross the edge nor be computed; each is named with its line."""
+        """Strings can neither cross the edge nor be computed. Each is named with its line."""
         allowed = (
             "cast to one of float32, float64, int32, uint8, int16, int8, int64, complex64, bool, bfloat16, uint16, "
             "complex128, float16, uint32, uint64"
@@ -551,7 +551,7 @@ def model(x):
             )
 
     def test_lists_that_grow(self) -> None:
-        """A TensorArray that may grow, which the compiler would cut off without a word, is refused with the line."""
+        """A TensorArray that can grow, which the compiler would silently truncate, is refused with the line."""
         self.refused(
             """\
 def model(x):
@@ -572,7 +572,7 @@ def model(x):
         )
 
     def test_ops_of_unknown_size(self) -> None:
-        """An op that cannot be compiled is named with its line, also where its result's size is what is asked first."""
+        """An op that can't be compiled is named with its line, even if its result's size is what is needed first."""
         self.refused(
             """\
 def model(x):

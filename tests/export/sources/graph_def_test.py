@@ -1,4 +1,4 @@
-"""GraphDefs with and without configs, checkpoints, and debug information, against a session on the original."""
+"""GraphDefs with and without configs, checkpoints, and debug information, compared with a session on the original."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ X = np.array([[1.0, 2.0, -1.0], [0.5, -0.5, 3.0]], np.float32)
 def save(
     folder: str, build: Callable[[Any, Any], Any], *, steps: int = 1, checkpoint: bool = True, **saver: Any
 ) -> Any:
-    """Builds a graph of TensorFlow 1, saves it as `graph.pb` and its variables as `model.ckpt`, and runs it.
+    """Builds a TensorFlow 1 graph, saves it as `graph.pb` and its variables as `model.ckpt`, and runs it.
 
     Args:
-      folder: where to.
-      build: called with TensorFlow and the placeholder `x`, float32[2, 3]; returns what to fetch, and what to run with it.
-      steps: how many runs.
+      folder: the destination.
+      build: called with TensorFlow and the placeholder `x`, float32[2, 3]. Returns what to fetch, and what to run with it.
+      steps: the number of runs.
       checkpoint: whether to save one.
       saver: arguments of the Saver.
 
@@ -59,7 +59,7 @@ def dense(tf: Any, x: Any, *, resource: bool = False) -> Any:
 
 
 def runs(steps: int = 1) -> list[dict[str, Any]]:
-    """The inputs of `save`."""
+    """Returns the inputs of `save`."""
     return [{"x": X + step} for step in range(steps)]
 
 
@@ -67,7 +67,7 @@ class Base(FinishedTest):
     """Opens what `save` wrote."""
 
     def open(self, name: str = "graph.pb", **arguments: Any) -> Callable[[], Any]:
-        """Opens a file of the folder; arguments that are files are named without it."""
+        """Opens a file in the folder. Arguments that are files are relative to it."""
 
         def work() -> Any:
             from tfaot.export.sources.graph_def import GraphDefSource
@@ -80,7 +80,7 @@ class Base(FinishedTest):
         return work
 
     def refused_function(self, opened: Callable[[], Any], wanted: str, **dims: Any) -> None:
-        """Cutting the function must end in this message."""
+        """Extracting the function must fail with this message."""
 
         def work() -> None:
             from tfaot.export.traced import Dims
@@ -92,7 +92,7 @@ class Base(FinishedTest):
 
 
 class FormatsTest(Base):
-    """Files."""
+    """File formats."""
 
     def test_text_and_binary(self) -> None:
         """Protects both formats of a graph, and reading a checkpoint by its prefix or any of its files."""
@@ -109,27 +109,27 @@ class FormatsTest(Base):
                 self.assertEqual(ran.outputs, [("y", (2, 2))])
 
     def test_meta_graph(self) -> None:
-        """Protects `.meta` files, which a Saver writes beside its checkpoints: the graph, and the saver itself."""
+        """Protects `.meta` files, which a Saver writes next to its checkpoints: the graph, and the saver itself."""
         wanted = self.make(lambda folder: save(folder, dense))
         ran = self.ran(self.open("model.ckpt.meta", outputs=["y"], checkpoint="model.ckpt.meta"), "graph", runs())
         self.assert_near(ran.results[0]["y"], wanted[0])
 
     def test_inferred_edges(self) -> None:
-        """Protects graphs without any word on their edges: what nothing takes is an output, save and init ops are not."""
+        """Protects graphs without specified edges: unconsumed tensors are outputs, but save and init ops aren't."""
         wanted = self.make(lambda folder: save(folder, dense))
         ran = self.ran(self.open(checkpoint="model.ckpt"), "graph", runs())
         self.assert_near(ran.results[0]["y"], wanted[0])
         self.assertEqual(ran.inputs, [("x", (2, 3))])
 
     def test_resource_variables(self) -> None:
-        """Protects graphs of resource variables: their handles stay as they are."""
+        """Protects graphs with resource variables: their handles don't change."""
         wanted = self.make(lambda folder: save(folder, lambda tf, x: dense(tf, x, resource=True)))
         ran = self.ran(self.open(checkpoint="model.ckpt"), "graph", runs())
         self.assert_near(ran.results[0]["y"], wanted[0])
         self.assertEqual(set(ran.variables), {"w", "b"})
 
     def test_debug_info(self) -> None:
-        """Protects source lines in errors: they come from the debug information, text or binary, without TensorFlow's own."""
+        """Protects source lines in errors: they come from debug information, text or binary, excluding TensorFlow's own."""
 
         def build(folder: str) -> None:
             import tensorflow as tf
@@ -154,10 +154,10 @@ class FormatsTest(Base):
 
 
 class EdgesTest(Base):
-    """What goes in and what comes out."""
+    """Inputs and outputs."""
 
     def test_names(self) -> None:
-        """Protects inputs and outputs given by name: a port, an output that is an input, and one that is named twice."""
+        """Protects inputs and outputs given by name: a port, an output that is an input, and a duplicate."""
 
         def build(tf: Any, x: Any) -> Any:
             low, high = tf.split(x, 2, name="halves")
@@ -172,7 +172,7 @@ class EdgesTest(Base):
         self.assert_near(ran.results[0]["x"], X)
 
     def test_feed_in_the_middle(self) -> None:
-        """Protects feeds of tensors that the graph computes: what computed them is not needed, nor its variables."""
+        """Protects feeds of computed tensors: what computed them isn't needed, nor are its variables."""
         self.make(lambda folder: save(folder, dense))
         ran = self.ran(
             self.open(inputs=["MatMul"], outputs=["y"], checkpoint="model.ckpt"), "graph", [{"MatMul": -X[:, :2]}]
@@ -183,7 +183,7 @@ class EdgesTest(Base):
         self.assertNotIn("x", ran.nodes)
 
     def test_feed_one_output_of_two(self) -> None:
-        """Protects a node of which one output is fed and another is computed."""
+        """Protects a node with one fed and one computed output."""
 
         def build(tf: Any, x: Any) -> Any:
             low, high = tf.split(x, 2, name="halves")
@@ -198,7 +198,7 @@ class EdgesTest(Base):
                 self.assert_near(ran.results[0]["y"], result)
 
     def test_waiting_for_inputs(self) -> None:
-        """Protects the compiler from placeholders that something waits for: inputs are always there."""
+        """Protects the compiler from placeholders that something waits for: inputs are always ready."""
         (self.folder / "graph.pbtxt").write_text(
             """
             node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } }
@@ -216,7 +216,7 @@ class EdgesTest(Base):
         self.assertEqual(isolate.run_isolated(work, what="cutting"), ["x", "x"])
 
     def test_config(self) -> None:
-        """Protects hand-written configs of tf_library: labels, order, feeds of any tensor, and shapes are theirs."""
+        """Protects handwritten tf_library configs: they decide labels, order, feeds of any tensor, and shapes."""
 
         def build(tf: Any, x: Any) -> Any:
             n = tf.compat.v1.placeholder(tf.float32, None, "n")
@@ -260,7 +260,7 @@ class EdgesTest(Base):
         self.assertEqual((ran.inputs, ran.outputs), ([("input", (2, 3))], [("result", (2, 2))]))
 
     def test_config_leaves_shapes_to_dims(self) -> None:
-        """Protects from taking a shape that is not configured for a scalar's: it is the graph's, and dims fixes the rest."""
+        """Protects against confusing a missing shape with a scalar's: it is the graph's, and dims fixes the rest."""
 
         def write(folder: str) -> None:
             import tensorflow as tf
@@ -283,7 +283,7 @@ class EdgesTest(Base):
         )
 
     def test_config_of_variables(self) -> None:
-        """Protects what a config says of variables: it is handed on, without its feeds and fetches."""
+        """Protects a config's entries for variables: they are passed on, without its feeds and fetches."""
         self.make(lambda folder: save(folder, dense))
         (self.folder / "config.pbtxt").write_text(
             'feed { id { node_name: "x" } } fetch { id { node_name: "y" } } '
@@ -299,7 +299,7 @@ class EdgesTest(Base):
         )
 
     def test_operation(self) -> None:
-        """Protects train ops: an output that is an operation has no value, and runs before the others are there."""
+        """Protects train ops: an output that is an operation has no value, and runs before the others are ready."""
 
         def build(tf: Any, x: Any) -> Any:
             w = tf.compat.v1.get_variable("w", [3, 2])
@@ -310,7 +310,7 @@ class EdgesTest(Base):
         wanted = self.make(lambda folder: save(folder, build, steps=3))
         source = self.open(outputs=["loss", "train"], checkpoint="model.ckpt")
         ran = self.ran(source, "graph", runs(3))
-        # The loss of TensorFlow 1 is from before or after the step; here it does not depend on the step.
+        # A TensorFlow 1 loss is from before or after the step. Here, it doesn't depend on the step.
         self.assert_near([result["loss"] for result in ran.results], wanted)
         self.assertEqual(set(ran.variables), {"w", "w/Adam", "w/Adam_1", "beta1_power", "beta2_power"})
         alone = self.ran(self.open(outputs=["train"], checkpoint="model.ckpt"), "graph", [*runs(3)])
@@ -319,7 +319,7 @@ class EdgesTest(Base):
             self.assert_near(alone.variables[name], value)
 
     def test_old_placeholders(self) -> None:
-        """Protects graphs from before 2017, where a placeholder without dimensions is one of unknown shape."""
+        """Protects graphs from before 2017, where a placeholder without dimensions has an unknown shape."""
 
         def write(folder: str) -> None:
             text = """
@@ -343,7 +343,7 @@ class EdgesTest(Base):
         )
 
     def test_functions_and_defaults(self) -> None:
-        """Protects functions of the graph's library, and placeholders with a default, which are no inputs."""
+        """Protects functions in the graph's library, and placeholders with a default, which aren't inputs."""
 
         def write(folder: str) -> Any:
             import tensorflow as tf
@@ -366,12 +366,12 @@ class EdgesTest(Base):
 
 
 class RefVariablesTest(Base):
-    """Variables that TensorFlow 1 passes by reference."""
+    """Reference variables of TensorFlow 1."""
 
     def check(
         self, build: Callable[[Any, Any], Any], *, steps: int = 2, outputs: tuple[str, ...] = ("y", "more")
     ) -> Any:
-        """Builds a graph whose fetch is `y` and whose operation is `more`, and compares several runs with a session."""
+        """Builds a graph with fetch `y` and operation `more`, and compares several runs with a session."""
         wanted = self.make(lambda folder: save(folder, build, steps=steps))
         ran = self.ran(self.open(outputs=list(outputs), checkpoint="model.ckpt"), "graph", runs(steps))
         self.assert_near([result["y"] for result in ran.results], wanted)
@@ -381,7 +381,7 @@ class RefVariablesTest(Base):
         return ran
 
     def test_optimizers(self) -> None:
-        """Protects training: every optimizer's op has an equivalent of the same meaning."""
+        """Protects training: every optimizer's op has an equivalent."""
         for name, arguments in (
             ("GradientDescentOptimizer", {}),
             ("MomentumOptimizer", {"momentum": 0.9, "use_nesterov": True}),
@@ -418,7 +418,7 @@ class RefVariablesTest(Base):
         self.assert_near(ran.variables["table"][0], X[0] + 2)
 
     def test_results_of_writes(self) -> None:
-        """Protects the value of an assignment, which is what the variable holds after it, through a chain of them."""
+        """Protects the value of an assignment, which is the variable's value after it, through a chain of them."""
 
         def build(tf: Any, x: Any) -> Any:
             v1 = tf.compat.v1
@@ -432,7 +432,7 @@ class RefVariablesTest(Base):
         self.check(build, steps=3)
 
     def test_taken_without_identity(self) -> None:
-        """Protects ops that take a variable's value directly: they see it as it is when they run."""
+        """Protects ops that take a variable's value directly: they see its value at the time they run."""
 
         def build(tf: Any, x: Any) -> Any:
             v1 = tf.compat.v1
@@ -448,7 +448,7 @@ class RefVariablesTest(Base):
         self.check(build, steps=3)
 
     def test_conditionals(self) -> None:
-        """Protects branches of TensorFlow 1 that write: the reference passes through a RefSwitch."""
+        """Protects TensorFlow 1 branches that write: the reference passes through a RefSwitch."""
 
         def build(tf: Any, x: Any) -> Any:
             v1 = tf.compat.v1
@@ -460,7 +460,7 @@ class RefVariablesTest(Base):
         self.assertNotIn("RefSwitch", ran.nodes.values())
 
     def test_loops(self) -> None:
-        """Protects loops of TensorFlow 1 that write: the reference passes through a RefEnter."""
+        """Protects TensorFlow 1 loops that write: the reference passes through a RefEnter."""
 
         def build(tf: Any, x: Any) -> Any:
             v1 = tf.compat.v1
@@ -477,7 +477,7 @@ class RefVariablesTest(Base):
         self.assertNotIn("RefEnter", ran.nodes.values())
 
     def test_two_of_one_name(self) -> None:
-        """Protects names: nodes that share one within a container are one variable, others never get the same."""
+        """Protects names: nodes that share one within a container are one variable; others never get the same name."""
 
         def write(folder: str) -> None:
             text = "".join(
@@ -504,7 +504,7 @@ class RefVariablesTest(Base):
         self.assertEqual(names, {"a": "s", "b": "s", "c": "s_", "s": "s"})
 
     def test_no_equivalent(self) -> None:
-        """Protects from wrong results: an op that resource variables lack is named."""
+        """Protects against wrong results: an op without an equivalent for resource variables is named."""
 
         def build(tf: Any, x: Any) -> Any:
             v1 = tf.compat.v1
@@ -527,14 +527,14 @@ class RefVariablesTest(Base):
 
 
 _RESOURCE = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
-"""Ops whose name starts like those of references."""
+"""Ops whose names start like those of reference ops."""
 
 
 class CheckpointTest(Base):
     """Where initial values come from."""
 
     def test_first_format(self) -> None:
-        """Protects checkpoints of the first format, in one file, and sharded."""
+        """Protects checkpoints in the first format, in a single file and sharded."""
         wanted = self.make(lambda folder: save(folder, dense, write_version=1))
         ran = self.ran(self.open(outputs=["y"], checkpoint="model.ckpt"), "graph", runs())
         self.assert_near(ran.results[0]["y"], wanted[0])
@@ -543,7 +543,7 @@ class CheckpointTest(Base):
         self.assert_near(ran.results[0]["y"], wanted[0])
 
     def test_saver_with_other_names(self) -> None:
-        """Protects savers that rename, as those of moving averages: what they restore is read, text or binary."""
+        """Protects savers that rename, like those for moving averages: what they restore is read, text or binary."""
 
         def build(folder: str) -> Any:
             import tensorflow as tf
@@ -579,7 +579,7 @@ class CheckpointTest(Base):
         )
 
     def test_partitioned(self) -> None:
-        """Protects partitioned variables: a checkpoint holds them whole, and the saver knows which part is whose."""
+        """Protects partitioned variables: a checkpoint stores them whole, and the saver knows each one's part."""
         for resource in (False, True):
             with self.subTest(resource=resource):
 
@@ -596,7 +596,7 @@ class CheckpointTest(Base):
                 self.assertEqual(set(ran.variables), {"w/part_0", "w/part_1"})
 
     def test_objects(self) -> None:
-        """Protects checkpoints of TensorFlow 2, which know variables by their objects, and their names besides."""
+        """Protects TensorFlow 2 checkpoints, which identify variables by their objects, and also store their names."""
 
         def build(folder: str) -> Any:
             import tensorflow as tf
@@ -619,11 +619,11 @@ class CheckpointTest(Base):
         self.assert_near(ran.results[0]["y"], wanted)
 
     def refused_values(self, opened: Callable[[], Any], names: list[str], wanted: str) -> None:
-        """Asking for initial values must end in this message."""
+        """Requesting initial values must fail with this message."""
         self.refused(lambda: opened().initial(names), wanted)
 
     def test_no_checkpoint(self) -> None:
-        """A graph with variables and without a checkpoint lists them; asking for nothing is no error."""
+        """A graph with variables but without a checkpoint lists them. Requesting nothing isn't an error."""
         self.make(lambda folder: save(folder, dense))
         self.refused_values(
             self.open(outputs=["y"]),
@@ -668,7 +668,7 @@ class CheckpointTest(Base):
         )
 
     def test_no_such_checkpoint(self) -> None:
-        """A file that is no checkpoint is named, and how checkpoints are given."""
+        """A file that isn't a checkpoint is named, along with how to specify checkpoints."""
         self.make(lambda folder: save(folder, dense))
         (self.folder / "nothing.ckpt").write_text("nothing")
         text = self.error_of(
@@ -685,7 +685,7 @@ class CheckpointTest(Base):
         )
 
     def test_missing_data(self) -> None:
-        """A checkpoint of which only the index was listed says which files it has."""
+        """A checkpoint with only its index listed says which files it has."""
         self.make(lambda folder: save(folder, dense))
         (self.folder / "model.ckpt.data-00000-of-00001").unlink()
         text = self.error_of(
@@ -702,7 +702,7 @@ class CheckpointTest(Base):
         )
 
     def test_saver_of_another_graph(self) -> None:
-        """A saver whose restore op is not in the graph, and one without a checkpoint, are told so."""
+        """A saver whose restore op isn't in the graph, and one without a checkpoint, get an error."""
         self.make(lambda folder: save(folder, dense))
         (self.folder / "other.pbtxt").write_text('restore_op_name: "other/restore_all"')
         self.refused_values(
@@ -724,14 +724,14 @@ class CheckpointTest(Base):
 
 
 class ErrorsTest(Base):
-    """Files and names that do not fit."""
+    """Files and names that don't fit."""
 
     def text(self, name: str, text: str) -> None:
-        """Writes a file into the folder."""
+        """Writes a file to the folder."""
         (self.folder / name).write_text(text)
 
     def test_no_graph(self) -> None:
-        """A file that is no graph says why, as the format that its name promises."""
+        """A file that isn't a graph says why, for the format that its name suggests."""
         self.text("graph.pbtxt", 'nodes { name: "x" }')
         self.refused(
             self.open("graph.pbtxt"),
@@ -754,7 +754,7 @@ class ErrorsTest(Base):
         )
 
     def test_saved_model(self) -> None:
-        """The main file of a SavedModel is recognised: its folder is what is wanted."""
+        """The main file of a SavedModel is recognized: its folder is needed instead."""
 
         def write(folder: str) -> None:
             import tensorflow as tf
@@ -773,7 +773,7 @@ class ErrorsTest(Base):
         )
 
     def test_no_such_nodes(self) -> None:
-        """Names that the graph does not have are listed together, beside nodes of similar names."""
+        """Names that the graph doesn't have are listed together, with nodes that have similar names."""
         self.make(lambda folder: save(folder, dense, checkpoint=False))
         self.refused_function(
             self.open(inputs=["inputs/X"], outputs=["y", "loss"]),
@@ -801,7 +801,7 @@ class ErrorsTest(Base):
         )
 
     def test_unfed(self) -> None:
-        """Placeholders that the outputs need and nobody feeds are listed: the compiler would only name their op."""
+        """Unfed placeholders that the outputs need are listed. The compiler would name only their op."""
         self.make(lambda folder: save(folder, dense))
         self.refused_function(
             self.open(inputs=["b"], outputs=["y"]),
@@ -813,7 +813,7 @@ class ErrorsTest(Base):
         )
 
     def test_fed_twice(self) -> None:
-        """An input that is named twice is refused: it cannot have two values."""
+        """A duplicate input is refused, because it can't have two values."""
         self.make(lambda folder: save(folder, dense, checkpoint=False))
         self.refused_function(
             self.open(inputs=["x", "x:0"], outputs=["y"]),
@@ -825,7 +825,7 @@ class ErrorsTest(Base):
         )
 
     def test_incomplete(self) -> None:
-        """A graph that lacks nodes says which, and who takes them."""
+        """A graph with missing nodes says which, and what takes them."""
         self.text("graph.pbtxt", 'node { name: "y" op: "Neg" input: "x" attr { key: "T" value { type: DT_FLOAT } } }')
         self.refused_function(
             self.open("graph.pbtxt"),
@@ -837,7 +837,7 @@ class ErrorsTest(Base):
         )
 
     def test_unknown_op(self) -> None:
-        """An op that TensorFlow does not have is named in TensorFlow's words."""
+        """An op that TensorFlow doesn't have is reported in TensorFlow's words."""
         self.text("graph.pbtxt", 'node { name: "y" op: "MyOwnOp" }')
         text = self.error_of(self.make, lambda folder: self.ran(self.open("graph.pbtxt", outputs=["y"]), "graph", []))
         self.assertIn("graph.pbtxt: TensorFlow 2.", text)
@@ -845,7 +845,7 @@ class ErrorsTest(Base):
         self.assertIn("MyOwnOp", text)
 
     def test_no_outputs(self) -> None:
-        """A graph in which every tensor is taken does not say what its outputs are, and the last ones are shown."""
+        """A graph in which every tensor is consumed doesn't determine its outputs, and the last ones are shown."""
         self.text(
             "graph.pbtxt",
             'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } } '
@@ -871,7 +871,7 @@ class ErrorsTest(Base):
         )
 
     def test_wrong_dtypes(self) -> None:
-        """A config that contradicts the graph's dtypes is refused: the compiler would not notice."""
+        """A config that contradicts the graph's dtypes is refused, because the compiler wouldn't notice."""
         self.make(lambda folder: save(folder, dense, checkpoint=False))
         self.text(
             "config.pbtxt",
@@ -896,7 +896,7 @@ class ErrorsTest(Base):
         )
 
     def test_wrong_configs(self) -> None:
-        """Configs that do not parse, fetch nothing, or name unknown variables are refused, and lists beside a config."""
+        """Configs that don't parse, fetch nothing, or name unknown variables are refused, and so are lists with a config."""
         self.make(lambda folder: save(folder, dense, checkpoint=False))
         self.text("config.pbtxt", "feeds { }")
         self.refused(
@@ -933,7 +933,7 @@ class ErrorsTest(Base):
         )
 
     def test_wrong_debug_info(self) -> None:
-        """A file that is no debug information is refused."""
+        """A file that isn't debug information is refused."""
         self.make(lambda folder: save(folder, dense, checkpoint=False))
         self.text("info.pb", "source: 1")
         self.refused(

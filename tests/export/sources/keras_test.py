@@ -1,4 +1,4 @@
-"""Keras 3 and tf-keras models, for inference and for training, beside what Keras itself computes."""
+"""Keras 3 and tf-keras models, for inference and training, compared with Keras's own results."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ BOTH = (("Call", "call"), ("Train", "train_step"))
 
 
 class KerasTest(EagerTest):
-    """Both Kerases, each model written for either."""
+    """Both versions of Keras, with each model written for either."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -93,7 +93,7 @@ class KerasTest(EagerTest):
         assert keras.__version__ > tf_keras.__version__
 
     def test_forms(self) -> None:
-        """Protects inference with every kind of model: inputs and outputs by key, by place, or alone, and its weights' names."""
+        """Protects inference with every kind of model: inputs and outputs by key, by position, or single; and weight names."""
         names = ["sequential", "by_key", "by_place", "own", "plain", "layer"]
         for keras, first in zip(KERAS, ("input_layer", "input_1"), strict=True):
             with self.subTest(keras):
@@ -142,7 +142,7 @@ def input_fn():
     )
 
     def test_training(self) -> None:
-        """Protects inference, training, and evaluation from one target: metrics go on, and batch norm's averages move."""
+        """Protects inference, training, and evaluation in one target: metrics accumulate, and batch norm's averages move."""
         for keras in KERAS:
             with self.subTest(keras):
                 exported = self.agree(
@@ -165,7 +165,7 @@ def input_fn():
                 self.assertEqual([output.cpp_name for output in train.outputs], ["Train_accuracy", "Train_loss"])
 
     def test_sample_weights(self) -> None:
-        """Protects the third of what a training step may take; the target's signature says that it does."""
+        """Protects the third argument of a training step, which the target's signature declares."""
         for keras in KERAS:
             with self.subTest(keras):
                 exported = self.agree(
@@ -180,7 +180,7 @@ def input_fn():
                 self.assertEqual([tensor.cpp_name for tensor in inputs], ["x", "y", "sample_weight"])
 
     def test_layers_with_loops(self) -> None:
-        """Protects default recurrent layers, and a convolution with batch norm: both Kerases', their training included."""
+        """Protects default recurrent layers, and a convolution with batch norm, in both versions of Keras, and training."""
         for keras in KERAS:
             with self.subTest(keras):
                 self.agree(
@@ -227,7 +227,7 @@ def input_fn():
     )
 
     def test_dropout_and_mixed_precision(self) -> None:
-        """Protects both: dropout draws from a state that each run moves on, computing is in bfloat16, weights are not."""
+        """Protects both: dropout draws from a state that each run advances, and computes in bfloat16 without bfloat16 weights."""
         for keras in KERAS:
             with self.subTest(keras):
                 text = self.NOISY.replace("KERAS", keras)
@@ -243,7 +243,7 @@ def input_fn():
                 self.assertEqual(
                     states, [manifest.random_state or "seed_generator/seed_generator_state"], "nothing draws anew"
                 )
-                # Without dropout, it is all as Keras has it.
+                # Without dropout, everything is as in Keras.
                 plain = text.replace("K.layers.Dropout(0.5), ", "")
                 self.agree(
                     plain,
@@ -256,7 +256,7 @@ def input_fn():
                 )
 
     def test_step_of_ones_own(self) -> None:
-        """Protects models that bring a training step: Keras need not have compiled them."""
+        """Protects models with a custom training step, which Keras need not have compiled."""
         self.agree(
             HEAD.replace("KERAS", "keras")
             + """\
@@ -291,7 +291,7 @@ def input_fn():
         )
 
     def test_the_keras_of_tensorflow(self) -> None:
-        """Protects files that write `tf.keras`: without a model_fn it is Keras 3."""
+        """Protects files that use `tf.keras`: without a model_fn, it is Keras 3."""
         exported = self.agree(
             "import tensorflow as tf\n\n"
             "assert tf.keras.__version__.startswith('3'), tf.keras.__version__\n"
@@ -303,7 +303,7 @@ def input_fn():
         self.assertEqual(exported.manifest.entry_points[0].inputs[0].shape, (5, 3))
 
     def refused(self, model: str, wanted: str, entry_point: str) -> None:
-        """Exports an entry point that must be refused with exactly this message, of either Keras."""
+        """Exports an entry point that must be refused with exactly this message, in either Keras."""
         for keras in KERAS:
             with self.subTest(keras):
                 text = HEAD.replace("KERAS", keras) + model
@@ -337,7 +337,7 @@ def input_fn():
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     def test_steps_that_are_missing(self) -> None:
-        """A model that was not compiled has no steps, nor has a layer; both are told so."""
+        """A model that wasn't compiled has no steps, nor does a layer. Each gets its own error."""
         for step in ("train_step", "test_step"):
             self.refused(
                 "model = K.Sequential([K.Input((2,)), K.layers.Dense(1)])\n",
@@ -357,7 +357,7 @@ def input_fn():
         )
 
     def test_unknown_entry_point(self) -> None:
-        """What a Keras model offers is listed without asking it: some of its properties raise until it is built."""
+        """A Keras model's entry points are listed without evaluating it: some properties raise until it is built."""
         self.refused(
             "class Model(K.Model):\n    def call(self, x):\n        return x\n\n"
             "    def encode(self, x):\n        return x\n\n\nmodel = Model()\n",
@@ -370,7 +370,7 @@ def input_fn():
         )
 
     def test_unknown_data(self) -> None:
-        """Nothing but the user can say what a training step takes."""
+        """Only the user can say what a training step takes."""
         self.refused(
             "model = K.Sequential([K.Input((2,)), K.layers.Dense(1)])\nmodel.compile(loss='mse')\n",
             """
@@ -382,7 +382,7 @@ def input_fn():
         )
 
     def test_open_batch(self) -> None:
-        """A model that leaves its batch open, as Keras models do, is told how to fix it."""
+        """For a model with an open batch, as usual in Keras, the error says how to fix it."""
         self.refused(
             "model = K.Sequential([K.Input((None, 2), name='x'), K.layers.Dense(1)])\n",
             """

@@ -1,4 +1,4 @@
-"""Models as Python files: what the file may define, what its entry points take, and what they are called."""
+"""Models as Python files: what the file can define, what its entry points take, and their names."""
 
 from __future__ import annotations
 
@@ -99,12 +99,12 @@ def call_nests(module: Any, entry_point: str, inputs: Sequence[Any]) -> Any:
 
 
 def same(*names: str) -> tuple[tuple[str, str], ...]:
-    """Entry points that are called in C++ as in the file."""
+    """Returns entry points that have the same name in C++ as in the file."""
     return tuple((name, name) for name in names)
 
 
 def inputs_of(exported: Exported) -> dict[str, list[tuple[str, str, tuple[int, ...]]]]:
-    """What each entry point takes: C++ name, dtype, and shape."""
+    """Returns what each entry point takes: C++ name, dtype, and shape."""
     return {
         entry.name: [(tensor.cpp_name, tensor.dtype, tensor.shape) for tensor in entry.inputs]
         for entry in exported.manifest.entry_points
@@ -115,7 +115,7 @@ class WhatItTakesTest(EagerTest):
     """Inputs of Python functions."""
 
     def test_signature(self) -> None:
-        """Protects a plain function: the target says what it takes, in the function's own order, and defaults stay."""
+        """Protects a plain function: the target specifies what it takes, in the function's order, and defaults stay."""
         exported = self.agree(
             HEAD + "def model(b, a, scale=2.0):\n    return a * scale, tf.reduce_sum(b)\n",
             signature={"a": "float32[3]", "b": "int32[2, 2]"},
@@ -123,7 +123,7 @@ class WhatItTakesTest(EagerTest):
         self.assertEqual(inputs_of(exported), {"Run": [("b", "int32", (2, 2)), ("a", "float32", (3,))]})
 
     def test_nests(self) -> None:
-        """Protects nests of inputs: dicts, tuples, named tuples, dataclasses; each leaf has the name of its place."""
+        """Protects nests of inputs: dicts, tuples, named tuples, dataclasses. Each leaf is named after its location."""
         exported = self.agree(
             NESTS,
             eager=call_nests,
@@ -156,7 +156,7 @@ class WhatItTakesTest(EagerTest):
         )
 
     def test_parameters_of_all_kinds(self) -> None:
-        """Protects functions that take any number of arguments, or some by keyword only."""
+        """Protects functions with variadic or keyword-only parameters."""
         exported = self.agree(
             HEAD
             + "def any_number(*xs, k=3.0):\n    return xs[0] - xs[1] * k\n\n\n"
@@ -181,7 +181,7 @@ class WhatItTakesTest(EagerTest):
         )
 
     def test_signature_of_several(self) -> None:
-        """Protects entry points that take different parameters of one signature."""
+        """Protects entry points that take different parameters from one signature."""
         exported = self.agree(
             HEAD
             + "class Model(tf.Module):\n"
@@ -196,7 +196,7 @@ class WhatItTakesTest(EagerTest):
         self.assertEqual([len(inputs) for inputs in inputs_of(exported).values()], [1, 2])
 
     def test_concrete_function(self) -> None:
-        """Protects functions that were traced already, by open dimensions and by unknown rank: dims fixes both."""
+        """Protects functions that were already traced, with open dimensions or unknown rank: dims fixes both."""
         exported = self.agree(
             HEAD
             + "@tf.function\n"
@@ -212,7 +212,7 @@ class WhatItTakesTest(EagerTest):
         self.assertEqual([output.shape for output in exported.manifest.entry_points[0].outputs], [(6,), (2,), (2, 1)])
 
     def test_golden_fn(self) -> None:
-        """Protects the user's own inputs: by name whatever the order, by place, and with the entry point's name if asked."""
+        """Protects the user's own inputs: by name in any order, by position, and with the entry point's name on request."""
         exported = self.agree(
             HEAD
             + "def named(y, x):\n    return x - y\n\n\n"
@@ -234,10 +234,10 @@ class WhatItTakesTest(EagerTest):
 
 
 class WhatItIsTest(EagerTest):
-    """What the name `model` may be bound to, and how entry points are found."""
+    """What the name `model` can be bound to, and how entry points are found."""
 
     def test_function_that_returns_it(self) -> None:
-        """Protects models that a function, or a class without parameters, makes when the stage asks for one."""
+        """Protects models that a function, or a class without parameters, creates when the stage asks for one."""
         made = (
             "def model():\n    w = tf.Variable(3.0, name='w')\n    return tf.function(lambda x: x * w)\n",
             "class model(tf.Module):\n    def __init__(self):\n        self.w = tf.Variable(3.0, name='w')\n\n"
@@ -249,7 +249,7 @@ class WhatItIsTest(EagerTest):
                 self.assertEqual([variable.name for variable in exported.manifest.frozen], ["w"])
 
     def test_entry_points(self) -> None:
-        """Protects every way to name one: the object itself, its methods, dotted paths, functions of the file."""
+        """Protects every way to name one: the object itself, its methods, dotted paths, and functions in the file."""
         exported = self.agree(
             HEAD
             + """\
@@ -326,14 +326,14 @@ def of_file(x):
 
 
 class RefusedTest(EagerTest):
-    """What a file may not be, each with its complete message."""
+    """What a file must not be, each with its complete message."""
 
     def refused(self, model: str, wanted: str, **attributes: Any) -> None:
         """Exports a model that must be refused with exactly this message."""
         self.assert_error(self.error_of(self.export, HEAD + model, **attributes), wanted)
 
     def test_model_that_is_a_tensor(self) -> None:
-        """A function that is meant to be compiled, but takes nothing, is called; what to do is said."""
+        """A function that is meant to be compiled, but takes nothing, is called. The error says what to do."""
         self.refused(
             "def model():\n    return tf.ones([2])\n",
             """
@@ -343,7 +343,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_entry_points_that_exist(self) -> None:
-        """What a message offers is what can be named: no classes, no private functions, nothing imported."""
+        """A message offers only what can be named: no classes, no private functions, nothing imported."""
         self.refused(
             "from os.path import join\n\n\n"
             "class Other:\n    pass\n\n\n"
@@ -364,7 +364,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_signature_that_is_too_short(self) -> None:
-        """A signature that leaves a parameter out is shown beside the parameters."""
+        """A signature that omits a parameter is shown next to the parameters."""
         self.refused(
             "def model(x, y):\n    return x\n",
             """
@@ -376,7 +376,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_signature_of_a_concrete_function(self) -> None:
-        """A function that was traced already takes what it took then."""
+        """A function that was already traced takes what it took then."""
         self.refused(
             "model = tf.function(lambda x, y: x + y).get_concrete_function(Spec([None, 2]), Spec([], tf.float32))\n",
             """
@@ -389,7 +389,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_input_fn_of_another_function(self) -> None:
-        """Inputs that do not fit the parameters are counted, and both are shown."""
+        """Inputs that don't fit the parameters are counted, and both are shown."""
         self.refused(
             "def model(x):\n    return x\n\n\ndef input_fn():\n    return Spec([2]), Spec([2])\n",
             """
@@ -400,7 +400,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_input_fn_of_ragged_tensors(self) -> None:
-        """A spec that is of no dense tensor is shown."""
+        """A spec of something other than a dense tensor is shown."""
         self.refused(
             "def model(x):\n    return x\n\n\ndef input_fn():\n    return tf.RaggedTensorSpec([2, None])\n",
             """
@@ -411,7 +411,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_golden_fn_of_other_names(self) -> None:
-        """Golden inputs under names that the function does not take are not taken for others."""
+        """Golden inputs with names that the function doesn't take aren't mistaken for others."""
         self.refused(
             "def model(pair):\n    return pair['a'] - pair['b']\n\n\n"
             "def input_fn():\n    return {'a': Spec([2]), 'b': Spec([2])}\n\n\n"
@@ -424,7 +424,7 @@ class RefusedTest(EagerTest):
         )
 
     def test_golden_fn_of_other_parameters(self) -> None:
-        """A golden_fn that cannot be called as the rules call it is shown with its parameters."""
+        """A golden_fn that can't be called in the rules' way is shown with its parameters."""
         self.refused(
             "def golden_fn(step):\n    return np.ones(2)\n\n\ndef model(x):\n    return x\n",
             """

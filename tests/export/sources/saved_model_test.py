@@ -1,4 +1,4 @@
-"""SavedModels of TensorFlow 1 and 2, against what the models gave before they were saved."""
+"""TensorFlow 1 and 2 SavedModels, compared with the models' results before they were saved."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ X = np.array([[1.0, 2.0, -1.0], [0.5, -0.5, 3.0]], np.float32)
 
 
 class Base(FinishedTest):
-    """Opens what was saved into `saved`."""
+    """Opens what was saved to `saved`."""
 
     def open(self, name: str = "saved", tags: Sequence[str] = ("serve",)) -> Callable[[], Any]:
         """Opens a SavedModel in the folder."""
@@ -29,12 +29,12 @@ class Base(FinishedTest):
         return work
 
     def entry_points(self, opened: Callable[[], Any]) -> tuple[str, ...]:
-        """What it offers."""
+        """Returns the available entry points."""
         result: tuple[str, ...] = isolate.run_isolated(lambda: opened().entry_points, what="opening")
         return result
 
     def refused_function(self, opened: Callable[[], Any], entry_point: str, wanted: str, **dims: Any) -> None:
-        """Asking for an entry point must end in this message."""
+        """Requesting an entry point must fail with this message."""
 
         def work() -> None:
             from tfaot.export.traced import Dims
@@ -45,7 +45,7 @@ class Base(FinishedTest):
 
 
 def module(tf: Any) -> Any:
-    """Two signatures, of which one writes; three variables, two of them of one name."""
+    """Returns a module with two signatures, one of which writes, and three variables, two of which share a name."""
 
     class Model(tf.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -76,7 +76,7 @@ def module(tf: Any) -> Any:
 
 
 def save_module(folder: str) -> Any:
-    """Saves the module, and returns what its functions gave."""
+    """Saves the module, and returns its functions' results."""
     import tensorflow as tf
 
     model = module(tf)
@@ -95,7 +95,7 @@ def save_module(folder: str) -> Any:
 
 
 class ObjectsTest(Base):
-    """SavedModels of TensorFlow 2."""
+    """TensorFlow 2 SavedModels."""
 
     def test_signature(self) -> None:
         """Protects inference by signature: labels, order, open dimensions, shapes of results, and names of variables."""
@@ -115,28 +115,28 @@ class ObjectsTest(Base):
         self.assert_near(ran.variables["b"], b)
 
     def test_entry_points(self) -> None:
-        """Protects what a message lists: signatures first, then functions."""
+        """Protects what a message lists: first signatures, then functions."""
         self.make(save_module)
         self.assertEqual(self.entry_points(self.open()), ("serving_default", "train", "reset", "scaled", "serve"))
         default = isolate.run_isolated(lambda: self.open()().default_entry_point, what="opening")
         self.assertEqual(default, "serving_default")
 
     def test_function(self) -> None:
-        """Protects functions that are no signatures: parameters are the labels, in their own order."""
+        """Protects functions that aren't signatures: their parameters are the labels, in their own order."""
         served, _, _ = self.make(save_module)
         ran = self.ran(self.open(), "serve", [{"x": X, "factor": 3.0}], dims={"x": (2, 3)})
         self.assertEqual([label for label, _ in ran.inputs], ["x", "factor"])
         self.assert_near(ran.results[0]["y"], served["y"])
 
     def test_function_that_returns_nothing(self) -> None:
-        """Protects functions that only write: what comes out says that they have."""
+        """Protects functions that only write: the output says that they are done."""
         self.make(save_module)
         ran = self.ran(self.open(), "reset", [{}])
         self.assertEqual((ran.outputs, ran.results), ([("done", ())], [{"done": True}]))
         self.assertEqual(ran.variables["b"].tolist(), [0, 0])
 
     def test_traces(self) -> None:
-        """Protects functions that were traced more than once: an index tells which, or the shapes in dims do."""
+        """Protects functions that were traced more than once: an index selects one, or the shapes in dims do."""
         self.make(save_module)
         ran = self.ran(self.open(), "scaled[1]", [{"x": X, "more": [1.0]}])
         self.assertEqual([label for label, _ in ran.outputs], ["output_0", "output_1/more"])
@@ -156,7 +156,7 @@ class ObjectsTest(Base):
         )
 
     def test_parts(self) -> None:
-        """Protects functions of parts of the saved object, and nests of inputs."""
+        """Protects functions of children of the saved object, and nests of inputs."""
 
         def build(folder: str) -> Any:
             import tensorflow as tf
@@ -187,7 +187,7 @@ class ObjectsTest(Base):
         )
 
     def test_sources(self) -> None:
-        """Protects source lines in errors: the debug information of a SavedModel is read."""
+        """Protects source lines in errors: a SavedModel's debug information is read."""
         self.make(save_module)
         lines = Path(__file__).read_text().splitlines()
         number = next(index for index, line in enumerate(lines, 1) if "y = factor * (x @ self.w)" in line)
@@ -223,7 +223,7 @@ class ObjectsTest(Base):
         self.assertEqual(isolate.run_isolated(work, what="one"), isolate.run_isolated(work, what="two"))
 
     def test_bfloat16(self) -> None:
-        """Protects dtypes that NumPy does not have itself."""
+        """Protects dtypes that NumPy itself lacks."""
 
         def build(folder: str) -> None:
             import tensorflow as tf
@@ -244,7 +244,7 @@ class KerasTest(Base):
     """SavedModels that Keras writes."""
 
     def test_keras_3(self) -> None:
-        """Protects `model.export()` of Keras 3, which saves each variable twice: names are those of the model."""
+        """Protects `model.export()` in Keras 3, which saves each variable twice: names are the model's."""
 
         def build(folder: str) -> Any:
             import keras
@@ -260,14 +260,14 @@ class KerasTest(Base):
         x = np.stack([X, X + 1, X + 2, X + 3], 1)
         ran = self.ran(self.open(), "serving_default", [{"tokens": x}], dims={"tokens": (2, None, None)})
         self.assert_near(ran.results[0]["output_0"], wanted)
-        # What a loop made is as open as it was saved; the compiler knows its size.
+        # A loop's result is as open as it was saved, but the compiler knows its size.
         self.assertEqual(ran.outputs, [("output_0", (None, 2))])
         self.assertIn("dense/kernel", ran.variables)
         self.assertFalse([name for name in ran.variables if name.startswith(("variables", "all_variables"))])
         self.assertEqual(self.entry_points(self.open()), ("serving_default", "serve"))
 
     def test_keras_2(self) -> None:
-        """Protects `model.save()` of tf-keras, its default LSTM included."""
+        """Protects `model.save()` in tf-keras, including its default LSTM."""
 
         def build(folder: str) -> Any:
             import tf_keras as keras
@@ -294,12 +294,12 @@ class KerasTest(Base):
 
 
 class GraphTest(Base):
-    """SavedModels of TensorFlow 1."""
+    """TensorFlow 1 SavedModels."""
 
     def save(self, *, resource: bool, name: str = "saved", steps: int = 1, collection: bool = False) -> Any:
-        """Saves a graph for serving and one for training, and returns what the latter's signature gave.
+        """Saves a graph for serving and one for training. Returns the results of the latter's signature.
 
-        Its train op is told by a signature, or in a collection, as the first releases of TensorFlow 1 did.
+        A signature names its train op, or a collection does, as in the first releases of TensorFlow 1.
         """
 
         def build(folder: str) -> Any:
@@ -308,7 +308,7 @@ class GraphTest(Base):
 
             v1 = tf.compat.v1
             v1.disable_v2_behavior()
-            # The public builder of TensorFlow 2 can no longer save a train op, which that of TensorFlow 1 could.
+            # TensorFlow 2's public builder can no longer save a train op, unlike TensorFlow 1's.
             builder = builder_impl._SavedModelBuilder(f"{folder}/{name}")
             info = v1.saved_model.build_tensor_info
             results = []
@@ -362,14 +362,14 @@ class GraphTest(Base):
                 self.assertEqual(self.entry_points(self.open(name)), ("serving_default", "above"))
 
     def test_input_in_the_middle(self) -> None:
-        """Protects signatures whose inputs the graph computes: they are given, and what computed them is left out."""
+        """Protects signatures whose inputs the graph computes: they are fed, and what computed them is dropped."""
         self.save(resource=True)
         ran = self.ran(self.open(), "above", [{"h": X[:, :2]}], dims={"h": (2, 2)})
         self.assert_near(ran.results[0]["positive"], np.maximum(X[:, :2], 0))
         self.assertEqual(ran.variables, {})
 
     def test_training(self) -> None:
-        """Protects signatures for training: the meta graph's train op runs with them, on variables of either kind."""
+        """Protects training signatures: the meta graph's train op runs with them, on variables of either kind."""
         for resource, collection in ((False, False), (False, True), (True, False)):
             with self.subTest(resource=resource, collection=collection):
                 name = f"saved_{resource}_{collection}"
@@ -382,7 +382,7 @@ class GraphTest(Base):
                 self.assertIn("w/part_1/Adam", ran.variables)
 
     def test_loaded_as_tensorflow_does(self) -> None:
-        """Protects from reading another model than TensorFlow's own loader: the numbers are the same."""
+        """Protects against reading another model than TensorFlow's own loader: the numbers are the same."""
         self.save(resource=False)
 
         def load(folder: str) -> Any:
@@ -398,7 +398,7 @@ class GraphTest(Base):
         self.assert_near(ran.results[0]["y"], self.make(load))
 
     def test_tags(self) -> None:
-        """Tags that no meta graph has are answered with those that exist."""
+        """For tags that no meta graph has, the error lists those that exist."""
         self.save(resource=True)
         self.refused(
             self.open(tags=["serve", "gpu"]),
@@ -410,7 +410,7 @@ class GraphTest(Base):
         )
 
     def test_no_such_signature(self) -> None:
-        """A signature that is not there is answered with those that are."""
+        """For a missing signature, the error lists those that exist."""
         self.save(resource=True)
         self.refused_function(
             self.open(),
@@ -423,7 +423,7 @@ class GraphTest(Base):
         )
 
     def test_only_signature(self) -> None:
-        """Protects defaults: the only signature is meant."""
+        """Protects the default: the only signature is used."""
         self.save(resource=True)
         opened = self.open(tags=["train"])
         self.assertEqual(isolate.run_isolated(lambda: opened().default_entry_point, what="opening"), "step")
@@ -469,7 +469,7 @@ class GraphTest(Base):
         )
 
     def test_local_variables(self) -> None:
-        """A variable that was not saved, as local ones are not, is named."""
+        """A variable that wasn't saved, such as a local one, is named."""
 
         def build(folder: str) -> None:
             import tensorflow as tf
@@ -521,7 +521,7 @@ class ErrorsTest(Base):
     """Folders and functions that do not fit."""
 
     def test_no_folder(self) -> None:
-        """A path that is no folder says what to give."""
+        """A path that isn't a folder says what to specify."""
         self.refused(
             self.open(),
             """
@@ -531,7 +531,7 @@ class ErrorsTest(Base):
         )
 
     def test_no_saved_model(self) -> None:
-        """A folder without saved_model.pb says what it holds."""
+        """A folder without saved_model.pb says what it contains."""
         (self.folder / "saved" / "variables").mkdir(parents=True)
         self.refused(
             self.open(),
@@ -543,7 +543,7 @@ class ErrorsTest(Base):
         )
 
     def test_broken(self) -> None:
-        """A file that is cut short, or a pointer to one, is refused."""
+        """A truncated file, or a pointer to one, is refused."""
         (self.folder / "saved").mkdir()
         (self.folder / "saved" / "saved_model.pb").write_text("version https://example.com/spec/v1\n")
         text = self.error_of(self.make, lambda folder: self.open()())
@@ -557,7 +557,7 @@ class ErrorsTest(Base):
         )
 
     def test_no_default(self) -> None:
-        """Without serving_default, one of several signatures must be named."""
+        """Without serving_default, one of several signatures must be specified."""
 
         def build(folder: str) -> None:
             import tensorflow as tf
@@ -576,7 +576,7 @@ class ErrorsTest(Base):
         )
 
     def test_no_functions(self) -> None:
-        """An object without functions can do nothing, and says so."""
+        """An object without functions can't do anything, and the error says so."""
 
         def build(folder: str) -> None:
             import tensorflow as tf
@@ -596,7 +596,7 @@ class ErrorsTest(Base):
         )
 
     def test_tables(self) -> None:
-        """A function that looks values up in a table is refused by the table's place in the object."""
+        """A function that looks up values in a table is refused with the table's location in the object."""
 
         def build(folder: str) -> None:
             import tensorflow as tf
@@ -619,7 +619,7 @@ class ErrorsTest(Base):
         )
 
     def test_sparse(self) -> None:
-        """Inputs and outputs that are no dense tensors are refused by name."""
+        """Inputs and outputs other than dense tensors are refused by name."""
 
         def build(folder: str) -> None:
             import tensorflow as tf
@@ -656,7 +656,7 @@ class ErrorsTest(Base):
         )
 
     def test_wrong_dims(self) -> None:
-        """A size that the model's body does not allow is told in TensorFlow's words."""
+        """A size that the model's body doesn't allow is reported in TensorFlow's words."""
 
         def build(folder: str) -> None:
             import tensorflow as tf

@@ -1,4 +1,4 @@
-"""A batch family whose rows have 12, 8, and 20 bytes: parts of a batch start where nothing is aligned."""
+"""A batch family with rows of 12, 8, and 20 bytes, so parts of a batch start at unaligned addresses."""
 
 import numpy as np
 import tensorflow as tf

@@ -1,6 +1,6 @@
-// Protects the class of a batch family: any batch that it takes, whatever lies
-// in the rows behind it, and what it says of one that it does not take. Its
-// numbers are TensorFlow's, for every batch: family_aot_test sees to that.
+// Protects the class of a batch family: it takes any batch up to the maximum,
+// ignores the rows after it, and reports a batch that it can't take.
+// family_aot_test compares its numbers with TensorFlow's, for every batch.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -19,7 +19,7 @@ static_assert(Family::kMaxBatch == 13);
 
 namespace {
 
-// Inputs of all rows: the same numbers every time.
+// Inputs for all rows: the same numbers every time.
 void Fill(Family& model) {
   for (std::size_t i = 0; i < model.x().size(); ++i) {
     model.x()[i] = 0.25f * static_cast<float>(i % 17) - 2;
@@ -52,7 +52,7 @@ void TestStaleRows() {
     const std::string clean = Results(model, batch);
     for (const float stale : {std::numeric_limits<float>::quiet_NaN(),
                               std::numeric_limits<float>::infinity()}) {
-      // A whole run leaves them in every buffer that there is.
+      // A full run fills every buffer.
       std::fill(model.x().begin(), model.x().end(), stale);
       EXPECT(model.Run());
       Fill(model);

@@ -7,7 +7,7 @@ ROWS, COLUMNS, BOXES = 6, 4, 8
 
 
 def model(x, keep, ids, boxes, scores):
-    """Where, unique, boolean_mask, and non_max_suppression, and what is done with their results."""
+    """Where, unique, boolean_mask, and non_max_suppression, and uses of their results."""
     rows = tf.boolean_mask(x, keep)
     cubes = tf.reshape(x, [ROWS, 2, 2])
     chosen = tf.image.non_max_suppression(boxes, scores, BOXES // 2, iou_threshold=0.3, score_threshold=0.2)
@@ -42,7 +42,7 @@ def input_fn():
 
 
 def golden_fn(step, rng):
-    """Random inputs; of every three, one keeps all and one keeps nothing."""
+    """Random inputs. Of every three, one keeps everything and one keeps nothing."""
     x = rng.standard_normal((ROWS, COLUMNS))
     keep = rng.integers(0, 2, ROWS) > 0
     ids = rng.integers(0, 4, BOXES)

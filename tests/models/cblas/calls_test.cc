@@ -1,5 +1,5 @@
-// Protects the way to a library that the build names: a model calls it for its
-// large products and for no others, also from the threads of a pool.
+// Protects calls to a library that the build names: a model uses it for its
+// large products and for no others, including from the threads of a pool.
 #include <dlfcn.h>
 
 #include <atomic>
@@ -24,7 +24,7 @@ void Expect(bool holds, const char* what) {
   ++failed;
 }
 
-// The library's function, which one of the program's own stands before.
+// The library's function, which the program overrides with its own.
 template <typename Function>
 Function* Next(const char* name) {
   return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -61,7 +61,7 @@ void scipy_cblas_dgemm64_(int order, int left, int right, std::int64_t m,
 
 namespace {
 
-// What two steps make of the weights.
+// The weights after two steps.
 std::vector<float> Trained(tfaot::ThreadPool* pool) {
   cblas::Large model;
   model.set_thread_pool(pool);
@@ -78,8 +78,8 @@ std::vector<float> Trained(tfaot::ThreadPool* pool) {
 
 int main() {
   const std::vector<float> alone = Trained(nullptr);
-  // Of each step: the hidden layer, its weight's gradient, and two batches of
-  // two, forward and backward.
+  // Per step: the hidden layer, its weight's gradient, and two batches of two,
+  // forward and backward.
   const int calls = floats.exchange(0);
   std::printf("%d calls for two steps\n", calls);
   Expect(calls >= 2 * 4 && calls % 2 == 0, "large products go to the library");

@@ -1,4 +1,4 @@
-"""Matrix products on both sides of the size from which a library computes them, transposed, in batches, and with epilogues."""
+"""Matrix products on both sides of the size at which a library computes them: transposed, batched, and with epilogues."""
 
 import tensorflow as tf
 
@@ -18,10 +18,10 @@ class Large(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec((260, 270), name="x")])
     def train(self, x):
-        """A step; of its products, the first layer and its gradients are large, the second's are not."""
+        """Takes a step. The first layer's products, including gradients, are large; the second layer's aren't."""
         with tf.GradientTape() as tape:
             seen = tf.nn.relu(tf.matmul(x, self.hidden) + self.bias)
-            # A batch of large products, whose right side is transposed.
+            # A batch of large products with a transposed right side.
             pairs = tf.matmul(tf.stack([seen, 2.0 * seen]), tf.stack([seen, seen]), transpose_b=True)
             loss = tf.reduce_mean(tf.matmul(seen, self.out) ** 2) + 1e-6 * tf.reduce_mean(pairs**2)
         weights = [self.hidden, self.bias, self.out]
@@ -31,7 +31,7 @@ class Large(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec((256, 260), tf.float64, name="x")])
     def doubles(self, x):
-        """A product of doubles with its own transpose."""
+        """Multiplies doubles by their own transpose."""
         return {"square": tf.matmul(x, x, transpose_b=True)}
 
 

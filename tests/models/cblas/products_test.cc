@@ -1,5 +1,5 @@
 // Compares products that a library computes with three plain loops, exactly, on
-// random sizes around the least that go to it, on one thread and in parts.
+// random sizes around the library's minimum, on one thread and in parts.
 #include <algorithm>
 #include <cstdint>
 #include <string>

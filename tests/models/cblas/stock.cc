@@ -1,5 +1,5 @@
-// CBLAS as most libraries have it, over an OpenBLAS whose names have a prefix
-// and whose integers have 64 bits: what a model calls if no macro says
+// CBLAS in its usual form, on top of an OpenBLAS whose names have a prefix and
+// whose integers have 64 bits. A model calls this form unless a macro says
 // otherwise.
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-"""A test as it is in a build with --//rules:cblas=…."""
+"""Runs a test as in a build with --//rules:cblas=…."""
 
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 

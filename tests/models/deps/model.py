@@ -1,6 +1,6 @@
-"""A model whose code is in three places: here, in a library of the workspace, and in a package that pip installed.
+"""A model with code in three places: here, in a library in the workspace, and in a package that pip installed.
 
-It reads two files: one of the workspace, and one that a rule generates.
+It reads two files: one in the workspace, and one that a rule generates.
 """
 
 from importlib import resources
@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from tests.models.deps.scaling import scaled
 
-# The package brings a NumPy of its own; TensorFlow's is the one that counts.
+# The package comes with its own NumPy, but TensorFlow's counts.
 assert "tfaot_jax" in scipy.__file__, scipy.__file__
 assert "tfaot_tensorflow" in np.__file__, np.__file__
 
@@ -24,5 +24,5 @@ hadamard = tf.constant(scipy.linalg.hadamard(4), tf.float32)
 
 
 def model(x):
-    """Scales rows, and transforms them with a matrix of SciPy's."""
+    """Scales rows, and transforms them with a matrix from SciPy."""
     return scaled(x) @ hadamard * factor + offset

@@ -1,4 +1,4 @@
-"""What a model takes from its own library."""
+"""A library that the model imports."""
 
 import tensorflow as tf
 

@@ -1,6 +1,6 @@
-// Protects programs for several kinds of machine: of the CPU levels that a
-// model is compiled for, the best runs, or the one that is asked for, and all
-// give the same. What a CPU cannot run is an error, and never run.
+// Protects programs for several kinds of machines: among a model's CPU levels,
+// the best one runs, or the requested one, and all give the same results. A
+// level that a CPU can't run is an error, and never runs.
 #include "tfaot/isa.h"
 
 #include <cstdio>
@@ -26,7 +26,7 @@ std::string Machine() {
   return found;
 }
 
-// Runs a model on small integers; whether the results are right to the bit.
+// Runs a model on small integers. Returns whether the results are bit-exact.
 template <typename Model>
 bool Right(Model& model) {
   for (int i = 0; i < 16; ++i) {
@@ -48,14 +48,14 @@ bool Right(Model& model) {
   return true;
 }
 
-// Whether a model that cannot run says why, at once and after each run.
+// Returns whether a model that can't run says why, at once and after each run.
 template <typename Model>
 bool Refuses(Model& model, const std::string& why) {
   if (model.error() != why) {
     std::printf("got:\n%s\nexpected:\n%s\n", model.error(), why.c_str());
     return false;
   }
-  model.x()(0, 0) = 1;  // views are what they always are
+  model.x()(0, 0) = 1;  // views work as always
   return !model.Run() && model.error() == why && model.y()(0, 0) == 0 &&
          *model.isa() == '\0';
 }
@@ -97,7 +97,7 @@ void TestChoice() {
   Product model;
   EXPECT(std::string(model.isa()) == highest);
   EXPECT(Right(model));
-  // What the caller asks for counts more than the environment.
+  // The caller's request takes precedence over the environment.
   setenv("TFAOT_ISA", "x86-64-v9", 1);
   Product asked("x86-64-v2");
   EXPECT(std::string(asked.isa()) == "x86-64-v2" && Right(asked));
@@ -110,11 +110,11 @@ void TestErrors() {
                  "isa::Product: its constructor is asked for \"avx512f\"\n"
                  "  found: code for x86-64-v2, x86-64-v3, x86-64-v4\n"
                  "  to do: pass one of these, or nothing"));
-  // An instance is assigned another level.
+  // Another level is assigned to an instance.
   model = Product("x86-64-v2");
   EXPECT(Right(model));
 
-  // A model for one level is asked in the same way.
+  // A model for one level behaves the same way.
   Last last;
   if (tfaot::CpuRuns("x86-64-v4")) {
     EXPECT(Right(last) && std::string(last.isa()) == "x86-64-v4");

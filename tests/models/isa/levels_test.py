@@ -13,10 +13,10 @@ RUNTIME = Path(__file__).absolute().parents[3] / "runtime"
 
 
 class LevelsTest(unittest.TestCase):
-    """The three beside each other."""
+    """The three lists compared with each other."""
 
     def test_same(self) -> None:
-        """Protects models for a new level: the rules take it, the compiler makes it, and programs choose it, or none does."""
+        """Protects models for a new level: the rules, the compiler, and programs all support it, or none does."""
         tree = ast.parse((RUNTIME / "copts.bzl").read_text())
         (features,) = (
             node.value

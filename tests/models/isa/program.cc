@@ -1,4 +1,4 @@
-// A program with a model and nothing else: its size is the model's.
+// A program that contains only a model, so its size is the model's.
 #include HEADER
 
 int main() {

@@ -1,4 +1,4 @@
-"""What is in a program with a model for several CPU levels: weights once, and of each level only its own instructions."""
+"""What is in a program with a model for several CPU levels: weights once, and for each level only its own instructions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ProgramTest(unittest.TestCase):
     """The linked program, and the library's object files."""
 
     def test_weights_are_there_once(self) -> None:
-        """Protects the size of programs: three levels of code read one copy of the constants."""
+        """Protects the size of programs: code for three levels reads one copy of the constants."""
         program = Path(PROGRAM).read_bytes()
         rows = [[(64 * row + column) % 7 - 3 for column in range(64)] for row in range(128)]
         # In panels of 16 columns: py/tfaot/compile/program/prepack.py.
@@ -27,7 +27,7 @@ class ProgramTest(unittest.TestCase):
             self.assertEqual(program.count(struct.pack("<8192f", *values)), times)
 
     def test_no_other_levels_instructions(self) -> None:
-        """Protects old CPUs: code for a level, and the class around it, use none of a higher level's registers."""
+        """Protects old CPUs: code for a level, and the class around it, use no registers of a higher level."""
         seen = {level: set[str]() for level in ("", *LEVELS)}
         with tempfile.TemporaryDirectory() as folder:
             subprocess.run(["ar", "x", Path(LIBRARY).resolve()], check=True, cwd=folder)
@@ -43,7 +43,7 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(max(seen["x86-64-v3"]), "ymm")
         self.assertEqual(max(seen["x86-64-v4"]), "zmm")
         self.assertLessEqual(seen[""], {"xmm"})
-        # Kernels and the executor of each level, constants, the class, and the variables, of which there are none.
+        # Kernels and the executor for each level, constants, the class, and the variables, of which there are none.
         self.assertEqual(len(members), 2 * len(LEVELS) + 3, members)
 
 

@@ -9,7 +9,7 @@ import tempfile
 
 
 def main() -> None:
-    """Strips copies of the programs, which are given as `MODEL:LEVELS:PATH`, fewer levels of a model first."""
+    """Strips copies of the programs, given as `MODEL:LEVELS:PATH`, with fewer levels of a model first."""
     print("| model | levels | program, bytes | more |\n|---|---|---|---|")
     before: dict[str, int] = {}
     for argument in sys.argv[1:]:

@@ -1,4 +1,4 @@
-// Protects real-time use: Run() allocates nothing, in models with products,
+// Protects real-time use: Run() doesn't allocate, in models with products,
 // convolutions, loops, and batches that are split.
 #include "tests/runtime/allocations.h"
 

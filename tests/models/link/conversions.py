@@ -1,4 +1,4 @@
-"""Every conversion between dtypes, and arithmetic in each: what compilers call for them must link."""
+"""Every conversion between dtypes, and arithmetic in each: the functions that compilers call for them must link."""
 
 import tensorflow as tf
 
@@ -8,7 +8,7 @@ INTEGERS = (tf.int8, tf.int16, tf.int32, tf.int64, tf.uint8, tf.uint16, tf.uint3
 
 @tf.function(input_signature=[tf.TensorSpec((4,), tf.float32, name="x"), tf.TensorSpec((4,), tf.int32, name="n")])
 def model(x, n):
-    """Returns 2 * (n % 60 + 1), which every dtype has, by way of each conversion; and what functions give."""
+    """Returns 2 * (n % 60 + 1), which every dtype has, through each conversion; and results of functions."""
     converted = []
     found = []
     small = tf.math.floormod(n, 60) + 1

@@ -1,6 +1,6 @@
-// Protects what compiled code calls beside the C library: a model with every
-// conversion links, for a level with instructions for half precision and for
-// one without, and two such models are in one program.
+// Protects the functions outside the C library that compiled code calls: a
+// model with every conversion links, for a level with half-precision
+// instructions and for one without, and both models can be in one program.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>

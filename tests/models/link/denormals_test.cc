@@ -1,5 +1,6 @@
-// Protects both kinds of target: one counts denormals as zero, as TensorFlow
-// does, and one leaves them to the caller; neither changes the caller's mode.
+// Protects both kinds of targets: one treats denormals as zero, like
+// TensorFlow, and one leaves them to the caller. Neither changes the caller's
+// mode.
 #include <limits>
 
 #include "tests/models/link/halves_flushed_aot.h"

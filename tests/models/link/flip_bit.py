@@ -1,4 +1,4 @@
-"""Flips one bit of a safetensors file: `flip_bit.py IN OUT`; it is the lowest of the first value's mantissa."""
+"""Flips one bit of a safetensors file, the lowest of the first value's mantissa: `flip_bit.py IN OUT`."""
 
 import struct
 import sys

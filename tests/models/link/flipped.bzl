@@ -1,4 +1,4 @@
-"""An exported graph with another file of variables: how a test harms a model."""
+"""An exported graph with another variables file, to break a model on purpose."""
 
 load("//rules:defs.bzl", "TfaotGraphInfo")
 

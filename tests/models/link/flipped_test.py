@@ -1,4 +1,4 @@
-"""A test of the generated test: the least wrong weight there can be makes it fail, and only that."""
+"""Tests the generated test: the smallest possible error in a weight makes it fail, and nothing else does."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import unittest
 
 
 class FlippedTest(unittest.TestCase):
-    """Runs the generated test of a model as it is, and of the same model with one flipped bit."""
+    """Runs the generated test for a model as it is, and for the same model with one flipped bit."""
 
     def run_test(self, program: str) -> subprocess.CompletedProcess[str]:
         """Runs a generated test's program on the goldens."""
         return subprocess.run([program, GOLDENS], text=True, stdout=subprocess.PIPE, check=False)
 
     def test_passes_unharmed(self) -> None:
-        """The generated test passes on what the compiler made, or the next test would mean nothing."""
+        """The generated test passes on the compiler's output, or the next test would mean nothing."""
         result = self.run_test(UNHARMED)
         self.assertEqual((result.returncode, "FAILED" in result.stdout), (0, False), result.stdout)
 
     def test_one_bit(self) -> None:
-        """One flipped mantissa bit of one weight, far below every tolerance, fails the test and names the weight."""
+        """One flipped mantissa bit in one weight, far below every tolerance, fails the test and names the weight."""
         result = self.run_test(FLIPPED)
         self.assertEqual(result.returncode, 1, result.stdout)
         failures = [line for line in result.stdout.splitlines() if line.endswith("FAILED")]

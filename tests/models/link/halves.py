@@ -1,4 +1,4 @@
-"""Half of every value: of the smallest normal float, a denormal."""
+"""Half of every value. For the smallest normal float, that is a denormal."""
 
 import tensorflow as tf
 

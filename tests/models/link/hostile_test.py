@@ -1,4 +1,4 @@
-"""Flags of a user's build do not reach the code whose numbers and instructions the rules promise."""
+"""Flags in a user's build don't reach the code whose numbers and instructions the rules guarantee."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ARCHIVES = sys.argv[1:]
 
 
 def members(archive: str, kind: str) -> dict[str, bytes]:
-    """The objects of an archive whose names hold `kind`."""
+    """Returns the objects in an archive whose names contain `kind`."""
     names = subprocess.run(["ar", "t", archive], capture_output=True, check=True, text=True).stdout.split()
     return {
         name: subprocess.run(["ar", "p", archive, name], capture_output=True, check=True).stdout

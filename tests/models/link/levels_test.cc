@@ -1,5 +1,5 @@
-// Protects programs with models for several CPU levels: each runs code of its
-// own level, and all give the same.
+// Protects programs with models for several CPU levels: each runs code for its
+// own level, and all give the same results.
 #include <cstdio>
 
 #include "tests/models/link/product_v1_aot.h"

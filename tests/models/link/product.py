@@ -1,4 +1,4 @@
-"""A product large enough that a kernel of the runtime's computes it: y = x w."""
+"""A product large enough for one of the runtime's kernels: y = x w."""
 
 import tensorflow as tf
 

@@ -1,5 +1,5 @@
-// Protects programs with two models: classes whose names give the same symbol
-// when `::` becomes `_` link together, and neither model sees the other.
+// Protects programs with two models: classes whose names become the same symbol
+// when `::` becomes `_` link together, and neither model affects the other.
 #include <cmath>
 #include <cstdio>
 #include <type_traits>
@@ -13,7 +13,7 @@ static_assert(!std::is_copy_assignable_v<a::b_c>);
 static_assert(std::is_nothrow_move_constructible_v<a::b_c>);
 static_assert(std::is_nothrow_move_assignable_v<a::b_c>);
 
-// Of another source file, which includes the same headers.
+// From another source file, which includes the same headers.
 float SecondIncluder();
 
 namespace {

@@ -1,4 +1,4 @@
-"""An exported model with another graph: how a test harms the compiler's input, and nothing else."""
+"""An exported model with another graph, to change only the compiler's input on purpose."""
 
 load("//rules:defs.bzl", "TfaotGraphInfo")
 

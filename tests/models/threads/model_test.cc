@@ -1,5 +1,5 @@
-// Protects a model on a pool: the same bits as with one thread, whatever the
-// pool does, and no allocation in a run.
+// Protects a model on a pool: the same bits as on one thread, whatever the pool
+// does, and no allocation in a run.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -27,10 +27,11 @@ void Expect(bool holds, const char* what) {
   ++failed;
 }
 
-// Rows of a batch that is run by code for 8, and for 1 several times.
+// Rows of a batch that runs once in code for 8, and several times in code
+// for 1.
 constexpr std::int64_t kBatch = 13;
 
-// What two runs of each entry point give, and the allocations of the second.
+// Results of two runs of each entry point, and the allocations of the second.
 struct Results {
   std::vector<float> values;
   long allocations;
@@ -104,7 +105,7 @@ int main() {
     Expect(count == 1 || shuffled.calls > 20, "a pool gets the large calls");
   }
 
-  // Several instances, each run by a thread of its own, share a pool.
+  // Several instances, each running on its own thread, share a pool.
   tfaot::Threads pool(3);
   std::vector<std::thread> callers;
   for (int i = 0; i < 3; ++i) {
@@ -113,7 +114,7 @@ int main() {
   }
   for (std::thread& caller : callers) caller.join();
 
-  // A pool may be taken away, and an instance moved.
+  // A pool can be removed, and an instance moved.
   Wide model;
   {
     tfaot::Threads short_lived(2);

@@ -1,7 +1,7 @@
-// Protects the variables of a generated class that holds their values: where
-// they are, what changes them, and files of them.
+// Protects the variables of a generated class that contains their values: where
+// they are, what changes them, and their files.
 //
-//   class_test MIXER MISFIT PLAIN      files of write_weights.py
+//   class_test MIXER MISFIT PLAIN      files from write_weights.py
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
@@ -32,7 +32,7 @@ std::vector<float> Noise(Mixer& model) {
   return {model.noise().begin(), model.noise().end()};
 }
 
-// That its variables are those of mixer.py, `runs` runs after the start.
+// Checks that its variables are those of mixer.py, `runs` runs after the start.
 bool Initial(const Mixer& model, int runs = 0) {
   for (int i = 0; i < 64; ++i) {
     if (model.dense_kernel()[i] != static_cast<float>(i)) return false;
@@ -47,7 +47,7 @@ bool Initial(const Mixer& model, int runs = 0) {
   return *model.scale() == 2.0f && *model.steps() == runs;
 }
 
-// That its variables are those of the file MIXER.
+// Checks that its variables are those in the file MIXER.
 bool Loaded(const Mixer& model) {
   for (int i = 0; i < 64; ++i) {
     if (model.dense_kernel()[i] != 1) return false;
@@ -70,12 +70,12 @@ void TestInitialValues() {
   EXPECT(Initial(model, 1));
   Result(model);
   EXPECT(Initial(model, 2));
-  EXPECT(Initial(Mixer()));  // and no other instance
+  EXPECT(Initial(Mixer()));  // doesn't affect other instances
 }
 
 void TestReadOnlyValuesAreNotCopied() {
   const Mixer one, other;
-  // Those of the program itself, in pages that nothing can write.
+  // The program's own values, in read-only pages.
   const std::string program = std::filesystem::read_symlink("/proc/self/exe");
   for (const void* data : {static_cast<const void*>(one.dense_kernel().data()),
                            static_cast<const void*>(one.dense_bias().data())}) {
@@ -85,8 +85,9 @@ void TestReadOnlyValuesAreNotCopied() {
   }
   EXPECT(one.dense_kernel().data() == other.dense_kernel().data());
   EXPECT(one.dense_bias().data() == other.dense_bias().data());
-  // What the model writes each instance has for itself; so it has what is too
-  // small to start at a multiple of 64 bytes, which compiled code relies on.
+  // Each instance has its own copy of what the model writes. The same applies
+  // to values too small to start at a multiple of 64 bytes, as compiled code
+  // needs.
   EXPECT(one.total().data() != other.total().data());
   EXPECT(one.steps().data() != other.steps().data());
   EXPECT(one.scale().data() != other.scale().data());
@@ -120,18 +121,19 @@ void TestLoad(const char* path) {
   const std::vector<float> before = Result(model);
   EXPECT(model.Load(path) && *model.error() == '\0');
   EXPECT(Loaded(model));
-  // Where they are in the file, which is not read.
+  // In place in the file, which isn't read.
   EXPECT(MappingOf(Const(model).dense_kernel().data()).file ==
          std::filesystem::canonical(path));
   const std::vector<float> y = Result(model);
   EXPECT(y != before && y[0] == -1.5f && y[2] == 0.5f && y[3] == 0);
   EXPECT(model.total()[2] == 100.5f && *model.steps() == 42);
-  // The change is the instance's own: not the file's, nor another's.
+  // The change affects only the instance: neither the file nor another
+  // instance.
   EXPECT(Initial(other));
   EXPECT(other.Load(path) && Loaded(other));
 }
 
-// As the format's own library writes it, without a thought for alignment.
+// As written by the format's own library, without any alignment.
 void TestLoadOfAPlainFile(const char* path) {
   Mixer model;
   EXPECT(model.Load(path) && Loaded(model));
@@ -162,7 +164,7 @@ void TestLoadOfAMisfit(const std::string& good, const std::string& misfit) {
   EXPECT(Initial(model));
   EXPECT(Result(model)[0] == 0.5f && *model.error() == '\0');
 
-  // Nor does it change what was loaded before.
+  // It doesn't change what was loaded before, either.
   EXPECT(model.Load(good.c_str()) && !model.Load(misfit.c_str()));
   EXPECT(Loaded(model) && model.error() == wanted);
   EXPECT(!model.Load("/nonexistent") && Loaded(model));
@@ -185,7 +187,7 @@ void TestSaveAndLoad() {
   EXPECT(Result(other) == Result(model));
   EXPECT(*other.steps() == 2 && other.total()[3] == 6001);
 
-  // Over the file that it is loaded from.
+  // Over the file that is loaded.
   EXPECT(other.Save(path.c_str()) && other.Load(path.c_str()));
   EXPECT(*other.steps() == 2 && other.total()[3] == 6001);
 
@@ -211,13 +213,13 @@ void TestRandomState(const char* without) {
   const std::vector<float> of_max = Noise(one);
   EXPECT(of_max != of_0);
 
-  // Saved with the weights: a run that is continued draws what it would have.
+  // Saved with the weights, so a resumed run draws the same numbers.
   const std::string path = Scratch("state.safetensors");
   EXPECT(one.Save(path.c_str()));
   EXPECT(other.Load(path.c_str()));
   for (int i = 0; i < 3; ++i) EXPECT(Noise(one) == Noise(other));
 
-  // A file of TensorFlow's variables lacks it: then it stays what it is.
+  // A file with TensorFlow's variables lacks it. Then it keeps its value.
   one.Seed(~std::uint64_t{0});
   EXPECT(one.Load(without));
   EXPECT(Noise(one) == of_max);

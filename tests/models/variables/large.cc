@@ -1,8 +1,8 @@
-// Runs a model of more than 5 GB, for large_test.py.
+// Runs a model with more than 5 GB, for large_test.py.
 //
 //   large WEIGHTS SAVED ROW... COLUMN...      8 rows, 4 columns
 //
-// Prints the scores, the last row that was found, and memory in kB; then writes
+// Prints the scores, the last row that was found, and memory in kB. Then writes
 // the last value of each table, runs again, saves, and loads what was saved.
 #include <cstdio>
 #include <cstdlib>
@@ -30,7 +30,7 @@ bool Run(Large& model, char** places) {
   return true;
 }
 
-// A line of /proc/self/status.
+// Reads a line of /proc/self/status.
 void PrintMemory(const std::string& key) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

@@ -1,4 +1,4 @@
-// What tests of variables share: where in memory values are, and files.
+// Shared by tests of variables: where values are in memory, and files.
 #ifndef TFAOT_TESTS_MODELS_VARIABLES_MAPS_H_
 #define TFAOT_TESTS_MODELS_VARIABLES_MAPS_H_
 
@@ -8,8 +8,8 @@
 #include <sstream>
 #include <string>
 
-// The line of /proc/self/maps that holds an address: its access, such as
-// "r--p", and the file that is mapped there, if one is.
+// Finds the line of /proc/self/maps that contains an address: its access, such
+// as "r--p", and the file that is mapped there, if any.
 struct Mapping {
   std::string access;
   std::string file;
@@ -32,7 +32,7 @@ inline Mapping MappingOf(const void* data) {
   return {};
 }
 
-// A file of this test, which its runner removes.
+// A file for this test, which the test runner removes.
 inline std::string Scratch(const std::string& name) {
   const char* folder = std::getenv("TEST_TMPDIR");
   return std::string(folder ? folder : "/tmp") + "/" + name;

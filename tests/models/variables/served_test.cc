@@ -1,7 +1,7 @@
-// Protects the choice between constants and variables, and weights that come
-// from a file: a class has the variables that its target does not freeze.
+// Protects the choice between constants and variables, and weights from a file:
+// a class has the variables that its target doesn't freeze.
 //
-//   served_test HEAD       a file of write_weights.py
+//   served_test HEAD       a file from write_weights.py
 #include <type_traits>
 
 #include "tests/models/variables/chosen_aot.h"
@@ -11,7 +11,7 @@
 namespace {
 
 using tests::Chosen;  // frozen = ["*", "!head/*"]
-using tests::Fixed;   // the default of a model that writes nothing: all
+using tests::Fixed;   // the default for a model that writes nothing: all
 
 template <typename Model, typename = void>
 constexpr bool kHasBody = false;
@@ -36,8 +36,8 @@ constexpr bool
 static_assert(!kHasBody<Chosen> && kHasHead<Chosen> && kHasFiles<Chosen>);
 static_assert(!kHasBody<Fixed> && !kHasHead<Fixed> && !kHasFiles<Fixed>);
 
-// Of x = {1, 2, 3, 4} the file's weights make 26 ones in all, and the head
-// their sum, and 10 less it.
+// For x = {1, 2, 3, 4}, the file's weights make 26 ones in all, and the head
+// their sum, and 10 less than it.
 template <typename Model>
 bool Gives(Model& model, float y0, float y1) {
   for (int i = 0; i < 4; ++i) model.x()[i] = static_cast<float>(i + 1);
@@ -55,7 +55,7 @@ void TestWeightsOfAFile() {
 }
 
 void TestFedOnesChange(const char* head) {
-  // A file needs no values of what is frozen.
+  // A file needs no values for frozen variables.
   Chosen chosen;
   EXPECT(chosen.Load(head));
   EXPECT(Gives(chosen, 52, -32));

@@ -1,7 +1,7 @@
-// Protects a class that holds no values of its variables: nothing runs before
-// they are loaded, and the library brings the file along.
+// Protects a class without values for its variables: nothing runs before they
+// are loaded, and the library comes with the file.
 //
-//   stored_test MIXER      a file of write_weights.py
+//   stored_test MIXER      a file from write_weights.py
 #include <algorithm>
 #include <fstream>
 #include <string>
@@ -15,7 +15,7 @@ namespace {
 
 using tests::Stored;
 
-// Among the runfiles, since the library depends on it.
+// In the runfiles, because the library depends on it.
 const char* const kFile =
     "tests/models/variables/stored_aot.variables.safetensors";
 
@@ -39,7 +39,7 @@ void TestRunBeforeLoad() {
   EXPECT(IsZero(model) && *model.error() == '\0');
   ExpectRefused(model);
   EXPECT(IsZero(model));
-  // A load that fails gives no values.
+  // A failed load provides no values.
   EXPECT(!model.Load("/proc/nonexistent"));
   EXPECT(std::string(model.error()) ==
          "/proc/nonexistent cannot be opened\n"
@@ -64,8 +64,8 @@ void TestLoad(const char* weights) {
 }
 
 void TestNothingIsCopied() {
-  // As in a class that holds its values; but here what is written is mapped,
-  // too: pages become copies when they are.
+  // As in a class that contains its values, except that written variables are
+  // mapped, too: pages become copies when they are written.
   Stored one, other;
   EXPECT(one.Load(kFile) && other.Load(kFile));
   const Stored& const_one = one;

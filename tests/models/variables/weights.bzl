@@ -1,10 +1,10 @@
-"""Files of weights that are made while building."""
+"""Weight files that are generated during the build."""
 
 def weights(*, name):
     """Makes `NAME.safetensors`.
 
     Args:
-      name: (str) which one, as `write_weights.py` calls it
+      name: (str) which weights, by their name in `write_weights.py`
     """
     native.genrule(
         name = name + "_weights",

@@ -1,4 +1,4 @@
-"""What users are told whose machine or Python won't do."""
+"""Errors for users whose machine or Python isn't supported."""
 
 load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 
@@ -17,7 +17,7 @@ def _contains(env, text, pieces):
         asserts.true(env, piece in text, "{} is not in: {}".format(repr(piece), text))
 
 def _supported_test_impl(ctx):
-    """Protects those for whom all is well: no error."""
+    """Protects users without a problem: they see no error."""
     env = unittest.begin(ctx)
     for version in ["3.10", "3.11", "3.12", "3.13"]:
         asserts.equals(env, None, python_error("/usr/bin/python3", "cpython", version))
@@ -27,7 +27,7 @@ def _supported_test_impl(ctx):
 _supported_test = unittest.make(_supported_test_impl)
 
 def _old_python_test_impl(ctx):
-    """Protects the message to whoever has another Python: which was found, which will do, and what to set."""
+    """Protects the error for an unsupported Python: which one was found, which ones are supported, and what to set."""
     env = unittest.begin(ctx)
     for version in ["3.9", "3.14", "2.7"]:
         _contains(
@@ -41,7 +41,7 @@ def _old_python_test_impl(ctx):
 _old_python_test = unittest.make(_old_python_test_impl)
 
 def _broken_python_test_impl(ctx):
-    """Protects the message to whoever names a Python that is not there, such as a shim for a version that is not installed."""
+    """Protects the error for a Python that doesn't exist, such as a shim for a version that isn't installed."""
     env = unittest.begin(ctx)
     _contains(
         env,
@@ -53,7 +53,7 @@ def _broken_python_test_impl(ctx):
 _broken_python_test = unittest.make(_broken_python_test_impl)
 
 def _no_python_test_impl(ctx):
-    """Protects the message to whoever has none: all that was tried is told."""
+    """Protects the error if there is no Python: it lists everything that was tried."""
     env = unittest.begin(ctx)
     _contains(
         env,
@@ -65,7 +65,7 @@ def _no_python_test_impl(ctx):
 _no_python_test = unittest.make(_no_python_test_impl)
 
 def _no_pip_test_impl(ctx):
-    """Protects the message to whoever has Debian's bare Python: how to get pip."""
+    """Protects the error for Debian's minimal Python: how to get pip."""
     env = unittest.begin(ctx)
     _contains(env, no_pip_error("/usr/bin/python3"), ["/usr/bin/python3 has no pip", "ensurepip", "apt-get install python3-pip"])
     return unittest.end(env)
@@ -73,7 +73,7 @@ def _no_pip_test_impl(ctx):
 _no_pip_test = unittest.make(_no_pip_test_impl)
 
 def _platform_test_impl(ctx):
-    """Protects the message on machines that TensorFlow's wheel with the compiler is not made for."""
+    """Protects the error on machines for which TensorFlow's wheel doesn't exist."""
     env = unittest.begin(ctx)
     _contains(env, platform_error("mac os x", "aarch64"), ["linux x86-64 only", "mac os x aarch64", "remote execution"])
     _contains(env, platform_error("linux", "aarch64"), ["linux aarch64"])

@@ -1,4 +1,4 @@
-"""What the toolchain's provider says, for each way to give it Python and packages."""
+"""The toolchain's provider, for each way to specify Python and packages."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("@bazel_skylib//rules:write_file.bzl", "write_file")
@@ -13,7 +13,7 @@ def _info(env):
 def _resolved_impl(ctx):
     return [ctx.toolchains[_TYPE]]
 
-# Hands on the toolchain that a stage would get.
+# Forwards the toolchain that a stage would get.
 _resolved = rule(implementation = _resolved_impl, toolchains = [_TYPE])
 
 def _default_test_impl(ctx):
@@ -33,7 +33,7 @@ def _default_test_impl(ctx):
 _default_test = analysistest.make(_default_test_impl)
 
 def _libraries_test_impl(ctx):
-    """Protects those who bring packages of their own: libraries are told by PyInfo, and an interpreter may be a file."""
+    """Protects users with their own packages: libraries come from PyInfo, and an interpreter can be a file."""
     env = analysistest.begin(ctx)
     info = _info(env)
     asserts.equals(env, "python3", info.interpreter.basename)
@@ -50,7 +50,7 @@ def _libraries_test_impl(ctx):
 _libraries_test = analysistest.make(_libraries_test_impl)
 
 def _own_packages_test_impl(ctx):
-    """Protects the claim that @pip//tensorflow can stand in: a library of another repository is found below external/."""
+    """Protects the claim that @pip//tensorflow works as a replacement: a library in another repository is found below external/."""
     env = analysistest.begin(ctx)
     info = _info(env)
     imports = info.imports.to_list()
@@ -62,7 +62,7 @@ def _own_packages_test_impl(ctx):
 _own_packages_test = analysistest.make(_own_packages_test_impl)
 
 def _wrong_packages_test_impl(ctx):
-    """Protects whoever names a filegroup of files: PYTHONPATH could not be told from it."""
+    """Protects users who name a filegroup of files, which doesn't determine PYTHONPATH."""
     env = analysistest.begin(ctx)
     asserts.expect_failure(env, "python_packages takes Python libraries, or targets of one directory")
     return analysistest.end(env)

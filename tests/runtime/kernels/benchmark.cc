@@ -1,12 +1,11 @@
-// Times the kernels beside a peer's (peer.h) on one thread, in interleaved
-// rounds:
+// Compares the speed of the kernels with a peer's (peer.h) on one thread, in
+// interleaved rounds:
 //
 //   benchmark [--rounds=N] [--only=TEXT] [--no_peer]
 //
-// Prints a table: for each shape GFLOP/s of both (from the quickest round), and
-// how many times as fast as the peer's the kernel is. --only picks the shapes
-// whose names have TEXT in them. It fails if the results differ by more than
-// rounding.
+// Prints a table: for each shape, GFLOP/s of both (from the fastest round), and
+// the kernel's speedup over the peer. --only selects the shapes whose names
+// contain TEXT. Fails if the results differ by more than rounding.
 #include <time.h>
 
 #include <algorithm>
@@ -61,7 +60,7 @@ class Buffer {
   std::unique_ptr<float[], AlignedDelete> data_;
 };
 
-// This thread's, on a core: what others do on it in between does not count.
+// CPU time of this thread, so other threads on the core don't count.
 double Now() {
   timespec time;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -86,7 +85,7 @@ double Difference(Buffer& a, Buffer& b) {
   return difference / std::max(largest, 1e-30);
 }
 
-// The geometric mean of what is added.
+// The geometric mean of the added values.
 class Mean {
  public:
   void Add(double value) {
@@ -107,7 +106,7 @@ void Compare(const Options& options, const std::string& name, double flops,
              Buffer& ours_out, Buffer& peer_out,
              const std::function<void()>& ours,
              const std::function<void()>& peer) {
-  // Each round takes a hundredth of a second or one run.
+  // Each round takes a hundredth of a second, or a single run.
   const int64_t repeat = std::max<int64_t>(
       1, static_cast<int64_t>(0.01 / std::max(Seconds(ours, 1), 1e-7)));
   int64_t peer_repeat = 0;
@@ -145,7 +144,7 @@ bool Wanted(const Options& options, const std::string& name) {
   return name.find(options.only) != std::string::npos;
 }
 
-// As a model calls it, in rows: out[rows][columns] = left * right.
+// As models call it, row-major: out[rows][columns] = left * right.
 void MatMul(const Options& options, const std::string& model, int64_t rows,
             int64_t depth, int64_t columns, bool transposed_left = false,
             bool transposed_right = false) {
@@ -182,7 +181,7 @@ void Convolve(const Options& options, const std::string& name,
   const int64_t outputs = c.batch * c.x.output * c.y.output * c.filters;
   Buffer ours_out(outputs, 3);
   Buffer peer_out(outputs, 4);
-  // Of a dilated input, most taps meet a hole.
+  // In a dilated input, most taps meet a hole.
   const double taps =
       static_cast<double>(c.x.kernel * c.y.kernel) /
       static_cast<double>(c.x.input_dilation * c.y.input_dilation);
@@ -252,8 +251,8 @@ void Forward(const Options& options, const std::string& model,
   Convolve(options, Name(model, layer, ""), c, after, after);
 }
 
-// By the input: the output's gradient, dilated by the stride, meets the kernel
-// turned around.
+// Gradient with respect to the input: the output's gradient, dilated by the
+// stride, meets the rotated kernel.
 void InputGradient(const Options& options, const std::string& model,
                    const Layer& layer) {
   k::Convolution c;
@@ -268,8 +267,8 @@ void InputGradient(const Options& options, const std::string& model,
   Convolve(options, Name(model, layer, ", gradient by input"), c, after, after);
 }
 
-// By the kernel: the batch is the inner dimension, the output's gradient the
-// kernel.
+// Gradient with respect to the kernel: the batch is the inner dimension, and
+// the output's gradient is the kernel.
 void KernelGradient(const Options& options, const std::string& model,
                     const Layer& layer) {
   k::Convolution c;

@@ -21,7 +21,7 @@ using fuzz::InPanels;
 using fuzz::Random;
 using fuzz::Require;
 
-// The input that an output and a tap meet, or -1.
+// Returns the input that an output and a tap meet, or -1.
 int64_t Meets(const Axis& axis, int64_t output, int64_t tap) {
   const int64_t at =
       output * axis.stride + tap * axis.kernel_dilation - axis.padding;
@@ -80,7 +80,7 @@ std::string ToString(const Convolution& c) {
          ", y " + ToString(c.y);
 }
 
-// Whether the kernel may be packed.
+// Returns whether the kernel can be packed.
 bool HasPanels(const Convolution& c) {
   return c.groups == 1 && c.x.input_dilation == 1 && c.y.input_dilation == 1;
 }
@@ -162,15 +162,15 @@ void RandomShapes(Random& random, int cases, bool dilated, bool grouped) {
 // than the image.
 void Forward(Random& random) { RandomShapes(random, 4000, false, false); }
 
-// Protects gradients by the input, whose input is dilated, and dilated
-// convolutions, in all combinations with strides and padding.
+// Protects gradients with respect to the input, whose input is dilated, and
+// dilated convolutions, in all combinations with strides and padding.
 void Dilated(Random& random) { RandomShapes(random, 6000, true, false); }
 
-// Protects the distances between pixels where a group's channels are a part.
+// Protects the distances between pixels if a group has only some channels.
 void Grouped(Random& random) { RandomShapes(random, 3000, true, true); }
 
-// Protects the direct loops for one channel a group, with edges in all
-// directions and channels that fill no vector.
+// Protects the direct loops for one channel per group, with edges on all sides
+// and channels that don't fill a vector.
 void Depthwise(Random& random) {
   for (int i = 0; i < 4000; ++i) {
     Convolution c;
@@ -185,8 +185,9 @@ void Depthwise(Random& random) {
   }
 }
 
-// Protects gradients by the kernel, whose "kernel" is as large as the image and
-// has the batch as its channels: long inner dimensions that are cut.
+// Protects gradients with respect to the kernel, whose "kernel" is as large as
+// the image and has the batch as its channels: long inner dimensions, which are
+// split.
 void KernelGradients(Random& random) {
   for (int i = 0; i < 60; ++i) {
     Convolution c;
@@ -206,8 +207,8 @@ void KernelGradients(Random& random) {
   }
 }
 
-// Protects long runs, which are cut: as many channels, or channels times taps,
-// as do not fit in one step.
+// Protects long runs, which are split: more channels, or channels times taps,
+// than fit in one step.
 void LongRuns(Random& random) {
   for (const int64_t channels : {1, 3, 15, 16, 255, 256, 257, 600}) {
     for (const int64_t taps : {1, 3, 90}) {
@@ -226,8 +227,8 @@ void LongRuns(Random& random) {
   }
 }
 
-// Protects IEEE results: a NaN in the input spoils the outputs that meet it,
-// also where the kernel is zero, and no other.
+// Protects IEEE results: a NaN in the input corrupts the outputs that meet it,
+// even where the kernel is zero, and no others.
 void NanInInput(Random& random) {
   for (int i = 0; i < 500; ++i) {
     Convolution c;

@@ -1,4 +1,4 @@
-// What XLA's headers need and do not include, before all else.
+// Must come first: XLA's headers need these, but don't include them.
 #include <string>
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -9,7 +9,7 @@
 #define EIGEN_USE_AVX512_GEMM_KERNELS 0
 #include "xla/backends/cpu/runtime/convolution_lib.h"
 #include "xla/backends/cpu/runtime/dot_lib.h"
-// What a grouped convolution calls.
+// A grouped convolution calls this.
 #include "xla/tsl/concurrency/async_value.cc"
 #include "xla/tsl/concurrency/async_value_ref.cc"
 

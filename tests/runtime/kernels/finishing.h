@@ -11,12 +11,12 @@
 
 namespace tfaot::fuzz {
 
-// What a kernel is told to do with its sums, and what that gives: nothing, or
-// any mix of a bias, an addend, and bounds, in place or elsewhere.
+// What a kernel does with its sums, and the expected result: nothing, or any
+// mix of a bias, an addend, and bounds, in place or elsewhere.
 template <typename T>
 class Finishing {
  public:
-  // For sums at `sums`, of which each of `columns` columns has a bias.
+  // For sums at `sums`, with a bias for each of `columns` columns.
   Finishing(Random& random, const T* sums, int64_t size, int64_t columns)
       : columns_(columns),
         bias_(Array<T>::Filled(random, columns)),
@@ -43,7 +43,7 @@ class Finishing {
   // Null in half the cases.
   const kernels::Finish<T>* get() const { return given_ ? &finish_ : nullptr; }
 
-  // Compares the sums, where they are kept, and what became of them.
+  // Compares the sums, if they are kept, and the final values.
   bool IsRight(const Array<T>& expected, const Array<T>& sums,
                const std::string& what) const {
     if (!given_) return Same(expected, sums, what);

@@ -1,5 +1,5 @@
-// What the fuzz tests of the kernels share: random sizes and values, operands
-// at any address between poisoned margins, and counting of failures.
+// Shared by the kernels' fuzz tests: random sizes and values, operands at any
+// address between poisoned margins, and counting of failures.
 #ifndef TFAOT_TESTS_RUNTIME_KERNELS_FUZZ_H_
 #define TFAOT_TESTS_RUNTIME_KERNELS_FUZZ_H_
 
@@ -12,20 +12,20 @@
 
 namespace tfaot::fuzz {
 
-// Reproducible: a test's cases depend on its seed alone.
+// Reproducible: a test's cases depend only on its seed.
 class Random {
  public:
   explicit Random(uint32_t seed) : engine_(seed) {}
 
-  // A value from `low` to `high`, both included.
+  // Returns a value from `low` to `high`, both inclusive.
   int64_t Between(int64_t low, int64_t high) {
-    // Not std::uniform_int_distribution: it differs between libraries.
+    // Not std::uniform_int_distribution, which differs between libraries.
     return low + static_cast<int64_t>(engine_() %
                                       static_cast<uint32_t>(high - low + 1));
   }
   bool OneIn(int64_t n) { return Between(1, n) == 1; }
 
-  // A small integer: sums of products of such are exact in any order.
+  // Returns a small integer: sums of products of these are exact in any order.
   template <typename T>
   T Value() {
     return static_cast<T>(Between(-4, 4));
@@ -35,14 +35,15 @@ class Random {
   std::mt19937 engine_;
 };
 
-// An array whose begin is `shift` values past an aligned address, in a block of
-// its own, so that AddressSanitizer sees what is read or written beside it.
+// An array that begins `shift` values past an aligned address, in its own
+// block, so that AddressSanitizer sees reads and writes outside it.
 template <typename T>
 class Array {
  public:
   Array(int64_t size, int64_t shift)
       : size_(size), shift_(shift), block_(new T[Total()]) {
-    // A margin before, which AddressSanitizer takes for a part of the array.
+    // A margin in front, which AddressSanitizer would consider part of the
+    // array.
     for (int64_t i = 0; i < shift_; ++i) block_[i] = kMargin;
   }
 
@@ -58,7 +59,7 @@ class Array {
     return array;
   }
 
-  // What a kernel is to overwrite, with values that no right result has.
+  // Memory for a kernel to overwrite, with values that no correct result has.
   static Array Poisoned(Random& random, int64_t size) {
     Array array(size, random.Between(0, 3));
     for (int64_t i = 0; i < size; ++i) array.data()[i] = kMargin;
@@ -85,7 +86,7 @@ class Array {
   std::unique_ptr<T[]> block_;
 };
 
-// Compares exactly; prints the first difference, named by `what`.
+// Compares exactly. Prints the first difference, with the name `what`.
 template <typename T>
 bool Same(const Array<T>& expected, const Array<T>& got,
           const std::string& what) {

@@ -85,8 +85,8 @@ int64_t AnySize(Random& random) {
 }
 
 // Protects all paths and their edges: each combination of few, some, and many
-// rows, columns, and inner values goes through tiles, strips, and blocks of its
-// own.
+// rows, columns, and inner values goes through different tiles, strips, and
+// blocks.
 template <typename T>
 void RandomSizes(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
@@ -102,8 +102,8 @@ void RandomSizes(Random& random, int cases) {
   }
 }
 
-// Protects the sizes around which the kernels change their ways: tiles, blocks
-// of rows, and blocks of the inner dimension end there.
+// Protects the sizes at which the kernels switch: tiles, blocks of rows, and
+// blocks of the inner dimension end there.
 void SizesAtBounds(Random& random) {
   for (const int64_t rows :
        {1, 2, 3, 4, 7, 11, 12, 13, 48, 49, 193, 257, 289, 577}) {
@@ -126,8 +126,8 @@ void SizesAtBounds(Random& random) {
   }
 }
 
-// Protects few rows times a wide matrix, where the inner dimension is cut finer
-// so that the second-level cache holds a cut.
+// Protects few rows times a wide matrix, where the inner dimension is split
+// further so that a piece fits in the second-level cache.
 void FewRowsAndManyColumns(Random& random) {
   for (const int64_t rows : {1, 2, 3, 5, 12}) {
     for (const int64_t columns : {3000, 4001, 9000}) {
@@ -146,9 +146,9 @@ void FewRowsAndManyColumns(Random& random) {
   }
 }
 
-// Protects IEEE results: zero times infinity is NaN here as in a plain loop,
-// wherever in the operands it stands, and one such value spoils its own row or
-// column alone.
+// Protects IEEE results: zero times infinity is NaN as in a plain loop,
+// anywhere in the operands, and one such value corrupts only its own row or
+// column.
 void InfinityAndNan(Random& random) {
   const float kInfinity = std::numeric_limits<float>::infinity();
   for (int i = 0; i < 300; ++i) {
@@ -187,8 +187,8 @@ void InfinityAndNan(Random& random) {
   }
 }
 
-// Protects reproducibility: a second call gives the same bits, at other
-// addresses too.
+// Protects reproducibility: a second call gives the same bits, even at
+// different addresses.
 void SameBitsEveryTime(Random& random) {
   for (int i = 0; i < 100; ++i) {
     MatrixProduct product;

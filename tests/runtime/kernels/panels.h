@@ -1,5 +1,5 @@
-// Packs right sides for the tests of the kernels, as
-// py/tfaot/compile/program/prepack.py does.
+// Packs right sides for the kernels' tests, like
+// py/tfaot/compile/program/prepack.py.
 #ifndef TFAOT_TESTS_RUNTIME_KERNELS_PANELS_H_
 #define TFAOT_TESTS_RUNTIME_KERNELS_PANELS_H_
 
@@ -10,8 +10,8 @@
 
 namespace tfaot::fuzz {
 
-// matrix[depth][columns], or, if it is transposed, matrix[columns][depth], in
-// panels.
+// Returns matrix[depth][columns], or matrix[columns][depth] if it is
+// transposed, in panels.
 template <typename T>
 Array<T> InPanels(Random& random, const Array<T>& matrix, int64_t depth,
                   int64_t columns, bool transposed = false) {

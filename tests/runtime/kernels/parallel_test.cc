@@ -1,5 +1,5 @@
-// Protects how calls of kernels are cut for a pool: when, into what, and that
-// results have the same bits, in the caller's floating-point mode.
+// Protects how kernel calls are split for a pool: when, into which parts, and
+// that results have the same bits, in the caller's floating-point mode.
 #include "tfaot/kernels/parallel.h"
 
 #include <cstdint>
@@ -63,7 +63,7 @@ std::vector<float> Values(std::size_t size) {
   return values;
 }
 
-// Runs with the pools and compares bits; each pool must have been asked.
+// Runs with the pools and compares bits. Each pool must have been called.
 template <typename Run>
 void ExpectSameBits(std::size_t outputs, const char* what, Run run) {
   std::vector<float> whole(outputs, -1);
@@ -144,7 +144,7 @@ void TestConvolutions() {
   }
 }
 
-// Parts have scratch memory of their own, and there is enough for all.
+// Parts have separate scratch memory, and there is enough for all.
 void TestWinograd() {
   struct {
     Images sizes;
@@ -172,7 +172,7 @@ void TestWinograd() {
   }
 }
 
-// A pool's threads do not have the mode of who calls it.
+// A pool's threads don't have the caller's mode.
 void TestFloatMode() {
   const Products p = {1, 64, 256, 256, false, false, 0, 0, 0};
   const std::vector<float> left(p.rows * p.depth, 1e-30f);

@@ -1,6 +1,6 @@
-// Compares results that are computed in parts with the same ones computed at
-// once, bit by bit: a model must give the same numbers on any number of
-// threads. And those of packed right sides with those of others.
+// Compares results computed in parts with results computed at once, bit by bit,
+// because a model must give the same numbers on any number of threads. Also
+// compares packed right sides with unpacked ones.
 #include <algorithm>
 #include <cstdint>
 #include <cstdio>
@@ -21,8 +21,8 @@ using fuzz::InPanels;
 using fuzz::Random;
 using fuzz::Require;
 
-// Values whose sums depend on the order: the small integers of the other tests
-// would not show it.
+// Values whose sums depend on the order. The other tests' small integers
+// wouldn't reveal it.
 template <typename T>
 Array<T> Rough(Random& random, int64_t size) {
   Array<T> array(size, random.Between(0, 3));
@@ -48,8 +48,8 @@ bool SameBits(const Array<T>& whole, const Array<T>& parts,
   return parts.MarginsAreIntact();
 }
 
-// Biases and an addend, random bounds, and the sums replaced by what becomes of
-// them: what a kernel may be told to do with each complete sum.
+// Biases and an addend, random bounds, and sums replaced by their final values:
+// everything that a kernel can do with each complete sum.
 template <typename T>
 class Finishing {
  public:
@@ -76,8 +76,8 @@ class Finishing {
   bool given_ = false;
 };
 
-// Calls run(part) for all parts of a random cut, more of which than there are
-// tiles now and then.
+// Calls run(part) for all parts of a random split, which sometimes has more
+// parts than there are tiles.
 template <typename Run>
 void InRandomParts(Random& random, Run run) {
   const int64_t rows = random.Between(1, 5);
@@ -93,8 +93,8 @@ int64_t AnySize(Random& random, int64_t large) {
   return random.OneIn(3) ? random.Between(1, large) : random.Between(1, 60);
 }
 
-// Protects the product: which way it adds up is decided by the whole's sizes,
-// and by no part's.
+// Protects the product: the whole's sizes decide the order of sums, not a
+// part's.
 template <typename T>
 void Products(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
@@ -134,8 +134,8 @@ void Products(Random& random, int cases) {
   }
 }
 
-// Protects numbers: where an inner dimension is done at once, packing its right
-// side changes no bit.
+// Protects numbers: if an inner dimension is processed at once, packing its
+// right side doesn't change a bit.
 template <typename T>
 void PackedProducts(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
@@ -178,7 +178,7 @@ Axis AnyAxis(Random& random) {
 }
 
 // Protects convolutions, depthwise, grouped, and dense, forward and gradients:
-// outputs and filters may be cut anywhere.
+// outputs and filters can be split anywhere.
 void Convolutions(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
     Convolution c;

@@ -1,5 +1,5 @@
-// What kernels are timed beside: Eigen's, as XLA calls them in one thread, or a
-// library of matrix products alone. A program links one of both.
+// The kernels' peers in benchmarks: Eigen's kernels, as XLA calls them on one
+// thread, or a library that has only matrix products. A program links one.
 #ifndef TFAOT_TESTS_RUNTIME_KERNELS_PEER_H_
 #define TFAOT_TESTS_RUNTIME_KERNELS_PEER_H_
 
@@ -10,12 +10,12 @@ namespace tfaot::peer {
 extern const char kName[];
 extern const bool kConvolves;
 
-// In columns, as XLA's TypedMatMul; all pointers are aligned to 64 bytes.
+// Column-major, like XLA's TypedMatMul. All pointers are aligned to 64 bytes.
 void MatMul(float* out, float* lhs, float* rhs, int64_t m, int64_t n, int64_t k,
             bool transpose_lhs, bool transpose_rhs);
 
-// The arguments of XLA's EigenConv2D from input_batch on. Not to be called
-// unless kConvolves.
+// The arguments of XLA's EigenConv2D, starting at input_batch. Call it only if
+// kConvolves.
 void Convolve(float* out, const float* lhs, const float* rhs, int64_t batch,
               int64_t input_x, int64_t input_y, int64_t input_channels,
               int64_t kernel_x, int64_t kernel_y, int64_t kernel_channels,

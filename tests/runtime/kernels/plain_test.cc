@@ -1,4 +1,4 @@
-// Compares products and convolutions of rare values with plain sums, exactly,
+// Compares products and convolutions of rare dtypes with plain sums, exactly,
 // on random sizes.
 #include <complex>
 #include <cstddef>
@@ -114,7 +114,7 @@ void TestConvolutions() {
         random, c.batch * c.x.input * c.y.input * c.input_channels);
     const auto kernel = Values<Float16>(
         random, c.x.kernel * c.y.kernel * c.kernel_channels * c.filters);
-    // The input as it is when dilated and padded, scattered into sums.
+    // The dilated and padded input, scattered into sums.
     const std::int64_t outputs = c.batch * c.x.output * c.y.output * c.filters;
     std::vector<float> want(static_cast<std::size_t>(outputs), 0);
     for (std::int64_t o = 0; o < outputs; ++o) {

@@ -1,13 +1,13 @@
-// Times Winograd's algorithm beside the direct convolution on one core, both
-// with packed kernels, in interleaved rounds, and compares the errors of both:
+// Compares Winograd's algorithm with the direct convolution on one core, both
+// with packed kernels, in interleaved rounds, in time and errors:
 //
 //   winograd_benchmark [--rounds=N] [--grid]
 //
-// Times are the least of all rounds, of the CPU, so that other programs do not
-// count. Errors are differences from the sums in float64, of normally
-// distributed inputs and kernels, over the root mean square of the results: the
-// largest, and their root mean square. --grid prints times of many shapes:
-// where which is quicker.
+// Times are the minimum CPU time of all rounds, so other programs don't count.
+// Errors are differences from sums in float64, for normally distributed inputs
+// and kernels, divided by the root mean square of the results: the largest, and
+// their root mean square. --grid prints times for many shapes, to see where
+// which one is faster.
 #include <time.h>
 
 #include <algorithm>

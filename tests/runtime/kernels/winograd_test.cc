@@ -33,8 +33,8 @@ std::string ToString(const Images& c) {
          std::to_string(c.filters) + ", x " + axis(c.x) + ", y " + axis(c.y);
 }
 
-// Calls add(output, input, tap) for all that meet, with the places of their
-// first channel or filter.
+// Calls add(output, input, tap) for all combinations that meet, with the
+// locations of their first channel or filter.
 template <typename Add>
 void ForEachTap(const Images& c, const Add& add) {
   for (int64_t n = 0; n < c.batch; ++n) {
@@ -67,14 +67,14 @@ std::vector<double> Reference(const Images& c, const Array<float>& input,
   return out;
 }
 
-// The most that results may be wrong. Where rounding is concerned, a sum of
-// `channels` products of U = G g G^T, rounded once, with V = B^T d B, two sums
-// deep, of which up to nine are added up, four sums deep, is one of
+// The maximum error of results. For rounding, a sum of `channels` products of
+// U = G g G^T, rounded once, with V = B^T d B, two sums deep, of which up to
+// nine are added, four sums deep, is equivalent to one of
 // |A^T| (|U| * (|B^T| |d| |B|)) |A| with channels + 7 factors of 1 + e each,
 // |e| <= 2^-24.
 std::vector<double> Bound(const Images& c, const Array<float>& input,
                           const Array<float>& kernel) {
-  // Rows of |B^T|, and of |A^T|, as sets.
+  // Rows of |B^T| and of |A^T|, as sets.
   static constexpr int kB[4][4] = {
       {1, 0, 1, 0}, {0, 1, 1, 0}, {0, 1, 1, 0}, {0, 1, 0, 1}};
   static constexpr int kA[2][4] = {{1, 1, 1, 0}, {0, 1, 1, 1}};
@@ -175,13 +175,13 @@ int64_t OutputSize(const Images& c) {
   return c.batch * c.x.output * c.y.output * c.filters;
 }
 
-// Scratch memory of a part, of its exact size.
+// A part's scratch memory, of its exact size.
 Array<float> Scratch(Random& random, const Images& c) {
   return Array<float>::Poisoned(random, WinogradScratch(c.input_channels));
 }
 
-// Protects the algorithm, where each value is used, and epilogues: of whole
-// numbers, and kernels of multiples of four, all is exact.
+// Protects the algorithm, the use of each value, and epilogues. With integers,
+// and kernels that are multiples of four, everything is exact.
 void Exact(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
     const Images c = AnyImages(random);
@@ -204,7 +204,7 @@ void Exact(Random& random, int cases) {
   }
 }
 
-// Protects accuracy: no result is further off than rounding can make it.
+// Protects accuracy: no result has a larger error than rounding can cause.
 void Rounding(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
     const Images c = AnyImages(random);
@@ -229,7 +229,7 @@ void Rounding(Random& random, int cases) {
   }
 }
 
-// Protects numbers from threads: parts have the bits of the whole.
+// Protects numbers from threads: parts have the same bits as the whole.
 void Parts(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
     const Images c = AnyImages(random);
@@ -260,8 +260,8 @@ void Parts(Random& random, int cases) {
   }
 }
 
-// Protects what is said of infinities and NaN: no output is finite that meets
-// one, and none is spoilt whose tile does not.
+// Protects what we document about infinities and NaN: no output that meets one
+// is finite, and no output is corrupted unless its tile meets one.
 void NotFinite(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
     const Images c = AnyImages(random);
