@@ -57,6 +57,15 @@ class ScopeTest(unittest.TestCase):
         self.assertEqual([*self.body.node_def[1].input], ["s:parts:1"])
         self.assertEqual(dict(self.body.ret), {"r": "s:parts:2"})
 
+    def test_every_result_is_renamed(self) -> None:
+        """Protects functions of many results: a proto's map skips entries if it is written while it is iterated over."""
+        for index in range(32):
+            self.body.ret[f"result_{index}"] = "s:output:1"
+        scope = Scope.function(self.body)
+        scope.rename_output(self.body.node_def[0], "output", "a_longer_name")
+        use_renamed(self.body, scope.renamed)
+        self.assertEqual({value.split(":")[1] for value in self.body.ret.values()}, {"a_longer_name"})
+
 
 class OpTest(unittest.TestCase):
     def test_replace(self) -> None:

@@ -143,5 +143,5 @@ def use_renamed(function: function_pb2.FunctionDef, renamed: Mapping[tuple[str, 
 
     for node in function.node_def:
         node.input[:] = [current(operand) for operand in node.input]
-    for key in function.ret:
+    for key in [*function.ret]:  # a proto's map must not be written while it is iterated over: entries would be skipped
         function.ret[key] = current(function.ret[key])

@@ -111,8 +111,8 @@ class _Pass:
     def function(self, function: function_pb2.FunctionDef, *, as_type: int | None = None) -> None:
         """Rewrites a function's body, and widens its signature."""
         places = _Rewriting(self, Scope.function(function), _copy(function.signature), as_type=as_type).rewrite()
-        for name, ref in function.ret.items():
-            function.ret[name] = places.get(ref, ref)
+        for name in [*function.ret]:  # a proto's map must not be written while it is iterated over
+            function.ret[name] = places.get(function.ret[name], function.ret[name])
         for arg in (*function.signature.input_arg, *function.signature.output_arg):
             arg.type = self.wide(arg.type)
         for attrs in function.arg_attr.values():
