@@ -405,7 +405,9 @@ def _tensors(
                     exact, spread = measured.free_exact[step][index][part], measured.free_spreads[step][index][part]
                     row = expected(kept(result)[part], exact, spread, unit, dtype=tensor.dtype, noise=measured.noise)
                     # Rounding in this call is part of a free run's error, and has been measured more often.
-                    row = dataclasses.replace(row, tolerance=np.maximum(row.tolerance, rows[step][index][part].tolerance))
+                    row = dataclasses.replace(
+                        row, tolerance=np.maximum(row.tolerance, rows[step][index][part].tolerance)
+                    )
                     yield from _comparison(f"{name}/free{part}", row, _free_sight(row))
 
 
