@@ -1,4 +1,4 @@
-"""A compiler that dies: the error names the node and the user's line."""
+"""A compiler that crashes: the error names the node and the user's line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MessageTest(StageTest):
     """What the user sees."""
 
     def refused(self, fatal: str) -> str:
-        """Compiles with a compiler that aborts when a graph has an op of this type."""
+        """Compiles with a compiler that aborts if a graph has an op of this type."""
         exported = self.export(PREAMBLE + LAYERS)
         run = compiler.run
 
@@ -39,7 +39,7 @@ class MessageTest(StageTest):
         return "\n".join(line for line in text.splitlines() if "last words" in line or not line.startswith("    "))
 
     def test_node_and_line(self) -> None:
-        """The node and the line are named, of a node that computes and of one that only writes."""
+        """The node and its line are named, for a node that computes and for one that only writes."""
         for op, name, line in (("Sin", "Sin", 12), ("AssignAddVariableOp", "AssignAddVariableOp", 14)):
             with self.subTest(op):
                 text = self.refused(op)
@@ -57,7 +57,7 @@ class MessageTest(StageTest):
                 )
 
     def test_not_the_graph(self) -> None:
-        """Where a part that computes nothing dies as well, no node is blamed."""
+        """If a part that computes nothing also crashes, no node is blamed."""
         text = self.refused("Placeholder")
         self.assertIn("for x86-64-v3: the compiler was killed by SIGABRT\n", text)
         self.assertIn("  to do: look for an unknown flag or an op that XLA cannot take", text)
