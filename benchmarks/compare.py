@@ -45,7 +45,7 @@ def machine(cpu: int | None) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Builds, installs, measures, and writes the results."""
+    """Builds, installs, measures, and writes the results. It is long because each flag takes a few lines."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", nargs="*", choices=[*catalog.MODELS], metavar="MODEL", help="default: all")
     parser.add_argument(

@@ -70,7 +70,10 @@ _CPP = {"float32": "float", "int32": "std::int32_t", "int64": "std::int64_t", "f
 
 
 def main() -> None:
-    """Compiles the graph, and writes a driver's main that binds the class by positions."""
+    """Compiles the graph, and writes a driver's main that binds the class by positions.
+
+    It is long because the call of tfcompile and the main each have many arguments, one a line.
+    """
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("graph", "config", "manifest", "variables", "out_object", "out_constants", "out_header", "out_main"):
         parser.add_argument(f"--{name}", required=True)

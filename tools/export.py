@@ -8,7 +8,10 @@ from tfaot.core import dtypes, environment, isolate
 
 
 def main() -> None:
-    """Parses the flags, which are the fields of `tfaot.export.export.Request`, and exports the model in a child process."""
+    """Parses the flags, which are the fields of `tfaot.export.export.Request`, and exports the model in a child process.
+
+    It is long because each flag takes a line.
+    """
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     model = parser.add_mutually_exclusive_group(required=True)
     model.add_argument("--model", help="the model's Python file")

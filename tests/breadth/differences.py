@@ -111,6 +111,19 @@ def _equal(case: Case, difference: Difference) -> Array:
     return np.full(difference.theirs.shape, np.unique(image).size < image.size)
 
 
+def _nearly_equal(case: Case, difference: Difference) -> Array:
+    """The first operand, the image, has values that bfloat16 does not tell apart."""
+    image = case.operands[0].value.astype(ml_dtypes.bfloat16).astype(np.float32)
+    return np.full(difference.theirs.shape, np.unique(image).size < image.size)
+
+
+def _beyond(case: Case, difference: Difference) -> Array:
+    """The second operand is no number of bits that the dtype has."""
+    places = difference.operands[1] if len(difference.operands) > 1 else case.operands[1].value.reshape(-1)
+    beyond = (places < 0) | (places >= 8 * places.itemsize)
+    return np.asarray(beyond if len(difference.operands) > 1 else np.full(difference.theirs.shape, beyond.any()))
+
+
 def _aligned(case: Case, difference: Difference) -> Array:
     """Corners are aligned, and some rows or columns are wrong, but not most."""
     few = difference.theirs.size <= max(32, max(each.value.size for each in case.operands))
@@ -203,10 +216,7 @@ ENTRIES: tuple[Entry, ...] = (
     Entry(
         "Functions of denormal values",
         "XLA computes some functions in another way, in which a denormal value gives another result than zero.",
-        (
-            _example("Atan2", "tf.atan2({0}, {1})", [TINY] * 8, [TINY] * 8),
-            _example("SeluGrad", "tf.raw_ops.SeluGrad(gradients={0}, outputs={1})", [1.0], [TINY]),
-        ),
+        (_example("Atan2", "tf.atan2({0}, {1})", [TINY] * 8, [TINY] * 8),),
         _same_shape(_denormals),
     ),
     Entry(
@@ -244,12 +254,54 @@ ENTRIES: tuple[Entry, ...] = (
         ),
     ),
     Entry(
-        "The gradient of `relu` where it is NaN or infinite",
-        "For values below zero, TensorFlow multiplies the gradient by zero, which gives NaN. Compiled code gives zero.",
-        (_example("ReluGrad", "tf.raw_ops.ReluGrad(gradients={0}, features={1})", [INF, NAN], [-1.0, -1.0]),),
-        _same_shape(
-            _of(["ReluGrad", "Relu6Grad", "LeakyReluGrad"], lambda case, d: np.isnan(d.theirs) & (d.ours == 0))
+        "The gradients of `relu` and `fake_quant` where they are NaN or infinite",
+        "TensorFlow multiplies them by zero for values out of range, which gives NaN. Compiled code gives zero.",
+        (
+            _example("ReluGrad", "tf.raw_ops.ReluGrad(gradients={0}, features={1})", [INF, NAN], [-1.0, -1.0]),
+            _example(
+                "FakeQuantWithMinMaxArgsGradient",
+                "tf.quantization.fake_quant_with_min_max_args_gradient({0}, {1}, -2.0, 3.0)",
+                [INF, NAN],
+                [4.0, 4.0],
+            ),
         ),
+        _same_shape(
+            _of(
+                ["ReluGrad", "Relu6Grad", "LeakyReluGrad", "FakeQuantWithMinMaxArgsGradient"],
+                lambda case, d: np.isnan(d.theirs) & (d.ours == 0),
+            )
+        ),
+    ),
+    Entry(
+        "The gradient of `elu` where its value is NaN",
+        "TensorFlow passes the gradient on as it is. Compiled code gives NaN.",
+        (_example("EluGrad", "tf.raw_ops.EluGrad(gradients={0}, outputs={1})", [1.0], [NAN]),),
+        _same_shape(_of(["EluGrad"], lambda case, d: np.isnan(d.ours) & np.isnan(d.operands[-1]))),
+    ),
+    Entry(
+        "The second derivative of max pooling where values are nearly equal",
+        "XLA finds the largest value of a window by its first 8 significant bits. It may take any of those "
+        "that are equal in them.",
+        (
+            _example(
+                "MaxPoolGradGrad",
+                "tf.raw_ops.MaxPoolGradGrad(orig_input={0}, orig_output=tf.nn.max_pool2d({0}, [1, 2], [1, 2], 'VALID'), "
+                "grad={1}, ksize=[1, 1, 2, 1], strides=[1, 1, 2, 1], padding='VALID')",
+                np.array([1, 1.001], np.float32).reshape(1, 1, 2, 1),
+                np.array([7, 5], np.float32).reshape(1, 1, 2, 1),
+            ),
+        ),
+        _same_shape(_of(["MaxPoolGradGrad", "MaxPoolGradGradV2", "MaxPool3DGradGrad"], _nearly_equal)),
+    ),
+    Entry(
+        "Shifts by as many bits as the dtype has, or more",
+        "TensorFlow leaves them undefined. Its own kernel shifts by one bit less than the dtype has, and by none if the "
+        "number is negative. Compiled code shifts all bits out.",
+        (
+            _example("LeftShift", "tf.bitwise.left_shift({0}, {1})", np.int32([3, 3]), np.int32([32, -1])),
+            _example("RightShift", "tf.bitwise.right_shift({0}, {1})", np.int32([5, -5]), np.int32([-1, -1])),
+        ),
+        _same_shape(_of(["LeftShift", "RightShift"], _beyond)),
     ),
     Entry(
         "Truncated normal and categorical draws from a given seed",

@@ -35,7 +35,7 @@ Array = npt.NDArray[Any]
 ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy in a test's runfiles."""
 
-RUNTIME = ("executor", "files", "isa", "mapped_file", "plain", "safetensors", "sort", "variables")
+RUNTIME = ("bfloat16", "executor", "files", "isa", "mapped_file", "plain", "safetensors", "sort", "variables")
 TOGETHER = 40
 """How many cases share a model."""
 

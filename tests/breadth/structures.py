@@ -138,6 +138,11 @@ _structure(
     "f{n}(tf.sign(X) * 0)",
 )
 _structure(
+    "the gradient of selu at 0",
+    "@tf.function\ndef f{n}(x):\n    return tf.gradients(tf.nn.selu(x), x)\n",
+    "(lambda x: [f{n}(x), f{n}(-x), tf.gradients(tf.nn.selu(x), x)])(tf.nn.relu(X))",
+)
+_structure(
     "gradients of complex functions",
     "@tf.function\ndef f{n}(x):\n    z = tf.complex(x, x + 1.5)\n"
     "    y = tf.sqrt(z) + tf.math.rsqrt(z) + tf.math.reciprocal(z)\n    return tf.gradients(tf.math.real(y), z)\n",

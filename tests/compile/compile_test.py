@@ -189,7 +189,7 @@ class ErrorsTest(CompileTest):
             """
             compiling t::Model: XLA does not know --xla_typo=1
               found: xla_flags = --xla_cpu_use_fusion_emitters=true, --xla_typo=1
-              to do: mend or remove it in the target's xla_flags; the flags are those of the TensorFlow wheel's XLA
+              to do: correct or remove it in the target's xla_flags; the XLA in the TensorFlow wheel defines the flags
             """,
         )
 
@@ -437,7 +437,7 @@ def model(x):
         self.assert_error(
             self.refused(self.export(model)),
             f"""
-            t::Model::Run: the compiled function is not what the model says: 1 difference(s)
+            t::Model::Run: the compiled function doesn't match the model: 1 difference(s)
 
                 the result 'found:0' is int64[8, 1]; the model says int64[1000, 1]
 
@@ -494,7 +494,7 @@ def model(x):
         self.assert_error(
             self.refused(exported),
             f"""
-            t::Model::Run: the compiled function is not what the model says: 5 difference(s)
+            t::Model::Run: the compiled function doesn't match the model: 5 difference(s)
 
                 the argument 'x:0' is float32[2]; the model says float32[3] at model.py:7
                 the argument 'variable1' is float32[2]; the model says float32[2, 1] at model.py:11
@@ -549,7 +549,7 @@ class KilledTest(CompileTest):
                 last words
 
               found: XLA flags: --xla_cpu_use_fusion_emitters=true
-              to do: look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own
+              to do: look for an unknown flag, or for an op that XLA can't compile, in the compiler's last lines above
             """,
         )
 

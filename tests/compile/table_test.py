@@ -39,9 +39,9 @@ class TableTest(StageTest):
         self.assert_error(
             self.error_of(self.compile, exported, passes=("*", "!fold_batchnorm")),
             f"""
-            passes = ["*", "!fold_batchnorm"]: "!fold_batchnorm" is no pass
+            passes = ["*", "!fold_batchnorm"]: "!fold_batchnorm" matches no pass
               found: {", ".join(each.name for each in table.PASSES)}
-              to do: name one of these, or a pattern: ["*", "!NAME"] is all but NAME
+              to do: use one of these names, or a pattern: ["*", "!NAME"] means all but NAME
             """,
         )
 
@@ -110,9 +110,10 @@ class TableTest(StageTest):
         from tfaot.compile import table
         from tfaot.compile.program.compiled import Compiled
         from tfaot.compile.program.thunks import CompiledFunction
+        from tfaot.graph.program import Program
 
         compiled = Compiled({"x86-64": CompiledFunction((), (), (), (), (), ())}, {})
-        kinds = [[each.name for each in table.PASSES if each.on is kind] for kind in (Compiled, table.Program)]
+        kinds = [[each.name for each in table.PASSES if each.on is kind] for kind in (Compiled, Program)]
         self.assertEqual(len(kinds[0]) + len(kinds[1]), len(table.PASSES))
         self.assertEqual([*table.run(compiled, [kinds[1][0]]).items()], [(name, None) for name in kinds[0]])
         self.assertEqual([*table.run(compiled, kinds[0]).items()], [(name, 0) for name in kinds[0]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from typing import Any
 
-from tests.export.eager import EagerTest
+from tests.export.sources.eager import EagerTest
 from tests.stages.harness import Exported
 from tfaot.core import isolate
 

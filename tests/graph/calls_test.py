@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.passes.graphs import Array, config_of
+from tests.compile.passes.graphs import Array, config_of
 from tests.stages.harness import StageTest
 from tfaot.core import isolate
 from tfaot.export.sources.model import Model
@@ -98,6 +98,35 @@ class CallsTest(StageTest):
                 )
                 self.assertTrue(calls)
                 np.testing.assert_allclose(after, before, rtol=0, atol=1e-6)
+
+    def test_order_of_effects(self) -> None:
+        """Protects reproducible builds: what waits for a call's effects names them in one order, whatever a map's is."""
+        from tensorflow.core.framework import graph_pb2, types_pb2
+
+        from tfaot.graph.functions import EditableFunction
+
+        names = [f"write_{index}" for index in range(8)]
+        graph = graph_pb2.GraphDef()
+        graph.node.add(name="v", op="VarHandleOp").attr["dtype"].type = types_pb2.DT_FLOAT
+        graph.node.add(name="x", op="Placeholder").attr["dtype"].type = types_pb2.DT_FLOAT
+        call = graph.node.add(name="call", op="StatefulPartitionedCall", input=["v", "x"])
+        call.attr["f"].func.name = "f"
+        call.attr["Tout"].list.type.append(types_pb2.DT_FLOAT)
+        graph.node.add(name="y", op="Identity", input=["call"]).attr["T"].type = types_pb2.DT_FLOAT
+        function = graph.library.function.add()
+        function.signature.name = "f"
+        function.signature.input_arg.add(name="handle", type=types_pb2.DT_RESOURCE)
+        function.signature.input_arg.add(name="value", type=types_pb2.DT_FLOAT)
+        function.signature.output_arg.add(name="result", type=types_pb2.DT_FLOAT)
+        function.ret["result"] = "value"
+        for name in names:
+            write = function.node_def.add(name=name, op="AssignVariableOp", input=["handle", "value"])
+            write.attr["dtype"].type = types_pb2.DT_FLOAT
+            function.control_ret[name] = name
+        written = EditableFunction(function, {"f": function}).function("g")
+        self.assertEqual([*written.signature.control_output], names)
+        nodes = {node.name: node for node in self.inlined(graph, ["y:0"]).node}
+        self.assertEqual([*nodes["call/0"].input], ["x", *(f"^call/{name}" for name in names)])
 
     def test_effects(self) -> None:
         """Calls write in order, including nested calls, even if nothing uses a result."""

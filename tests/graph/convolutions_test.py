@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.passes.graphs import Array, config_of, run
+from tests.compile.passes.graphs import Array, config_of, run
 from tests.stages.harness import StageTest
 from tfaot.core import isolate
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.passes.graphs import config_of, run
+from tests.compile.passes.graphs import config_of, run
 from tfaot.core import environment
 
 environment.prepare()

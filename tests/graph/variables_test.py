@@ -91,6 +91,17 @@ class VariableUsesTest(unittest.TestCase):
         text = variable("a") + variable("b") + call + node("w", "SomeNewResourceOp", "call") + swap + outer
         self.assertEqual(written(text), {"a": True, "b": False})
 
+    def test_operands_before_those_of_the_function(self) -> None:
+        """Protects from reading operands as the wrong arguments: some calls take a place or a predicate first."""
+        write = function("write", "p", node("w", "SomeNewResourceOp", "p"))
+        for call in (
+            node("call", "RemoteCall", "place", "a", f='func { name: "write" }'),
+            node(
+                "call", "If", "place", "a", then_branch='func { name: "write" }', else_branch='func { name: "write" }'
+            ),
+        ):
+            self.assertEqual(written(variable("a") + node("place", "Placeholder") + call + write), {"a": True})
+
 
 if __name__ == "__main__":
     unittest.main()

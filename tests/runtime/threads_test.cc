@@ -2,7 +2,7 @@
 // returns, sleeping threads wake, and calls can come from anywhere. Run with
 // TSan:
 // ./bazelw test --config=tsan //tests/runtime:threads_test
-// //tests/runtime/kernels:parallel_test //tests/threads/...
+// //tests/runtime/kernels:parallel_test //tests/models/threads/...
 #include "tfaot/threads.h"
 
 #include <atomic>

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import unittest
+from collections.abc import Callable
 from unittest import mock
 
-from tests.stages.harness import PREAMBLE, StageTest
+from tests.stages.harness import PREAMBLE, Exported, StageTest
+from tfaot.hlo import hlo
 from tfaot.tfcompile import compiler
 from tfaot.tfcompile.inputs import Inputs
 
@@ -23,7 +25,23 @@ def model_fn(x, n):
 class MessageTest(StageTest):
     """What the user sees."""
 
-    def refused(self, fatal: str) -> str:
+    def extract(self, exported: Exported) -> None:
+        """Runs the HLO stage."""
+        hlo.extract(
+            hlo.Request(
+                name="model",
+                cpu="x86-64-v3",
+                xla_flags=(),
+                out_hlo=exported.path("hlo.pb"),
+                out_hlo_text=exported.path("hlo.txt"),
+                out_optimized_hlo=exported.path("optimized_hlo.txt"),
+                out_picture=exported.path("hlo.svg"),
+                config=exported.config_path(),
+                **{name: exported.path(name) for name in ("manifest", "graph", "sources")},
+            )
+        )
+
+    def refused(self, fatal: str, stage: Callable[[Exported], None] | None = None) -> str:
         """Compiles with a compiler that aborts if a graph has an op of this type."""
         exported = self.export(PREAMBLE + LAYERS)
         run = compiler.run
@@ -35,32 +53,37 @@ class MessageTest(StageTest):
             return run(isa, given, outputs)
 
         with mock.patch.object(compiler, "run", aborts):
-            text = self.error_of(self.compile, exported)
+            text = self.error_of(stage or self.compile, exported)
         return "\n".join(line for line in text.splitlines() if "last words" in line or not line.startswith("    "))
 
     def test_node_and_line(self) -> None:
-        """The node and its line are named, for a node that computes and for one that only writes."""
+        """The error names the node and its line, for a node that computes and for one that only writes."""
         for op, name, line in (("Sin", "Sin", 12), ("AssignAddVariableOp", "AssignAddVariableOp", 14)):
             with self.subTest(op):
                 text = self.refused(op)
                 self.assertIn(
-                    f"compiling t::Model for x86-64-v3: the compiler was killed by SIGABRT, by {op} {name!r} "
+                    f"compiling t::Model for x86-64-v3: the compiler was killed by SIGABRT on {op} {name!r} "
                     f"at model.py:{line}\n",
                     text,
                 )
                 self.assertIn("    last words\n", text)
                 self.assertIn(
-                    "  found: without it, what comes before it compiles\n"
-                    "  to do: write in another way what the model computes there, and report the model: "
-                    "a compiler should not die",
+                    "  found: everything before it compiles\n"
+                    "  to do: rewrite what the model computes there, and report the model: "
+                    "a compiler shouldn't crash",
                     text,
                 )
+
+    def test_other_stage(self) -> None:
+        """The HLO stage also names the node, and doesn't mistake a part that compiles for the model."""
+        text = self.refused("Sin", self.extract)
+        self.assertIn("the compiler was killed by SIGABRT on Sin 'Sin' at model.py:12\n", text)
 
     def test_not_the_graph(self) -> None:
         """If a part that computes nothing also crashes, no node is blamed."""
         text = self.refused("Placeholder")
         self.assertIn("for x86-64-v3: the compiler was killed by SIGABRT\n", text)
-        self.assertIn("  to do: look for an unknown flag or an op that XLA cannot take", text)
+        self.assertIn("  to do: look for an unknown flag, or for an op that XLA can't compile", text)
 
 
 if __name__ == "__main__":

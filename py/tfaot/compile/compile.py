@@ -23,7 +23,7 @@ from tfaot.tfcompile.inputs import Inputs
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to compile, and where to."""
+    """What to compile, and where to write it."""
 
     manifest: str
     graph: str
@@ -38,11 +38,11 @@ class Request:
     out_objects: tuple[str, ...]
     """Kernels, of each level."""
     out_constants: str
-    """What the kernels of all levels read."""
+    """The constants of all levels, in one object file."""
     out_header: str
     """C++ that declares the class which `Function.internal_class` names."""
     out_sources: tuple[str, ...]
-    """C++ that runs it, of each level, for the link stage to compile for that level."""
+    """C++ that runs it, of each level; the link stage compiles it for that level."""
     out_hlo: str
     """An `xla.HloSnapshot`, before optimization."""
     entry_point: str = ""

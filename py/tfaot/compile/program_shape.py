@@ -1,8 +1,8 @@
-"""What the compiler made of a function's arguments and results, compared with what the manifest says.
+"""Compares the arguments and results of a compiled function with the manifest.
 
-A graph can claim a shape that its values do not have: `set_shape`, a SavedModel's signature, and a GraphDef's attributes are
-taken at their word. XLA works shapes out from the operations. The class and its views are made from the manifest, and the
-memory behind them from XLA's shapes, so a claim that is wrong would read and write past the end of an instance's memory.
+A graph can claim a shape that its values don't have: nothing checks `set_shape`, a SavedModel's signature, or a GraphDef's
+attributes. XLA derives shapes from the operations. The class and its views follow the manifest, and the memory behind them
+follows XLA's shapes, so a wrong claim would read and write past the end of an instance's memory.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check(program_shape: Any, manifest: Manifest, entry_point: str, batch: int, 
                 )
     if differences:
         raise TfaotError(
-            f"{_name(manifest, entry)}: the compiled function is not what the model says: "
+            f"{_name(manifest, entry)}: the compiled function doesn't match the model: "
             f"{len(differences)} difference(s)",
             details="\n".join(differences),
             do="correct the shape or dtype that the model claims: tf.Tensor.set_shape and a SavedModel's signature are "

@@ -151,9 +151,9 @@ def chosen(patterns: Sequence[str]) -> frozenset[str]:
         matching = {name for name in names if fnmatch.fnmatchcase(name, glob)}
         if not matching:
             raise TfaotError(
-                "passes = [" + ", ".join(f'"{each}"' for each in patterns) + f']: "{pattern}" is no pass',
+                "passes = [" + ", ".join(f'"{each}"' for each in patterns) + f']: "{pattern}" matches no pass',
                 exists=listed(names),
-                do='name one of these, or a pattern: ["*", "!NAME"] is all but NAME',
+                do='use one of these names, or a pattern: ["*", "!NAME"] means all but NAME',
             )
         taken = taken | matching if glob == pattern else taken - matching
     return frozenset(taken)

@@ -67,8 +67,3 @@ compiler, which accepts every dtype as it is."""
 
 BY_NAME = {dtype.name: dtype for dtype in ALL}
 BY_ENUM = {dtype.enum: dtype for dtype in ALL}
-
-
-def crossing(edge: str) -> dict[int, DType]:
-    """Returns the dtypes that can cross an edge of `EDGES`, by `DType.enum`. All that XLA accepts can cross either edge."""
-    return dict(BY_ENUM)

@@ -13,7 +13,7 @@ from tfaot.core import dtypes, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import bounds, verdict
 from tfaot.export import config as configs
-from tfaot.export.assemble import Whole
+from tfaot.export.assemble import Entry, Whole
 from tfaot.export.traced import Edge, shown
 from tfaot.graph.attributes import dtype_name
 from tfaot.graph.variables import VariableUse
@@ -63,92 +63,32 @@ def describe(target: Target, whole: Whole, uses: Sequence[Sequence[VariableUse]]
     Raises:
       TfaotError: a variable cannot be an argument, an output has no size, or an entry point cannot have a batch.
     """
-    what, largest, stored = target.what, target.max_batch, target.stored
     fed = {use.shared_name: use for entry_uses in uses for use in entry_uses if use.shared_name not in frozen}
-    _check_variables(what, list(fed.values()))
-    labels = [entry.name for entry in whole.entries] if target.named else []
-    many = len(whole.entries) > 1
-    for entry in whole.entries:
-        labels += [f"{entry.name}/{edge.label}" if many else edge.label for edge in (*entry.inputs, *entry.outputs)]
-    # `Run` is a name like others if the target names its entry points.
-    taken = names.MEMBERS - {"Run"} if target.named else names.MEMBERS
-    unique = iter(
-        names.unique_identifiers([*labels, *fed], taken=taken, class_name=names.split_class(target.cpp_class)[1])
-    )
-    cpp_names = [next(unique) for _ in whole.entries] if target.named else ["Run"]
-    drafts = []
-    for entry, cpp_name in zip(whole.entries, cpp_names, strict=True):
-        inputs = tuple(
-            manifest.Input(
-                edge.name,
-                next(unique),
-                dtype,
-                bounds.sizes(edge, largest),
-                stored(dtype),
-                batched=None in (edge.shape or ()),
-            )
-            for edge, dtype in ((edge, dtypes.BY_ENUM[edge.dtype].name) for edge in entry.inputs)
-        )
-        drafts.append((entry, cpp_name, inputs, [next(unique) for _ in entry.outputs]))
+    _check_variables(target.what, list(fed.values()))
+    called = _names(target, whole, list(fed))
     places = safetensors.layout(
         ((use.shared_name, dtypes.BY_ENUM[use.dtype].name, use.shape or ()) for use in fed.values()), aligned=True
     )
-    indices = {name: index for index, name in enumerate(fed)}
-    graph = whole.graph
-    points = []
-    for (entry, cpp_name, inputs, output_names), entry_uses in zip(drafts, uses, strict=True):
-        draft = manifest.EntryPoint(
-            entry.name,
-            cpp_name,
-            inputs,
-            (),
-            tuple(
-                manifest.Use(indices[use.shared_name], use.written) for use in entry_uses if use.shared_name in indices
-            ),
-            target.batch_sizes,
-        )
-        _check_batch(what, draft, [place.name for place in places])
-        variables = tuple(
-            manifest.Variable(
-                place.name, "v", place.dtype, place.shape, stored(place.dtype), written=True, offset=place.offset
-            )
-            for place in places
-        )
-        graph, outputs = bounds.outputs(
-            graph,
-            entry.outputs,
-            draft,
-            variables,
-            cpp_names=output_names,
-            stored=stored,
-            largest=largest,
-            what=what,
-            sources=whole.sources,
-        )
-        doubtful = {use.shared_name for use in entry_uses if use.doubtful and use.shared_name in indices}
-        point = dataclasses.replace(draft, outputs=outputs)
-        if doubtful:
-            unchanged = verdict.unchanged(graph, configs.infer(point, variables), doubtful)
-            point = dataclasses.replace(
-                point,
-                variables=tuple(
-                    dataclasses.replace(use, written=use.written and variables[use.variable].name not in unchanged)
-                    for use in point.variables
-                ),
-            )
-        points.append(point)
-    written = {use.variable for point in points for use in point.variables if use.written}
+    # Whether a run writes one is known when all entry points are.
     variables = tuple(
         manifest.Variable(
             place.name,
-            next(unique),
+            cpp_name,
             place.dtype,
             place.shape,
-            stored(place.dtype),
-            written=index in written,
+            target.stored(place.dtype),
+            written=True,
             offset=place.offset,
         )
-        for index, place in enumerate(places)
+        for place, cpp_name in zip(places, called.variables, strict=True)
+    )
+    points = []
+    for entry, names_, entry_uses in zip(whole.entries, called.entries, uses, strict=True):
+        whole, point = _entry_point(target, whole, entry, names_, entry_uses, variables)
+        points.append(point)
+    written = {use.variable for point in points for use in point.variables if use.written}
+    variables = tuple(
+        dataclasses.replace(variable, written=index in written) for index, variable in enumerate(variables)
     )
     result = manifest.Manifest(
         format=manifest.FORMAT,
@@ -158,11 +98,109 @@ def describe(target: Target, whole: Whole, uses: Sequence[Sequence[VariableUse]]
         variables=variables,
         frozen=(),
         random_state="",
-        max_batch=largest,
+        max_batch=target.max_batch,
         calls=(),
         fingerprints=manifest.Fingerprints("", "", ""),
     )
-    return Described(result, tuple(configs.infer(point, variables) for point in points), graph)
+    return Described(result, tuple(configs.infer(point, variables) for point in points), whole.graph)
+
+
+@dataclasses.dataclass(frozen=True)
+class _EntryNames:
+    """C++ names of an entry point and of its edges."""
+
+    entry: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Names:
+    """C++ names of a class's members."""
+
+    entries: tuple[_EntryNames, ...]
+    variables: tuple[str, ...]
+
+
+def _names(target: Target, whole: Whole, variables: Sequence[str]) -> _Names:
+    """Gives each entry point, edge, and variable a name that no other member has."""
+    labels = [entry.name for entry in whole.entries] if target.named else []
+    many = len(whole.entries) > 1
+    for entry in whole.entries:
+        labels += [f"{entry.name}/{edge.label}" if many else edge.label for edge in (*entry.inputs, *entry.outputs)]
+    # `Run` is a name like others if the target names its entry points.
+    taken = names.MEMBERS - {"Run"} if target.named else names.MEMBERS
+    unique = iter(
+        names.unique_identifiers([*labels, *variables], taken=taken, class_name=names.split_class(target.cpp_class)[1])
+    )
+    own = [next(unique) for _ in whole.entries] if target.named else ["Run"]
+    entries = tuple(
+        _EntryNames(name, tuple(next(unique) for _ in entry.inputs), tuple(next(unique) for _ in entry.outputs))
+        for entry, name in zip(whole.entries, own, strict=True)
+    )
+    return _Names(entries, tuple(unique))
+
+
+def _entry_point(
+    target: Target,
+    whole: Whole,
+    entry: Entry,
+    called: _EntryNames,
+    uses: Sequence[VariableUse],
+    variables: tuple[manifest.Variable, ...],
+) -> tuple[Whole, manifest.EntryPoint]:
+    """Describes an entry point.
+
+    Returns:
+      The graph, with what gives true sizes of its outputs, and the entry point.
+    """
+    inputs = tuple(
+        manifest.Input(
+            edge.name,
+            cpp_name,
+            dtype,
+            bounds.sizes(edge, target.max_batch),
+            target.stored(dtype),
+            batched=None in (edge.shape or ()),
+        )
+        for edge, cpp_name, dtype in (
+            (edge, cpp_name, dtypes.BY_ENUM[edge.dtype].name)
+            for edge, cpp_name in zip(entry.inputs, called.inputs, strict=True)
+        )
+    )
+    indices = {variable.name: index for index, variable in enumerate(variables)}
+    used = [use for use in uses if use.shared_name in indices]
+    draft = manifest.EntryPoint(
+        entry.name,
+        called.entry,
+        inputs,
+        (),
+        tuple(manifest.Use(indices[use.shared_name], use.written) for use in used),
+        target.batch_sizes,
+    )
+    _check_batch(target.what, draft, [variable.name for variable in variables])
+    graph, outputs = bounds.outputs(
+        whole.graph,
+        entry.outputs,
+        draft,
+        variables,
+        cpp_names=called.outputs,
+        stored=target.stored,
+        largest=target.max_batch,
+        what=target.what,
+        sources=whole.sources,
+    )
+    point = dataclasses.replace(draft, outputs=outputs)
+    if doubtful := {use.shared_name for use in used if use.doubtful}:
+        unchanged = verdict.unchanged(graph, configs.infer(point, variables), doubtful)
+        point = dataclasses.replace(
+            point,
+            variables=tuple(
+                dataclasses.replace(use, written=use.written and variables[use.variable].name not in unchanged)
+                for use in point.variables
+            ),
+        )
+    return dataclasses.replace(whole, graph=graph), point
 
 
 def _check_batch(what: str, entry: manifest.EntryPoint, variables: Sequence[str]) -> None:

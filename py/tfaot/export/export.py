@@ -18,8 +18,8 @@ from tfaot.export.rewrites import edges, freeze, lists, seeds, unshared
 from tfaot.export.rewrites.random import state
 from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
-from tfaot.export.traced import Array, Dims, Shape, Source
-from tfaot.graph.variables import variable_uses
+from tfaot.export.traced import Array, Dims, Function, Shape, Source
+from tfaot.graph.variables import VariableUse, variable_uses
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,6 +73,52 @@ def export(request: Request) -> None:
     largest = request.max_batch or max(request.batch_sizes, default=0)
     source = request.model.open()
     wanted = request.entry_points or (("Run", source.default_entry_point),)
+    functions = _functions(request, source, wanted)
+    golden_inputs, calls = golden.drawn(
+        source,
+        functions,
+        dict(wanted),
+        what=what,
+        steps=request.golden_steps,
+        calls=request.calls,
+        largest=largest,
+    )
+    rewritten = _rewritten(request, source, functions, largest)
+    whole, constants = rewritten.whole, rewritten.constants
+    target = describe.Target(
+        what, request.cpp_class, bool(request.entry_points), request.batch_sizes, largest, request.edge
+    )
+    described = describe.describe(target, whole, rewritten.uses, constants)
+    result, inferred = described.manifest, described.configs
+    for entry in result.entry_points:
+        if entry.batch_sizes and not request.rows_independent:
+            rows.check(described.graph, entry, result.variables, what=what, sources=whole.sources)
+    if rewritten.user is not None:
+        inferred = user_config.override(inferred, rewritten.user, path=rewritten.user_path)
+        result = user_config.reread(result, inferred, rewritten.user_path)
+    graph = described.graph.SerializeToString(deterministic=True)
+    texts = [configs.to_text(config) for config in inferred]
+    shas = freeze.fingerprint(constants)
+    result = dataclasses.replace(
+        result,
+        frozen=tuple(
+            manifest.Frozen(name, str(value.dtype), value.shape, shas[name]) for name, value in constants.items()
+        ),
+        random_state=rewritten.random_state,
+        calls=calls,
+        fingerprints=manifest.Fingerprints(
+            graph=hashlib.sha256(graph).hexdigest(),
+            configs=hashlib.sha256("\0".join(texts).encode()).hexdigest(),
+            frozen=shas[""] if constants else "",
+        ),
+    )
+    fed = {variable.name: rewritten.values[variable.name] for variable in result.variables}
+    _write(request, result, graph, texts, whole.sources, fed, golden_inputs)
+
+
+def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str]]) -> list[Function]:
+    """The entry points, each under the name that the target gives it; what it says of inputs must be of use."""
+    what = request.model.path
     dims = Dims(request.dims, batched=bool(request.batch_sizes))
     functions = [dataclasses.replace(source.function(own_name, dims), name=name) for name, own_name in wanted]
     labels = {edge.label for function in functions for edge in function.inputs}
@@ -85,16 +131,31 @@ def export(request: Request) -> None:
         )
     describe.check_dtypes(what, "input", [edge for function in functions for edge in function.inputs])
     describe.check_dtypes(what, "output", [edge for function in functions for edge in function.outputs])
-    golden_inputs, calls = golden.drawn(
-        source,
-        functions,
-        dict(wanted),
-        what=what,
-        steps=request.golden_steps,
-        calls=request.calls,
-        largest=largest,
-    )
+    return functions
 
+
+@dataclasses.dataclass(frozen=True)
+class _Rewritten:
+    """A model as it is compiled."""
+
+    whole: Whole
+    uses: Sequence[Sequence[VariableUse]]
+    """The variables of each entry point, before some became constants."""
+    values: Mapping[str, Array]
+    """Initial values of all variables."""
+    constants: Mapping[str, Array]
+    """Those that are frozen."""
+    random_state: str
+    """The variable that random ops draw from; empty if there is none."""
+    user: Any
+    """What the user wrote of the config; None if there is nothing."""
+    user_path: str
+    """The file that it is in."""
+
+
+def _rewritten(request: Request, source: Source, functions: Sequence[Function], largest: int) -> _Rewritten:
+    """Joins the entry points to one graph, and rewrites that step by step."""
+    what = request.model.path
     whole = assemble(functions)
     if request.taps:
         whole = taps.tapped(whole, request.taps, what=what, batch=largest)
@@ -108,7 +169,7 @@ def export(request: Request) -> None:
     uses = [variable_uses(whole.of(entry)) for entry in whole.entries]
     known = {use.shared_name: use for entry_uses in uses for use in entry_uses}
     written = {use.shared_name for entry_uses in uses for use in entry_uses if use.written}
-    one = len(wanted) * max(1, len(request.batch_sizes)) == 1
+    one = len(functions) * max(1, len(request.batch_sizes)) == 1
     user, user_path = _user_config(request, source)
     frozen = freeze.chosen(list(known), written, request.frozen, default_frozen=one and not written)
     if request.frozen is None and user is not None:
@@ -119,35 +180,7 @@ def export(request: Request) -> None:
     if request.edge == "cpp":
         whole = _stored(whole, what)
     whole = dataclasses.replace(whole, graph=unshared.unshared(whole.graph, whole.sources))
-    target = describe.Target(
-        what, request.cpp_class, bool(request.entry_points), request.batch_sizes, largest, request.edge
-    )
-    described = describe.describe(target, whole, uses, frozen)
-    result, inferred = described.manifest, described.configs
-    for entry in result.entry_points:
-        if entry.batch_sizes and not request.rows_independent:
-            rows.check(described.graph, entry, result.variables, what=what, sources=whole.sources)
-    if user is not None:
-        inferred = user_config.override(inferred, user, path=user_path)
-        result = user_config.reread(result, inferred, user_path)
-    graph = described.graph.SerializeToString(deterministic=True)
-    texts = [configs.to_text(config) for config in inferred]
-    shas = freeze.fingerprint(constants)
-    result = dataclasses.replace(
-        result,
-        frozen=tuple(
-            manifest.Frozen(name, str(value.dtype), value.shape, shas[name]) for name, value in constants.items()
-        ),
-        random_state=seeded.variable or "",
-        calls=calls,
-        fingerprints=manifest.Fingerprints(
-            graph=hashlib.sha256(graph).hexdigest(),
-            configs=hashlib.sha256("\0".join(texts).encode()).hexdigest(),
-            frozen=shas[""] if constants else "",
-        ),
-    )
-    fed = {variable.name: values[variable.name] for variable in result.variables}
-    _write(request, result, graph, texts, whole.sources, fed, golden_inputs)
+    return _Rewritten(whole, uses, values, constants, seeded.variable or "", user, user_path)
 
 
 def _user_config(request: Request, source: Source) -> tuple[Any, str]:

@@ -21,6 +21,7 @@ from tfaot.export.assemble import Entry, Whole
 from tfaot.export.traced import Edge
 from tfaot.graph.calls import inline_calls
 from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import CONTROL_FLOW_V1
 from tfaot.graph.program import Program, Tensor
 
 _SHOWN = 100
@@ -31,12 +32,6 @@ _GIVEN = frozenset({"Const", "Placeholder", "VarHandleOp", "ReadVariableOp"})
 
 _STATIC = frozenset({"Rank", "Shape", "ShapeN", "Size"})
 """Ops whose results the compiler knows, whatever is fed."""
-
-_CONTROL = frozenset(
-    {"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"}
-    | {f"Ref{op}" for op in ("Enter", "Exit", "Merge", "NextIteration", "Switch")}
-)
-"""Ops of TensorFlow 1's loops and branches."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +122,7 @@ def _tappable(program: Program, batch: int) -> list[_Tappable]:
         if not _is_live(node, live, program):
             continue
         live.add(node.name)
-        if node.op in _GIVEN or node.op in _STATIC or node.op in _CONTROL or node.name in passed:
+        if node.op in _GIVEN or node.op in _STATIC or node.op in CONTROL_FLOW_V1 or node.name in passed:
             continue
         for port in range(_outputs(node, known[0])):
             tensors = [tensors[f"{node.name}:{port}"] for tensors in known]

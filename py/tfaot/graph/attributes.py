@@ -94,6 +94,11 @@ def dtype_name(enum: int) -> str:
     return str(types_pb2.DataType.Name(enum))
 
 
+def shape_of(shape: Any) -> Shape:
+    """A `tf.TensorShape` as a tuple."""
+    return None if shape.rank is None else tuple(shape.as_list())
+
+
 def shape_proto(shape: Shape) -> tensor_shape_pb2.TensorShapeProto:
     """A shape as a proto."""
     if shape is None:

@@ -1,4 +1,4 @@
-"""A graph, or a function's body, as it is written: one view of both for whoever reads or follows edges. Pure."""
+"""One read-only view of graphs and of functions' bodies, for code that follows edges. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfaot.graph.ops import Library, functions_of
 
 
 class Body:
-    """The nodes of a graph or of a function, which stay as they are; nothing is copied."""
+    """The nodes of a graph or of a function. Nothing is copied."""
 
     def __init__(
         self,
@@ -24,12 +24,12 @@ class Body:
         arguments: tuple[str, ...] = (),
         returns: tuple[str, ...] = (),
     ) -> None:
-        """Takes the parts; `graph` and `function` find them."""
+        """Takes the parts; use `graph` or `function` to find them."""
         self.name = name
         """The function's; empty for a graph."""
         self.nodes = nodes
         self.arguments = arguments
-        """Names of the arguments, which edges name like nodes."""
+        """Names of the arguments; edges refer to them like to nodes."""
         self.returns = returns
         """Edges that the function returns, in order."""
         self._library = library
@@ -68,7 +68,7 @@ class Body:
 
     @functools.cached_property
     def roots(self) -> list[int]:
-        """Indices of handles, and of nodes that call functions: those that may bring in a handle."""
+        """Indices of the nodes from which handles may come: VarHandleOps, and nodes that call functions."""
         return [
             index
             for index, node in enumerate(self.nodes)

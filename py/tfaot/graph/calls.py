@@ -1,4 +1,4 @@
-"""Calls of functions, put into their caller: what a SavedModel's signatures compute lies in functions that they call."""
+"""Inlines calls of functions: a SavedModel's signatures only call the functions that compute."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program
 
 _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
-"""Calls that are nothing else: what they call can take their place."""
+"""Plain calls, which can be inlined."""
 
 
 def inline_calls(program: Program) -> None:
-    """Puts what a graph calls into it, and what that calls in turn; loops and branches stay functions.
+    """Inlines all calls of a graph, nested ones included; loops and branches stay functions.
 
-    A node of the function gets the call's name before its own. It runs after all that the call waited for, if it has effects,
-    and before whatever took a result of the call or waited for it. A call that is fetched hands on what it returned.
+    An inlined node's name starts with the call's name. A node with effects runs after everything that the call waited for, and
+    before everything that took the call's results or waited for it. A fetched call becomes an identity of its results.
     """
     library = {function.signature.name: function for function in program.graph.library.function}
     fed = {tensor_name(feed)[0] for feed in program.feeds}
@@ -37,14 +37,14 @@ def _inline(
     body: EditableFunction,
     fed: set[str],
 ) -> list[node_def_pb2.NodeDef]:
-    """Puts a function's nodes in place of a call, and returns them."""
+    """Inlines one call; returns the function's nodes as they are in the graph."""
     operands = [operand for operand in call.input if not operand.startswith("^")]
     waits = [operand for operand in call.input if operand.startswith("^")]
     known = dict(zip(body.arguments, operands, strict=True))
     names = {name: program.unique(f"{call.name}/{name}") for name in body.nodes}
 
     def outside(operand: str) -> list[str]:
-        """An operand of the function, in the graph; nothing waits for a feed."""
+        """A function's operand as the graph writes it. Nothing may wait for a feed."""
         name, port = tensor_name(operand)
         if name in names:
             return [f"^{names[name]}" if port < 0 else f"{names[name]}:{port}"]
@@ -64,7 +64,8 @@ def _inline(
             copy.input.extend(wait for wait in waits if wait not in copy.input)
         program.origins[copy_name] = f"{function.signature.name}/{name}"
         inside.append(copy)
-    ran = [f"^{names[name]}" for name in function.control_ret.values() if name in effects]
+    # A proto's map has no order that lasts.
+    ran = [f"^{names[name]}" for _, name in sorted(function.control_ret.items()) if name in effects]
     dtypes = call.attr["Tout"].list.type
     results = []
     for index, (result, dtype) in enumerate(zip(body.results, dtypes, strict=True)):

@@ -13,7 +13,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.graph.attributes import Shape, type_attribute
+from tfaot.graph.attributes import Shape, shape_of, type_attribute
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.program import Program
 
@@ -75,11 +75,7 @@ def _any(graph: graph_pb2.GraphDef, ops: set[str]) -> bool:
 
 
 def _known(built: Any) -> dict[str, Shape]:
-    return {
-        tensor.name: None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
-        for operation in built.get_operations()
-        for tensor in operation.outputs
-    }
+    return {tensor.name: shape_of(tensor.shape) for operation in built.get_operations() for tensor in operation.outputs}
 
 
 def _rewrite_all(target: _Target, known: Mapping[str, Shape]) -> int:

@@ -1,4 +1,4 @@
-"""Changing the nodes of a graph, or of a function, in place. Pure."""
+"""Edits of the nodes of a graph or of a function, in place. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfaot.graph.ops import Result
 
 
 def replace(node: node_def_pb2.NodeDef, op: str, inputs: Iterable[str], attributes: Mapping[str, object]) -> None:
-    """Makes another op of a node, whose users get the new one's results; control inputs stay, attributes do not."""
+    """Replaces a node's op, operands, and attributes. Its control inputs stay, and its users get the new results."""
     waits = [operand for operand in node.input if operand.startswith("^")]
     node.input[:] = [*inputs, *waits]
     node.op = op
@@ -22,13 +22,13 @@ def replace(node: node_def_pb2.NodeDef, op: str, inputs: Iterable[str], attribut
 
 
 def set_attributes(node: node_def_pb2.NodeDef, attributes: Mapping[str, object]) -> None:
-    """Writes attributes, as of `attribute`."""
+    """Writes attributes; see `attributes.attribute` for the values."""
     for key, value in attributes.items():
         node.attr[key].CopyFrom(attribute(value))
 
 
 def become(node: node_def_pb2.NodeDef, op: str, types: Mapping[str, int], **numbers: int) -> None:
-    """Makes a node another op with the same inputs; of its attributes it keeps those that belong to no op."""
+    """Replaces a node's op and attributes. Its inputs stay, and so do attributes that belong to no op, such as `_class`."""
     node.op = op
     for key in [key for key in node.attr if not key.startswith("_")]:
         del node.attr[key]
@@ -39,14 +39,14 @@ def become(node: node_def_pb2.NodeDef, op: str, types: Mapping[str, int], **numb
 
 
 class Scope:
-    """The nodes of a graph, or of a function, while some are added and changed: it knows free names, and names outputs."""
+    """The nodes of a graph or of a function while they are edited: finds free names, and writes edges in its notation."""
 
     def __init__(self, nodes: Any, name: str = "", arguments: Iterable[str] = ()) -> None:
-        """Takes the parts; `graph` and `function` find them.
+        """Takes the parts; use `graph` or `function` to find them.
 
         Args:
           nodes: the repeated field.
-          name: the function's, before it was rewritten; empty for a graph.
+          name: the function's original name; empty for a graph.
           arguments: names that nodes cannot have.
         """
         self.name = name
@@ -59,20 +59,20 @@ class Scope:
 
     @classmethod
     def graph(cls, graph: graph_pb2.GraphDef) -> Scope:
-        """A graph's own nodes."""
+        """The scope of a graph, without its functions."""
         return cls(graph.node)
 
     @classmethod
     def function(cls, function: function_pb2.FunctionDef) -> Scope:
-        """A function's."""
+        """The scope of a function."""
         return cls(function.node_def, function.signature.name, [arg.name for arg in function.signature.input_arg])
 
     def take(self, name: str) -> str:
-        """Takes a name for a node: this one, or the first like it that is free."""
+        """Reserves a name for a node: this one, or the first numbered one that is free."""
         return self._take(unused(name, self._known()))
 
     def number(self, name: str, first: int) -> str:
-        """Takes a name for a node with a number behind it, this one or the next that is free."""
+        """Reserves `name_first` for a node, or the next number that is free."""
         return self._take(first_unused(numbered(name, first), self._known()))
 
     def _take(self, name: str) -> str:
@@ -82,14 +82,14 @@ class Scope:
     def add(
         self, name: str, op: str, inputs: Sequence[str], types: Mapping[str, int], **numbers: int
     ) -> node_def_pb2.NodeDef:
-        """Adds a node, under this name or one like it, with attributes that are dtypes, and such that are numbers."""
+        """Adds a node. The name gets a number if it is taken; `types` are attributes that are dtypes, `numbers` integers."""
         node = self.nodes.add(name=self.take(name))
         node.input.extend(inputs)
         become(node, op, types, **numbers)
         return node
 
     def move(self, node: node_def_pb2.NodeDef, name: str) -> node_def_pb2.NodeDef:
-        """Copies a node under another name, and empties the old one, whose users shall get something else by its name."""
+        """Copies a node under another name and empties the original, so that something else can take over its name."""
         copy = self.nodes.add()
         copy.CopyFrom(node)
         copy.name = self.take(name)
@@ -100,16 +100,15 @@ class Scope:
         return copy
 
     def wait_for(self, operand: str) -> list[str]:
-        """Control inputs that wait for what gives an operand: none for arguments and feeds, which are always there.
+        """Control inputs that wait for the producer of an operand: none for arguments and feeds, which are always there.
 
-        The compiler cannot wait for a feed: it takes the Placeholder's data from elsewhere, and then finds the node itself
-        still in use.
+        The compiler cannot wait for a feed: it replaces the Placeholder's value, and then finds the node still in use.
         """
         name = producer(operand)
         return [] if self._known().get(name) in ("", "Placeholder") else [f"^{name}"]
 
     def output(self, node: node_def_pb2.NodeDef, output: str, index: int = 0) -> str:
-        """How other nodes refer to an output of an op that has one kind: its name and its index under that name."""
+        """How other nodes refer to an output, for ops all of whose outputs share one name."""
         if self.name:
             return f"{node.name}:{output}:{index}"
         return f"{node.name}:{index}" if index else node.name
@@ -121,7 +120,7 @@ class Scope:
         return [f"{node.name}:{port}" if port else node.name for port, _ in enumerate(results)]
 
     def rename_output(self, node: node_def_pb2.NodeDef, before: str, after: str) -> None:
-        """Users of a node's output shall find it under the name that its new op gives it."""
+        """Notes that a node's new op gives an output another name; `use_renamed` updates the users."""
         self.renamed[node.name, before] = after
 
     def _known(self) -> dict[str, str]:
@@ -132,7 +131,7 @@ class Scope:
 
 
 def use_renamed(function: function_pb2.FunctionDef, renamed: Mapping[tuple[str, str], str]) -> None:
-    """Writes the new names of outputs, as a `Scope` notes them, wherever a function uses them."""
+    """Updates a function's references to outputs that got new names; see `Scope.rename_output`."""
     if not renamed:
         return
 

@@ -1,7 +1,7 @@
-"""Following handles of variables along the edges of a graph, into and out of functions. Pure.
+"""Follows handles of variables along the edges of a graph, into and out of functions. Pure.
 
-Handles pass through identities, loops of either control flow version, calls, While, If, and Case. Everything is linear in
-the number of nodes, except that a function is visited once for each set of arguments.
+Handles pass through identities, loops of both control flow versions, calls, While, If, and Case. The cost is linear in the
+number of nodes, except that a function is visited once for each set of arguments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tfaot.graph.bodies import Body
 from tfaot.graph.ops import CALLS, FORWARDS, Call, Library, functions_of
 
 Label = TypeVar("Label")
-"""What is said of an edge that carries a handle. Edges of which there is nothing to say have None."""
+"""What a walk knows about an edge that carries a handle; None on other edges."""
 
 Labels = Sequence[Label | None]
 
@@ -28,7 +28,7 @@ class Flow(Generic[Label]):
     """What the edges of one body carry, given what its arguments carry."""
 
     edges: Mapping[tuple[str, int], Label]
-    """By node and output port; edges that carry nothing are left out."""
+    """By node and output port; edges without a label are left out."""
     results: tuple[Label | None, ...]
 
 
@@ -36,7 +36,7 @@ class Walk(abc.ABC, Generic[Label]):
     """Carries labels from handles along edges. An edge's label only grows, so that the walk ends."""
 
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
-        """`graph` must stay as it is."""
+        """`graph` must not change during the walk."""
         self.library: Library = {function.signature.name: function for function in graph.library.function}
         self._bodies: dict[str, Body] = {}
         self._flows: dict[tuple[str, tuple[Label | None, ...]], Flow[Label]] = {}
@@ -44,21 +44,18 @@ class Walk(abc.ABC, Generic[Label]):
 
     @abc.abstractmethod
     def label(self, handle: node_def_pb2.NodeDef) -> Label | None:
-        """A VarHandleOp's label."""
+        """The label of a VarHandleOp; None if it is of no interest."""
 
     def joined(self, before: Label, after: Label) -> Label:
-        """The label of an edge that may carry either; by default the one that came first."""
+        """Combines the labels of an edge that may carry either; by default the first one wins."""
         return before
 
     def stepped(self, operands: Labels[Label], results: Labels[Label]) -> Labels[Label]:
-        """What a loop's operands carry once its body returned `results`; by default a body changes nothing."""
+        """What a loop's operands may carry after its body returned `results`; by default the same as before."""
         return operands
 
     def other(self, node: node_def_pb2.NodeDef, ins: Labels[Label]) -> Labels[Label]:
-        """Visits an op that this walk does not follow.
-
-        By default it visits the functions that the op names, of whose arguments nothing is known.
-        """
+        """Visits an op that passes no handles on; by default its functions, about whose arguments nothing is known."""
         for name in self.functions(node):
             self.function(name, ())
         return ()
@@ -70,7 +67,7 @@ class Walk(abc.ABC, Generic[Label]):
         return self._main, self._flows["", ()]
 
     def function(self, name: str, arguments: Labels[Label]) -> tuple[Body, Flow[Label]]:
-        """A function's body, called with these arguments; of further ones it has, nothing is known."""
+        """A function's body, called with these arguments; nothing is known about any further ones."""
         if name not in self._bodies:
             self._bodies[name] = Body.function(self.library[name], self.library)
         body = self._bodies[name]
@@ -81,12 +78,12 @@ class Walk(abc.ABC, Generic[Label]):
         return body, self._flows[name, labels]
 
     def flows(self) -> Iterable[tuple[Body, Flow[Label]]]:
-        """All that was visited."""
+        """Every body that was visited, once for each set of arguments."""
         for (name, _), flow in self._flows.items():
             yield self._bodies[name] if name else self._main, flow
 
     def functions(self, node: node_def_pb2.NodeDef, keys: Iterable[str] | None = None) -> list[str]:
-        """Names of the graph's functions that a node's attributes name: all of them, or those of some attributes."""
+        """Functions of the graph that a node's attributes name: all of them, or those of the attributes `keys`."""
         found = [(key, function.name) for key, function in functions_of(node) if function.name in self.library]
         if keys is None:
             return [name for _, name in found]
@@ -111,7 +108,7 @@ class Walk(abc.ABC, Generic[Label]):
         return self.either(outcomes)
 
     def either(self, outcomes: Sequence[Labels[Label]]) -> Labels[Label]:
-        """What comes out of one of several functions."""
+        """Combines the results of functions of which one is called."""
         width = max((len(outcome) for outcome in outcomes), default=0)
         return [self._any([outcome[port] for outcome in outcomes if port < len(outcome)]) for port in range(width)]
 

@@ -1,4 +1,4 @@
-"""Functions as passes read and change them."""
+"""Functions as passes read and edit them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tfaot.graph.prune import reached
 
 
 class EditableFunction:
-    """A copy of a function, with edges as graphs have them: `node:port`, always with the port.
+    """A copy of a function whose edges are written as in a graph: `node:port`, always with the port.
 
-    An argument is a tensor `name:0` without a node. Changes are made here, and `function` writes them down.
+    An argument is a tensor `name:0` without a node. Edit the copy, then call `function` for the result.
     """
 
     def __init__(self, function: function_pb2.FunctionDef, library: Library) -> None:
         """Reads a function.
 
         Args:
-          function: stays as it is.
+          function: is not modified.
           library: all functions, by name.
         """
         self._function = function
@@ -61,11 +61,11 @@ class EditableFunction:
         return found
 
     def _outputs(self, node: node_def_pb2.NodeDef) -> list[tuple[str, int]]:
-        """How functions name a node's results: the output's name and an index in it, by port."""
+        """How functions refer to a node's results: an output's name and an index, by port."""
         return [(result.output, result.index) for result in ops.results(node, self._definition(node))]
 
     def function(self, name: str) -> function_pb2.FunctionDef:
-        """The function as it is now.
+        """Returns the edited function.
 
         Args:
           name: its name.
@@ -103,7 +103,7 @@ class EditableFunction:
         return result
 
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
-        """The node whose result a tensor is; None for an argument."""
+        """The node that computes a tensor; None for an argument."""
         return self.nodes.get(tensor_name(tensor)[0])
 
     def resolve(self, tensor: str) -> str:
@@ -113,12 +113,12 @@ class EditableFunction:
         return tensor
 
     def argument(self, tensor: str) -> int | None:
-        """The position of the argument that a tensor is, perhaps behind identities; else None."""
+        """The position of the argument behind a tensor, identities aside; None if it is no argument."""
         resolved = self.resolve(tensor)
         return self.arguments.index(resolved) if resolved in self.arguments else None
 
     def users(self, tensor: str) -> list[tuple[node_def_pb2.NodeDef, int]]:
-        """Operands that are a tensor or an identity of it: nodes other than identities, and positions."""
+        """Nodes that take a tensor, identities aside, each with the position of the operand."""
         found = []
         pending = [tensor]
         while pending:
@@ -134,27 +134,27 @@ class EditableFunction:
         return found
 
     def returned(self, tensor: str) -> list[int]:
-        """Positions of the results that are a tensor, perhaps behind identities."""
+        """Positions at which the function returns a tensor, identities aside."""
         return [index for index, result in enumerate(self.results) if self.resolve(result) == tensor]
 
     def unique(self, name: str) -> str:
-        """A name that neither a node nor an argument has."""
+        """A name that no node and no argument has; it is not reserved."""
         arguments = dict.fromkeys(tensor_name(argument)[0] for argument in self.arguments)
         return unused(name, ChainMap[str, object](self.nodes, arguments))
 
     def add(self, op: str, name: str, inputs: Iterable[str], **attributes: object) -> node_def_pb2.NodeDef:
-        """Adds a node; attributes are as of `attributes.attribute`, the name is made unique."""
+        """Adds a node under a unique name; see `attributes.attribute` for attributes."""
         node = node_def_pb2.NodeDef(op=op, name=self.unique(name), input=inputs)
         set_attributes(node, attributes)
         self.nodes[node.name] = node
         return node
 
     def become(self, node: node_def_pb2.NodeDef, op: str, inputs: Iterable[str], **attributes: object) -> None:
-        """Makes another op of a node, whose users get the new one's results; control inputs stay."""
+        """Replaces a node's op, operands, and attributes; see `edits.replace`."""
         replace(node, op, inputs, attributes)
 
     def effects(self) -> list[node_def_pb2.NodeDef]:
-        """Nodes that must run even if nobody takes their results, or in an order that control inputs say."""
+        """Nodes that must run even if nothing uses their results, in the order that control inputs give."""
         resources = {
             argument
             for argument, dtype in zip(self.arguments, self.types, strict=True)
@@ -169,7 +169,7 @@ class EditableFunction:
         ]
 
     def needed(self, tensors: Iterable[str]) -> set[str]:
-        """Names of nodes and arguments that tensors are computed from, control inputs included."""
+        """Names of the nodes and arguments that some tensors depend on, including through control inputs."""
         return reached(self.nodes, [tensor_name(tensor)[0] for tensor in tensors])
 
     def graph(self) -> graph_pb2.GraphDef:

@@ -1,7 +1,8 @@
-"""Rewriting what is done to variables, wherever their handles go. Pure: protos in, protos out.
+"""Rewrites the ops that use variables, wherever the handles go. Pure: protos in, protos out.
 
-A `Rewrite` says which variables it changes, and how it changes the ops that take their handles. A function that is called
-with handles of other variables in another place becomes several. Everything is linear in the number of nodes.
+A `Rewrite` selects the variables to change, and changes the ops that take their handles. A function that is called with
+handles of changed variables in one place and of other variables in another is split into versions. The cost is linear in
+the number of nodes.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from tfaot.graph.ops import BRANCHING, CALLS, FORWARDS, Call, functions_of
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """A use of a variable's handle that a rewrite does not know."""
+    """A use of a variable's handle that a rewrite does not support."""
 
     function: str
-    """Where it is, under the name before; empty for the graph."""
+    """The function that contains it, by its original name; empty for the graph itself."""
     node: str
     op: str
     variables: tuple[str, ...]
-    """Shared names of the variables that may get there, sorted."""
+    """Shared names of the variables whose handles may reach it, sorted."""
 
     def shown(self, sources: Mapping[str, str]) -> str:
         """`op 'node' on variables at file:line`, for messages."""
@@ -44,31 +45,34 @@ class Rewrite(abc.ABC):
 
     @abc.abstractmethod
     def changes(self, handle: node_def_pb2.NodeDef) -> bool:
-        """Whether a VarHandleOp's variable is one of those to be changed."""
+        """Whether to change the variable of this VarHandleOp."""
 
     @abc.abstractmethod
     def declare(self, handle: node_def_pb2.NodeDef, scope: Scope) -> None:
-        """Changes such a VarHandleOp in place."""
+        """Changes the VarHandleOp of such a variable in place."""
 
     @abc.abstractmethod
     def use(self, node: node_def_pb2.NodeDef, dtype: int, scope: Scope) -> bool:
-        """Changes in place an op whose first input is the handle of such a variable, and no other input is.
+        """Changes in place an op whose first input, and no other, is the handle of such a variable.
 
         Args:
-          node: any op but those that only hand handles on.
-          dtype: the variable's before, `tensorflow.DataType`.
-          scope: where the node is.
+          node: any op except those that only pass handles on.
+          dtype: the variable's original `tensorflow.DataType`.
+          scope: the graph or function that contains the node.
 
         Returns:
-          Whether it could. If not, the node stays as it was, and is among those that `apply` returns.
+          Whether the op is supported. If not, the node must stay unchanged; `apply` reports it.
         """
 
     @abc.abstractmethod
     def carried(self, dtype: int) -> int:
-        """The dtype of the edges that carried handles of changed variables: DT_RESOURCE if they still do."""
+        """The new dtype of edges that carried handles of changed variables; DT_RESOURCE if they still carry handles."""
 
     def apply(self, graph: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, tuple[Refused, ...]]:
-        """Returns the changed graph, which is of use only if no node refused it; the given one stays as it is."""
+        """Returns a changed graph, and the uses that could not be rewritten.
+
+        The new graph is usable only if there are none of the latter. The given graph is not modified.
+        """
         return _Application(self, graph).run()
 
 
@@ -88,7 +92,7 @@ class _Changed(Walk[Label]):
 
 @dataclasses.dataclass(frozen=True)
 class _Version:
-    """A function as it is after a rewrite, for calls with certain handles."""
+    """A rewritten function, for calls with certain handles."""
 
     name: str
     results: tuple[int | None, ...]
@@ -103,7 +107,7 @@ class _Application:
         self._walk = _Changed[int](graph, rewrite, lambda node: node.attr["dtype"].type)
         self._versions: dict[tuple[str, tuple[int | None, ...]], _Version] = {}
         self._made: dict[str, list[function_pb2.FunctionDef]] = defaultdict(list)
-        """Versions by the function's name before."""
+        """Versions by the function's original name."""
         self._names = set(self._walk.library)
         self._refused: list[tuple[str, str]] = []
         """Function and node."""
@@ -124,7 +128,7 @@ class _Application:
         return result, tuple(self._explained())
 
     def _explained(self) -> Iterator[Refused]:
-        """Says of the refused nodes which variables get there: the same walk, with names in place of dtypes."""
+        """Finds the variables behind each refusal, by the same walk with variables' names as labels."""
         if not self._refused:
             return
         walk = _Changed[str](self._graph, self._rewrite, lambda node: node.attr["shared_name"].s.decode())
@@ -141,7 +145,7 @@ class _Application:
             yield Refused(function, name, op, tuple(sorted(variables)))
 
     def _version(self, name: str, arguments: Sequence[int | None]) -> _Version:
-        """Rewrites a function for calls with these arguments, once. The first one keeps the function's name."""
+        """Rewrites a function for calls with these arguments, once. The first version keeps the function's name."""
         body, flow = self._walk.function(name, arguments)
         labels = (*arguments, *[None] * len(body.arguments))[: len(body.arguments)]
         if (name, labels) in self._versions:
@@ -167,7 +171,7 @@ class _Application:
         return version
 
     def _retype(self, function: function_pb2.FunctionDef, index: int, label: int) -> None:
-        """Changes an argument's dtype; what was said of its handle is no longer true."""
+        """Changes an argument's dtype, and drops what the function says about its handle, which no longer holds."""
         arg = function.signature.input_arg[index]
         arg.type = self._rewrite.carried(label)
         arg.ClearField("handle_data")
@@ -181,7 +185,7 @@ class _Application:
             _forget(function.attr["_input_shapes"].list.shape, index)
 
     def _change(self, body: Body, flow: Flow[int], nodes: Any, scope: Scope) -> None:
-        """Changes a copy of a body: its handles, those who take them, and all calls."""
+        """Changes a copy of a body: its handles, the ops that take them, and all calls."""
         touched = set(body.roots)
         for name, _ in flow.edges:
             touched.update(body.users.get(name, ()))
@@ -200,7 +204,7 @@ class _Application:
                 self._refused.append((scope.name, before.name))
 
     def _hand_on(self, node: node_def_pb2.NodeDef, ins: Sequence[int | None], flow: Flow[int]) -> bool:
-        """Changes dtypes and functions of a node that hands on what it takes; returns whether it is none of the others."""
+        """Updates dtypes and functions of a node that passes its operands on; returns False if it cannot, or does more."""
         if node.op in FORWARDS or node.op in BRANCHING:
             data = {label for label in ins[: 1 if node.op == "Switch" else len(ins)]}
             if node.op != "IdentityN" and len(data) > 1:
@@ -220,7 +224,7 @@ class _Application:
         return True
 
     def _hand_to(self, node: node_def_pb2.NodeDef, call: Call, ins: Sequence[int | None]) -> bool:
-        """Lets a node call functions as they are for these operands; returns whether what comes out has one dtype."""
+        """Makes a node call the versions of its functions for these operands; returns False if their results disagree."""
         if any(label is not None for label in ins[: call.first]):
             return False
         outcomes = []
@@ -239,7 +243,7 @@ class _Application:
         return True
 
     def _set_types(self, node: node_def_pb2.NodeDef, key: str, first: int, labels: Sequence[int | None]) -> None:
-        """Writes the dtypes of operands, or results, into an attribute, and forgets shapes that are no longer true."""
+        """Writes the dtypes of operands, or of results, into an attribute, and drops shapes that no longer hold."""
         for index, label in enumerate(labels):
             dtype = types_pb2.DT_RESOURCE if label is None else self._rewrite.carried(label)
             if dtype == types_pb2.DT_RESOURCE or index < first:
@@ -254,7 +258,7 @@ class _Application:
 
 
 def _forget(shapes: Any, index: int) -> None:
-    """Makes one of a list of shapes unknown."""
+    """Marks one of a list of shapes as unknown."""
     if index < len(shapes):
         shapes[index].Clear()
         shapes[index].unknown_rank = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfaot.graph.names import producer
@@ -58,7 +58,6 @@ def lower(
       Exception: of TensorFlow, of whichever type; XLA refuses the graph.
     """
     import tensorflow as tf
-    from tensorflow.core.framework import graph_pb2
     from tensorflow.python.eager import context
 
     from tfaot.graph.prune import prune
@@ -68,28 +67,8 @@ def lower(
         rename_functions(graph, f"tfaot_{next(_runs)}_")
         inputs = [*inputs, *_large(graph)]
     handle_nodes = {node.name: node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
-    fed = {producer(argument.name) for argument in inputs}
-    kept = [node for node in graph.node if node.name not in handle_nodes and node.name not in fed]
-    used: set[str] = set()
-    for node in kept:
-        operands = [name for name in node.input if not (name[0] == "^" and name[1:] in fed | handle_nodes.keys())]
-        if len(operands) < len(node.input):
-            node.input[:] = operands
-        used.update(name if ":" in name else name + ":0" for name in operands)
-    body = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
-    body.node.extend(kept)
-
-    handles: dict[str, Any] = {}
-    for variable in variables:
-        handle = tf.raw_ops.VarHandleOp(
-            dtype=variable.dtype, shape=variable.shape, shared_name=f"tfaot/{variable.name}"
-        )
-        if max(variable.shape, default=0) < 2**31:
-            value = tf.raw_ops.Empty(shape=variable.shape, dtype=variable.dtype)
-        else:  # Empty takes no larger dimension
-            value = tf.zeros(tf.constant(variable.shape, tf.int64), variable.dtype)
-        tf.raw_ops.AssignVariableOp(resource=handle, value=value)
-        handles[variable.name] = handle
+    body, used = _without_edges(graph, {producer(argument.name) for argument in inputs} | handle_nodes.keys())
+    handles = {variable.name: _handle(variable) for variable in variables}
     # The function's own graph knows the library; what prints the program asks the eager context.
     for function in graph.library.function:
         context.context().add_function_def(function)
@@ -109,6 +88,39 @@ def lower(
 
     specs = [tf.TensorSpec(argument.shape, argument.dtype) for argument in inputs]
     return main.experimental_get_compiler_ir(*specs)(stage=stage, platform_name="CPU")
+
+
+def _without_edges(graph: graph_pb2.GraphDef, given: Collection[str]) -> tuple[graph_pb2.GraphDef, set[str]]:
+    """A graph without the nodes that are given from outside, and without waiting for them.
+
+    Returns:
+      The graph, and the tensors that its nodes take, `node:port`.
+    """
+    from tensorflow.core.framework import graph_pb2
+
+    result = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
+    kept = [node for node in graph.node if node.name not in given]
+    used: set[str] = set()
+    for node in kept:
+        operands = [name for name in node.input if not (name[0] == "^" and name[1:] in given)]
+        if len(operands) < len(node.input):
+            node.input[:] = operands
+        used.update(name if ":" in name else name + ":0" for name in operands)
+    result.node.extend(kept)
+    return result, used
+
+
+def _handle(variable: Argument) -> Any:
+    """A variable with a value that nobody has written."""
+    import tensorflow as tf
+
+    handle = tf.raw_ops.VarHandleOp(dtype=variable.dtype, shape=variable.shape, shared_name=f"tfaot/{variable.name}")
+    if max(variable.shape, default=0) < 2**31:
+        value = tf.raw_ops.Empty(shape=variable.shape, dtype=variable.dtype)
+    else:  # Empty takes no larger dimension
+        value = tf.zeros(tf.constant(variable.shape, tf.int64), variable.dtype)
+    tf.raw_ops.AssignVariableOp(resource=handle, value=value)
+    return handle
 
 
 def _large(graph: graph_pb2.GraphDef) -> list[Argument]:

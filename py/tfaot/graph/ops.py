@@ -1,4 +1,4 @@
-"""What ops do with their operands, and what TensorFlow's registry says of them. Pure."""
+"""Sets of ops that treat their operands alike, and lookups in TensorFlow's op registry. Pure."""
 
 from __future__ import annotations
 
@@ -13,6 +13,14 @@ IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient
 
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
 """Ops that pass handles on: output i is input i, and the attribute `T` is its dtype, or all dtypes."""
+
+REFERENCE_FORMS: Mapping[str, str] = {
+    f"Ref{op}": op for op in ("Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch")
+}
+"""Ops that pass on references to variables of TensorFlow 1, and the op that does the same with a handle or a value."""
+
+CONTROL_FLOW_V1 = frozenset({*REFERENCE_FORMS, *REFERENCE_FORMS.values(), "LoopCond"}) - {"Identity", "RefIdentity"}
+"""Ops of TensorFlow 1's loops and branches."""
 
 BRANCHING = frozenset({"Merge", "Switch"})
 """The other ops of control flow v1 that pass handles on; their `T` is the dtype of all but a predicate or an index."""
@@ -50,7 +58,7 @@ CALLS: Mapping[str, Call] = {
     "While": Call(("cond", "body"), "T", "T", "While"),
     "StatelessWhile": Call(("cond", "body"), "T", "T", "While"),
 }
-"""Ops that call functions in a way that this toolkit follows."""
+"""Ops that call functions with their operands. Other ops that name functions are opaque."""
 
 WHILES = frozenset(op for op, call in CALLS.items() if call.is_loop)
 """Loops of control flow v2."""
@@ -60,7 +68,7 @@ Library = Mapping[str, function_pb2.FunctionDef]
 
 
 def functions_of(node: node_def_pb2.NodeDef) -> Iterator[tuple[str, attr_value_pb2.NameAttrList]]:
-    """The functions that a node's attributes name, to be read or changed, each after its attribute's name."""
+    """The functions that a node's attributes name, as (attribute, function); the function can be changed."""
     for key in sorted(node.attr):  # a proto's map has no order that lasts
         value = node.attr[key]
         kind = value.WhichOneof("value")
@@ -71,7 +79,7 @@ def functions_of(node: node_def_pb2.NodeDef) -> Iterator[tuple[str, attr_value_p
 
 
 def called(node: node_def_pb2.NodeDef) -> Iterator[str]:
-    """Names of the functions that a node may call: its op, which need not be one, and those of its attributes."""
+    """Names of the functions that a node may call: its op, which may be none, and those that its attributes name."""
     yield node.op
     yield from (function.name for _, function in functions_of(node))
 
@@ -85,7 +93,7 @@ def definition(op: str, library: Library | None = None) -> op_def_pb2.OpDef | No
 
 
 def has_effects(op: str) -> bool:
-    """Whether an op may do more than give a result; so may a function, of which nothing is known here."""
+    """Whether an op may have side effects. Functions and unknown ops count as having some."""
     found = definition(op)
     return found is None or bool(found.is_stateful)
 
@@ -106,7 +114,7 @@ def type_of(node: node_def_pb2.NodeDef, key: str) -> int:
 
 
 def dtypes_of(node: node_def_pb2.NodeDef, arg: op_def_pb2.OpDef.ArgDef, defined: op_def_pb2.OpDef) -> list[int]:
-    """The dtypes of an argument or result of an op's definition: of one tensor, of several, or of none."""
+    """The dtypes of an argument or output in an op's definition, which stands for any number of tensors."""
     if arg.type_list_attr:
         return list(attribute_of(node, arg.type_list_attr, defined).list.type)
     dtype = attribute_of(node, arg.type_attr, defined).type if arg.type_attr else arg.type

@@ -1,4 +1,4 @@
-"""A graph on its way into the compiler, as passes see and change it."""
+"""The graph of one entry point, as passes see and edit it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.graph.attributes import Array, Shape
+from tfaot.graph.attributes import Array, Shape, shape_of
 from tfaot.graph.edits import replace, set_attributes
 from tfaot.graph.names import take, tensor_name
 from tfaot.graph.ops import definition, fill_in_defaults, has_effects
@@ -39,9 +39,8 @@ class User:
 class Program:
     """The graph of one compiled function. Passes rewrite it in place.
 
-    What the config names must stay: a feed keeps its node; a fetch keeps its node's name, position, dtype, and shape; a
-    VarHandleOp keeps its shared name. `become` and `add` do: nodes that others, control inputs, or fetches name keep their
-    names, and what replaces a value takes over its node.
+    Everything that the config names must stay: a feed keeps its node; a fetch keeps its node's name, port, dtype, and shape;
+    a VarHandleOp keeps its shared name. `become` and `add` preserve this: to replace a value, change its node in place.
     """
 
     def __init__(
@@ -54,19 +53,19 @@ class Program:
 
         Args:
           graph: rewritten in place.
-          feeds: what is fed, by tensor's name with its port, `x:0`.
+          feeds: what is known of each fed tensor, by name with its port, `x:0`.
           fetches: names of tensors with their ports, `y:0`.
         """
         self.graph = graph
         self.feeds = dict(feeds)
         self.fetches = tuple(fetches)
         self.origins: dict[str, str] = {}
-        """The node, as the exported graph calls it, that a node of a pass stands for; keys are `node` or `function/node`."""
+        """For each node that a pass added, the exported graph's node that it stands for, `node` or `function/node`."""
         self._names = {node.name for node in graph.node}
 
     @staticmethod
     def of(graph: graph_pb2.GraphDef, config: Any) -> Program:
-        """Copies what one entry point needs of a graph.
+        """Copies the part of a graph that one entry point needs.
 
         Args:
           graph: of all entry points.
@@ -86,9 +85,9 @@ class Program:
         return program
 
     def _forget_order(self) -> None:
-        """Drops control inputs that wait for values alone: of ops without effects, behind which none with effects is.
+        """Drops control inputs from ops that have no effects and depend on none.
 
-        A Keras model's outputs wait for all of its weights, which would keep every one of them in the graph.
+        The outputs of a Keras model wait for all of its weights, which would keep all of them in the graph.
         """
         users = self.users()
         called = {function.signature.name for function in self.graph.library.function}
@@ -106,7 +105,7 @@ class Program:
                 node.input.extend(kept)
 
     def prune(self) -> None:
-        """Drops what the fetches do not need. Nodes that a pass holds are invalid afterwards."""
+        """Drops what the fetches do not need. Node objects that a pass holds are invalid afterwards."""
         self._forget_order()
         handles = {variable.name for variable in self.graph.node if variable.op == "VarHandleOp"}
         fetches = [tensor_name(fetch)[0] for fetch in self.fetches]
@@ -117,11 +116,11 @@ class Program:
         self._names = {node.name for node in self.graph.node}
 
     def nodes(self) -> dict[str, node_def_pb2.NodeDef]:
-        """All nodes of the graph, without those in functions, by name; as of now."""
+        """The graph's current nodes by name, without those in functions."""
         return {node.name: node for node in self.graph.node}
 
     def users(self) -> dict[str, list[User]]:
-        """Which operands take a result of each node, control inputs included; as of now. Fetches are no users."""
+        """The current users of each node, including those that wait for it. Fetches do not count."""
         found: dict[str, list[User]] = defaultdict(list)
         for node in self.graph.node:
             for index, operand in enumerate(node.input):
@@ -130,11 +129,11 @@ class Program:
         return found
 
     def kept(self) -> set[str]:
-        """Nodes whose value someone outside sees: those of feeds and fetches."""
+        """Nodes that must keep their values: those of feeds and fetches."""
         return {tensor_name(tensor)[0] for tensor in (*self.feeds, *self.fetches)}
 
     def tensors(self) -> dict[str, Tensor]:
-        """What is known of each tensor of the graph, by `node:port`, given what is fed."""
+        """Dtypes and shapes of all tensors, by `node:port`, inferred from the feeds."""
         import tensorflow as tf
 
         with tf.Graph().as_default() as built:
@@ -150,7 +149,7 @@ class Program:
             } | self.feeds
 
     def unique(self, name: str) -> str:
-        """Returns a node's name that is not taken yet, `name` or `name_1` …, and takes it."""
+        """Reserves a name for a node: `name`, or the first of `name_1`, `name_2`, … that is free."""
         return take(name, self._names)
 
     def add(
@@ -162,8 +161,8 @@ class Program:
           op: the op's type.
           name: of the node; made unique.
           inputs: operands.
-          origin: the node that it stands for: errors name that one's source line.
-          **attributes: as of `attributes.attribute`.
+          origin: the node that it stands for, whose source line errors name.
+          **attributes: see `attributes.attribute`.
         """
         node = self.graph.node.add(op=op, name=self.unique(name), input=inputs)
         set_attributes(node, attributes)
@@ -175,21 +174,13 @@ class Program:
         return self.add("Const", name, (), origin=origin, dtype=value.dtype, value=value)
 
     def become(self, node: node_def_pb2.NodeDef, op: str, inputs: Iterable[str], **attributes: object) -> None:
-        """Makes another op of a node; who takes its results, or waits for it, now does so with the new one's.
-
-        Control inputs of the node stay.
-        """
+        """Replaces a node's op, operands, and attributes; see `edits.replace`."""
         replace(node, op, inputs, attributes)
 
 
 def _fill_in_defaults(graph: graph_pb2.GraphDef) -> None:
-    """Writes down all attributes of nodes, also of those of functions."""
+    """Writes default attributes into all nodes, including those of functions."""
     for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
         for node in nodes:
             if (found := definition(node.op)) is not None:
                 fill_in_defaults(node, found)
-
-
-def shape_of(shape: Any) -> Shape:
-    """A `tf.TensorShape` as a tuple."""
-    return None if shape.rank is None else tuple(shape.as_list())

@@ -1,4 +1,4 @@
-"""What a graph's fetches need of it. Pure, linear in the number of nodes, and without copies of nodes that stay."""
+"""Reduces a graph to what its fetches need. Pure, and linear in the number of nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfaot.graph.ops import called
 
 
 def reached(nodes: Mapping[str, node_def_pb2.NodeDef], names: Iterable[str], ends: Iterable[str] = ()) -> set[str]:
-    """Names of all that some nodes are computed from or wait for, themselves included.
+    """Names of everything that some nodes depend on, including themselves and what they wait for.
 
     Args:
       nodes: of a graph or of a function, by name.
@@ -20,7 +20,7 @@ def reached(nodes: Mapping[str, node_def_pb2.NodeDef], names: Iterable[str], end
       ends: nodes that are in the result anyway, and whose inputs are not followed.
 
     Returns:
-      Also names that are no nodes: those of a function's arguments, and those that the graph lacks.
+      Names, including those of arguments and of nodes that do not exist.
     """
     found = set(ends)
     pending = list(names)

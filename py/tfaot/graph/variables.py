@@ -1,4 +1,4 @@
-"""The variables of a graph: their names, and what a run does with each. Pure."""
+"""The variables of a graph: their names, and which of them a run assigns. Pure."""
 
 from __future__ import annotations
 
@@ -73,10 +73,7 @@ def name_variables(graph: graph_pb2.GraphDef) -> None:
 
 
 def variable_uses(graph: graph_pb2.GraphDef) -> tuple[VariableUse, ...]:
-    """Returns the variables of a pruned graph, in the graph's order, each once.
-
-    Handles are followed to the ops that read or assign.
-    """
+    """Returns the variables of a pruned graph, in the graph's order, each once."""
     walk = _Uses(graph)
     walk.main()
     uses: dict[str, VariableUse] = {}

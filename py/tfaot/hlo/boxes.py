@@ -119,7 +119,7 @@ class Reader:
         ]
 
     def _past_tuple(self, index: int) -> int:
-        """What an operand really is: an element of a tuple that is packed in sight is the thing itself."""
+        """Resolves an element of a tuple that this computation packs to the value itself."""
         instruction = self._instructions[index]
         if instruction.opcode == "get-tuple-element":
             source = self._operands[index][0]
@@ -177,7 +177,7 @@ class Reader:
         return self._instructions[index].value
 
     def _rows(self, index: int) -> list[Row]:
-        """An instruction's lines: the parameters that it uses, itself, and which results it is."""
+        """Returns an instruction's lines: the parameters that it uses, the instruction, and the results that it is."""
         instruction = self._instructions[index]
         rows = []
         if not self._is_input(index):
@@ -204,7 +204,7 @@ class Reader:
 
 
 def _in_order(boxes: list[Box]) -> list[Box]:
-    """Sorts boxes so that sources come first: a box may have got a later source with its last line."""
+    """Sorts boxes so that sources come first: the last line of a box may have added a later source."""
     position: dict[int, int] = {}
     ordered: list[Box] = []
     for start in range(len(boxes)):

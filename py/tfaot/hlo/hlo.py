@@ -139,14 +139,14 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
         if len(texts) != 1:
             raise refused or TfaotError(
                 f"{request.name}: the compiler dumped {len(texts)} modules {stage}, not one",
-                do="take --xla_dump_… out of the target's xla_flags",
+                do="remove --xla_dump_… from the target's xla_flags",
             )
         found.append(texts[0].removesuffix(".txt"))
     return found[0], found[1]
 
 
 def parameters(manifest: Manifest) -> list[tuple[str, Tensor]]:
-    """The parameters of the program in order, each with what it is: the inputs, then the variables."""
+    """Returns the program's parameters in order, each with its role: the inputs, then the variables."""
     return [
         *(("input", tensor) for tensor in manifest.entry_points[0].inputs),
         *(("variable, written" if v.written else "variable, only read", v) for v in manifest.variables),
@@ -154,7 +154,7 @@ def parameters(manifest: Manifest) -> list[tuple[str, Tensor]]:
 
 
 def results(manifest: Manifest) -> list[tuple[str, Tensor]]:
-    """The results of the program in order, each with what it is: the outputs, then the written variables."""
+    """Returns the program's results in order, each with its role: the outputs, then the written variables."""
     return [
         *(("output", tensor) for tensor in manifest.entry_points[0].outputs),
         *(("written variable", variable) for variable in manifest.written),
@@ -162,7 +162,7 @@ def results(manifest: Manifest) -> list[tuple[str, Tensor]]:
 
 
 def describe(manifest: Manifest) -> str:
-    """Comment lines that say which parameter and which result is what; HLO and MLIR both take `//`."""
+    """Returns comment lines that name each parameter and result. HLO and MLIR both accept `//`."""
     lines = [f"// TensorFlow {manifest.tensorflow}, graph {manifest.fingerprints.graph[:16]}"]
     for kind, tensors in (("parameter", parameters(manifest)), ("result", results(manifest))):
         for index, (role, tensor) in enumerate(tensors):
@@ -180,7 +180,7 @@ _SOURCE = re.compile(
 
 
 def clean_text(line: str, name: str) -> str:
-    """One line of an HLO text with the module's name replaced and without references to source files."""
+    """Returns a line of HLO text with the module's name replaced, and without references to source files."""
     if line.startswith("HloModule "):
         return _MODULE.sub(f"HloModule {name}", line, count=1)
     if "metadata={" not in line or not ("source_" in line or "stack_frame_id" in line):
@@ -190,7 +190,7 @@ def clean_text(line: str, name: str) -> str:
 
 
 def clean_module(module: hlo_pb2.HloModuleProto, name: str) -> None:
-    """The same for the message: in place."""
+    """Does the same to a module's message, in place."""
     module.name = name
     module.id = 0
     module.ClearField("stack_frame_index")

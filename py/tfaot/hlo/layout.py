@@ -149,7 +149,7 @@ def _middle(boxes: Sequence[Box], otherwise: float) -> float:
 
 
 def _spread(layer: list[Box], wanted: Sequence[float]) -> None:
-    """Places boxes in their order as near as possible (in least squares) to where they want to be, without overlap.
+    """Places boxes in order as close as possible (in least squares) to where they want to be, without overlap.
 
     With the boxes' widths taken off, this is isotonic regression: neighbours that are in the wrong order get their
     common mean.

@@ -113,6 +113,8 @@ def _dies(isa: str, given: Inputs, graph: Any, config: Any) -> bool:
         outputs = Outputs(paths["objects"], paths["constants"], paths["hlo"])
 
         def work() -> None:
+            # Later flags win. A part's HLO must not land where the target's own flags dump the whole.
+            os.environ["XLA_FLAGS"] += " " + environment.xla_flag("xla_dump_to", folder)
             run(isa, part, outputs)
 
         try:

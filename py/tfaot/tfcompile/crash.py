@@ -1,4 +1,4 @@
-"""What to say when the compiler dies."""
+"""Errors for a compiler that crashes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _FAULTS = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV")
 def error(
     what: str, isa: Sequence[str], xla_flags: Sequence[str], find: Callable[[], list[str]] | None = None
 ) -> Callable[[str, str], TfaotError]:
-    """Returns what makes the error for a child that died while it compiled, as `isolate.run_isolated` takes it.
+    """Returns the argument `crashed` of `isolate.run_isolated` for a child that compiles.
 
     Args:
       what: names the model.
       isa: the CPU levels.
       xla_flags: the target's own.
-      find: `suspects` of the graph; nobody is blamed without it.
+      find: `suspects` of the graph; without it, the error names no node.
     """
 
     def crashed(how: str, log: str) -> TfaotError:
@@ -31,33 +31,33 @@ def error(
             return TfaotError(
                 f"compiling {what}: XLA does not know {listed(unknown[1].split())}",
                 exists="xla_flags = " + listed(xla_flags),
-                do="mend or remove it in the target's xla_flags; the flags are those of the TensorFlow wheel's XLA",
+                do="correct or remove it in the target's xla_flags; the XLA in the TensorFlow wheel defines the flags",
             )
         last_words = "\n".join(isolate.last_words(log))
         if find is not None and how.endswith(_FAULTS) and (places := find()):
             return TfaotError(
-                f"compiling {what} for {listed(isa)}: the compiler {how}, by {places[0]}",
+                f"compiling {what} for {listed(isa)}: the compiler {how} on {places[0]}",
                 details=last_words,
-                exists="without it, what comes before it compiles"
-                + (f"; or it is one of {listed(places[1:])}" if places[1:] else ""),
-                do="write in another way what the model computes there, and report the model: a compiler should not die",
+                exists="everything before it compiles"
+                + (f"; the cause may also be {listed(places[1:])}" if places[1:] else ""),
+                do="rewrite what the model computes there, and report the model: a compiler shouldn't crash",
             )
         return TfaotError(
             f"compiling {what} for {listed(isa)}: the compiler {how}",
             details=last_words,
             exists="XLA flags: " + listed(xla_flags),
-            do="look for an unknown flag or an op that XLA cannot take; the last lines above are the compiler's own",
+            do="look for an unknown flag, or for an op that XLA can't compile, in the compiler's last lines above",
         )
 
     return crashed
 
 
 def suspects(given: Inputs, dies: Callable[[Inputs, Any, Any], bool]) -> list[str]:
-    """The nodes that the compiler may have died of, with their source lines, the likeliest first; none if nobody knows.
+    """Returns the nodes that may have crashed the compiler, with their source lines, the likeliest first.
 
     Args:
-      given: what the compiler died of.
-      dies: whether it dies of a part: of the same inputs with another graph and another config.
+      given: what crashed the compiler.
+      dies: whether the same inputs with another graph and another config crash it too.
     """
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
@@ -65,7 +65,7 @@ def suspects(given: Inputs, dies: Callable[[Inputs, Any, Any], bool]) -> list[st
 
     sources = refusals.sources_of(given)
     graph, config = given.read_graph(), given.read_config()
-    # A call's name says little; but what is in it may do no harm in the caller.
+    # A call's name says little, so try with calls inlined first. Inlined, the graph may also compile.
     for prepare in (inline_calls, Program.prune):
         program = Program.of(graph, config)
         prepare(program)

@@ -33,7 +33,7 @@ from tfaot.graph.attributes import write_attributes
 from tfaot.graph.edits import Scope
 from tfaot.graph.ops import definition, dtypes_of, fill_in_defaults, results
 from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
-from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, STEEP, TERMS, UNITS, sums
+from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, ROUNDED_OPERAND, STEEP, TERMS, UNITS, sums
 
 _WIDE = {
     types_pb2.DT_BFLOAT16: types_pb2.DT_DOUBLE,
@@ -231,7 +231,7 @@ class _Rewriting:
             index = TERMS[node.op].operand
             if before[index] in UNITS:
                 edits.append((index, f"terms:{before[index]}:{after[index]}"))
-        if "SoftmaxCrossEntropy" in node.op and before[0] in UNITS:
+        if node.op in ROUNDED_OPERAND and before[0] in UNITS:
             edits.append((0, f"once:{before[0]}:{after[0]}"))
         return edits
 

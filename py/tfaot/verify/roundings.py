@@ -61,6 +61,10 @@ STEEP = {
 }
 """Functions whose approximations are known to have larger errors."""
 
+ROUNDED_OPERAND = frozenset({"Cosh", "Sinh", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"})
+"""Functions that begin with a sum or a difference of the operand and another number, which is rounded: exp(x - log 2), or logits
+less the largest one."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Terms:

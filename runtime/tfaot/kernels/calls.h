@@ -10,22 +10,10 @@
 #include <cstdint>
 
 #include "tfaot/kernels/isa.h"
+#include "tfaot/kernels/packing.h"
 #include "tfaot/thread_pool.h"
 
 namespace tfaot::kernels {
-
-// The memory layout of a constant right side or of a convolution's kernel. The
-// compile stage packs it (py/tfaot/compile/program/prepack.py).
-enum class Packing {
-  kNone,      // as described by the structs below
-  kPanels,    // a matrix of `columns` or `filters` columns, in panels (tile.h)
-  kWinograd,  // of a 3x3 kernel: for RunWinograd (winograd.h)
-};
-
-// Numbers that the compile stage packs by and generated code asserts: bytes per
-// row of a panel, and filters per block of kWinograd.
-inline constexpr std::int64_t kPanelBytes = 64;
-inline constexpr std::int64_t kWinogradFilters = 64;
 
 // `batch` times out[rows][columns] = left[rows][depth] * right[depth][columns].
 // A transposed operand is stored as left[depth][rows] or right[columns][depth].

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "tfaot/kernels/calls.h"
+#include "tfaot/kernels/packing.h"
 #include "tfaot/kernels/vector.h"
 
 namespace tfaot::kernels {

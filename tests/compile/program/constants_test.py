@@ -117,16 +117,16 @@ class ConstantsTest(StageTest):
             self.assert_error(
                 self.error_of(merged, [data, other]),
                 """
-                tfcompile's object of constants is not what is known here: it is no object file for x86-64
-                  to do: use the TensorFlow that tools/python/requirements.lock names, or teach tfaot/compile/program what \
-the file means
+                tfcompile's object file of constants isn't one that the rules know: it isn't an object file for x86-64
+                  to do: use the TensorFlow that tools/python/requirements.lock names, or extend \
+py/tfaot/compile/program/constants.py
                 """,
             )
         kernels = path.with_name("object").read_bytes()
-        self.assertIn("known here: it has something in it besides constants\n", self.error_of(merged, [kernels]))
+        self.assertIn("the rules know: it has something in it besides constants\n", self.error_of(merged, [kernels]))
         size = data.index(struct.pack("<Q", 4 * 7))
         wrong = data[:size] + struct.pack("<Q", 1000) + data[size + 8 :]
-        self.assertIn("known here: a constant of 1064 bytes has room for 92\n", self.error_of(merged, [wrong]))
+        self.assertIn("the rules know: a constant of 1064 bytes has room for 92\n", self.error_of(merged, [wrong]))
 
 
 if __name__ == "__main__":

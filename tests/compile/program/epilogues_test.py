@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.stages.harness import StageTest
 from tfaot.compile.program import epilogues
-from tfaot.compile.program.epilogues import Finish
+from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.thunks import (
     Buffer,
     CompiledFunction,

@@ -37,11 +37,11 @@ class HeaderTest(StageTest):
         self.assert_error(
             self.changed("// Conditional Thunk", "// Custom Thunk").replace(self._conditional(), "…"),
             """
-            tfcompile's header has something in it that is not known here
+            tfcompile's header has a part that the rules don't know
 
                 // Custom Thunk …
 
-              to do: use the TensorFlow that tools/python/requirements.lock names, or teach tfaot/compile/program what it means
+              to do: use the TensorFlow that tools/python/requirements.lock names, or extend py/tfaot/compile/program/header.py
             """,
         )
         for old, new in (
@@ -58,7 +58,7 @@ class HeaderTest(StageTest):
             ("EncodedBufferAllocationInfo{", "EncodedBufferAllocationInfo{1ULL + "),
         ):
             with self.subTest(old):
-                self.assertIn("has something in it that is not known here", self.changed(old, new))
+                self.assertIn("has a part that the rules don't know", self.changed(old, new))
 
     def _conditional(self) -> str:
         text = " ".join(self.header.split())
@@ -94,7 +94,7 @@ class HeaderTest(StageTest):
         self.assert_error(
             self.error_of(header.parse, "int main() {}"),
             """
-            the text is no header that tfcompile wrote: it has 0 of kNumArgs
+            the text isn't a header that tfcompile wrote: it has 0 of kNumArgs
               to do: pass the file that tfcompile, of the TensorFlow that tools/python/requirements.lock names, wrote as out_header
             """,
         )

@@ -32,6 +32,7 @@ from tfaot.compile.program.thunks import (
     Sort,
     Thunk,
 )
+from tfaot.compile.program.winograd import transformed, winograd
 
 
 def dot(rows: int = 4, depth: int = 3, columns: int = 32, *, right: int = 1, dtype: str = "float", at: int = 0) -> Dot:
@@ -173,6 +174,18 @@ class PrepackTest(unittest.TestCase):
         (_, loop) = got.functions["v3"].thunks
         assert isinstance(loop, For)
         self.assertEqual(loop.body, (dataclasses.replace(dot(at=8), packing="panels"),))
+
+    def test_beside_winograd(self) -> None:
+        """Protects what the pass before packed, and the manifest, which lists constants in the function's order."""
+        layer = dataclasses.replace(
+            convolution(taps=(3, 3), channels=32, filters=16), kernel=Slice(2, 0), input_size=(8, 8), output_size=(6, 6)
+        )
+        constants = values(384, 4 * 9 * 32 * 16)
+        compiled = Compiled({"v3": function(dot(), layer, sizes=(384, 4 * 9 * 32 * 16))}, constants)
+        self.assertEqual((winograd(compiled), prepack(compiled)), (1, 1))
+        self.assertEqual([constant.packing for _, constant in sorted(compiled.packed.items())], ["panels", "winograd"])
+        self.assertEqual([thunk.packing for thunk in compiled.functions["v3"].thunks], ["panels", "winograd"])  # type: ignore[union-attr]
+        self.assertEqual(compiled.replaced["c2"], transformed(constants["c2"], layer))
 
     def test_levels_and_copies(self) -> None:
         """Protects size: a value that occurs several times is packed everywhere or nowhere."""

@@ -1,4 +1,4 @@
-"""What the compiler made of a function, for all CPU levels: what passes that run after it read and change."""
+"""A compiled function for all CPU levels, which the passes after the compiler read and change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfaot.compile.program.thunks import CompiledFunction
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A constant, once for all levels, and once if a level has it several times."""
+    """A constant; one that several levels have, or that a level has several times, is one constant."""
 
     value: memoryview
     places: tuple[tuple[str, int, str], ...]
@@ -27,7 +27,7 @@ class Packed:
     shape: tuple[int, ...]
     """Of a product's right side: inner dimension and columns; of a kernel: x, y, channels, filters."""
     before: int
-    """Its size in bytes, and that of what is stored in its place."""
+    """Its size in bytes before and after."""
     after: int
 
 

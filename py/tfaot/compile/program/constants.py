@@ -85,7 +85,7 @@ def _constants(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     sections = _sections(data)
     symtab = next((section for section in sections if section.kind == _SYMTAB), None)
     if symtab is None:
-        raise _unknown("it is no object file for x86-64")
+        raise _unknown("it isn't an object file for x86-64")
     symbols = [
         _SYMBOL.unpack_from(data, symtab.offset + index * _SYMBOL.size) for index in range(symtab.size // _SYMBOL.size)
     ]
@@ -105,8 +105,8 @@ def _constants(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
 
 def _unknown(what: str) -> TfaotError:
     return TfaotError(
-        f"tfcompile's object of constants is not what is known here: {what}",
-        do="use the TensorFlow that tools/python/requirements.lock names, or teach tfaot/compile/program what the file means",
+        f"tfcompile's object file of constants isn't one that the rules know: {what}",
+        do="use the TensorFlow that tools/python/requirements.lock names, or extend py/tfaot/compile/program/constants.py",
     )
 
 

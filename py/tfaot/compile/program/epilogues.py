@@ -29,7 +29,7 @@ from tfaot.compile.program.thunks import (
 )
 
 _NARROW, _ROWS = 8, 64
-"""Of fewer columns than a vector has values, and more rows than these, each row's finish costs more than a kernel over all."""
+"""With fewer columns than a vector has values, and more rows than this, finishing each row costs more than a kernel over all."""
 
 
 def epilogues(compiled: Compiled) -> int:
@@ -46,7 +46,7 @@ def epilogues(compiled: Compiled) -> int:
 
 
 def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) -> CompiledFunction:
-    """Makes kernels a part of the products and convolutions that they follow at once.
+    """Makes kernels a part of the products and convolutions that they finish.
 
     Args:
       function: as tfcompile's header has it.
@@ -68,14 +68,14 @@ def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) 
 
 
 def _count(function: CompiledFunction) -> int:
-    """How many products and convolutions have an epilogue."""
+    """Counts the products and convolutions that have an epilogue."""
     return sum(isinstance(each, Dot | Convolution) and each.epilogue is not None for each in walk(function.thunks))
 
 
 def _in_place(
     thunk: Thunk, after: tuple[Thunk, ...], known: Mapping[str, tuple[Finish, ...]], temporary: set[int]
 ) -> Thunk:
-    """Lets a product be written to where its epilogue's result goes, if nobody reads it without the epilogue."""
+    """Writes a product to where its epilogue's result goes, if nothing reads the product without the epilogue."""
     if not isinstance(thunk, Dot | Convolution) or not thunk.epilogue or thunk.out.buffer not in temporary:
         return thunk
     to = thunk.epilogue.out
@@ -85,7 +85,7 @@ def _in_place(
 
 
 def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[str, tuple[Finish, ...]]) -> bool:
-    """Whether what is written at a place may be read before it is all overwritten."""
+    """Returns whether a thunk may read a place before all of it is overwritten."""
     rest = [place]
     for thunk in after:
         reads, writes = _accesses(thunk, known)
@@ -100,7 +100,7 @@ def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[
 def _accesses(
     thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]
 ) -> tuple[list[tuple[Slice, int]], list[tuple[Slice, int]]]:
-    """What a thunk may read, and all that it writes if that is known; else the latter is empty, and the former has all."""
+    """Returns what a thunk may read, and what it writes. If the latter is unknown, it is empty, and the former has everything."""
     reads = [each for inner in walk((thunk,)) for each in slices(inner)]
     if isinstance(thunk, Dot | Convolution):
         writes = [reads.pop(0)]
@@ -113,10 +113,10 @@ def _accesses(
 
 
 def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]) -> bool:
-    """Whether a kernel with one result may run before a thunk that it follows."""
+    """Returns whether a kernel with one result may move before a thunk that it follows."""
     *reads, result = ((arg.slice, arg.size) for arg in kernel.args)
     others, writes = _accesses(thunk, known)
-    # Of a thunk whose results are not known, all that it uses may be one.
+    # If a thunk's results are unknown, anything that it uses may be one.
     written = writes or others
     return not any(_overlap(result, each) for each in (*others, *writes)) and not any(
         _overlap(read, each) for read in reads for each in written
@@ -124,7 +124,7 @@ def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ..
 
 
 def _without(place: tuple[Slice, int], writes: list[tuple[Slice, int]]) -> list[tuple[Slice, int]]:
-    """What is left of a place."""
+    """Returns what is left of a place after some writes."""
     left = [place]
     for written in writes:
         parts = []
@@ -139,10 +139,10 @@ def _without(place: tuple[Slice, int], writes: list[tuple[Slice, int]]) -> list[
 
 
 class _Attacher:
-    """Where a kernel's result overlaps the product's input, the input is put into a buffer of its own.
+    """Attaches the kernels of a function, and moves an input that a kernel's result overlaps to a buffer of its own.
 
-    The compiler lets it overlap if nothing reads the input any more once the kernel runs. It can be put elsewhere if what comes
-    just before the product is of ours, too, and makes the input.
+    The compiler lets them overlap if nothing reads the input after the kernel starts. The input can move if one of our products,
+    right before, makes it.
     """
 
     def __init__(self, staging: int, known: Mapping[str, tuple[Finish, ...]]) -> None:
@@ -158,7 +158,7 @@ class _Attacher:
         return tuple(result)
 
     def _attach(self, kernel: Kernel, result: list[Thunk]) -> bool:
-        """Makes a kernel a part of a product among those that come before it, if it can be."""
+        """Makes a kernel a part of one of the products before it, if possible."""
         for index in reversed(range(len(result))):
             product = result[index]
             if isinstance(product, Dot | Convolution) and not product.epilogue:
@@ -203,7 +203,7 @@ class _Attacher:
         return dataclasses.replace(before, epilogue=to_staging), dataclasses.replace(there, epilogue=epilogue)
 
     def _epilogue(self, product: Dot | Convolution, kernel: Kernel) -> Epilogue | None:
-        """What a kernel does to the result of the product just before it, if our code can do it as well."""
+        """Returns what a kernel does to a product's result, if our code can do it too."""
         if product.dtype not in ("float", "double"):
             return None
         (out, size), *operands = slices(product)

@@ -1,7 +1,7 @@
-"""The program of a compiled function: C++ that runs its thunks, with all that is known beforehand worked out beforehand.
+"""Renders the program of a compiled function: C++ that runs its thunks, with everything computed ahead of time that can be.
 
-tfcompile's own header does the same through XLA's runtime, which needs abseil and Eigen, and allocates as it runs. Here a run
-is straight calls of the kernels: where their arguments lie is put together when an instance is made.
+tfcompile's own header does the same through XLA's runtime, which needs abseil and Eigen, and allocates memory during a run. Here
+a run is direct calls of the kernels, and creating an instance fills in where their arguments are.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tfaot.core.functions import for_isa
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
 ALIGNMENT = 64
-"""Of every buffer in an instance's memory, in bytes, as XLA's kernels want it. Generated programs assert that the runtime knows the
-same number, here and below."""
+"""The alignment in bytes of every buffer in an instance's memory, as XLA's kernels expect it. Generated programs assert that the
+runtime knows the same number, here and below."""
 
 MAX_SORTED = 64
 """The most arrays that are sorted together: `kMaxSorted` in runtime/tfaot/sort.h."""
 
 _SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}
-"""What a product's source is called whose dtype has fast code."""
+"""The ending of a product's source, for dtypes that have fast code."""
 
 _CPP = {
     "float": "float",
@@ -38,7 +38,7 @@ _CPP = {
     "std::complex<float>": "std::complex<float>",
     "std::complex<double>": "std::complex<double>",
 }
-"""How our runtime calls tfcompile's dtypes."""
+"""Our runtime's names for tfcompile's dtypes."""
 
 
 @dataclass(frozen=True)
@@ -48,17 +48,17 @@ class Rendered:
     header: str
     """Declares the class that the public one has a member of."""
     sources: tuple[str, ...]
-    """Its programs, one for each CPU level; to be compiled for that level."""
+    """Its programs, one for each CPU level, to compile for that level."""
 
 
 def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
     """Renders a compiled function.
 
     Args:
-      functions: what tfcompile's headers say of it, by CPU level, lowest first; each was told `functions.for_isa(cpp_class, …)`
-      cpp_class: the class to declare, `namespace::name`, which no other function in a program has
-      cost: what a run costs, in any unit
-      tensorflow: the version that compiled it
+      functions: from tfcompile's headers, by CPU level, lowest first; each was compiled as `functions.for_isa(cpp_class, …)`
+      cpp_class: the class to declare, `namespace::name`, unique in a program.
+      cost: of a run, in any unit.
+      tensorflow: the version that compiled it.
 
     Raises:
       TfaotError: it sorts more arrays together than the runtime can.
@@ -94,14 +94,15 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
 
 
 def _fewest_bytes(sizes: Sequence[Sequence[int]]) -> str:
-    """C++ of how many bytes each argument or result has at least, whatever the CPU level; a zero ends them."""
+    """Lists the fewest bytes that each argument or result has at any CPU level, in C++; a zero ends the list."""
     return ", ".join(f"{size}u" for size in (*map(min, zip(*sizes, strict=True)), 0))
 
 
 class _Plan:
-    """Numbers buffers anew, places them, and writes the run.
+    """Renumbers and places the buffers, and writes the run.
 
-    Buffers become: the arguments; those in an instance's memory; the constants. What no thunk uses and no result is has none.
+    The new order is: arguments, buffers in an instance's memory, constants. A buffer that no thunk uses and no result is in gets
+    no number.
     """
 
     def __init__(self, function: CompiledFunction) -> None:
@@ -254,7 +255,7 @@ class _Plan:
         return self._call("Convolution", c, sizes, c.input, c.kernel, c.out)
 
     def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
-        """Products or a convolution: fast code of the CPU level, which knows of threads and epilogues, or plain loops."""
+        """Calls fast code of the CPU level, which supports threads and epilogues, or plain loops."""
         dtype = thunk.dtype
         self._facts.update(dict.fromkeys(packing.facts(thunk.packing)))
         operands = ", ".join((sizes, *map(self._at, places)))

@@ -58,10 +58,10 @@ class _Computation:
     instructions: Mapping[str, _Instruction]
     root: str
     complete: bool
-    """Whether every line was an instruction that is known here."""
+    """Whether every line was a known instruction."""
 
 
-# What an instruction of a kernel is, as far as it can be a part of an epilogue.
+# What an instruction of a kernel can be in an epilogue.
 @dataclasses.dataclass(frozen=True)
 class _Scalar:
     value: float
@@ -94,13 +94,14 @@ _Value = _Scalar | _Row | _Full
 
 
 def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
-    """The kernels of a module that have one result, their last argument, and the ways in which each finishes a value, if any.
+    """Finds the kernels of a module with one result, which is their last argument, and how each finishes a value.
 
     Args:
       hlo: the text of a module after XLA's optimizations.
 
     Returns:
-      Ways by the kernel's symbol. Other kernels may have any number of results.
+      The ways to see each kernel as a `Finish`, by its symbol; empty if there are none. A kernel that isn't listed may have any
+      number of results.
     """
     module = _MODULE.match(hlo)
     computations = _computations(hlo)
@@ -152,7 +153,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _finishes(computation: _Computation) -> tuple[Finish, ...]:
-    """The ways to see a kernel's computation as a `Finish`; none if it is something else."""
+    """Returns the ways to see a kernel's computation as a `Finish`; empty if it does anything else."""
     root = computation.instructions.get(computation.root)
     # Another shape of what is in rows already, as a flattening is: columns are those before it.
     while root is not None and root.opcode == "bitcast":
@@ -172,7 +173,7 @@ def _finishes(computation: _Computation) -> tuple[Finish, ...]:
 
 
 def _value(instruction: _Instruction, operands: list[_Value | None], columns: int, count: int) -> _Value | None:
-    """What an instruction is, for a result of so many columns and values; None for what is not known here."""
+    """Classifies an instruction for a result with this many columns and values; None if it is nothing known."""
     shape = instruction.shape
     whole = bool(shape) and shape[-1] == columns and instruction.count == count
     first = operands[0]

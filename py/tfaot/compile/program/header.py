@@ -51,7 +51,7 @@ _FIELDS = {
 
 
 def _text(text: str) -> re.Pattern[str]:
-    """A fixed text whose spaces stand for any, with fields `@NAME:KIND@`; a name that recurs means the same text again."""
+    """Compiles a fixed text with fields `@NAME:KIND@`. A repeated name means the same text again; any white space matches."""
     seen: set[str] = set()
 
     def field(match: re.Match[str]) -> str:
@@ -173,10 +173,10 @@ def parse(header: str) -> CompiledFunction:
     """Reads a header that tfcompile wrote.
 
     Args:
-      header: its text
+      header: its text.
 
     Raises:
-      TfaotError: something in it is not known here, or contradicts the rest.
+      TfaotError: a part of it is unknown, or contradicts the rest.
     """
     numbers = {name: _number(header, name) for name in ("kNumArgs", "kNumResults", "kNumBuffers")}
     body = _only(
@@ -207,7 +207,7 @@ def parse(header: str) -> CompiledFunction:
 
 
 def _check(function: CompiledFunction) -> None:
-    """Compares what the parts say of each other."""
+    """Checks that the parts agree with each other."""
     count = len(function.buffers)
     for what, table in (("argument", function.arguments), ("result", function.results)):
         for index, buffer in enumerate(table):
@@ -291,7 +291,7 @@ def _only(header: str, pattern: str, what: str) -> str:
     found = re.findall(pattern, header, re.DOTALL)
     if len(found) != 1:
         raise TfaotError(
-            f"the text is no header that tfcompile wrote: it has {len(found)} of {what}",
+            f"the text isn't a header that tfcompile wrote: it has {len(found)} of {what}",
             do="pass the file that tfcompile, of the TensorFlow that tools/python/requirements.lock names, wrote as out_header",
         )
     text: str = found[0]
@@ -299,25 +299,25 @@ def _only(header: str, pattern: str, what: str) -> str:
 
 
 class _Reader:
-    """Goes through a text whose spaces do not matter."""
+    """Reads a text from start to end, whatever its white space."""
 
     def __init__(self, text: str) -> None:
         self._text = " ".join(text.split())
         self._at = 0
 
     def at_end(self) -> bool:
-        """Whether all was read."""
+        """Returns whether nothing is left."""
         return self._at == len(self._text)
 
     def all(self) -> tuple[Thunk, ...]:
-        """Thunks, up to the end of the text."""
+        """Reads thunks up to the end of the text."""
         thunks = self._sequence()
         if not self.at_end():
             _unknown(self._text[self._at :])
         return thunks
 
     def need(self, pattern: re.Pattern[str]) -> re.Match[str]:
-        """What must come next."""
+        """Reads a pattern that must come next."""
         match = self._take(pattern)
         if not match:
             _unknown(self._text[self._at :])
@@ -460,7 +460,7 @@ def _sort(found: re.Match[str]) -> Sort:
 
 
 def _split(text: str, pattern: re.Pattern[str]) -> list[re.Match[str]]:
-    """The items of a list, all of which must be of one pattern."""
+    """Splits a list whose items must all match one pattern."""
     found = []
     at = 0
     while at < len(text):
@@ -486,9 +486,9 @@ def _slice(text: str) -> Slice:
 def _unknown(text: str) -> NoReturn:
     shown = " ".join(text.split())
     raise TfaotError(
-        "tfcompile's header has something in it that is not known here",
+        "tfcompile's header has a part that the rules don't know",
         details=shown[:200] + ("…" if len(shown) > 200 else ""),
-        do="use the TensorFlow that tools/python/requirements.lock names, or teach tfaot/compile/program what it means",
+        do="use the TensorFlow that tools/python/requirements.lock names, or extend py/tfaot/compile/program/header.py",
     )
 
 

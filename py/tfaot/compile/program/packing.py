@@ -20,7 +20,7 @@ from tfaot.compile.program.thunks import Convolution, Dot, Thunk, slices, walk, 
 Product = Dot | Convolution
 
 PANEL_BYTES = 64
-"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/calls.h. Generated programs assert that it's the same number."""
+"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert that it's the same number."""
 BLOCK = 64
 """Filters of a block: `kWinogradFilters`, likewise."""
 
@@ -45,7 +45,7 @@ def pack(
 
     Args:
       compiled: changes in place.
-      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/calls.h.
+      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/packing.h.
       applies: whether it gains for a product or convolution.
       packed: what to store in place of a right side's values, maybe more; only called where `applies` holds.
     """

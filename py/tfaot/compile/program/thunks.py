@@ -14,9 +14,9 @@ class Buffer:
     kind: str
     """`constant`, `temp`, `parameter`, or `thread_local`, the last of which has no memory of its own."""
     argument: int | None
-    """Which of the compiler's arguments it holds."""
+    """The compiler's argument that it holds."""
     result: int | None
-    """Which of the compiler's results it holds; with `argument`, the result is written in place."""
+    """The compiler's result that it holds. With `argument` too, the result is written in place."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Epilogue:
-    """What becomes of a product's or a convolution's result: min(max((result + bias) + (addend + addend_bias), low), high).
+    """Finishes the result of a product or convolution: min(max((result + bias) + (addend + addend_bias), low), high).
 
     tfcompile's header has none; the pass `epilogues` makes them from kernels. The result without the epilogue is stored, too.
     """
@@ -134,7 +134,7 @@ class Sort:
 
 @dataclass(frozen=True)
 class TopK:
-    """The `k` largest of each of `batch` rows of `size` floats, largest first, and where they are."""
+    """The `k` largest values and their indices in each of `batch` rows of `size` floats, largest first."""
 
     batch: int
     size: int
@@ -146,7 +146,7 @@ class TopK:
 
 @dataclass(frozen=True)
 class Rng:
-    """Writes a state of 16 bytes, and moves it on by its delta."""
+    """Writes a state of 16 bytes, and advances it by its delta."""
 
     state: int
     out: Slice
@@ -154,14 +154,14 @@ class Rng:
 
 @dataclass(frozen=True)
 class Call:
-    """Other thunks, once."""
+    """Runs other thunks once."""
 
     body: tuple[Thunk, ...]
 
 
 @dataclass(frozen=True)
 class For:
-    """Other thunks, as often as is known."""
+    """Runs other thunks a fixed number of times."""
 
     trips: int
     body: tuple[Thunk, ...]
@@ -169,7 +169,7 @@ class For:
 
 @dataclass(frozen=True)
 class While:
-    """Other thunks as long as a boolean is true, which `condition` computes before each round."""
+    """Runs other thunks while a boolean is true, which `condition` computes before each round."""
 
     flag: Slice
     condition: tuple[Thunk, ...]
@@ -178,7 +178,7 @@ class While:
 
 @dataclass(frozen=True)
 class Conditional:
-    """One of several bodies, chosen by an int32, or by a boolean, of which true chooses the first."""
+    """Runs one of several bodies, chosen by an int32 or by a boolean; true chooses the first."""
 
     index: Slice
     boolean: bool
@@ -198,13 +198,13 @@ class CompiledFunction:
     results: tuple[int, ...]
     """Buffers of the compiler's results."""
     constants: tuple[str, ...]
-    """Symbols of the constants' data; they fill the constant buffers that are not empty, in order. Data begin 64 bytes in."""
+    """Symbols of the data for the nonempty constant buffers, in order. The data start 64 bytes in."""
     rng_deltas: tuple[int, ...]
     thunks: tuple[Thunk, ...]
 
 
 def walk(thunks: tuple[Thunk, ...]) -> Iterator[Thunk]:
-    """All thunks, those that contain others before what they contain."""
+    """Iterates over all thunks, each before the thunks in it."""
     for thunk in thunks:
         yield thunk
         for body in bodies(thunk):
@@ -212,7 +212,7 @@ def walk(thunks: tuple[Thunk, ...]) -> Iterator[Thunk]:
 
 
 def bodies(thunk: Thunk) -> tuple[tuple[Thunk, ...], ...]:
-    """The thunks within a thunk."""
+    """Returns the sequences of thunks in a thunk."""
     if isinstance(thunk, Call | For):
         return (thunk.body,)
     if isinstance(thunk, While):
@@ -221,7 +221,7 @@ def bodies(thunk: Thunk) -> tuple[tuple[Thunk, ...], ...]:
 
 
 def with_bodies(thunk: Thunk, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
-    """A thunk with the thunks in it changed: each of `bodies`, in order."""
+    """Returns a thunk in which `change` replaced each of its `bodies`, in order."""
     if isinstance(thunk, Call | For):
         return replace(thunk, body=change(thunk.body))
     if isinstance(thunk, While):
@@ -232,7 +232,7 @@ def with_bodies(thunk: Thunk, change: Callable[[tuple[Thunk, ...]], tuple[Thunk,
 
 
 def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
-    """Where a thunk itself reads and writes, and how many bytes; of products and convolutions the result first."""
+    """Returns where a thunk itself reads and writes, with sizes in bytes; for products and convolutions, the result first."""
     if isinstance(thunk, Kernel):
         return tuple((arg.slice, arg.size) for arg in thunk.args)
     if isinstance(thunk, Dot):

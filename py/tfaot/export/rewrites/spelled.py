@@ -3,6 +3,7 @@
 - Fake quantization: XLA rounds the distance from the range's lower end instead of the steps from zero, so that 0.0 does not
   stay 0.0.
 - Gradients of complex `sqrt`, `rsqrt`, and `reciprocal`: XLA leaves out that the derivative is conjugated.
+- The gradient of `selu`: XLA asks whether the activation is above zero, TensorFlow whether it is below. Zero and NaN are neither.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ def _spell(scope: Scope) -> None:
             scope.rename_output(node, "outputs", "z")
         elif node.op in _GRADIENTS and node.attr["T"].type in _COMPLEX:
             _conjugate(node, scope)
+        elif node.op == "SeluGrad":
+            _not_below(node, scope)
 
 
 def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:
@@ -66,6 +69,18 @@ def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:
     node.ClearField("input")
     node.input.extend([*operands, *waits])
     become(node, op, types)
+
+
+def _not_below(node: node_def_pb2.NodeDef, scope: Scope) -> None:
+    """Replaces activations that are not below zero by one, for which XLA's gradient is right."""
+    types = {"T": node.attr["T"].type}
+    value = node.input[1]
+
+    def add(name: str, op: str, output: str, *inputs: str) -> str:
+        return scope.output(scope.add(f"{node.name}/{name}", op, inputs, types), output)
+
+    below = add("below", "Less", "z", value, add("zero", "ZerosLike", "y", value))
+    node.input[1] = add("activation", "SelectV2", "output", below, value, add("one", "OnesLike", "y", value))
 
 
 def _half(node: node_def_pb2.NodeDef, scope: Scope) -> str:

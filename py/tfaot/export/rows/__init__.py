@@ -1,1 +1,1 @@
-"""Whether the rows of a batch are independent: `check` is the way in, and says how it is found out."""
+"""Checks that the rows of a batch are independent; `check` is the entry point, and explains the method."""

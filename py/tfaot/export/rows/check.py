@@ -1,14 +1,14 @@
-"""Whether the rows of a batch are independent: row i of every result depends on row i of the inputs, and on nothing else.
+"""Checks that the rows of a batch are independent: row i of every result depends on row i of the inputs, and on nothing else.
 
-A class with `batch_sizes` runs a batch in parts, and pads the last one. That gives TensorFlow's results only if the model
-computes each row by itself, wherever the row stands and however many there are. This module decides it by analysis, not by
-trying numbers.
+A class with `batch_sizes` splits a batch into parts and pads the last one. This gives TensorFlow's results only if the model
+computes each row by itself, regardless of its position and of the number of rows. This module decides that by analysis, not
+by sampling.
 
-It looks at HLO, what XLA makes of the graph, because HLO has few operations with exact meanings, and because all shapes
-and shape arithmetic are plain numbers in it. The graph is lowered twice, for batches of `SIZES` rows. Where the two differ, they
-show what depends on the batch's size: a dimension of 2 and 1009 is the batch, one of 6 and 3027 has three places a row,
-and a constant that differs counts rows. Both are walked together, and each value gets a `Kind`. An operation that could let
-rows see each other gives `MIXED`, which remembers the operation. What no rule knows is `MIXED` too.
+It analyzes HLO, to which XLA lowers the graph, because HLO has few operations with exact meanings, and because all shapes and
+shape arithmetic are plain numbers in it. The graph is lowered twice, for batches of `SIZES` rows. The differences show what
+depends on the size of the batch: a dimension of 2 and 1009 is the batch, one of 6 and 3027 has three elements a row, and a
+constant that differs counts rows. Both programs are walked together, and each value gets a `Kind`. An operation that may let
+rows affect each other gives `MIXED`, which records the operation. So does an operation without a rule.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check(
     what: str,
     sources: Mapping[str, str],
 ) -> None:
-    """An entry point that is run in parts must compute each row by itself.
+    """Checks that an entry point with `batch_sizes` computes each row by itself.
 
     Args:
       graph: the whole graph; placeholders leave the batch open.
@@ -46,7 +46,7 @@ def check(
       sources: `file:line` by node, for messages.
 
     Raises:
-      TfaotError: it cannot be shown to.
+      TfaotError: the analysis cannot show it.
     """
     modules = _lowered(graph, entry, variables, what)
     causes = mixed_results(modules[0], modules[1], [tensor.batched for tensor in entry.inputs])
@@ -68,7 +68,7 @@ def check(
 def _lowered(
     graph: graph_pb2.GraphDef, entry: manifest.EntryPoint, variables: Sequence[manifest.Variable], what: str
 ) -> list[Any]:
-    """The HloModuleProto for each of `SIZES`."""
+    """Lowers an entry point to an HloModuleProto for each of `SIZES`."""
     from tensorflow.compiler.xla.service import hlo_pb2
 
     nodes = {node.name: node for node in graph.node}
@@ -99,7 +99,7 @@ def _lowered(
 
 
 def _located(node: str, sources: Mapping[str, str]) -> str:
-    """The node's name and the line that made it, as far as they are known, and a blank."""
+    """The node's name and source line, as far as they are known, followed by a space."""
     if not node:
         return ""
     parts = node.split("/")

@@ -1,4 +1,4 @@
-"""A program of HLO as the analysis reads it: its instructions, their literals, and what two of them have in common. Pure."""
+"""Reads HLO programs: instructions, literals, and comparisons of two instructions. Pure."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 SIZES = (2, 1009)
-"""Sizes of batch that are compared: far apart, lest a count of rows that is cut off or rounded be the same for both."""
+"""The batch sizes to compare. They are far apart, so that a clipped or rounded row count differs between them."""
 
 Array = npt.NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """A program of HLO, with what the walk looks up."""
+    """An HLO program, indexed for the walk."""
 
     computations: Mapping[int, Any]
     instructions: Mapping[int, Mapping[int, Any]]
@@ -41,10 +41,10 @@ TUPLE = 13
 
 
 def batch_of(one: Any, other: Any) -> tuple[int, int] | bool | None:
-    """The dimension of two shapes that holds the batch, and the places that a row has in it.
+    """Finds the batch dimension of two shapes, and the number of elements that a row has in it.
 
     Returns:
-      None if the shapes are the same; False if what differs is no batch.
+      None if the shapes are equal; False if they differ in another way.
     """
     differing = [i for i, (a, b) in enumerate(zip(one.dimensions, other.dimensions, strict=False)) if a != b]
     if len(one.dimensions) != len(other.dimensions) or len(differing) > 1:
@@ -73,11 +73,11 @@ _LINKS = (
     "slice_dimensions",
     "statistics_viz",
 )
-"""What two instructions that do the same may differ in; the rules compare sizes themselves."""
+"""Fields in which equivalent instructions may differ. The rules compare sizes themselves."""
 
 
 def same_attributes(one: Any, other: Any) -> bool:
-    """Whether two instructions of one opcode do the same, sizes aside."""
+    """Whether two instructions with the same opcode are equivalent except for sizes."""
     copies = []
     for instruction in (one, other):
         copy = type(instruction)()
@@ -110,11 +110,11 @@ _LITERALS: Mapping[int, tuple[str, str]] = {
     16: ("bf16s", "<u2"),
     18: ("c128s", "<c16"),
 }
-"""By the element types of xla_data.proto: the field of a literal that has the values, and their dtype; of half floats, the bits."""
+"""By element type of xla_data.proto: the literal's field with the values, and their dtype; bits for half floats."""
 
 
 def literal(instruction: Any) -> Array | None:
-    """A constant's values, or None if its type is none that is known."""
+    """A constant's values; None if its element type is not supported."""
     field, dtype = _LITERALS.get(instruction.shape.element_type, ("", ""))
     if not field:
         return None

@@ -1,4 +1,4 @@
-"""Arithmetic on the few integers of a program that are known, as counters of loops are. Pure."""
+"""Evaluates small integer arrays with known values, such as loop counters. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from tfaot.export.rows.hlo import Module, literal
 
 Integers = tuple[int, ...]
-"""A few, in the order of an array's."""
+"""The elements of a small array, flattened."""
 
 _COMPUTED: Mapping[str, Callable[..., int]] = {
     "add": lambda a, b: a + b,
@@ -39,7 +39,7 @@ _FEW = 16
 
 
 def computed(instruction: Any, operands: Sequence[Integers | None]) -> Integers | None:
-    """The result of an operation on a few integers; None if it is not known or not so simple."""
+    """The result of an operation on small integer arrays; None if it is unknown or not supported."""
     shape, op = instruction.shape, instruction.opcode
     if shape.element_type not in _INTEGERS or math.prod(shape.dimensions) > _FEW or len(shape.dimensions) > 1:
         return None
@@ -64,7 +64,7 @@ def computed(instruction: Any, operands: Sequence[Integers | None]) -> Integers 
 
 
 def evaluated(module: Module, computation: int, parameters: Sequence[Any]) -> Any:
-    """A condition's value for these integers, as far as it can be computed; what is unknown is None."""
+    """Evaluates a condition for these parameters; None stands for unknown values."""
     instructions = module.instructions[computation]
     done: dict[int, Any] = {}
 

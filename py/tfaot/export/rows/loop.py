@@ -1,4 +1,4 @@
-"""Loops of both programs: those that run equally often whatever the batch, and those over its rows. Pure."""
+"""Loops, both with a fixed trip count and over the rows of a batch. Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tfaot.export.rows.values import (
 
 
 class Calls(Protocol):
-    """The walk, as a loop needs it."""
+    """The part of the walk that a loop uses."""
 
     first: Module
     second: Module
@@ -38,9 +38,9 @@ class Calls(Protocol):
 class Loop:
     """A While of both programs.
 
-    If its condition depends on no row, it runs equally often whatever the batch, and what it carries is followed until
-    nothing changes. If the condition counts rows, the loop must be one over the rows, as `tf.map_fn` makes it: it counts
-    0, 1, and so on to the number of rows, reads the rows of that number, and writes results of that number.
+    If its condition depends on no row, the trip count does not depend on the batch, and the body is repeated until its
+    values no longer change. If the condition counts rows, the loop must iterate over the rows, as `tf.map_fn` does: it counts
+    from 0 to the number of rows, and step k reads row k and writes row k.
     """
 
     def __init__(self, walk: Calls, step: Step) -> None:
@@ -49,7 +49,7 @@ class Loop:
         self._start: Tree = step.operands[0]
 
     def result(self) -> Tree:
-        """What is known of what the loop leaves."""
+        """The abstract values of the loop's results."""
         step, state = self._step, forgotten(self._start)
         while True:
             condition = self._condition(state)
@@ -61,7 +61,7 @@ class Loop:
             state = after
         if condition.kind in (Kind.SIZE, Kind.PLACE):
             return self._over_rows(condition)
-        while True:  # each row ends by itself, or all together
+        while True:  # rows end one by one, or all at once
             after = self._grown(state, self._walk.called(step, 0, [state]))
             if kinds(after) == kinds(state):
                 return step.decided(self._condition(state), forgotten(state))
@@ -72,7 +72,7 @@ class Loop:
         return found
 
     def _grown(self, before: Tree, after: Tree) -> Tree:
-        """What the loop may carry before any iteration. What is mixed once stays so, for its first reason."""
+        """What the loop may carry before any iteration. Mixed values stay mixed, with their first cause."""
         grown = [
             old if old.kind is Kind.MIXED else self._step.either(plain(old), plain(new))
             for old, new in zip(leaves(before), leaves(after), strict=True)
@@ -83,7 +83,7 @@ class Loop:
         step = self._step
         start = leaves(self._start)
         counts = [value.kind is Kind.FREE and value.constant == ((0,), (0,)) for value in start]
-        # What one row of a loop around this one has, must not meet what one row of this loop has.
+        # A row of an enclosing loop must not be combined with a row of this one.
         mixed = {index: step.mixed(TOGETHER) for index, value in enumerate(start) if value.kind is Kind.ONE}
         start = [Value(Kind.PLACE) if value.kind is Kind.COUNTER else value for value in start]
         while True:
@@ -128,7 +128,7 @@ class Loop:
         return unflattened(self._start, left)
 
     def _runs_once_a_row(self, counts: Sequence[bool], kept: Sequence[bool]) -> bool:
-        """Whether the condition holds while counters are below the number of rows, and then no more."""
+        """Whether the condition holds exactly while the counters are below the number of rows."""
         step = self._step
         for which, (module, instruction) in enumerate(((self._walk.first, step.one), (self._walk.second, step.other))):
             rows = SIZES[which]

@@ -1,6 +1,6 @@
-"""What is known of an operation's result, by operation. Pure.
+"""The rule for each operation: what its result depends on. Pure.
 
-A rule gets a step none of whose operands is MIXED, and whose instructions are the same in both programs but for sizes.
+A rule gets a step without MIXED operands, whose instructions differ between the programs in sizes only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ELEMENTWISE = frozenset(
         "sine sinh sqrt subtract tan tanh xor"
     ).split(" ")
 )
-"""Each place of the result depends on the same place of the operands, or on scalars."""
+"""Elementwise operations: each element of the result depends on the same element of the operands, or on scalars."""
 
 
 def _elementwise(step: Step) -> Value:
@@ -39,7 +39,7 @@ def _elementwise(step: Step) -> Value:
 
 
 def _bits(step: Step) -> Value:
-    """Only the last dimension may come or go."""
+    """Only the last dimension may appear or disappear."""
     return _along(lambda step: [_rank(step) - 1])(step) if step.operand_shape(0) != step.shape else step.value(0)
 
 
@@ -166,7 +166,7 @@ def _pad(step: Step) -> Value:
 
 
 def _along(axes: Callable[[Step], Iterable[int]]) -> Callable[[Step], Value]:
-    """A rule for what works along some dimensions of its result, and keeps the others apart."""
+    """Makes a rule for operations that combine elements along some dimensions of the result only."""
 
     def rule(step: Step) -> Value:
         values = [leaf for operand in step.operands for leaf in leaves(operand)]

@@ -1,4 +1,4 @@
-"""One step of the analysis: an instruction of both programs, and what is known of its operands. Pure."""
+"""One step of the walk: a pair of instructions with the values of their operands. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tfaot.export.rows.values import (
 
 
 class Step:
-    """One pair of instructions, and what is known of their operands."""
+    """One pair of instructions, and the values of their operands."""
 
     def __init__(
         self,
@@ -54,16 +54,16 @@ class Step:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The first result's."""
+        """The shape of the first result."""
         return tuple(self.one.shape.dimensions)
 
     @property
     def batch(self) -> tuple[int, int] | bool | None:
-        """The dimension that holds the batch, and the places that a row has; None if there is none; False if it is unclear."""
+        """The batch dimension and the elements per row in it; None if there is no batch, False if it is unclear."""
         return batch_of(self.one.shape, self.other.shape)
 
     def mixed(self, why: str, *parts: Tree) -> Value:
-        """The value that remembers this instruction; or the first that is mixed already."""
+        """A MIXED value that records this instruction, or the first cause among `parts`."""
         known = [leaf.cause for part in parts for leaf in leaves(part) if leaf.kind is Kind.MIXED and leaf.cause]
         if known:
             return Value(Kind.MIXED, cause=min(known, key=lambda cause: cause.order))
@@ -74,14 +74,14 @@ class Step:
         )
 
     def everywhere(self, value: Value, shape: Any = None) -> Tree:
-        """The value for each array of the result."""
+        """A tree with this value for each array of the result."""
         shape = self.one.shape if shape is None else shape
         if shape.tuple_shapes or shape.element_type == TUPLE:
             return tuple(self.everywhere(value, part) for part in shape.tuple_shapes)
         return value
 
     def folded(self) -> Value | None:
-        """A few integers that do not depend on the operands' rows, if they can be computed."""
+        """The result as known integers, if it is a small array and can be evaluated."""
         if self.batch is not None:
             return None
         results: list[Integers] = []
@@ -109,7 +109,7 @@ class Step:
         )
 
     def together(self, values: Sequence[Value]) -> Value:
-        """What depends on all of these, which are not mixed, place by place."""
+        """Combines values elementwise; none of them is MIXED."""
         kinds = {value.kind for value in values}
         if kinds & BATCHED:
             rows = [value for value in values if value.kind in BATCHED]
@@ -130,7 +130,7 @@ class Step:
         return Value(Kind.SIZE) if Kind.SIZE in kinds else FREE
 
     def without_batch(self, value: Value) -> Value:
-        """A value of which a result without a batch is made: or, with one, the same for each row."""
+        """The value of a result that is made of `value` alone, and may have a batch dimension in which all rows are equal."""
         if self.batch is None:
             return value
         if value.kind is Kind.FREE and not isinstance(self.batch, bool):
@@ -138,7 +138,7 @@ class Step:
         return self.mixed({Kind.SIZE: COUNTS, Kind.FREE: TOGETHER}.get(value.kind, PLACE))
 
     def unknown(self) -> Value:
-        """An operation without a rule: what depends on no row stays so."""
+        """The result of an operation without a rule, which is known only if no operand has rows."""
         value = self.together([leaf for operand in self.operands for leaf in leaves(operand)])
         shapes = [self.one.shape, *self.one.shape.tuple_shapes], [self.other.shape, *self.other.shape.tuple_shapes]
         if value.kind in BATCHED or any(batch_of(a, b) is not None for a, b in zip(*shapes, strict=True)):
@@ -146,7 +146,7 @@ class Step:
         return value
 
     def decided(self, predicate: Value, tree: Tree) -> Tree:
-        """Results, each of which depends on the predicate besides."""
+        """Results that also depend on a predicate."""
         if predicate.kind is Kind.FREE:
             return tree
         decided = [
@@ -158,11 +158,11 @@ class Step:
         return unflattened(tree, decided)
 
     def joined(self, a: Tree, b: Tree) -> Tree:
-        """What may be either."""
+        """Joins two trees of which either may be the result."""
         return unflattened(a, [self.either(x, y) for x, y in zip(leaves(a), leaves(b), strict=True)])
 
     def either(self, a: Value, b: Value) -> Value:
-        """What may be either of two values."""
+        """Joins two values."""
         if a == b:
             return a
         if Kind.MIXED in (a.kind, b.kind):
@@ -170,19 +170,19 @@ class Step:
         return self.together([a, b])
 
     def value(self, index: int) -> Value:
-        """An operand that is an array."""
+        """The value of an operand that is an array."""
         value: Value = self.operands[index]
         return value
 
     def operand_shape(self, index: int) -> tuple[int, ...]:
-        """An operand's, in the first program."""
+        """The shape of an operand in the first program."""
         return tuple(self.instructions[0][self.one.operand_ids[index]].shape.dimensions)
 
     @property
     def second_shape(self) -> tuple[int, ...]:
-        """The first operand's, in the second program."""
+        """The shape of the first operand in the second program."""
         return tuple(self.instructions[1][self.other.operand_ids[0]].shape.dimensions)
 
     def full(self, axis: int, sizes: Sequence[int], others: Sequence[int]) -> bool:
-        """Whether sizes of slices, one list for each program, hold all of an operand's dimension."""
+        """Whether slices of these sizes, one list for each program, span all of the first operand's dimension."""
         return sizes[axis] == self.operand_shape(0)[axis] and others[axis] == self.second_shape[axis]

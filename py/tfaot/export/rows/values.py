@@ -1,4 +1,4 @@
-"""What is known of a value of a program, and trees of such for tuples. Pure."""
+"""The abstract values of the analysis, and trees of them for tuples. Pure."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ class Kind(enum.Enum):
     """What a value may depend on."""
 
     FREE = "free"
-    """On no row, nor on how many there are."""
+    """Neither on any row nor on their number."""
     SIZE = "size"
-    """On how many rows there are."""
+    """On the number of rows."""
     PLACE = "place"
-    """On how many rows there are, and on how often a loop over them has run."""
+    """On the number of rows, and on how many steps a loop over them has run."""
     COUNTER = "counter"
-    """It is how often the loop over the rows has run: 0, 1, and so on."""
+    """It is the step of the loop over the rows: 0, 1, and so on."""
     ONE = "one"
-    """On the one row whose number is the loop's counter."""
+    """On the one row that the loop's counter selects."""
     ROWS = "rows"
-    """It has a dimension for the batch; what stands there for a row depends on that row only."""
+    """It has a batch dimension, and each row of it depends on the same row of the inputs only."""
     INDEX = "index"
-    """As ROWS, but what stands there is the row's number."""
+    """Like ROWS, but each row holds its own index."""
     COLUMNS = "columns"
-    """As ROWS, but some places along a dimension hold the row's number."""
+    """Like ROWS, but some columns along a dimension hold the row's index."""
     MIXED = "mixed"
-    """Not known to be any of these."""
+    """None of these, as far as the analysis knows."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Cause:
-    """The operation that a row's independence is lost at."""
+    """The operation at which rows stop being independent."""
 
     order: tuple[int, ...]
-    """What comes first has the lower one."""
+    """Causes that come earlier in the program are lower."""
     node: str
-    """TensorFlow's name of it, or empty."""
+    """The TensorFlow node's name, or empty."""
     op: str
-    """TensorFlow's type of it, or XLA's."""
+    """The TensorFlow op, or else XLA's opcode."""
     why: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """What is known of an array."""
+    """The abstract value of an array."""
 
     kind: Kind
     axis: int = 0
     """Of ROWS, INDEX, and COLUMNS: the dimension that holds the batch."""
     each: int = 1
-    """How many places of that dimension a row has, one after the other."""
+    """How many consecutive elements a row has in that dimension."""
     outer: int = 1
-    """How many times that dimension holds all rows, as where it was put together with dimensions before it."""
+    """How many times that dimension repeats all rows, for instance after a reshape merged it with an outer one."""
     cause: Cause | None = None
     """Of MIXED."""
     constant: tuple[tuple[int, ...], tuple[int, ...]] | None = None
-    """Of a few integers, their values in both programs if they are known."""
+    """The values of a small integer array in both programs, if known."""
     columns: tuple[int, frozenset[int]] = (0, frozenset())
     """Of COLUMNS: the dimension along which columns lie, and which of them are row numbers."""
     same: int | None = None
-    """Within a loop over rows: it is what the loop's operand of this number was before this iteration."""
+    """In a loop over rows: it equals this operand of the loop before the iteration."""
     next: int | None = None
-    """Within a loop over rows: one more than the loop's operand of this number."""
+    """In a loop over rows: one more than this operand."""
     filled: int | None = None
-    """Within a loop over rows: the loop's operand of this number, with the counter's row replaced."""
+    """In a loop over rows: this operand with the current row replaced."""
 
 
 FREE = Value(Kind.FREE)
@@ -74,7 +74,7 @@ BATCHED = frozenset({Kind.ROWS, Kind.INDEX, Kind.COLUMNS})
 PLACED = frozenset({Kind.PLACE, Kind.COUNTER})
 
 Tree = Any
-"""A Value, or a tuple of Trees for a tuple of HLO."""
+"""A Value, or a tuple of Trees for an HLO tuple."""
 
 TOGETHER = "puts rows together"
 COUNTS = "uses how many rows there are"
@@ -89,7 +89,7 @@ def leaves(tree: Tree) -> list[Value]:
 
 
 def unflattened(tree: Tree, leaves: Iterable[Value]) -> Tree:
-    """A tree of the same form with other leaves."""
+    """A tree of the same structure with other leaves."""
     source = iter(leaves)
 
     def fill(part: Tree) -> Tree:
@@ -104,12 +104,12 @@ def layout(value: Value) -> tuple[int, int, int]:
 
 
 def kinds(tree: Tree) -> list[tuple[Any, ...]]:
-    """What a loop must not change for the walk to end: all that lasts longer than an iteration."""
+    """The properties that must stop changing for a loop's analysis to end."""
     return [(value.kind, layout(value), value.columns) for value in leaves(tree)]
 
 
 def plain(value: Value) -> Value:
-    """Without what holds for one iteration, or one value, only."""
+    """A value without the properties that hold for a single iteration only."""
     return dataclasses.replace(value, constant=None, same=None, next=None, filled=None)
 
 

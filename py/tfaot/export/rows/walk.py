@@ -1,4 +1,4 @@
-"""The walk through both programs, from what the inputs are to what the results may depend on. Pure."""
+"""The walk through both programs, from the inputs to the results. Pure."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Walk:
         )
 
     def _result(self, step: Step) -> Tree:
-        """What is known of the result."""
+        """The abstract value of a step's result."""
         op = step.one.opcode
         if op == "tuple":
             return tuple(step.operands)
@@ -115,7 +115,7 @@ class Walk:
         return step.everywhere(value) if isinstance(value, Value) else value
 
     def _conditional(self, step: Step) -> Tree:
-        """Both branches may be taken, which depends on the predicate."""
+        """Joins the branches; the results depend on the predicate, too."""
         predicate, *operands = step.operands
         branches = [self.called(step, index, [operand]) for index, operand in enumerate(operands)]
         joined = branches[0]

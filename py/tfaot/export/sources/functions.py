@@ -21,6 +21,7 @@ from tfaot.export.sources.inline import inlined
 from tfaot.export.sources.subgraph import add_done, unused_name
 from tfaot.export.sources.user_code import MODULE
 from tfaot.export.traced import Array, Edge, Function
+from tfaot.graph.attributes import shape_of
 from tfaot.graph.names import take
 
 Place = Callable[[Iterable[Any]], str]
@@ -181,7 +182,7 @@ def function_of(concrete: Any, *, name: str, names: VariableNames, place: Place 
             tensor.name,
             label,
             tensor.dtype.as_datatype_enum,
-            None if tensor.shape.rank is None else tuple(tensor.shape.as_list()),
+            shape_of(tensor.shape),
             place(tensor.op.traceback or ()),
         )
         for label, tensor in zip(_input_labels(concrete, arguments, name), arguments, strict=True)
@@ -330,7 +331,7 @@ def _outputs(
         node.input.append(tensor.name)
         node.input.extend(effects)
         node.attr["T"].type = tensor.dtype.as_datatype_enum
-        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        shape = shape_of(tensor.shape)
         edges.append(Edge(f"{node_name}:0", label, tensor.dtype.as_datatype_enum, shape, _made_at(tensor, place)))
     return tuple(edges)
 

@@ -22,6 +22,7 @@ from tfaot.export.sources.ref_variables import REFS, name_variables
 from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
 from tfaot.graph.names import tensor_name
+from tfaot.graph.prune import reached
 
 ENTRY_POINT = "graph"
 """A graph has one entry point, and no name for it."""
@@ -191,14 +192,7 @@ class GraphDefSource:
 
     def _needed_by(self, tensors: Sequence[str]) -> set[str]:
         nodes = {node.name: node for node in self._graph.node}
-        needed: set[str] = set()
-        pending = [tensor_name(tensor)[0] for tensor in tensors]
-        while pending:
-            name = pending.pop()
-            if name in nodes and name not in needed:
-                needed.add(name)
-                pending += [tensor_name(operand)[0] for operand in nodes[name].input]
-        return needed
+        return reached(nodes, [tensor_name(tensor)[0] for tensor in tensors])
 
 
 def wanted_of(

@@ -19,6 +19,7 @@ from tfaot.export.sources.ref_variables import REFS
 from tfaot.export.sources.user_code import SEED, UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function
+from tfaot.graph.attributes import shape_of
 from tfaot.graph.prune import prune
 
 v1 = tf.compat.v1
@@ -148,7 +149,7 @@ class ModelFnSource:
         return [np.asarray(value) for value in tf.nest.flatten(nest)]
 
     def _edge(self, tensor: Any, label: str) -> Edge:
-        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        shape = shape_of(tensor.shape)
         return Edge(
             tensor.name, label, tensor.dtype.as_datatype_enum, shape, self._user.place(tensor.op.traceback or ())
         )

@@ -24,6 +24,7 @@ from tfaot.export.sources.functions import Leaf, VariableNames, check_dense, fun
 from tfaot.export.sources.user_code import UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function, shown
+from tfaot.graph.attributes import shape_of
 
 _CALL = "call"
 """The entry point that is the object itself."""
@@ -183,9 +184,7 @@ class PythonSource:
         check_dense(labelled, entry_point)
         specs = [self._signature.get(label, spec) for label, spec in labelled]
         edges = [
-            Edge(
-                "", label, spec.dtype.as_datatype_enum, None if spec.shape.rank is None else tuple(spec.shape.as_list())
-            )
+            Edge("", label, spec.dtype.as_datatype_enum, shape_of(spec.shape))
             for (label, _), spec in zip(labelled, specs, strict=True)
         ]
         fixed = iter(zip(dims.fix(self._user.path, edges), specs, strict=True))

@@ -16,19 +16,10 @@ from tensorflow.python.framework import op_def_registry
 
 from tfaot.core.errors import TfaotError, listed
 from tfaot.graph.names import take, tensor_name, underscored, unused
+from tfaot.graph.ops import REFERENCE_FORMS
 
 REFS = frozenset({"Variable", "VariableV2", "AutoReloadVariable"})
 """Ops whose result is a reference to a TensorFlow 1 variable."""
-
-_FORWARDS = {
-    "RefEnter": "Enter",
-    "RefExit": "Exit",
-    "RefIdentity": "Identity",
-    "RefMerge": "Merge",
-    "RefNextIteration": "NextIteration",
-    "RefSwitch": "Switch",
-}
-"""Ops that forward references, and their equivalents for handles."""
 
 _WRITES = {
     "Assign": "AssignVariableOp",
@@ -163,7 +154,7 @@ class _Conversion:
         strange = [
             f"{node.name} ({node.op})"
             for node in self._graph.node
-            if node.op not in _FORWARDS
+            if node.op not in REFERENCE_FORMS
             and any(self._is_reference(node.input[index]) for index in _reference_inputs(node))
             and _equivalent(node) is None
         ]
@@ -179,7 +170,7 @@ class _Conversion:
         """Returns the handle behind a reference, and the control input of the write that it must follow, if any."""
         after: list[str] = []
         name, _ = tensor_name(operand)
-        while self._op[name] not in REFS and self._op[name] not in _FORWARDS:
+        while self._op[name] not in REFS and self._op[name] not in REFERENCE_FORMS:
             after = after or [f"^{name}"]
             operand = self._first[name]
             name, _ = tensor_name(operand)
@@ -191,9 +182,9 @@ class _Conversion:
             node.input.extend(control for control in after if control not in node.input)
 
     def _rename(self, node: node_def_pb2.NodeDef) -> None:
-        """Turns an op on references into its equivalent on handles."""
-        if node.op in _FORWARDS:
-            node.op = _FORWARDS[node.op]
+        """Makes an op on references the same on handles."""
+        if node.op in REFERENCE_FORMS:
+            node.op = REFERENCE_FORMS[node.op]
             node.attr["T"].type = types_pb2.DT_RESOURCE
             return
         definition = _equivalent(node)

@@ -21,7 +21,8 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
 from tfaot.export.sources.functions import Leaf, leaves_of, output_label
 from tfaot.export.sources.subgraph import add_done, add_placeholder, imported, operand, unused_name
-from tfaot.export.traced import Array, Dims, Edge, Function, Shape, shown
+from tfaot.export.traced import Array, Dims, Edge, Function, shown
+from tfaot.graph.attributes import shape_of
 from tfaot.graph.names import take, tensor_name
 from tfaot.graph.prune import prune
 
@@ -103,7 +104,7 @@ class SavedObjects:
         pruned = prune(graph, [tensor_name(edge.name)[0] for edge in outputs])
         if dims.given or any(edge.shape is None or None in edge.shape for edge in outputs):
             typed = imported(pruned, what)
-            outputs = [dataclasses.replace(e, shape=_shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
+            outputs = [dataclasses.replace(e, shape=shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
         called = {function.signature.name for function in pruned.library.function}
         sources = {name: place for name, place in self._sources.items() if name.partition("/")[0] in called}
         return Function(entry_point, pruned, tuple(inputs), tuple(outputs), sources)
@@ -118,7 +119,7 @@ class SavedObjects:
         wanted = []
         for node in (node for node, name in self._variables.items() if name in names):
             variable = self._objects.nodes[node].variable
-            shape = _shape_of(tf.TensorShape(variable.shape))
+            shape = shape_of(tf.TensorShape(variable.shape))
             wanted.append(
                 Wanted(
                     self._variables[node],
@@ -235,7 +236,7 @@ class SavedObjects:
             labelled = [Leaf((arg.name,), tf.TensorSpec(None, arg.type)) for arg in arguments]
         lone = len({leaf.keys[0] for leaf in labelled}) == 1 and all(len(leaf.keys) > 1 for leaf in labelled)
         inputs = tuple(
-            Edge("", "/".join(leaf.keys[1:] if lone else leaf.keys), arg.type, _shape_of(leaf.value.shape))
+            Edge("", "/".join(leaf.keys[1:] if lone else leaf.keys), arg.type, shape_of(leaf.value.shape))
             for leaf, arg in zip(labelled, arguments, strict=True)
         )
         results = list(function.signature.output_arg)
@@ -244,7 +245,7 @@ class SavedObjects:
         if len(leaves) != len(results):
             leaves = [Leaf((str(index),), tf.TensorSpec(None, arg.type)) for index, arg in enumerate(results)]
         outputs = tuple(
-            Edge("", output_label(leaf.keys), arg.type, _shape_of(leaf.value.shape))
+            Edge("", output_label(leaf.keys), arg.type, shape_of(leaf.value.shape))
             for leaf, arg in zip(leaves, results, strict=True)
         )
         return _Variant(function, bound, inputs, outputs)
@@ -353,7 +354,3 @@ def _decoded(value: Any) -> Any:
         return nested_structure_coder.decode_proto(value)
     except (ValueError, TypeError, nested_structure_coder.NotEncodableError):
         return None
-
-
-def _shape_of(shape: tf.TensorShape) -> Shape | None:
-    return None if shape.rank is None else tuple(shape.as_list())

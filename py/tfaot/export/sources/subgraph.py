@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
@@ -12,7 +12,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
-from tfaot.graph.attributes import shape_proto
+from tfaot.graph.attributes import shape_of, shape_proto
 from tfaot.graph.names import canonical, take, tensor_name
 from tfaot.graph.prune import prune, reached
 
@@ -78,10 +78,45 @@ def function_of_graph(
     work = prune(graph, _nodes_of(feeds, fetches))
     inputs, fed = _feed(work, inputs, [fetch.tensor for fetch in fetches])
 
-    typed = imported(work, what)
     used = {node.name for node in work.node}
+    effects, tensors = _found(imported(work, what), fetches, fed, what)
+    placeholders = {tensor_name(edge.name)[0] for edge in inputs}
+    outputs = _add_outputs(work, tensors, effects, placeholders, used, sources)
+    if not tensors:
+        outputs.append(add_done(work, effects, used))
+
+    cut = prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
+    if unfed := [n.name for n in cut.node if n.op in ("Placeholder", "PlaceholderV2") and n.name not in placeholders]:
+        raise TfaotError(
+            f"{what}: the outputs need {len(unfed)} placeholder(s) that are no inputs",
+            exists=listed([f"{n} at {sources[n]}" if n in sources else n for n in unfed])
+            + f"; the inputs are {listed([feed.label for feed in feeds])}",
+            do="make them inputs too, or name other outputs",
+        )
+    to_resources(cut, what=what)
+    for node in cut.node:
+        # tfcompile puts inputs in the place of placeholders, but not of those that something merely waits for.
+        for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
+            node.input.remove(waited)
+    return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
+
+
+def _found(
+    typed: tf.Graph, fetches: Sequence[Fetch], fed: Mapping[str, str], what: str
+) -> tuple[list[str], list[tuple[Fetch, tf.Tensor]]]:
+    """Finds what is fetched: control inputs that wait for operations, and tensors.
+
+    Args:
+      typed: the graph, with dtypes.
+      fetches: all of them.
+      fed: the tensor that now stands for a fed one, by that.
+      what: the model, for messages.
+
+    Raises:
+      TfaotError: there is no such tensor, or it has another dtype than is said.
+    """
     effects: list[str] = []
-    tensors: list[tuple[Fetch, str, tf.Tensor]] = []
+    tensors: list[tuple[Fetch, tf.Tensor]] = []
     for fetch in fetches:
         node, port = tensor_name(fed.get(canonical(fetch.tensor), fetch.tensor))
         operation = typed.get_operation_by_name(node)
@@ -101,40 +136,33 @@ def function_of_graph(
                 exists=f"{fetch.tensor} is {tensor.dtype.base_dtype.name} in the graph",
                 do="say its own dtype, or none",
             )
-        tensors.append((fetch, node, tensor))
+        tensors.append((fetch, tensor))
+    return effects, tensors
 
-    placeholders = {tensor_name(edge.name)[0] for edge in inputs}
+
+def _add_outputs(
+    graph: graph_pb2.GraphDef,
+    tensors: Sequence[tuple[Fetch, tf.Tensor]],
+    effects: Sequence[str],
+    placeholders: Collection[str],
+    used: set[str],
+    sources: Mapping[str, str],
+) -> list[Edge]:
+    """Gives each output a node of its own, which runs after all effects: an Identity where the tensor's own node will not do."""
     outputs: list[Edge] = []
-    seen: set[str] = set()
-    for fetch, node, tensor in tensors:
+    seen = set(placeholders)
+    for fetch, tensor in tensors:
         dtype = tensor.dtype.base_dtype
-        plain = not effects and tensor.value_index == 0 and node not in placeholders | seen
-        if plain and tensor.dtype == dtype:  # no reference
-            fetched = node
-        else:
+        fetched = tensor.op.name
+        # A tensor whose dtype is not its base is a reference.
+        if effects or tensor.value_index != 0 or fetched in seen or tensor.dtype != dtype:
             fetched = unused_name(fetch.label, used)
-            identity = work.node.add(name=fetched, op="Identity", input=[operand(tensor.name), *effects])
+            identity = graph.node.add(name=fetched, op="Identity", input=[operand(tensor.name), *effects])
             identity.attr["T"].type = dtype.as_datatype_enum
         seen.add(fetched)
-        shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+        shape = shape_of(tensor.shape)
         outputs.append(Edge(f"{fetched}:0", fetch.label, dtype.as_datatype_enum, shape, _place(sources, tensor.name)))
-    if not tensors:
-        outputs.append(add_done(work, effects, used))
-
-    cut = prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
-    if unfed := [n.name for n in cut.node if n.op in ("Placeholder", "PlaceholderV2") and n.name not in placeholders]:
-        raise TfaotError(
-            f"{what}: the outputs need {len(unfed)} placeholder(s) that are no inputs",
-            exists=listed([f"{n} at {sources[n]}" if n in sources else n for n in unfed])
-            + f"; the inputs are {listed([feed.label for feed in feeds])}",
-            do="make them inputs too, or name other outputs",
-        )
-    to_resources(cut, what=what)
-    for node in cut.node:
-        # tfcompile substitutes inputs for placeholders, but not for placeholders that are only waited for.
-        for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
-            node.input.remove(waited)
-    return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
+    return outputs
 
 
 def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:

@@ -1,1 +1,1 @@
-"""The loops of a graph, as passes see and change them: `loops` is the way in."""
+"""The loops of a graph, as passes see and edit them; `loops` is the entry point."""

@@ -1,4 +1,4 @@
-"""Values of a graph's tensors that are made of constants and known shapes: bounds of loops, and shapes of lists."""
+"""Constant folding: values of tensors that are made of constants and known shapes, such as loop bounds and list shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfaot.compile.passes.loops.loops import Loops
 
 _LARGEST = 1 << 12
-"""Elements of the largest constant that is worked out: shapes and bounds are small."""
+"""The most elements that are evaluated: shapes and bounds are small."""
 
 _FOLDED = frozenset(
     {
@@ -38,19 +38,19 @@ _FOLDED = frozenset(
         "Sum",
     }
 )
-"""What bounds of loops and shapes of lists are made of."""
+"""The ops that loop bounds and list shapes may use."""
 
 
 class Constants:
-    """Evaluates tensors, each once."""
+    """Evaluates tensors, each at most once."""
 
     def __init__(self, loops: Loops) -> None:
-        """`loops` is the graph, with what is known of it."""
+        """`loops` gives access to the graph."""
         self._loops = loops
         self._values: dict[str, Array | None] = {}
 
     def value(self, tensor: str) -> Array | None:
-        """The value of a tensor; None if it is not known, or large."""
+        """The value of a tensor; None if it is unknown or large."""
         tensor = self._loops.resolve(tensor)
         if tensor not in self._values:
             self._values[tensor] = None
@@ -77,15 +77,15 @@ class Constants:
                     return None
 
     def _collect(self, tensor: str, graph: graph_pb2.GraphDef, made: dict[str, bool]) -> bool:
-        """Copies what a tensor is computed from, each node under its own name and the port that is wanted.
+        """Copies the nodes that compute a tensor; a copy is named `node/port`.
 
         Args:
-          tensor: resolved.
-          graph: gets the copies.
-          made: whether there is a copy, by tensor.
+          tensor: as `Loops.resolve` returns it.
+          graph: receives the copies.
+          made: by tensor, whether it has a copy.
 
         Returns:
-          Whether all of it is known.
+          Whether the tensor can be evaluated.
         """
         if tensor in self._loops.program.feeds or tensor in made:
             return made.get(tensor, False)
@@ -103,7 +103,7 @@ class Constants:
             if node.op not in _FOLDED:
                 return False
             operands = [self._loops.resolve(operand) for operand in node.input if not operand.startswith("^")]
-            # All of them, each of which may be another one's operand as well.
+            # Not a generator: an operand may appear twice, and the second time it must be known.
             if not all([self._collect(operand, graph, made) for operand in operands]):
                 return False
             copy = graph.node.add(op=node.op, name=f"{name}/{port}")
@@ -115,7 +115,7 @@ class Constants:
         return made[tensor]
 
     def _known(self, tensor: str) -> Array | None:
-        """The value of a tensor that needs no evaluation."""
+        """The value of a tensor that needs no evaluation; None for others."""
         name, port = tensor_name(tensor)
         node = self._loops.nodes[name]
         if node.op == "Const":

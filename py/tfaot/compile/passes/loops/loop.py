@@ -1,4 +1,4 @@
-"""One loop of a graph, as passes see and change it."""
+"""One loop of a graph, as passes see and edit it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import numpy as np
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
 from tfaot.compile.passes.loops.steps import Indices, Steps
-from tfaot.graph.attributes import attribute, literal, shape_proto, types_attribute
+from tfaot.graph.attributes import attribute, literal, shape_of, shape_proto, types_attribute
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.names import canonical, take, tensor_name
-from tfaot.graph.program import Tensor, shape_of
+from tfaot.graph.program import Tensor
 
 if TYPE_CHECKING:
     from tfaot.compile.passes.loops.loops import Loops
@@ -20,30 +20,30 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Popped:
-    """A value that a loop pops from a stack: what an earlier loop of as many steps pushed, last first."""
+    """A value that a loop pops from a stack, which an earlier loop with the same trip count filled."""
 
     loop: Loop
     """The earlier one."""
     index: int
     """The position of the stack among its operands."""
     value: str
-    """What its body pushes."""
+    """The tensor that the earlier loop's body pushes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A value that a loop reads from a list that stays the same."""
+    """A value that a loop reads from a loop-invariant list."""
 
     index: int
     """The position of the list among the loop's operands."""
     indices: Indices
-    """Which item each step reads."""
+    """The item that each step reads."""
     shape: str
-    """The operand that says the item's shape, in the body."""
+    """The body's tensor with the item's shape."""
 
 
 class Loop:
-    """A While, its condition, and its body. Passes change the body and operands, and then call `write`."""
+    """A While with its condition and body. Passes edit the body and operands, then call `write`."""
 
     def __init__(self, loops: Loops, node: node_def_pb2.NodeDef) -> None:
         """Reads a loop of a program."""
@@ -58,19 +58,19 @@ class Loop:
         self._loops = loops
         self._copies: dict[str, str] = {}
         self.steps = Steps(self, loops.constant)
-        """What is known of its steps."""
+        """Its trip count, and the integers in its steps."""
 
     def invariant(self, index: int) -> bool:
-        """Whether an operand is the same in every step."""
+        """Whether an operand is loop-invariant."""
         return self.body.resolve(self.body.results[index]) == self.body.arguments[index]
 
     def constant_argument(self, tensor: str) -> int | None:
-        """The position of the operand that a tensor of the body is, if it is the same in every step; else None."""
+        """The position of the loop-invariant operand behind a tensor of the body; None if there is none."""
         index = self.body.argument(tensor)
         return index if index is not None and self.invariant(index) else None
 
     def outside(self, tensor: str) -> str | None:
-        """The graph's tensor that a tensor of the body is in every step; None if it is none. A constant is copied there."""
+        """The graph's tensor that equals a loop-invariant tensor of the body; None if there is none. Constants are copied."""
         index = self.constant_argument(tensor)
         if index is not None:
             return self.operands[index]
@@ -85,7 +85,7 @@ class Loop:
         return self._copies[node.name]
 
     def scalar(self, values: Indices, name: str) -> str | None:
-        """A tensor of the body, a scalar int32, that has given values in the steps; None if no counter gives them.
+        """A scalar int32 tensor of the body with given values in the steps; None if no counter can express them.
 
         Args:
           values: [trips]
@@ -114,7 +114,7 @@ class Loop:
         return f"{constant.name}:0"
 
     def item(self, tensor: str) -> Item | None:
-        """The item of a list that a tensor of the body is; None if it is none, or the indices are not known."""
+        """The list item behind a tensor of the body; None if it is none, or its index is unknown."""
         node = self.body.producer(self.body.resolve(tensor))
         if node is None or node.op != "TensorListGetItem":
             return None
@@ -123,7 +123,7 @@ class Loop:
         return Item(index, indices, node.input[2]) if index is not None and indices is not None else None
 
     def popped(self, tensor: str) -> Popped | None:
-        """Where a value comes from that the body pops from a stack; None if it is none, or the stack is not understood."""
+        """The origin of a value that the body pops from a stack; None if it is none, or the stack is not understood."""
         node = self.body.producer(self.body.resolve(tensor))
         if node is None or node.op != "TensorListPopBack":
             return None
@@ -138,7 +138,7 @@ class Loop:
         return Popped(earlier, port, value) if value is not None else None
 
     def pushed(self, index: int) -> str | None:
-        """What each step pushes onto an operand that is an empty stack at first; None if it is no such stack."""
+        """The tensor that each step pushes onto an operand that starts as an empty stack; None if it is no such stack."""
         node = self.body.producer(self.body.resolve(self.body.results[index]))
         if node is None or node.op != "TensorListPushBack" or self.body.argument(node.input[0]) != index:
             return None
@@ -148,7 +148,7 @@ class Loop:
         return node.input[1] if made is not None and made.op == "EmptyTensorList" else None
 
     def shapes(self) -> dict[str, Tensor]:
-        """What is known of each tensor of the body, by name; loops in XLA keep the shapes that their operands have."""
+        """Dtypes and shapes of the body's tensors, by name. In XLA, a loop's operands keep their shapes."""
         import tensorflow as tf
 
         graph = self.body.graph()
@@ -181,7 +181,7 @@ class Loop:
         return result | known
 
     def give(self, operand: str, dtype: int, name: str) -> str:
-        """Adds an operand, which stays the same in every step as long as nobody changes its result; returns the argument.
+        """Adds an operand that the body passes on unchanged; returns the body's argument.
 
         Args:
           operand: a tensor of the graph.
@@ -199,7 +199,7 @@ class Loop:
         return argument
 
     def after(self) -> list[str]:
-        """Control inputs that order a node after all that the loop follows."""
+        """Control inputs that order a node after everything that the loop depends on."""
         names = [tensor_name(operand)[0] for operand in self.operands]
         nodes = self._loops.nodes
         fed = {tensor_name(feed)[0] for feed in self._loops.program.feeds}
@@ -207,7 +207,7 @@ class Loop:
         return list(dict.fromkeys([*self.waits, *(f"^{name}" for name in needed)]))
 
     def write(self) -> None:
-        """Writes the loop into the graph, without operands that nothing needs and nodes that compute nothing."""
+        """Writes the edited loop into the graph, without unused operands and nodes."""
         kept = self._drop_unneeded()
         program = self._loops.program
         node = self._loops.nodes[self.name]
@@ -230,7 +230,7 @@ class Loop:
         self.steps.read()
 
     def _drop_unneeded(self) -> list[int]:
-        """Drops operands and nodes that nothing needs; returns where the operands that are left were before."""
+        """Drops unused operands and nodes; returns the former positions of the operands that are left."""
         if not self.body.effects():
             for node in self.body.nodes.values():
                 node.input[:] = [operand for operand in node.input if not operand.startswith("^")]
@@ -248,7 +248,7 @@ class Loop:
         return kept
 
     def _live(self) -> list[int]:
-        """Positions of operands that the condition, an effect, or somebody outside needs, directly or in later steps."""
+        """Positions of operands that the condition, an effect, or a user of the loop needs, directly or in later steps."""
         count = len(self.operands)
         if self.name in self._loops.program.kept():
             return list(range(count))

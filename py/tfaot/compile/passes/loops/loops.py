@@ -1,7 +1,7 @@
-"""The loops of a graph as passes see them: what is the same in every step, which indices steps use, what stacks hold.
+"""The loops of a graph as passes see them: which values are loop-invariant, which indices steps use, what stacks hold.
 
-A loop is a While of control flow v2 in the graph itself; those in functions are left alone. What a loop's body does in
-step k = 0, 1, … is known as far as it is integer arithmetic on counters and constants.
+A loop is a While of control flow v2 in the graph itself; passes do not touch those in functions. The scalars of step
+k = 0, 1, … are known if they are integer arithmetic on counters and constants.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Loops:
     """A program's graph, with its loops."""
 
     def __init__(self, program: Program) -> None:
-        """Reads the loops of a program. Passes add nodes to the graph through `add`, `constant`, and `added`."""
+        """Reads the loops of a program. Passes must add nodes through this object, or announce them with `added`."""
         self.program = program
         self.nodes = program.nodes()
         self._tensors = program.tensors() if any(node.op in WHILES for node in program.graph.node) else {}
         self._constants = Constants(self)
         self.loops: dict[str, Loop] = {}
-        """By name, in an order in which none takes results of a later one."""
+        """By name; each comes after the loops whose results it takes."""
         for node in self._ordered():
             self.loops[node.name] = Loop(self, node)
 
     def _ordered(self) -> list[node_def_pb2.NodeDef]:
-        """The While nodes, each after those that it takes something from."""
+        """The While nodes, each after those that it depends on."""
         order: list[node_def_pb2.NodeDef] = []
         seen: set[str] = set()
         stack = [(node.name, False) for node in self.program.graph.node if node.op in WHILES]
@@ -52,7 +52,7 @@ class Loops:
     def add(
         self, op: str, name: str, inputs: Iterable[str], shape: Shape, dtype: int, *, origin: str, **attributes: object
     ) -> str:
-        """Adds a node of one result to the graph, and returns the result.
+        """Adds a node with one result to the graph, and returns the result.
 
         Args:
           op: the op's type.
@@ -81,18 +81,18 @@ class Loops:
         return f"{node.name}:0"
 
     def added(self, node: node_def_pb2.NodeDef, tensor: Tensor | None) -> None:
-        """Notes a node that is new in the graph, and what is known of its first result."""
+        """Announces a new node of the graph, and what is known of its first result."""
         self.nodes[node.name] = node
         if tensor is not None:
             self._tensors[f"{node.name}:0"] = tensor
 
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
-        """The node that computes a tensor, perhaps behind identities; None for what is fed."""
+        """The node that computes a tensor, identities aside; None if it is fed."""
         resolved = self.resolve(tensor)
         return None if resolved in self.program.feeds else self.nodes[tensor_name(resolved)[0]]
 
     def resolve(self, tensor: str) -> str:
-        """The tensor behind identities, and behind loops that only hand it on."""
+        """The tensor behind identities and behind loops that only pass it on."""
         while True:
             tensor = canonical(tensor)
             name, port = tensor_name(tensor)
@@ -108,7 +108,7 @@ class Loops:
                 return tensor
 
     def tensor(self, tensor: str) -> Tensor | None:
-        """What is known of a tensor of the graph."""
+        """The dtype and shape of a tensor of the graph, as far as they are known."""
         tensor = canonical(tensor)
         known = self._tensors.get(self.resolve(tensor)) or self._tensors.get(tensor)
         name, port = tensor_name(tensor)
@@ -127,7 +127,7 @@ class Loops:
         return complete(known.shape) if known else None
 
     def variable(self, handle: str) -> str | None:
-        """The shared name of the variable whose handle a tensor is; None if that is not known."""
+        """The shared name of the variable to which a handle belongs; None if it is unknown."""
         node = self.nodes[tensor_name(handle)[0]]
         while node.op in IDENTITIES or node.name in self.loops:
             name, port = tensor_name(handle)
@@ -139,7 +139,7 @@ class Loops:
         return node.attr["shared_name"].s.decode() if node.op == "VarHandleOp" else None
 
     def tensor_of_variable(self, handle: str) -> Tensor | None:
-        """What is known of the value of the variable whose handle a tensor is."""
+        """The dtype and shape of the variable to which a handle belongs; None if it is unknown."""
         wanted = self.variable(handle)
         for node in self.nodes.values():
             if node.op == "VarHandleOp" and node.attr["shared_name"].s.decode() == wanted:
@@ -149,7 +149,7 @@ class Loops:
         return None
 
     def element_shape(self, tensor: str) -> Shape:
-        """The shape of the elements of a list, as it was made."""
+        """The element shape with which a list was created; None if it is unknown."""
         made = self.producer(tensor)
         if made is None or made.op not in ("EmptyTensorList", "TensorListReserve", "TensorListFromTensor"):
             return None
@@ -159,11 +159,11 @@ class Loops:
         return tuple(int(size) if size >= 0 else None for size in sizes)
 
     def constant(self, tensor: str) -> Array | None:
-        """The value of a tensor of the graph that is made of constants and known shapes; None for others, and large ones."""
+        """The value of a small tensor that is made of constants and known shapes; None for others."""
         return self._constants.value(tensor)
 
     def zero(self, tensor: str) -> bool:
-        """Whether a tensor of the graph is zeros, or a list of zeros."""
+        """Whether a tensor of the graph is all zeros, or a list of zeros."""
         node = self.producer(tensor)
         if node is None:
             return False
@@ -176,12 +176,12 @@ class Loops:
         return not literal(node).any()
 
     def replace(self, tensor: str, by: str, besides: str = "") -> None:
-        """Makes all nodes that take a tensor of the graph take another one; what is fetched must not be replaced.
+        """Replaces a tensor of the graph in all its uses. It must not be fetched.
 
         Args:
           tensor: the tensor.
-          by: what they get instead.
-          besides: a result of a node that goes on taking it.
+          by: the replacement.
+          besides: a result of a node that keeps the original.
         """
         tensor = canonical(tensor)
         for node in self.program.graph.node:
@@ -194,10 +194,10 @@ class Loops:
             loop.operands = [by if operand == tensor else operand for operand in loop.operands]
 
     def fetched(self, tensor: str) -> bool:
-        """Whether somebody outside sees the node of a tensor."""
+        """Whether the node of a tensor is fed or fetched."""
         return tensor_name(tensor)[0] in self.program.kept()
 
 
 def list_attributes(dtype: int) -> dict[str, attr_value_pb2.AttrValue]:
-    """Attributes of an op that makes a list, whose shapes are int32."""
+    """Attributes of an op that creates a list with int32 shapes."""
     return {"element_dtype": type_attribute(dtype), "shape_type": type_attribute(types_pb2.DT_INT32)}

@@ -1,4 +1,4 @@
-"""What is known of a loop's steps: how many there are, and what integers are in each. Pure."""
+"""The steps of a loop: how many there are, and the values of integers in each. Pure."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from tfaot.compile.passes.loops.loop import Loop
 
 Indices = npt.NDArray[Any]
-"""A scalar of the loop's body in each step, [trips], in its own dtype: integers wrap around as TensorFlow's do."""
+"""A scalar of the loop's body in each step, [trips], in its own dtype; it wraps around as TensorFlow's integers do."""
 
 _LONGEST = 1 << 16
-"""Steps of the longest loop whose indices are worked out."""
+"""The most steps for which indices are computed."""
 _INTEGERS: dict[int, np.dtype[Any]] = {
     types_pb2.DT_INT32: np.dtype(np.int32),
     types_pb2.DT_INT64: np.dtype(np.int64),
 }
-"""What counters are made of."""
+"""The dtypes of counters."""
 SCALARS: dict[str, Callable[..., Array]] = {
     "Add": np.add,
     "AddV2": np.add,
@@ -45,21 +45,21 @@ SCALARS: dict[str, Callable[..., Array]] = {
     "NotEqual": np.not_equal,
     "Sub": np.subtract,
 }
-"""What conditions and indices are made of."""
+"""The ops that conditions and indices may use."""
 
 
 class Steps:
-    """The steps of one loop, as far as they are integer arithmetic on counters and constants.
+    """The steps of one loop, as far as integer arithmetic on counters and constants determines them.
 
-    A counter is an operand that grows by a constant. Integers wrap around as TensorFlow's do.
+    A counter is an operand that grows by a constant in each step.
     """
 
     def __init__(self, loop: Loop, constant: Callable[[str], Array | None]) -> None:
         """Reads a loop.
 
         Args:
-          loop: whose body and condition may be changed later; then call `read` again.
-          constant: gives the value of a tensor of the graph, if it is known.
+          loop: if its body or condition changes later, call `read` again.
+          constant: returns the value of a tensor of the graph, or None.
         """
         self._loop = loop
         self._outside = constant
@@ -67,10 +67,10 @@ class Steps:
         self._values: dict[str, Indices | None] = {}
         self.read()
         self.trips: int | None = self._trips()
-        """How often the body runs; None if that is not known, never, or more than a few ten thousand times."""
+        """How often the body runs; None if that is unknown, zero, or more than `_LONGEST`."""
 
     def read(self) -> None:
-        """Looks for counters: start and step of each."""
+        """Finds the counters, with the start and step of each."""
         body = self._loop.body
         self._values.clear()
         self._counters.clear()
@@ -88,13 +88,13 @@ class Steps:
                 self._counters[index] = (start.reshape(1), -step.reshape(1) if node.op == "Sub" else step.reshape(1))
 
     def _counted(self, index: int, steps: Array) -> Indices:
-        """What a counter is before given steps."""
+        """The values of a counter before given steps."""
         start, step = self._counters[index]
         result: Indices = start + step * steps.astype(_INTEGERS[self._loop.body.types[index]])
         return result
 
     def _constant(self, body: EditableFunction, tensor: str) -> Array | None:
-        """A scalar of the condition or body, an integer or a bool, that is the same in every step, and known."""
+        """The value of a loop-invariant scalar of the condition or body, an integer or a bool; None if it is unknown."""
         node = body.producer(body.resolve(tensor))
         value = None
         if node is not None and node.op == "Const":
@@ -106,7 +106,7 @@ class Steps:
     def _evaluate(
         self, body: EditableFunction, tensor: str, steps: Array, memo: dict[str, Array | None]
     ) -> Array | None:
-        """A scalar of the condition or body in given steps, if it is integer arithmetic; else None."""
+        """The values of a scalar of the condition or body in given steps; None if they are unknown."""
         tensor = body.resolve(tensor)
         if tensor not in memo:
             memo[tensor] = self._compute(body, tensor, steps, memo)
@@ -143,7 +143,7 @@ class Steps:
         return int(np.argmin(going))
 
     def values(self, tensor: str) -> Indices | None:
-        """What a scalar integer of the body is in each step; None if that is not known."""
+        """The values of a scalar integer of the body in all steps; None if they are unknown."""
         if self.trips is None:
             return None
         tensor = self._loop.body.resolve(tensor)
@@ -153,19 +153,20 @@ class Steps:
         return self._values[tensor]
 
     def last(self, index: int) -> Array | None:
-        """What a counter is after the loop; None if the operand is no counter, or the trips are not known."""
+        """The value of a counter after the loop; None if the operand is no counter, or the trip count is unknown."""
         if self.trips is None or index not in self._counters:
             return None
         return self._counted(index, np.array([self.trips])).reshape(())
 
     def offset(self, values: Indices) -> tuple[int, str, int] | None:
-        """How a counter gives certain values.
+        """Expresses values by a counter.
 
         Args:
-          values: what is wanted in each step, [trips].
+          values: the wanted value in each step, [trips].
 
         Returns:
-          An operand, `AddV2` or `Sub`, and the number that it is added to or subtracted from; None if no counter does.
+          The position of the counter, `AddV2` or `Sub`, and the number to which the op applies the counter; None if there is no
+          such counter.
         """
         for index in self._counters:
             if self._loop.body.types[index] != types_pb2.DT_INT32:

@@ -1,1 +1,1 @@
-"""Random ops of a graph, made to follow one variable: `state` is the way in."""
+"""Makes random ops draw from one variable; `state` is the entry point."""

@@ -1,4 +1,4 @@
-"""Adding nodes to one body, below the random op that they stand for. Pure."""
+"""Builds the nodes that replace a random op, in a graph or in a function. Pure."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from tfaot.graph.names import canonical, producer
 from tfaot.graph.ops import definition, fill_in_defaults, results
 
 _SHARED = "tfaot/random"
-"""Where the constants of a body are named that all its sites share."""
+"""Prefix of nodes that belong to no single random op."""
 
 
 class Builder:
-    """Makes the nodes that take the places of random ops in one body; whoever asked for them puts them into it."""
+    """Builds the nodes that replace random ops in one body. The caller adds them to the body."""
 
     def __init__(self, scope: Scope) -> None:
-        """`scope` is the body, which gives free names and says how edges are written."""
+        """`scope` is the body's: it gives free names, and knows how edges are written."""
         self._scope = scope
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._prefix = _SHARED
         self._anchor = ""
         self.constants: list[node_def_pb2.NodeDef] = []
-        """Those that all sites of the body share."""
+        """Constants that all random ops of the body share."""
         self.nodes: list[node_def_pb2.NodeDef] = []
-        """Made since the last `begin`."""
+        """The nodes that were made since the last `begin`."""
 
     def begin(self, site: node_def_pb2.NodeDef, anchor: Anchor | None = None) -> None:
-        """Nodes are named below this one from now on; constants are made where it is in v1 control flow."""
+        """Starts to replace a random op: names start with its name, and constants go where it is in v1 control flow."""
         self._prefix = f"{site.name}/random"
         self._anchor = ""
         self.nodes = []
@@ -44,7 +44,7 @@ class Builder:
             self._anchor = f"^{producer(inside)}"
 
     def outputs(self, op: str, *inputs: str, **attrs: Any) -> tuple[str, ...]:
-        """Adds a node, and returns its outputs as inputs for others. Attributes that are not given have defaults."""
+        """Adds a node, and returns references to its outputs. Attributes that are left out have their defaults."""
         defined = definition(op)
         assert defined is not None, op
         node = node_def_pb2.NodeDef(name=self._scope.take(f"{self._prefix}/{op}"), op=op, input=inputs)
@@ -59,7 +59,7 @@ class Builder:
         return self.outputs(op, *inputs, **attrs)[0]
 
     def constant(self, value: Any, dtype: int, *, outside: bool = False) -> str:
-        """A constant of a `tensorflow.DataType`, at the site or outside of v1 control flow."""
+        """A constant of a `tensorflow.DataType`, next to the random op or outside of v1 control flow."""
         array = np.asarray(value, dtypes.BY_ENUM[dtype].numpy())
         key = (str(array.dtype), array.shape, array.tobytes())
         if self._anchor and not outside:
@@ -71,11 +71,11 @@ class Builder:
         return self._constants[key]
 
     def cast(self, value: str, before: int, after: int) -> str:
-        """A value of another dtype; itself if it has that already."""
+        """Casts a value, unless it has the dtype already."""
         return value if before == after else self.add("Cast", value, SrcT=before, DstT=after)
 
     def finish(self, site: node_def_pb2.NodeDef, value: str, dtype: int) -> list[node_def_pb2.NodeDef]:
-        """All nodes since `begin`, and one that takes the site's place."""
+        """All nodes since `begin`, and one that takes the place of the random op."""
         result = node_def_pb2.NodeDef(name=site.name, op="Identity", device=site.device, input=[value])
         result.input.extend(operand for operand in site.input if operand.startswith("^"))
         for key, attr in site.attr.items():

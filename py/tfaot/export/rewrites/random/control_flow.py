@@ -1,4 +1,4 @@
-"""Where nodes are in control flow of TensorFlow 1, whose branches and loops are no functions. Pure."""
+"""Finds where nodes are in TensorFlow 1's control flow, whose branches and loops are not functions. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _V1_ENTRIES = frozenset({"Enter", "RefEnter", "RefSwitch", "Switch", "_SwitchN"}
 
 
 def order(nodes: Sequence[node_def_pb2.NodeDef]) -> list[int]:
-    """Indices in the order of the nodes, each after those that it needs. What closes a v1 loop is not followed."""
+    """Indices of the nodes in their order, except that each comes after those that it needs; back edges of loops aside."""
     index = {node.name: i for i, node in enumerate(nodes)}
     entered = [False] * len(nodes)
     left = [False] * len(nodes)
@@ -37,7 +37,7 @@ def order(nodes: Sequence[node_def_pb2.NodeDef]) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where a node is in v1 control flow: inside a branch or a loop, which may be inside another."""
+    """A place in v1 control flow: inside a branch or a loop, which may be inside another."""
 
     outer: Place | None
     branch: tuple[str, int] | None
@@ -55,7 +55,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True)
 class Anchor:
-    """Where a node is, and the input by which it is there."""
+    """The place of a node, and the input that puts it there."""
 
     place: Place
     operand: str

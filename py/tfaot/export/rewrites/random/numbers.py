@@ -1,6 +1,6 @@
-"""How random numbers are made, out of integers that TensorFlow and XLA draw alike. Pure.
+"""Makes random numbers from integers that TensorFlow and XLA draw alike. Pure.
 
-Floating numbers are made from the integers by nodes of ours: XLA's own kernels take other bits than TensorFlow's.
+Floating-point numbers are computed from the integers by our own nodes, because XLA's kernels use other bits than TensorFlow's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STATELESS = frozenset(
 """Stateless ops of which XLA makes other numbers than TensorFlow; of those that give integers it makes the same."""
 
 _RESERVED = 1 << 40
-"""How many numbers a draw reserves whose size may be known only inside a branch: more than a tensor has."""
+"""How many numbers a draw inside a branch reserves, where its size is unknown: more than any tensor has."""
 
 _UNIT = {
     types_pb2.DT_HALF: (types_pb2.DT_INT32, 10),
@@ -162,7 +162,7 @@ def _reserve(
     taken before it, for more numbers than its shape can have, and led in.
 
     Returns:
-      The key, and the name of the node that moved the state.
+      The key, and the name of the node that advances the state.
     """
     unsigned, index = types_pb2.DT_UINT64, types_pb2.DT_INT32
     if place is not None:
@@ -196,19 +196,19 @@ _FLOATING: Mapping[str, Callable[[Builder, Key, str, int, int], str]] = {
     "StatelessTruncatedNormalV2": _truncated_normal,
     "TruncatedNormal": _truncated_normal,
 }
-"""Ops that give floating numbers of a shape, their first input, and how these are made."""
+"""Ops that return floating-point numbers of a shape, their first input, and the function that makes them."""
 
 
 def drawn(
     build: Builder, node: node_def_pb2.NodeDef, state: str, last: str, anchor: Anchor | None
 ) -> tuple[list[node_def_pb2.NodeDef], str]:
-    """What takes the place of a stateful op, and the name of the node that moves the state.
+    """Builds what replaces a stateful op; also returns the name of the node that advances the state.
 
     Args:
       build: makes the nodes.
       node: one of `DRAWS`.
       state: the variable's handle.
-      last: the node that moves the state before, or empty.
+      last: the node that advances the state before, or empty.
       anchor: says in which v1 conditional the node is, if it is in one.
     """
     build.begin(node, anchor)
@@ -252,7 +252,7 @@ def drawn(
 
 
 def stateless(build: Builder, node: node_def_pb2.NodeDef, anchor: Anchor | None) -> list[node_def_pb2.NodeDef]:
-    """What takes the place of one of `STATELESS`: TensorFlow's numbers, except where it draws again."""
+    """Builds what replaces one of `STATELESS`: it gives TensorFlow's numbers, except where TensorFlow draws again."""
     build.begin(node, anchor)
     if node.op.endswith("V2"):
         shape_type, key = type_of(node, "Tshape"), Key(*node.input[1:4])

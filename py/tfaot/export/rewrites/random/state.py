@@ -1,14 +1,15 @@
 """Random ops: one state per instance, and the same numbers in TensorFlow and in XLA. Pure: protos in, protos out.
 
-Compiled ahead of time, TensorFlow's stateful random ops start from one fixed state in each instance, and their floating
-numbers are XLA's own. Here each of them takes its numbers from a variable with the state of a `tf.random.Generator`
-that uses Philox, int64[3]: it reserves counters with `RngReadAndSkip`, as the Generator does, and computes on integers
-drawn from these, which are bit for bit the same in both. The stateless ops are made the same way, from their own keys.
+Compiled ahead of time, TensorFlow's stateful random ops start from one fixed state in each instance, and their
+floating-point numbers are XLA's own. This rewrite makes each of them draw from a variable, int64[3], with the state of a
+`tf.random.Generator` that uses Philox. An op reserves counters with `RngReadAndSkip`, as the Generator does, and computes on
+integers drawn from them, which are the same bit for bit in TensorFlow and in XLA. Stateless ops are rewritten in the same
+way, with their own keys.
 
-The variable's handle goes into functions as one more argument, the last. In each body the draws are chained by control
-edges, in the order of the nodes in it, so that TensorFlow's executor and XLA's draw in the same order.
+Functions get the variable's handle as an additional last argument. In each body, control edges chain the draws in the order
+of the nodes, so that TensorFlow and XLA draw in the same order.
 
-The size of a rewritten graph, and the time it takes, are linear in the size of the graph.
+The cost of the rewrite and the size of its result are linear in the size of the graph.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def state_of(seed: int) -> Array:
 
 
 def seeded(graph: graph_pb2.GraphDef, runs: Sequence[Collection[str]] = ()) -> Seeded:
-    """Lets all random ops that the graph can reach draw from one variable.
+    """Makes all random ops that the graph can reach draw from one variable.
 
     Args:
       graph: a whole graph; it stays as it is. Only functions that its nodes reach are looked at.
@@ -101,7 +102,7 @@ def seeded(graph: graph_pb2.GraphDef, runs: Sequence[Collection[str]] = ()) -> S
 
 
 def refusal(what: str, left: Sequence[Left], sources: Mapping[str, str]) -> TfaotError:
-    """The error of a graph in which not all stateful random ops could be given the state.
+    """The error for a graph some of whose stateful random ops cannot use the state.
 
     Args:
       what: names the model.
@@ -142,7 +143,7 @@ _CALLEES: Mapping[str, Sequence[tuple[str, _Form]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What there is to do in the top graph, or in a function's body; nodes by name."""
+    """What to rewrite in the graph or in a function; nodes are given by name."""
 
     sites: tuple[str, ...]
     """Draws and calls, in the order in which they run."""
@@ -170,7 +171,7 @@ def _runs_of(graph: graph_pb2.GraphDef, runs: Sequence[Collection[str]]) -> dict
 
 
 class _Rewriter:
-    """Looks at each body that is reached, finds those that draw, and writes them anew."""
+    """Visits all reachable bodies, finds those that draw, and rewrites them."""
 
     def __init__(self, graph: graph_pb2.GraphDef, runs: Sequence[Collection[str]]) -> None:
         self._graph = graph

@@ -1,0 +1,65 @@
+"""short_products: which products are swapped, and their results."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tests.compile.passes.graphs import Array, PassTest
+
+NAME = "short_products"
+RNG = np.random.default_rng(13)
+
+
+def normal(*shape: int, dtype: str = "float32") -> Array:
+    """Returns values from a normal distribution."""
+    return RNG.standard_normal(shape).astype(dtype)
+
+
+class ShortProductsTest(PassTest):
+    """The pass on graphs with products."""
+
+    def product(self, x: Array, weights: Array, **options: bool) -> int:
+        """Returns how many products with a constant matrix the pass changes, out of one."""
+        import tensorflow as tf
+
+        return self.rewritten(NAME, lambda x: tf.matmul(x, tf.constant(weights), **options) + 1, x, rtol=1e-5)
+
+    def test_sizes(self) -> None:
+        """Depths from 2 to 64 with at least eight columns, in both float types, keep their values."""
+        for depth, columns in ((2, 8), (10, 64), (17, 9), (64, 64), (3, 1000)):
+            self.assertEqual(self.product(normal(1, depth), normal(depth, columns)), 1)
+        self.assertEqual(self.product(normal(1, 10, dtype="float64"), normal(10, 64, dtype="float64")), 1)
+
+    def test_stays(self) -> None:
+        """Several rows, long or narrow matrices, transposed ones, integers, and matrices that aren't constant don't change."""
+        import tensorflow as tf
+
+        for rows, depth, columns in ((2, 10, 64), (1, 65, 64), (1, 1, 64), (1, 10, 7)):
+            self.assertEqual(self.product(normal(rows, depth), normal(depth, columns)), 0)
+        self.assertEqual(self.product(normal(1, 10), normal(64, 10), transpose_b=True), 0)
+        self.assertEqual(self.product(normal(10, 1), normal(10, 64), transpose_a=True), 0)
+        self.assertEqual(self.product(normal(1, 10, dtype="float16"), normal(10, 64, dtype="float16")), 0)
+        self.assertEqual(self.rewritten(NAME, tf.matmul, normal(1, 10), normal(10, 64)), 0)
+
+    def test_net(self) -> None:
+        """A three-layer network changes in the first two, which share a matrix with another product. An output keeps its name."""
+        import tensorflow as tf
+
+        weights = [normal(10, 10), normal(10, 1)]
+
+        def net(x: Any) -> Any:
+            shared = tf.constant(weights[0])
+            y = tf.nn.relu(tf.nn.bias_add(x @ shared, normal(10)))
+            y = y @ shared
+            return [y, tf.nn.relu(y) @ weights[1], tf.concat([y, x], 0) @ shared]
+
+        self.assertEqual(self.rewritten(NAME, net, normal(1, 10)), 2)
+
+    def test_special_values(self) -> None:
+        """NaN and infinities reach the same columns as in the original product."""
+        x, weights = normal(1, 10), normal(10, 16)
+        x[0, 1], weights[2, 3], weights[4, 5], weights[6, 5] = math.inf, math.nan, math.inf, -math.inf
+        self.assertEqual(self.product(x, weights), 1)

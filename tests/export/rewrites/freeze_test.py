@@ -1,0 +1,586 @@
+"""Freezing: real graphs give the same numbers before and after, and compile without their variables."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.export.rewrites.rewriting import Model, Outcome, built, compared
+from tests.stages.harness import StageTest
+from tfaot.core import dtypes, isolate
+
+Body = Callable[..., Any]
+
+
+def frozen(*names: str) -> Callable[[Model], Model]:
+    """Returns a rewrite that freezes these variables."""
+
+    def rewrite(model: Model) -> Model:
+        from tfaot.export.rewrites.freeze import freeze
+
+        values = {name: model.initial[name] for name in names}
+        return dataclasses.replace(model, graph=freeze(model.graph, values, model.sources))
+
+    return rewrite
+
+
+def model(body: Body, edit: Callable[[Any], None] = lambda graph: None) -> Model:
+    """Returns a graph with inputs `x` and `n`, variables `a` and `b` with the input's shape, and `c` for row lookups."""
+
+    def build() -> Any:
+        import tensorflow as tf
+
+        v1 = tf.compat.v1
+        x, n = v1.placeholder(tf.float32, [2], "x"), v1.placeholder(tf.int32, [], "n")
+        a = v1.get_variable("a", initializer=np.float32([3, 5]))
+        b = v1.get_variable("b", initializer=np.float32([7, 11]))
+        c = v1.get_variable("c", initializer=np.arange(8, dtype=np.float32).reshape(4, 2) + 1)
+        y = tf.identity(body(tf, x, n, a, b, c), name="y")
+        y.set_shape([2])
+        return [x, n], [y]
+
+    return built(build, edit)
+
+
+class FreezeTest(StageTest):
+    """Each test freezes all or some variables of its own graph."""
+
+    def check(
+        self,
+        body: Body,
+        names: str,
+        fed: str = "",
+        *,
+        edit: Callable[[Any], None] = lambda graph: None,
+        complaint: str = "",
+    ) -> Outcome:
+        """Freezes the named variables. The others, separated by blanks, must still be there."""
+        feeds = (([1.5, -2.0], 2), ([0.25, 4.0], 1))
+        outcome = compared(lambda: model(body, edit), frozen(*names.split()), feeds)
+        self.assertEqual(outcome.complaint, complaint)
+        self.assertEqual(outcome.fed, tuple(fed.split()))
+        for before, after in zip(outcome.before, outcome.after, strict=True):
+            for wanted, value in zip(before, after, strict=True):
+                np.testing.assert_allclose(value, wanted, rtol=1e-6)
+        self.assertGreater(np.ptp([np.sum(value) for value in (outcome.before[0][0], outcome.before[1][0])]), 0)
+        return outcome
+
+    def test_read(self) -> None:
+        """Protects plain use, and compiled code that contains the values: the input is its only argument."""
+        outcome = self.check(lambda tf, x, n, a, b, c: x * a + b, "a b")
+        self.assertEqual(outcome.signature, "(f32[2], s32[])->(f32[2])")
+
+    def test_some(self) -> None:
+        """Protects models in which some variables are fed, whether or not anything writes them."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            with tf.control_dependencies([b.assign_add(x)]):
+                return x * a + c[0]
+
+        outcome = self.check(body, "a", "b c")
+        self.assertEqual(outcome.signature, "(f32[2], s32[], f32[2], f32[4,2])->(f32[2], f32[2])")
+
+    def test_asked_about(self) -> None:
+        """Protects models that query a variable's shape and state, like loaded ones."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            off = tf.raw_ops.DisableCopyOnRead(resource=a.handle)
+            with tf.control_dependencies([off]):
+                shape = tf.raw_ops.VariableShape(input=c.handle, out_type=tf.int64)
+                there = tf.raw_ops.VarIsInitializedOp(resource=a.handle)
+                return tf.where(there, x * a, x) * tf.cast(shape, tf.float32)
+
+        self.check(body, "a c")
+
+    def test_asked_about_in_function(self) -> None:
+        """Protects the same in functions, where outputs of nodes have names that differ between ops."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            @tf.function
+            def ask(y: Any) -> Any:
+                off = tf.raw_ops.DisableCopyOnRead(resource=a.handle)
+                with tf.control_dependencies([off]):
+                    shape = tf.raw_ops.VariableShape(input=c.handle)
+                    there = tf.raw_ops.VarIsInitializedOp(resource=a.handle)
+                    return tf.where(there, y * a, y) * tf.cast(shape, tf.float32), a.read_value()
+
+            return sum(ask(x))
+
+        self.check(body, "a c")
+
+    def test_gathered(self) -> None:
+        """Protects embeddings, in the graph and in functions, with batches of indices and of tables."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            @tf.function
+            def look_up(index: Any) -> Any:
+                rows = tf.raw_ops.ResourceGather(
+                    resource=c.handle, indices=[[0], [1], [0], [index - 1]], dtype=tf.float32, batch_dims=1
+                )
+                cells = tf.raw_ops.ResourceGatherNd(resource=c.handle, indices=[[index, 1], [0, 0]], dtype=tf.float32)
+                return tf.gather(c, index) + cells + rows[:2, 0]
+
+            return x * tf.gather(c, n) + look_up(n) + tf.gather_nd(c, [[n, 0], [1, 1]])
+
+        self.check(body, "c")
+
+    def test_identities(self) -> None:
+        """Protects handles that pass through Identity and IdentityN, along with other tensors."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            one = tf.raw_ops.Identity(input=tf.raw_ops.Identity(input=a.handle))
+            first, y, second = tf.raw_ops.IdentityN(input=[one, x, b.handle])
+            read = tf.raw_ops.ReadVariableOp
+            return read(resource=first, dtype=tf.float32) * y + read(resource=second, dtype=tf.float32)
+
+        self.check(body, "a b")
+        self.check(body, "a", "b")
+
+    def test_two_handles_of_one_variable(self) -> None:
+        """Protects size: a second handle of a variable doesn't copy its value."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="a", name="again")
+            with tf.control_dependencies([x * 2]):
+                late = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[2], shared_name="a", name="late")
+            read = tf.raw_ops.ReadVariableOp
+            return x * a + read(resource=handle, dtype=tf.float32) - read(resource=late, dtype=tf.float32) * 3
+
+        outcome = self.check(body, "a")
+        ops = {node.name: node.op for node in _graph(outcome).node}
+        self.assertEqual([ops[name] for name in ("a", "again", "late")], ["Const", "Identity", "Const"])
+
+    def test_calls(self) -> None:
+        """Protects functions that pass variables on to functions, and write others."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            @tf.function
+            def inner(y: Any) -> Any:
+                b.assign_add(y)
+                return a * y
+
+            @tf.function
+            def outer(y: Any) -> Any:
+                return inner(y) + inner(y + 1) + tf.gather(c, 1)
+
+            pure = tf.function(lambda y: a * y + c[0]).get_concrete_function(tf.TensorSpec([2], tf.float32))
+            args = [x, *pure.captured_inputs]
+            return outer(x) + tf.raw_ops.PartitionedCall(args=args, Tout=[tf.float32], f=pure)[0]
+
+        self.check(body, "a c", "b")
+
+    def test_function_called_as_an_op(self) -> None:
+        """Protects old graphs, where a function's name is the op, and its outputs have their own names."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            def both(first: Any, second: Any, y: Any) -> Any:
+                return y * 2, tf.raw_ops.Identity(input=second), first
+
+            handle = tf.TensorSpec([], tf.resource)
+            inner = tf.function(both).get_concrete_function(handle, handle, tf.TensorSpec([2], tf.float32))
+
+            def call(first: Any, second: Any, y: Any) -> Any:
+                types = [tf.float32, tf.resource, tf.resource]
+                z, one, two = tf.raw_ops.PartitionedCall(args=[first, second, y], Tout=types, f=inner)
+                read = tf.raw_ops.ReadVariableOp
+                return z * read(resource=one, dtype=tf.float32) - read(resource=two, dtype=tf.float32)
+
+            outer = tf.function(call).get_concrete_function(handle, handle, tf.TensorSpec([2], tf.float32))
+            return tf.raw_ops.PartitionedCall(args=[a.handle, b.handle, x], Tout=[tf.float32], f=outer)[0]
+
+        self.check(body, "a b", edit=_call_as_ops)
+        self.check(body, "b", "a", edit=_call_as_ops)
+
+    def test_one_function_for_several_variables(self) -> None:
+        """Protects layers that share a function: it is copied only where it gets different kinds of variables."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            handle, value = tf.TensorSpec([], tf.resource), tf.TensorSpec([2], tf.float32)
+
+            def layer(first: Any, second: Any, y: Any) -> Any:
+                read = tf.raw_ops.ReadVariableOp
+                return y * read(resource=first, dtype=tf.float32) + read(resource=second, dtype=tf.float32)
+
+            function = tf.function(layer).get_concrete_function(handle, handle, value)
+
+            def apply(first: Any, second: Any, y: Any) -> Any:
+                args = [first.handle, second.handle, y]
+                return tf.raw_ops.PartitionedCall(args=args, Tout=[tf.float32], f=function)[0]
+
+            return apply(a, b, x) * apply(b, a, x) - apply(a, a, x) / apply(b, b, x)
+
+        self.assertEqual(len(_graph(self.check(body, "a b")).library.function), 1)
+        functions = [f.signature.name for f in _graph(self.check(body, "a", "b")).library.function]
+        self.assertEqual(functions, [functions[0] + suffix for suffix in ("", "_1", "_2", "_3")])
+
+    def test_returned_handles(self) -> None:
+        """Protects functions that return the variable to read from."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            handle = tf.TensorSpec([], tf.resource)
+            swap = tf.function(lambda p, q: (q, p)).get_concrete_function(handle, handle)
+            types = [tf.resource, tf.resource]
+            p, q = tf.raw_ops.PartitionedCall(args=[a.handle, b.handle], Tout=types, f=swap)
+            read = tf.raw_ops.ReadVariableOp
+            return x * read(resource=p, dtype=tf.float32) - read(resource=q, dtype=tf.float32)
+
+        self.check(body, "a b")
+        # The compiler itself accepts no function that returns a handle.
+        self.check(body, "b", "a", complaint="GetTupleElement() index (1) out of range for tuple shape (f32[2])")
+
+    def test_while_v2(self) -> None:
+        """Protects loops, whose condition and body read variables, gather from them, write others, and call functions."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            scale = tf.function(lambda y: y * a)
+
+            def step(i: Any, y: Any) -> Any:
+                b.assign_add(y)
+                return i + 1, tf.cond(i > 0, lambda: scale(y), lambda: y + tf.gather(c, i))
+
+            return tf.while_loop(lambda i, y: tf.logical_and(i < n, tf.reduce_sum(c) < 100), step, [0, x])[1]
+
+        self.check(body, "a c", "b")
+        self.check(body, "c", "a b")
+
+    def test_while_v1(self) -> None:
+        """Protects TensorFlow 1 loops: handles pass through Enter, and added nodes run in each iteration."""
+
+        def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            tf.compat.v1.disable_control_flow_v2()
+
+            def step(i: Any, y: Any) -> Any:
+                with tf.control_dependencies([b.assign_add(y)]):
+                    there = tf.raw_ops.VarIsInitializedOp(resource=a.handle)
+                    return i + 1, tf.where(there, y * a, y) + tf.gather(c, i)
+
+            return tf.while_loop(lambda i, y: i < n, step, [0, x])[1]
+
+        self.check(body, "a c", "b")
+        self.check(body, "a", "b c")
+
+    def test_branches(self) -> None:
+        """Protects conditionals of both control flow versions, and with more than two branches."""
+
+        def two(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            return tf.cond(n > 1, lambda: x * a, lambda: x + b)
+
+        def two_v1(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            tf.compat.v1.disable_control_flow_v2()
+            return two(tf, x, n, a, b, c)
+
+        def many(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+            return tf.switch_case(n, [lambda: x * a, lambda: x + b, lambda: tf.gather(c, n) * x])
+
+        for body in (two, two_v1, many):
+            with self.subTest(body.__name__):
+                self.check(body, "a b" + " c" * (body is many))
+                self.check(body, "a", "b" + " c" * (body is many))
+
+    def test_every_dtype(self) -> None:
+        """Protects values of every dtype, as scalars, as matrices, and empty, bit by bit."""
+        from tfaot.export.rewrites.freeze import freeze
+
+        for dtype in dtypes.ALL:
+            with self.subTest(dtype.name):
+                values = {
+                    f"v{rank}": np.random.default_rng(0)
+                    .integers(0, 2 if dtype.name == "bool" else 256, (*shape, dtype.bytes), dtype=np.uint8)
+                    .reshape(-1)
+                    .view(dtype.numpy())
+                    .reshape(shape)
+                    for rank, shape in enumerate([(), (3, 0), (2, 3)])
+                }
+
+                def work(values: Any = values, enum: int = dtype.enum) -> Any:
+                    import tensorflow as tf
+
+                    with tf.Graph().as_default() as graph:
+                        for name, value in values.items():
+                            handle = tf.raw_ops.VarHandleOp(dtype=enum, shape=value.shape, shared_name=name, name=name)
+                            tf.raw_ops.ReadVariableOp(resource=handle, dtype=enum, name=f"{name}/read")
+                    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+                        tf.import_graph_def(freeze(graph.as_graph_def(), values), name="")
+                        return session.run([f"{name}/read:0" for name in values])
+
+                for wanted, value in zip(values.values(), isolate.run_isolated(work, what="reading"), strict=True):
+                    self.assertEqual((value.dtype, value.shape), (wanted.dtype, wanted.shape))
+                    self.assertEqual(value.tobytes(), wanted.tobytes())
+
+    def test_keras(self) -> None:
+        """Protects whole models: embeddings, recurrent and bidirectional layers in Keras 3 and tf-keras."""
+
+        def make(package: str) -> Model:
+            import importlib
+
+            import tensorflow as tf
+
+            from tfaot.export.sources.functions import VariableNames, function_of
+            from tfaot.graph.prune import prune
+            from tfaot.graph.variables import variable_uses
+
+            keras = importlib.import_module(package)
+            keras.utils.set_random_seed(1)
+            layers = keras.layers
+            network = keras.Sequential(
+                [
+                    layers.Embedding(7, 5),
+                    layers.Bidirectional(layers.LSTM(4, return_sequences=True)),
+                    layers.GRU(3, return_sequences=True),
+                    layers.SimpleRNN(3),
+                    layers.BatchNormalization(),
+                    layers.Dense(2),
+                ]
+            )
+            specification = tf.TensorSpec([2, 6], tf.int32, name="ids")
+            concrete = tf.function(lambda ids: network(ids, training=False)).get_concrete_function(specification)
+            names = VariableNames(network)
+            function = function_of(concrete, name="Run", names=names)
+            nodes = [[edge.name.partition(":")[0] for edge in e] for e in (function.outputs, function.inputs)]
+            pruned = prune(function.graph, *nodes)
+            for body in pruned.library.function:
+                body.attr.pop("api_implements", None)
+            initial = names.values(use.shared_name for use in variable_uses(pruned))
+            return Model(pruned, function.inputs, function.outputs, initial)
+
+        def rewrite(model: Model) -> Model:
+            return frozen(*model.initial)(model)
+
+        for package in ("keras", "tf_keras"):
+            with self.subTest(package):
+                feeds = [[np.arange(12).reshape(2, 6) % 7], [np.arange(12).reshape(2, 6) * 3 % 7]]
+                outcome = compared(functools.partial(make, package), rewrite, feeds)
+                self.assertEqual((outcome.complaint, outcome.fed), ("", ()))
+                self.assertEqual(outcome.signature, "(s32[2,6])->(f32[2,2])")
+                for before, after in zip(outcome.before[:2], outcome.after[:2], strict=True):
+                    np.testing.assert_allclose(after[0], before[0], rtol=1e-5)
+                self.assertGreater(np.abs(outcome.before[0][0] - outcome.before[1][0]).max(), 1e-3)
+
+    def test_nothing_to_do(self) -> None:
+        """Protects time and memory: a graph without any of the variables is returned unchanged."""
+        from tensorflow.core.framework import graph_pb2
+
+        from tfaot.export.rewrites.freeze import freeze
+
+        graph = graph_pb2.GraphDef()
+        graph.node.add(name="v", op="VarHandleOp").attr["shared_name"].s = b"v"
+        self.assertIs(freeze(graph, {}), graph)
+        self.assertIs(freeze(graph, {"w": np.ones(2)}), graph)
+
+    def test_large_graphs_take_linear_time(self) -> None:
+        """Protects graphs with hundreds of thousands of nodes: a long chain is neither recursive nor quadratic."""
+        from tensorflow.core.framework import graph_pb2
+
+        from tfaot.export.rewrites.freeze import freeze
+
+        graph = graph_pb2.GraphDef()
+        node = graph.node.add(name="n0", op="VarHandleOp")
+        node.attr["dtype"].type = 1
+        node.attr["shared_name"].s = b"v"
+        for index in range(1, 30_000):
+            graph.node.add(name=f"n{index}", op="Identity", input=[f"n{index - 1}"]).attr["T"].type = 20
+        result = freeze(graph, {"v": np.ones(2, np.float32)})
+        self.assertEqual((result.node[0].op, result.node[29_999].attr["T"].type), ("Const", 1))
+
+    def test_too_large(self) -> None:
+        """Protects against protobuf's own error after minutes: a GraphDef has no room for the frozen values."""
+        from tensorflow.core.framework import graph_pb2
+
+        from tfaot.export.rewrites.freeze import freeze
+
+        graph = graph_pb2.GraphDef()
+        for name in "abcd":
+            graph.node.add(name=name, op="VarHandleOp").attr["shared_name"].s = name.encode()
+        large = np.broadcast_to(np.float32(1), (1 << 20, 128))
+        values = {"a": large, "b": large[:1], "c": large, "d": np.broadcast_to(np.float32(1), (1 << 20, 257))}
+        self.assert_error(
+            self.error_of(freeze, graph, values),
+            """
+            freezing 4 variable(s) makes 2,151,678,464 bytes of constants, more than a GraphDef can hold
+              found: 2,147,483,647 bytes at most; the largest are d (1,077,936,128), a (536,870,912), c (536,870,912), and 1 more
+              to do: feed them: frozen = [] keeps all variables in a file beside the code, a pattern freezes only some
+            """,
+        )
+
+    def test_refused(self) -> None:
+        """Protects against graphs that can't run: the error names ops that need a handle, where they are, and the variables."""
+
+        def work() -> str:
+            def body(tf: Any, x: Any, n: Any, a: Any, b: Any, c: Any) -> Any:
+                handle = tf.TensorSpec([], tf.resource)
+
+                def destroy(first: Any, y: Any) -> Any:
+                    gone = tf.raw_ops.DestroyResourceOp(resource=first, name="destroy")
+                    with tf.control_dependencies([gone]):
+                        return tf.identity(y)
+
+                function = tf.function(destroy).get_concrete_function(handle, tf.TensorSpec([2], tf.float32))
+                calls = [
+                    tf.raw_ops.StatefulPartitionedCall(args=[v.handle, x], Tout=[tf.float32], f=function)[0]
+                    for v in (a, c)
+                ]
+                which = tf.raw_ops.If(
+                    cond=n > 0,
+                    input=[a.handle, b.handle],
+                    Tout=[tf.resource],
+                    then_branch=tf.function(lambda p, q: p).get_concrete_function(handle, handle),
+                    else_branch=tf.function(lambda p, q: q).get_concrete_function(handle, handle),
+                    name="which",
+                )[0]
+                return sum(calls) * tf.raw_ops.ReadVariableOp(resource=which, dtype=tf.float32)
+
+            given = model(body, _plain_names)
+
+            return self.error_of(frozen("a", "c"), dataclasses.replace(given, sources={"f/destroy": "model.py:3"}))
+
+        self.assert_error(
+            isolate.run_isolated(work, what="freezing"),
+            """
+            2 op(s) take a variable in a way that a constant cannot be taken
+
+                DestroyResourceOp 'f/destroy' on a, c at model.py:3
+                If 'which' on a
+
+              found: variables can be frozen that are read, gathered from, and handed to functions, all of whose ways to an op \
+lead there with frozen variables only
+              to do: feed these variables: take them out of frozen
+            """,
+        )
+
+
+class ChosenTest(StageTest):
+    """Which variables patterns choose."""
+
+    NAMES = ("dense/kernel", "dense/bias", "head/kernel", "step")
+
+    def chosen(self, patterns: list[str] | None, *, written: str = "step", default_frozen: bool = True) -> list[str]:
+        from tfaot.export.rewrites.freeze import chosen
+
+        found = chosen(self.NAMES, written.split(), patterns, default_frozen=default_frozen)
+        return [name for name in self.NAMES if name in found]
+
+    def test_default(self) -> None:
+        """Protects models without the attribute: everything that nothing writes is frozen, or nothing at all."""
+        self.assertEqual(self.chosen(None), ["dense/kernel", "dense/bias", "head/kernel"])
+        self.assertEqual(self.chosen(None, default_frozen=False), [])
+
+    def test_patterns(self) -> None:
+        """Protects the choice: whole names, globs across `/`, and later patterns that exclude and include again."""
+        self.assertEqual(self.chosen([]), [])
+        self.assertEqual(self.chosen(["dense/bias"]), ["dense/bias"])
+        self.assertEqual(self.chosen(["*kernel"]), ["dense/kernel", "head/kernel"])
+        self.assertEqual(self.chosen(["*", "!step"]), ["dense/kernel", "dense/bias", "head/kernel"])
+        self.assertEqual(self.chosen(["*", "!*/*", "head/*", "!step"]), ["head/kernel"])
+        self.assertEqual(
+            self.chosen(["[ds]*"], written="", default_frozen=False), ["dense/kernel", "dense/bias", "step"]
+        )
+
+    def test_matching_nothing(self) -> None:
+        """Protects against typos, which would silently freeze less."""
+        self.assert_error(
+            self.error_of(self.chosen, ["dense/*", "Head/*"]),
+            """
+            frozen = ["dense/*", "Head/*"]: "Head/*" matches no variable
+              found: dense/kernel, dense/bias, head/kernel, step
+              to do: write a whole name, or a pattern such as "dense/*"
+            """,
+        )
+
+    def test_taking_out_nothing(self) -> None:
+        """Protects against `!` as the first pattern, which would freeze nothing."""
+        self.assert_error(
+            self.error_of(self.chosen, ["!head/*"]),
+            """
+            frozen = ["!head/*"]: "!head/*" takes out head/kernel, which nothing before it chose
+              found: chosen until there: nothing
+              to do: first write what is to be frozen: ["*", "!head/*"] is all but what "head/*" matches
+            """,
+        )
+
+    def test_written(self) -> None:
+        """Protects training: written variables can't be frozen, and the message says how to exclude them."""
+        self.assert_error(
+            self.error_of(self.chosen, ["*"], written="step dense/bias"),
+            """
+            frozen = ["*"]: 2 of the variables that it chooses are written, so that they cannot be constants
+              found: dense/bias, step
+              to do: take them out: "!dense/bias", "!step"
+            """,
+        )
+
+
+class FingerprintTest(StageTest):
+    """The fingerprint that identifies a model's weights."""
+
+    def test_says_all(self) -> None:
+        """Protects against confusing weights: value, dtype, and shape always count, and names among all weights."""
+        from tfaot.export.rewrites.freeze import fingerprint
+
+        one = fingerprint({"v": np.float32([1, 2])})
+        self.assertEqual(
+            one,
+            {
+                "v": "e8c1cb12acd25edd29c0b2c67bccf91ff67ac4f940047a973e59d7951db5bc89",
+                "": "00c2312353af77c6a37e498dc525a105049301f0d637da67039950568c6a5550",
+            },
+        )
+        for other in (np.float32([1, 3]), np.int32([1, 2]), np.float32([[1, 2]]), np.float32([[1], [2]])):
+            self.assertNotEqual(fingerprint({"v": other})["v"], one["v"])
+            self.assertNotEqual(fingerprint({"v": other})[""], one[""])
+        self.assertEqual(fingerprint({"w": np.float32([1, 2])})["w"], one["v"])
+        self.assertNotEqual(fingerprint({"w": np.float32([1, 2])})[""], one[""])
+
+    def test_order_and_layout(self) -> None:
+        """Protects rebuilds: neither the order of variables nor their memory layout in NumPy counts."""
+        from tfaot.export.rewrites.freeze import fingerprint
+
+        values: dict[str, Any] = {
+            "b": np.arange(6.0).reshape(2, 3),
+            "a": np.zeros((0, 2), dtypes.BY_NAME["bfloat16"].numpy()),
+        }
+        other = {"a": values["a"], "b": np.asfortranarray(values["b"])}
+        self.assertEqual(fingerprint(values), fingerprint(other))
+        self.assertEqual(list(fingerprint({})), [""])
+
+
+def _graph(outcome: Outcome) -> Any:
+    from tensorflow.core.framework import graph_pb2
+
+    return graph_pb2.GraphDef.FromString(outcome.graph)
+
+
+def _call_as_ops(graph: Any) -> None:
+    """Turns calls into ops: their names are the functions', and so are their outputs' names."""
+    library = {function.signature.name: function for function in graph.library.function}
+    bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+    for nodes in bodies:
+        results = {}
+        for node in nodes:
+            if node.op == "PartitionedCall":
+                node.op = node.attr["f"].func.name
+                node.attr.clear()
+                results[node.name] = [result.name for result in library[node.op].signature.output_arg]
+        if nodes is not bodies[0]:
+            for node in nodes:
+                for index, operand in enumerate(node.input):
+                    name, _, output = operand.partition(":output:")
+                    if name in results and output:
+                        node.input[index] = f"{name}:{results[name][int(output)]}:0"
+
+
+def _plain_names(graph: Any) -> None:
+    """Renames the first function to `f`, because TensorFlow numbers functions."""
+    name = graph.library.function[0].signature.name
+    graph.library.function[0].signature.name = "f"
+    for node in graph.node:
+        if node.op == "StatefulPartitionedCall" and node.attr["f"].func.name == name:
+            node.attr["f"].func.name = "f"
+
+
+if __name__ == "__main__":
+    unittest.main()
