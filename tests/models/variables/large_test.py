@@ -22,7 +22,7 @@ ROWS, CLASSES, WIDTH = 18_000_000, 2_000_000, 64
 PLACES = [0, 1, ROWS // 2, 2**32 // (4 * WIDTH) - 1, 2**32 // (4 * WIDTH), ROWS - 3, ROWS - 2, ROWS - 1]
 """The rows in use: from the first to the last, and on both sides of 4 GB."""
 COLUMNS = [0, CLASSES // 2, CLASSES - 2, CLASSES - 1]
-"""All of them lie beyond 4 GB."""
+"""All of them are beyond 4 GB."""
 PROGRAM = os.path.join(os.path.dirname(__file__), "large")
 
 Array = npt.NDArray[np.float32]
