@@ -223,7 +223,7 @@ def sizes(results: Sequence[Result], work: Mapping[str, Mapping[str, int]]) -> l
 
 
 def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
-    """Returns the page's text. `plots` maps titles to the plots' files. It is long because it holds the page's prose."""
+    """Returns the page's text. `plots` maps titles to the plots' files. It is long because it contains the page's prose."""
     results = [harness.from_json(result) for result in document["results"]]
     machine, plan, roofline = document["machine"], document["plan"], document["roofline"]
     found = [ratio.value for result in results if (ratio := ratio_of(result))]

@@ -1,4 +1,4 @@
-"""Replays a bundle from this repository: `PYTHONPATH=py python3 tools/replay.py BUNDLE …`. Bundles hold the script itself."""
+"""Replays a bundle from this repository: `PYTHONPATH=py python3 tools/replay.py BUNDLE …`. Bundles contain the script itself."""
 
 from __future__ import annotations
 

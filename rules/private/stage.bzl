@@ -128,7 +128,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
             "PATH": "/usr/bin:/bin",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": ":".join(python_path),
-            # The main's folder holds no modules. What `-P` asks for, which Python 3.10 doesn't know.
+            # Don't search the main's folder for modules. This is like `-P`, which Python 3.10 doesn't know.
             "PYTHONSAFEPATH": "1",
             "TZ": "UTC",
         },

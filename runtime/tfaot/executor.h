@@ -114,8 +114,8 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   // Sets the address of an argument, without taking ownership. Every argument
-  // must be set before the first run, to a multiple of kAlignment. Only
-  // arguments that the program writes can change.
+  // must be set before the first run, to a multiple of kAlignment. A run
+  // modifies the arguments that the program writes.
   void set_arg_data(std::size_t index, const void* data) noexcept {
     if (instance_.buffers[index] != data) Bind(index, data);
   }

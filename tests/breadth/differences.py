@@ -69,7 +69,7 @@ def _floating(values: Array) -> bool:
 
 
 def _odd_order(case: Case, difference: Difference) -> Array:
-    """The operand has a NaN, or zeros of both signs, which the two sort in different orders."""
+    """Matches if the operand has a NaN, or zeros of both signs, which the two sort in different orders."""
     for operand in case.operands:
         value = operand.value
         if _floating(value) and (np.isnan(value).any() or ((value == 0) & np.signbit(value)).any()):
@@ -86,7 +86,7 @@ def _denormal(value: Array) -> Array:
 
 
 def _denormals(case: Case, difference: Difference) -> Array:
-    """The value's operand is denormal. If results aren't elementwise, any constant is."""
+    """Matches if the value's operand is denormal, or if results aren't elementwise, any constant."""
     result = _never(case, difference)
     for operand in difference.operands:
         result |= _denormal(operand)
@@ -97,7 +97,7 @@ def _denormals(case: Case, difference: Difference) -> Array:
 
 
 def _unrepresentable(case: Case, difference: Difference) -> Array:
-    """A float that the integer dtype cannot hold."""
+    """Matches a float that the integer dtype can't represent."""
     if difference.ours.dtype.kind not in "iu" or not difference.operands or difference.operands[0].dtype.kind in "iub":
         return _never(case, difference)
     value = difference.operands[0].real.astype(np.float64)
@@ -106,32 +106,32 @@ def _unrepresentable(case: Case, difference: Difference) -> Array:
 
 
 def _equal(case: Case, difference: Difference) -> Array:
-    """The first operand, the image, contains equal values."""
+    """Matches if the first operand, the image, contains equal values."""
     image = case.operands[0].value
     return np.full(difference.theirs.shape, np.unique(image).size < image.size)
 
 
 def _nearly_equal(case: Case, difference: Difference) -> Array:
-    """The first operand, the image, has values that bfloat16 does not tell apart."""
+    """Matches if the first operand, the image, has values that are equal in bfloat16."""
     image = case.operands[0].value.astype(ml_dtypes.bfloat16).astype(np.float32)
     return np.full(difference.theirs.shape, np.unique(image).size < image.size)
 
 
 def _beyond(case: Case, difference: Difference) -> Array:
-    """The second operand is no number of bits that the dtype has."""
+    """Matches if the second operand isn't a valid bit count for the dtype."""
     places = difference.operands[1] if len(difference.operands) > 1 else case.operands[1].value.reshape(-1)
     beyond = (places < 0) | (places >= 8 * places.itemsize)
     return np.asarray(beyond if len(difference.operands) > 1 else np.full(difference.theirs.shape, beyond.any()))
 
 
 def _aligned(case: Case, difference: Difference) -> Array:
-    """Corners are aligned, and some rows or columns are wrong, but not most."""
+    """Matches if corners are aligned, and some rows or columns are wrong, but not most."""
     few = difference.theirs.size <= max(32, max(each.value.size for each in case.operands))
     return np.full(difference.theirs.shape, "align_corners" in case.expression and few)
 
 
 def _few(case: Case, difference: Difference) -> Array:
-    """A few of many values differ, by less than a value of order 1."""
+    """Matches if a few of many values differ, by less than a value of order 1."""
     few = difference.theirs.size <= max(1, case.operands[0].value.size // 50)
     return np.asarray((np.abs(difference.theirs - difference.ours) < 2) & np.bool_(few))
 

@@ -16,7 +16,7 @@ LIMIT = 0.6
 
 
 def _runs(path: str) -> int:
-    """How often a child has called this with the same path."""
+    """Returns how often children have called this with the same path."""
     with open(path, "ab") as file:
         file.write(b"x")
     return os.path.getsize(path)
@@ -37,7 +37,7 @@ class StandsStillTest(unittest.TestCase):
         self.count = os.path.join(folder.name, "count")
 
     def stuck(self, function: object) -> str:
-        """Returns the error of a child that stands still, after checking that it was tried twice."""
+        """Returns the error for a child that hangs, after checking that it was tried twice."""
         assert callable(function)
         with contextlib.redirect_stderr(io.StringIO()) as warned, self.assertRaises(TfaotError) as raised:
             isolate.run_isolated(function, what="waiting", idle_seconds=LIMIT)
@@ -46,7 +46,7 @@ class StandsStillTest(unittest.TestCase):
         return str(raised.exception)
 
     def test_a_deadlock(self) -> None:
-        """A child that waits for a lock is ended twice, and the error says what, and where by its stack."""
+        """A child that waits for a lock is ended twice, and the error names the work and shows the stack."""
 
         def deadlock() -> None:
             _runs(self.count)
@@ -60,7 +60,7 @@ class StandsStillTest(unittest.TestCase):
         self.assertIn("  to do: if the stack above ends in your code, do not let it wait there; otherwise report", text)
 
     def test_a_child_of_the_child(self) -> None:
-        """The outermost parent watches the whole tree: both stacks show, and the children's child is gone afterwards."""
+        """The outermost parent watches the whole tree: both stacks appear, and the grandchild is gone afterwards."""
 
         def sleep() -> None:
             _runs(self.count)
@@ -76,7 +76,7 @@ class StandsStillTest(unittest.TestCase):
         self.assertRegex(text, r"line \d+ in sleep\n")
         with open(self.count + ".pid") as file:
             pid = int(file.read())
-        for _ in range(100):  # it has no parent any more that would wait for it
+        for _ in range(100):  # it no longer has a parent that would wait for it
             if not os.path.exists(f"/proc/{pid}") or isolate._stat(f"/proc/{pid}/stat")[:1] == ["Z"]:
                 break
             time.sleep(0.05)
@@ -84,7 +84,7 @@ class StandsStillTest(unittest.TestCase):
             self.fail("the child of the child lives on")
 
     def test_only_once(self) -> None:
-        """What hangs once is tried again: the result is the second child's, and the first one's stack is a warning."""
+        """A child that hangs once is tried again: the result is the second child's, and the first one's stack is a warning."""
 
         def once() -> str:
             if _runs(self.count) == 1:
@@ -96,7 +96,7 @@ class StandsStillTest(unittest.TestCase):
         self.assertRegex(warned.getvalue(), r"line \d+ in once\n")
 
     def test_whoever_works_is_left_alone(self) -> None:
-        """A child may take longer than the limit by itself, by a child of its own, and by a program that it started."""
+        """A child can exceed the limit with its own work, a child's, or that of a program that it started."""
 
         def child() -> None:
             isolate.run_isolated(lambda: _burn(3 * LIMIT), what="burning")
@@ -109,10 +109,10 @@ class StandsStillTest(unittest.TestCase):
 
 
 class ThreadsTest(unittest.TestCase):
-    """A child inherits the locks that threads of its parent hold, but not the threads that would release them."""
+    """A child inherits the locks that its parent's threads hold, but not the threads that would release them."""
 
     def test_refused(self) -> None:
-        """A fork beside a thread is an error each time, and not a hang now and then."""
+        """Forking while another thread runs is always an error, rather than an occasional hang."""
         stop = threading.Event()
         thread = threading.Thread(target=stop.wait)
         thread.start()

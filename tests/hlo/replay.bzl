@@ -21,8 +21,8 @@ def tf_aot_replay_test(*, name, bundle, size = "small", **kwargs):
         srcs = [Label("//py/tfaot/hlo:replay.py")],
         args = ["$(rootpath {})".format(bundle)],
         data = [bundle],
-        # Bazel would make empty __init__.py files beside replay.py. In a sandbox that it reuses, it writes them through links of an
-        # earlier test, and so empties our own.
+        # Otherwise, Bazel creates empty __init__.py files next to replay.py. In a reused sandbox, it writes them through an earlier
+        # test's links, which empties our own.
         legacy_create_init = 0,
         main = Label("//py/tfaot/hlo:replay.py"),
         deps = ["@tfaot_jax//:jax"],

@@ -378,7 +378,7 @@ class Program:
 
 
 def _pairs(size: int, seed: str) -> list[tuple[int, int]]:
-    """Returns two adjacent pairs, and two random ones."""
+    """Returns a pair of neighbors and a random pair."""
     if size < 2:
         return []
     drawn = random.Random(seed).sample(range(size), 2)

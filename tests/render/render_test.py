@@ -1,4 +1,4 @@
-"""The generated C++, letter by letter, and through a real compiler."""
+"""The generated C++, character by character, and through a real compiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Input, Manifest,
 from tfaot.render import render as stage
 
 RUNTIME = ("files", "isa", "mapped_file", "safetensors", "variables")
-"""What every class is linked with."""
+"""What every class links."""
 UPDATE = "bazel run //tests/render:render_test -- --update"
 KINDS = {
     "header": "{}.h",
@@ -36,7 +36,7 @@ KINDS = {
 
 
 def entry(name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], **changes: Any) -> EntryPoint:
-    """An entry point whose tensors have no batch and cross the edge as they are."""
+    """Returns an entry point whose tensors have no batch and cross the edge as they are."""
     return EntryPoint(
         name,
         name,
@@ -47,7 +47,7 @@ def entry(name: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], **
 
 
 def tensor(name: str, cpp_name: str, dtype: str, shape: tuple[int, ...]) -> Tensor:
-    """A tensor that crosses the edge as `dtypes` says."""
+    """Returns a tensor that crosses the edge in the dtype that `dtypes` says."""
     return Tensor(name, cpp_name, dtype, shape, dtypes.BY_NAME[dtype].stored)
 
 
@@ -74,7 +74,7 @@ SMALL = Manifest(
     calls=(Call("Run", 0),) * 3,
     fingerprints=Fingerprints("0" * 64, "1" * 64, ""),
 )
-"""The usual: one function, one variable of each kind, in the library."""
+"""The common case: one function, and one variable of each kind in the library."""
 
 FAMILY = Manifest(
     format=2,
@@ -115,12 +115,12 @@ FAMILY = Manifest(
     calls=(Call("Train", 0), Call("Embed", 1), Call("Embed", 12), Call("Train", 0)),
     fingerprints=Fingerprints("0" * 64, "1" * 64, ""),
 )
-"""All that is less usual: several functions, a batch family, a result of no fixed size, dtypes of ours, random numbers, and
+"""Everything less common: several functions, a batch family, a result without a fixed size, our own dtypes, random numbers, and
 variables in a file."""
 
 
 def compiled(manifest: Manifest, name: str) -> tuple[stage.Compiled, ...]:
-    """The functions of a model, as the rules name them."""
+    """Returns a model's functions with the rules' names."""
     keys = [(entry.name, batch) for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)]
     return tuple(
         stage.Compiled(
@@ -131,13 +131,13 @@ def compiled(manifest: Manifest, name: str) -> tuple[stage.Compiled, ...]:
 
 
 def without_variables(manifest: Manifest, **changes: Any) -> Manifest:
-    """The same model, but for variables and these changes."""
+    """Returns the same model, except for variables and these changes."""
     entries = tuple(dataclasses.replace(entry, variables=()) for entry in manifest.entry_points)
     return dataclasses.replace(manifest, **{"entry_points": entries, "random_state": "", "variables": (), **changes})
 
 
 class RenderTest(unittest.TestCase):
-    """Renders manifests to a folder of its own."""
+    """Renders manifests to a separate folder."""
 
     maxDiff = None
 
@@ -164,7 +164,7 @@ class RenderTest(unittest.TestCase):
         return {kind: (self.folder / file).read_text() for kind, file in kinds.items()}
 
     def compiler(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Runs the C++ compiler with the headers that the rules give it, and the rendered ones as `p/…`."""
+        """Runs the C++ compiler with the rules' headers, and the rendered ones as `p/…`."""
         if not (self.folder / "p").exists():
             (self.folder / "p").symlink_to(self.folder)
         found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
@@ -196,15 +196,15 @@ class RenderTest(unittest.TestCase):
 
 
 class GoldenTest(RenderTest):
-    """The texts themselves."""
+    """The generated text itself."""
 
     def golden(self, name: str) -> Path:
-        """Where a golden is: in the sources when updating, or among the test's files."""
+        """Returns the location of a golden: in the sources for updates, otherwise among the test's files."""
         root = os.environ.get("BUILD_WORKSPACE_DIRECTORY") if "--update" in ARGUMENTS else None
         return Path(root or ROOT) / "tests/render/goldens" / (name + ".golden")
 
     def test_goldens(self) -> None:
-        """Protects what users read and debug: a change to the templates shows in full, and is meant."""
+        """Protects what users read and debug: a change to the templates shows in full, and is intended."""
         for name, manifest, embed in (("small", SMALL, True), ("family", FAMILY, False)):
             for kind, text in self.render(manifest, name, embed=embed).items():
                 golden = self.golden(KINDS[kind].format(name))
@@ -215,12 +215,12 @@ class GoldenTest(RenderTest):
                     self.assertEqual(text, wanted, f"\nif the new text is meant: {UPDATE}")
 
     def test_same_text_twice(self) -> None:
-        """Protects caches: nothing but the manifest and the names of the headers is in the text."""
+        """Protects caches: the text depends only on the manifest and the names of the headers."""
         for manifest in (SMALL, FAMILY):
             self.assertEqual(self.render(manifest), self.render(manifest))
 
     def test_no_line_is_left_blank_by_the_templates(self) -> None:
-        """Protects readers: conditions and loops of the templates leave no trace, with or without members."""
+        """Protects readers: the templates' conditions and loops leave no trace, with or without members."""
         for manifest in (
             SMALL,
             without_variables(SMALL),
@@ -239,7 +239,7 @@ class GoldenTest(RenderTest):
                         self.assertTrue(text.endswith("\n") and not text.endswith("\n\n"))
 
     def test_undefined_variable_fails(self) -> None:
-        """Protects from text that silently lacks a name: a template that asks for what is not there is an error."""
+        """Protects against text that silently lacks a name: an undefined variable in a template is an error."""
         shutil.copytree(ROOT / "py/tfaot/render/templates", self.folder / "templates")
         (self.folder / "templates/test.cc.jinja").write_text("{{ no_such_thing }}")
         with (
@@ -249,7 +249,7 @@ class GoldenTest(RenderTest):
             self.render()
 
     def test_arguments_and_results(self) -> None:
-        """Protects the order that tfcompile gives: inputs, then variables; outputs, their sizes, then written variables."""
+        """Protects tfcompile's order: inputs, then variables; outputs, their sizes, then written variables."""
         context = stage.context_of(SMALL, header="h", compiled=compiled(SMALL, "small"), embed=True)
         (function,) = context["entries"][0].functions
         self.assertEqual((function.num_args, function.num_results), (5, 4))
@@ -283,7 +283,7 @@ class GoldenTest(RenderTest):
             )
 
     def test_other_functions(self) -> None:
-        """Protects the linker: what the rules compiled, and what the class of the manifest calls, are the same functions."""
+        """Protects the linker: the rules compiled the same functions that the manifest's class calls."""
         functions = compiled(FAMILY, "family")
         for named, shown in (
             (functions[1:], "Embed for batches of 1, Embed for batches of 8"),
@@ -307,7 +307,7 @@ class GoldenTest(RenderTest):
         )
 
     def test_memory(self) -> None:
-        """Protects from tensors that lie over one another: each has its own place, aligned for the compiler's code."""
+        """Protects against overlapping tensors: each has its own place, aligned for the compiler's code."""
         context = stage.context_of(FAMILY, header="h", compiled=compiled(FAMILY, "family"), embed=False)
         embed = context["entries"][1]
         places = [(0, 24), (64, 96), (192, 4)]  # x, rows, scale
@@ -320,7 +320,7 @@ class GoldenTest(RenderTest):
             self.assertLessEqual(begin + size, following)
 
     def test_too_large_to_embed(self) -> None:
-        """Protects from a linker's error about relocations: beyond what code can reach, variables stay in a file."""
+        """Protects against a linker error about relocations: variables that code can't reach stay in a file."""
         large = Variable("w", "w", "float32", (500_000_000,), "float32", written=False, offset=0)
         manifest = dataclasses.replace(SMALL, entry_points=SMALL.entry_points, variables=(large,) * 3)
         with self.assertRaises(TfaotError) as raised:
@@ -340,7 +340,7 @@ class CompilerTest(RenderTest):
     """What a C++ compiler says."""
 
     def test_header_stands_alone(self) -> None:
-        """Protects users: the header needs nothing but view.h and the standard library, in any standard since C++17."""
+        """Protects users: the header needs only view.h and the standard library, in any standard since C++17."""
         self.render()
         for standard in ("c++17", "gnu++17", "c++20"):
             self.compiles(
@@ -355,7 +355,7 @@ class CompilerTest(RenderTest):
         self.assertEqual(sorted(os.path.basename(name) for name in ours), ["small.h", "view.h"])
 
     def test_family_header_stands_alone(self) -> None:
-        """Protects users of everything: the header needs no more than our views and 16-bit floats."""
+        """Protects users of every feature: the header needs only our views and 16-bit floats."""
         self.render(FAMILY, "family", embed=False)
         self.compiles(
             '#include "p/family.h"\n#include "p/family.h"\nvoid F(a::Family& m) {\n'
@@ -396,14 +396,14 @@ class CompilerTest(RenderTest):
         self.compiles('#include <type_traits>\n#include <utility>\n#include "p/small.h"\n' + checks)
 
     def test_misuse_does_not_compile(self) -> None:
-        """Protects from mistakes that a compiler can see: shapes, constness, copies, and scalars."""
+        """Protects against mistakes that a compiler can detect: shapes, constness, copies, and scalars."""
         self.render()
         start = '#include "p/small.h"\nvoid F(a::b::Small& m, const a::b::Small& c) {\n  (void)m;\n  (void)c;\n'
         self.compiles(start + "}\n")
         for line in (
             "m.x()(1);",  # two dimensions
-            "*m.x() = 1;",  # no scalar
-            "*c.loss() = 1;",  # only to be read
+            "*m.x() = 1;",  # not a scalar
+            "*c.loss() = 1;",  # read-only
             "a::b::Small copy(m);",
             "tfaot::View<float, 3, 2> other = m.x();",
             "tfaot::View<double, 2, 3> other = m.x();",
@@ -413,7 +413,7 @@ class CompilerTest(RenderTest):
                 self.assertNotEqual(self.compiler("-fsyntax-only", "program.cc").returncode, 0)
 
     def test_names_of_any_text(self) -> None:
-        """Protects from TensorFlow's names, which may hold anything: they are quoted in literals and comments."""
+        """Protects against TensorFlow's names, which can contain anything: literals and comments quote them."""
         wild = [
             'say "hi"',
             "back\\slash",
@@ -435,7 +435,7 @@ class CompilerTest(RenderTest):
         self.render(dataclasses.replace(SMALL, entry_points=entries, variables=variables))
         for program in ("small_test.cc", "small_benchmark.cc"):
             self.compiles(f'#include "p/{program}"\n', "-Wtrigraphs", "-Wcomment", "-Wformat=2")
-        # The literals are the names themselves, up to a zero.
+        # The literals are the names themselves, up to a null character.
         text = (self.folder / "small_test.cc").read_text()
         literals = [
             line.split(".Initial(", 1)[1].rsplit(", initial.", 1)[0]
@@ -450,7 +450,7 @@ class CompilerTest(RenderTest):
         self.compiles("#include <string_view>\n" + checks)
 
     def test_names_that_macros_have(self) -> None:
-        """Protects programs that include the C library first, and GNU's dialect, where `linux` is 1."""
+        """Protects programs that include the C library first, and the GNU dialect, where `linux` is 1."""
         wild = [
             "linux",
             "unix",
@@ -475,7 +475,7 @@ class CompilerTest(RenderTest):
         )
 
     def test_class_without_namespace(self) -> None:
-        """Protects a class in the global namespace, and one beside a namespace of its members' names."""
+        """Protects a class in the global namespace, and one next to a namespace with its members' names."""
         self.render(without_variables(SMALL, cpp_class="Small"))
         self.compiles('#include "p/small.h"\nvoid F(Small& m) { *m.loss() = 1; }\n')
         self.compiles('#include "p/small_test.cc"\n')
@@ -511,7 +511,7 @@ struct Fake {
 
 
 class ClassTest(RenderTest):
-    """The class around a stand-in for the compiler's code: what it does with arguments, results, and errors."""
+    """The class around a stand-in for the compiler's code: how it handles arguments, results, and errors."""
 
     SMALL = """\
 namespace tfaot_internal {{
@@ -717,7 +717,7 @@ int main(int, char** argv) {
 """
 
     def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
-        """Makes `program` of sources and the runtime."""
+        """Builds `program` from sources and the runtime."""
         runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
         result = self.compiler(*flags, *sources, *runtime, "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -729,18 +729,18 @@ int main(int, char** argv) {
         )
 
     def variables(self, tensors: dict[str, Any]) -> str:
-        """Writes a variables' file as the export stage does; returns the flag that embeds it."""
+        """Writes a variables file like the export stage. Returns the flag that embeds it."""
         with open(self.folder / "variables.safetensors", "wb") as file:
             safetensors.write(file, tensors, aligned=True)
         return f'-DTFAOT_VARIABLES="{self.folder / "variables.safetensors"}"'
 
     def fake(self, **changes: Any) -> str:
-        """The stand-in of `SMALL`."""
+        """Returns the stand-in for `SMALL`."""
         sizes = {"args": 5, "results": 4, "w_bytes": 48, "loss_bytes": 4}
         return FAKE + self.SMALL.format(symbol=names.symbol("a::b::Small"), **{**sizes, **changes})
 
     def test_runs(self) -> None:
-        """Protects the class itself: initial values, results that are copied back, failures, errors, and moving."""
+        """Protects the class itself: initial values, copied-back results, failures, errors, and moving."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
         (self.folder / "main.cc").write_text(self.SMALL_PROGRAM)
@@ -756,7 +756,7 @@ int main(int, char** argv) {
         self.assertEqual((ran.returncode, ran.stdout), (0, ""))
 
     def test_family_runs(self) -> None:
-        """Protects the rest: any batch, split and padded as costs least, sizes of results, seeds, and variables in files."""
+        """Protects the rest: any batch, split and padded at the lowest cost, sizes of results, seeds, and variables in files."""
         self.render(FAMILY, "family", embed=False)
         self.write_family()
         (self.folder / "main.cc").write_text(self.FAMILY_PROGRAM)
@@ -776,13 +776,13 @@ int main(int, char** argv) {
         self.assertEqual(saved["state"].tolist(), [0, 0, 7])
 
     def write_family(self, text: str | None = None) -> None:
-        """Writes the stand-ins of `FAMILY`; all are in the first header."""
+        """Writes the stand-ins for `FAMILY`. The first header contains all of them."""
         for name in ("Train.b0", "Embed.b1", "Embed.b8"):
             (self.folder / f"family.{name}.executor.h").write_text("")
         (self.folder / "family.Train.b0.executor.h").write_text(self.FAMILY if text is None else text)
 
     def test_names_that_the_source_uses_itself(self) -> None:
-        """Protects tensors that are called as what the generated source declares inside its functions."""
+        """Protects tensors with the same names as what the generated source declares inside its functions."""
         wild = iter(["impl", "batch", "rows", "plan0", "state", "path", "ok", "seed"])
 
         def renamed(item: Any) -> Any:
@@ -804,7 +804,7 @@ int main(int, char** argv) {
             self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_classes_of_any_name(self) -> None:
-        """Protects hostile names of classes and namespaces: each is refused with a way out, or really compiles."""
+        """Protects hostile names of classes and namespaces: each is refused with an alternative, or really compiles."""
         c_headers = (
             "ctype fcntl math poll pthread semaphore signal stdio stdlib string strings sys/socket sys/stat time unistd"
         )
@@ -834,7 +834,7 @@ int main(int, char** argv) {
             self.render(dataclasses.replace(FAMILY, cpp_class=cpp_class), name, embed=False)
             for function in ("Train.b0", "Embed.b1", "Embed.b8"):
                 (self.folder / f"{name}.{function}.executor.h").write_text("")
-            # All are in one program here, so that names of one generated file must not be another's.
+            # All are in one program here, so names in one generated file must not clash with another's.
             code = self.FAMILY.replace("M1a6Family", names.symbol(cpp_class))
             (self.folder / f"{name}.Train.b0.executor.h").write_text(f"#include <cmath>\n{code}")
             program += f'#define tfaot_internal internal{index}\n#include "p/{name}.cc"\n'
@@ -859,7 +859,7 @@ int main(int, char** argv) {
                 self.assertIn(f"refused:{line}:", result.stderr)
 
     def test_alignment(self) -> None:
-        """Protects inputs and outputs in memory: an alignment that is changed on one side only is an error of the C++ compiler."""
+        """Protects inputs and outputs in memory: the C++ compiler rejects an alignment that was changed on only one side."""
         (self.folder / "small.executor.h").write_text(self.fake())
         with mock.patch.object(stage, "ALIGNMENT", 32):
             self.render()
@@ -867,7 +867,7 @@ int main(int, char** argv) {
         self.assertIn("static assertion failed: inputs and outputs are placed by it", result.stderr)
 
     def test_without_exceptions(self) -> None:
-        """Protects programs that are built without exceptions: a class and its runtime compile there."""
+        """Protects programs built without exceptions: a class and its runtime compile there."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
         runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
@@ -875,7 +875,7 @@ int main(int, char** argv) {
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def test_large_batches_take_no_lock(self) -> None:
-        """Protects real-time use: whatever the largest batch, a run makes no table, on the stack or under a lock."""
+        """Protects real-time use: whatever the largest batch, a run builds no table, on the stack or under a lock."""
         self.render(dataclasses.replace(FAMILY, max_batch=1_200_000), "family")
         self.write_family()
         for flags in ("-O2", "-Wframe-larger-than=4096", "-Werror"), ("-O0",):
@@ -888,7 +888,7 @@ int main(int, char** argv) {
             self.assertNotIn("guard", symbols.stdout)
 
     def test_generated_test_says_why_a_run_failed(self) -> None:
-        """Protects the reader of a failed test: the error is that of the run, not of the one before."""
+        """Protects readers of a failed test: the error is this run's, not an earlier one's."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
         flag = self.variables(
@@ -905,7 +905,7 @@ int main(int, char** argv) {
             self.assertIn(f"{number}     {failed}", ran.stdout)
 
     def test_generated_test_loads_variables(self) -> None:
-        """Protects models whose variables are in a file: their test loads it, and says so if it cannot."""
+        """Protects models with variables in a file: their test loads it, and reports failure to do so."""
         self.render(FAMILY, "family", embed=False)
         self.write_family()
         self.link("family_test.cc", "family.cc")
@@ -915,7 +915,7 @@ int main(int, char** argv) {
         self.assertIn("-1    Run() failed: missing.safetensors", ran.stdout)
 
     def test_other_counts_and_sizes_do_not_compile(self) -> None:
-        """Protects from a manifest and an object that do not belong together: the compiler sees it."""
+        """Protects against a manifest and an object that don't match: the compiler detects it."""
         self.render()
         for change, message in (
             ({"args": 6}, "the compiler's arguments are the manifest's inputs and variables"),
@@ -931,7 +931,7 @@ int main(int, char** argv) {
 
 
 def no_goldens(manifest: Manifest, inputs: bytes = b"") -> bytes:
-    """A goldens file of the right size that holds zeros only, but for the inputs of each call."""
+    """Returns a goldens file of the right size with only zeros, except for the inputs of each call."""
     data = bytes(4 * len(manifest.variables))
     restored = manifest.restored()
     for call, before in zip(manifest.calls, restored, strict=True):
@@ -955,7 +955,7 @@ def no_goldens(manifest: Manifest, inputs: bytes = b"") -> bytes:
 
 
 def bytes_of(text: str) -> str:
-    """A string literal and its length, spelled in another way than the templates do."""
+    """Returns a string literal and its length, formatted differently from the templates."""
     data = text.encode()
     return '"' + "".join(f"\\{byte:03o}" for byte in data) + f'", {len(data)}'
 

@@ -28,13 +28,13 @@ WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"
 
 
 def wheel() -> tuple[str, pathlib.Path]:
-    """The repository that the wheel was unpacked in, by canonical name: installing it twice more would test pip."""
+    """Returns the repository that the wheel was unpacked in, by canonical name. Installing it twice more would test pip."""
     (repository,) = (path for path in RUNFILES.iterdir() if path.name.endswith("tfaot_tensorflow"))
     return repository.name, pathlib.Path(os.path.realpath(repository / "site-packages")).parent
 
 
 def build(output_base: pathlib.Path, *mode: str) -> dict[str, bytes]:
-    """Builds fc in an output base of its own and returns its outputs by path."""
+    """Builds fc in a separate output base, and returns its outputs by path."""
     bazel = [str(WORKSPACE / "bazelw"), f"--output_base={output_base}", "--max_idle_secs=5"]
     flags = [*mode, "--symlink_prefix=/", "--color=no", "--curses=no", "//examples/fc:fc_aot"]
     try:
@@ -56,7 +56,7 @@ def build(output_base: pathlib.Path, *mode: str) -> dict[str, bytes]:
 
 
 class ReproducibleTest(unittest.TestCase):
-    """Nothing that a build is made of may depend on where, when, or how it is set up."""
+    """Nothing in a build can depend on where, when, or how it is set up."""
 
     def test_two_output_bases(self) -> None:
         """Graph, config, manifest, objects, and sources are the same bytes in another folder and the other mode."""
@@ -78,7 +78,7 @@ class ReproducibleTest(unittest.TestCase):
 
 
 def digests(files: dict[str, bytes]) -> dict[str, str]:
-    """SHA-256 by path."""
+    """Returns SHA-256 by path."""
     return {path: hashlib.sha256(data).hexdigest() for path, data in files.items()}
 
 

@@ -1,4 +1,4 @@
-"""Two functions of any number of rows, over one variable."""
+"""Two functions with any number of rows, over one variable."""
 
 import tensorflow as tf
 

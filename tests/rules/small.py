@@ -1,4 +1,4 @@
-"""A model of one addition."""
+"""A model with a single addition."""
 
 import tensorflow as tf
 

@@ -31,7 +31,7 @@ def written(tensors: Tensors, *, aligned: bool = True) -> bytes:
 
 
 def values(dtype: dtypes.DType, *shape: int) -> npt.NDArray[Any]:
-    """Values of any bits, NaNs with payloads included; of bool, the two that there are."""
+    """Returns values with arbitrary bits, including NaNs with payloads; for bool, the two valid ones."""
     count = int(np.prod(shape))
     rng = np.random.default_rng(count)
     if dtype.name == "bool":
@@ -47,9 +47,9 @@ class ExchangeTest(unittest.TestCase):
     def run_exchange(
         self, content: bytes, model: Tensors, *, reverse: Collection[str] = ()
     ) -> subprocess.CompletedProcess[str]:
-        """Runs C++ with variables like `model` on a file `in`, to write `out`."""
+        """Runs C++ with variables like `model` on a file `in`, which writes `out`."""
         (self.folder / "in").write_bytes(content)
-        (self.folder / "out").unlink(missing_ok=True)  # what it holds would stay
+        (self.folder / "out").unlink(missing_ok=True)  # its contents would stay
         arguments = []
         for name, value in model.items():
             code = dtypes.BY_NAME[str(value.dtype)].safetensors
@@ -60,27 +60,27 @@ class ExchangeTest(unittest.TestCase):
         )
 
     def exchanged(self, content: bytes, model: Tensors, *, reverse: Collection[str] = ()) -> bytes:
-        """What C++ saves after it loaded `content`."""
+        """Returns what C++ saves after it loads `content`."""
         result = self.run_exchange(content, model, reverse=reverse)
         self.assertEqual((result.returncode, result.stdout, result.stderr), (0, "", ""))
         return (self.folder / "out").read_bytes()
 
     def test_every_dtype(self) -> None:
-        """Protects weights of every dtype: C++ reads them, and what it saves is, byte by byte, what Python writes."""
+        """Protects weights of every dtype: C++ reads them, and saves exactly the bytes that Python writes."""
         tensors = {
             f"{dtype.name}/{shape}": values(dtype, *shape)
             for dtype in dtypes.ALL
             for shape in ((), (3,), (4, 16), (0, 2), (5, 1, 3))
         }
         self.assertEqual(self.exchanged(written(tensors), tensors), written(tensors))
-        # From files that hold them in another order, and at odd places.
+        # From files with them in another order, and at odd offsets.
         self.assertNotEqual(written(tensors, aligned=False), written(tensors))
         self.assertEqual(self.exchanged(written(tensors, aligned=False), tensors), written(tensors))
         backwards = dict(reversed(tensors.items()))
         self.assertEqual(self.exchanged(written(backwards), tensors), written(tensors))
 
     def test_trained_values_return(self) -> None:
-        """Protects training: values that C++ wrote are what Python reads, and the others are as they were."""
+        """Protects training: Python reads the values that C++ wrote, and the others didn't change."""
         tensors = {f"{dtype.name}/{n}": values(dtype, n) for dtype in dtypes.ALL for n in (1, 7, 64)}
         reverse = list(tensors)[::2]
         self.exchanged(written(tensors), tensors, reverse=reverse)
@@ -92,7 +92,7 @@ class ExchangeTest(unittest.TestCase):
             self.assertEqual(read[name].tobytes(), bytes_[::-1] if name in reverse else bytes_, name)
 
     def test_any_name(self) -> None:
-        """Protects names: TensorFlow takes any text, and JSON has several ways to write it."""
+        """Protects names: TensorFlow accepts any text, and JSON has several ways to write it."""
         names = [
             "",
             " ",
@@ -108,7 +108,7 @@ class ExchangeTest(unittest.TestCase):
         tensors = {name: np.array(index, np.int16) for index, name in enumerate(names)}
         tensors["".join(map(chr, range(1, 0x300)))] = np.array(-1, np.int16)
         self.assertEqual(self.exchanged(written(tensors), tensors), written(tensors))
-        # A writer that escapes as little as it can.
+        # A writer that escapes as little as possible.
         content = written(tensors)
         (length,) = struct.unpack("<Q", content[:8])
         header = json.dumps(json.loads(content[8 : 8 + length]), ensure_ascii=False).encode()
@@ -116,7 +116,7 @@ class ExchangeTest(unittest.TestCase):
         self.assertEqual(self.exchanged(raw, tensors), content)
 
     def test_any_sizes(self) -> None:
-        """Protects the layout, which both sides compute: tensors of all sizes, none included, in all orders."""
+        """Protects the layout, which both sides compute: tensors of all sizes, including none, in all orders."""
         rng = random.Random(0)
         for _ in range(30):
             tensors = {
@@ -128,7 +128,7 @@ class ExchangeTest(unittest.TestCase):
             self.assertEqual(self.exchanged(written(tensors), tensors), written(tensors))
 
     def test_sizes_are_checked(self) -> None:
-        """Protects memory: C++ knows every dtype's name and size, and refuses a tensor that has another size."""
+        """Protects memory: C++ knows every dtype's name and size, and refuses a tensor with another size."""
         for dtype in dtypes.ALL:
             entry = {"dtype": dtype.safetensors, "shape": [3], "data_offsets": [0, 3 * dtype.bytes - 1]}
             header = json.dumps({"x": entry}).encode()

@@ -1,4 +1,4 @@
-"""What ships in users' programs compiles without a warning."""
+"""Code that ships in users' programs compiles without warnings."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ RUNTIME = Path(__file__).absolute().parents[2] / "runtime"
 
 
 class WarningsTest(unittest.TestCase):
-    """Every file, with the flags of a strict program."""
+    """Every file, with a strict program's flags."""
 
     def test_warnings(self) -> None:
-        """Protects whoever compiles our files with warnings as errors; a header that needs another includes it."""
+        """Protects users who compile our files with warnings as errors. A header that needs another includes it."""
         found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
         assert found, "no C++ compiler on PATH"
         compiler = [found, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-I", str(RUNTIME), "-fsyntax-only"]
         compiler += ["-march=x86-64-v3"]  # kernels have more code for newer CPUs
 
         def errors(path: Path) -> str:
-            # Not the header itself, where compilers warn of `#pragma once`.
+            # Not the header itself, for which compilers warn about `#pragma once`.
             source = ["-include", str(path), "-x", "c++", "/dev/null"] if path.suffix == ".h" else [str(path)]
             done = subprocess.run([*compiler, *source], capture_output=True, check=False, text=True)
             return done.stderr if done.returncode else ""

@@ -1,8 +1,8 @@
 """Times export and config inference on graphs of growing size, and with variables beyond protobuf's limit of 2 GB.
 
 `./bazelw run //tests/scale:benchmark -- [--nodes 1000 10000 …] [--gigabytes 2.5]` prints a table for
-docs/measured/large_models.md, and `--keras_variables 100 1000 3000` a second one, for nets of Keras 3.
-Each size runs in a process of its own, so that its peak memory is its own.
+docs/measured/large_models.md. `--keras_variables 100 1000 3000` prints a second one, for Keras 3 networks.
+Each size runs in a separate process, so its peak memory is its own.
 """
 
 from __future__ import annotations
@@ -61,17 +61,17 @@ model = keras.Sequential([keras.layers.Input((8,), batch_size=1), *dense])
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What exporting one model took."""
+    """The cost of exporting one model."""
 
     nodes: int
     variables: int
-    """How many."""
+    """Number of nodes."""
     graph_bytes: int
     variable_bytes: int
     seconds: float
-    """All of the export, from reading the model to writing the files, without importing TensorFlow."""
+    """Time of the entire export, from reading the model to writing the files, without importing TensorFlow."""
     infer_seconds: float
-    """Pruning, following the variables, and inferring the config, within it."""
+    """Time for pruning, following the variables, and inferring the config, as part of it."""
     peak_bytes: int
 
 
@@ -130,16 +130,16 @@ def measure(nodes: int, gigabytes: float) -> Result:
 
 @dataclasses.dataclass(frozen=True)
 class KerasResult:
-    """CPU time of exporting a net of Keras 3. TensorFlow and Keras were imported before."""
+    """CPU time for exporting a Keras 3 network, with TensorFlow and Keras already imported."""
 
     variables: int
     seconds: float
     model_seconds: float
-    """The model's own code: making the net, and tracing it."""
+    """The model's own code: creating the network, and tracing it."""
 
 
 def measure_keras(layers: int) -> KerasResult:
-    """Exports a net of `layers` layers, with two variables each, in this process."""
+    """Exports a network with `layers` layers of two variables each, in this process."""
     environment.prepare()
     import keras
 
@@ -151,7 +151,7 @@ def measure_keras(layers: int) -> KerasResult:
 
     assert keras.__version__
     with xla_context():
-        pass  # which imports the other Keras
+        pass  # imports the other Keras
     model_seconds = 0.0
     run = UserCode.run
 
@@ -185,7 +185,7 @@ def measure_keras(layers: int) -> KerasResult:
 
 
 def print_keras(counts: Sequence[int]) -> None:
-    """Prints one row for each number of variables."""
+    """Prints one row per number of variables."""
     print("\n| variables | CPU time | of which the model's code | the rules | a 1,000 variables |")
     print("|---|---|---|---|---|")
     for count in counts:
@@ -199,7 +199,7 @@ def print_keras(counts: Sequence[int]) -> None:
 
 
 def main() -> None:
-    """Prints one row for each size, with time and memory for 100,000 nodes beside the totals."""
+    """Prints one row per size, with time and memory per 100,000 nodes next to the totals."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--nodes", type=int, nargs="*", default=[1000, 3000, 10000, 30000, 100000, 300000])
     parser.add_argument(
@@ -216,7 +216,7 @@ def main() -> None:
     for nodes, gigabytes in [(nodes, 0.0) for nodes in flags.nodes] + [(1000, flags.gigabytes)] * bool(flags.gigabytes):
         result = isolate.run_isolated(lambda n=nodes, g=gigabytes: measure(n, g), what=f"exporting {nodes} nodes")
         scale = 100_000 / result.nodes
-        seconds = "–" if gigabytes else f"{result.seconds * scale:.2f} s"  # weights, not nodes, take the time there
+        seconds = "–" if gigabytes else f"{result.seconds * scale:.2f} s"  # there, weights take the time, not nodes
         print(
             f"| {result.nodes:,} | {result.variables:,} | {result.graph_bytes / 1e6:.1f} MB "
             f"| {result.variable_bytes / 1e6:,.1f} MB | {result.seconds:.2f} s | {seconds} "

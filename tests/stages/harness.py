@@ -1,7 +1,6 @@
-"""Runs the stages on models that tests write: each run in a forked child, as the stages' mains do.
+"""Runs the stages on models in tests: each run in a forked child, like the stages' mains.
 
-TensorFlow is imported once a test, by the parent, which builds no graph: a child gives what a
-fresh process would.
+The parent imports TensorFlow once per test and builds no graph, so a child gives the same results as a fresh process.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from tfaot.core.manifest import Manifest
 from tfaot.export.sources.model import Model
 
 ROOT = Path(tfaot.__file__).parents[2]
-"""The repository, or its copy among a test's runfiles."""
+"""The repository, or its copy in a test's runfiles."""
 
 PREAMBLE = """\
 import tensorflow as tf
@@ -40,17 +39,17 @@ def input_fn():
 
 
 """
-"""What most models of tests start with, so that their `model_fn` starts at line 10."""
+"""The first lines of most test models, so that their `model_fn` starts at line 10."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Exported:
-    """What the export stage wrote."""
+    """The output of the export stage."""
 
     folder: Path
 
     def path(self, output: str) -> str:
-        """Where the output of a stage is."""
+        """Returns the path of a stage's output."""
         return str(self.folder / output)
 
     @property
@@ -60,18 +59,18 @@ class Exported:
 
     @property
     def config(self) -> str:
-        """The config's text, where there is one entry point."""
+        """The config's text, if there is one entry point."""
         (text,) = self.configs.values()
         return text
 
     @property
     def configs(self) -> dict[str, str]:
-        """The configs' texts, by the entry points' names."""
+        """The configs' text, by entry point name."""
         entries = self.manifest.entry_points
         return {entry.name: Path(self.config_path(entry.name)).read_text() for entry in entries}
 
     def config_path(self, entry_point: str = "") -> str:
-        """Where the config of an entry point is; the name may be left out if there is one only."""
+        """Returns the path of an entry point's config. The name is optional if there is only one."""
         return self.path(f"config.{entry_point}" if len(self.manifest.entry_points) > 1 else "config")
 
     @property
@@ -81,24 +80,24 @@ class Exported:
 
     @property
     def cpp_names(self) -> dict[str, str]:
-        """C++ names by TensorFlow names, of all entry points."""
+        """C++ names by TensorFlow names, for all entry points."""
         manifest = self.manifest
         edges = [tensor for entry in manifest.entry_points for tensor in (*entry.inputs, *entry.outputs)]
         return {item.name: item.cpp_name for item in (*edges, *manifest.variables)}
 
     @property
     def variables(self) -> dict[str, npt.NDArray[Any]]:
-        """The variables' file."""
+        """The contents of the variables file."""
         return dict(safetensors.read(self.path("variables")))
 
     @property
     def golden_inputs(self) -> dict[str, npt.NDArray[Any]]:
-        """The inputs that are verified."""
+        """The inputs to verify."""
         return dict(safetensors.read(self.path("golden_inputs")))
 
 
 class StageTest(unittest.TestCase):
-    """A test with a folder of its own, and the stages as functions on it."""
+    """A test with its own folder, and the stages as functions on it."""
 
     maxDiff = None
 
@@ -114,7 +113,7 @@ class StageTest(unittest.TestCase):
         assert tf.__version__
 
     def write(self, model: str, *, user_config: str | None = None) -> Path:
-        """Writes `model.py`, and perhaps a config, to a new folder."""
+        """Writes `model.py`, and optionally a config, to a new folder."""
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         (folder / "model.py").write_text(model)
         if user_config is not None:
@@ -140,10 +139,10 @@ class StageTest(unittest.TestCase):
         user_config: str | None = None,
         weights: Mapping[str, npt.NDArray[Any]] | None = None,
     ) -> Exported:
-        """Exports a model, the text of a Python file or another way in, from a folder of its own, in a child.
+        """Exports a model, the text of a Python file or another source, from its own folder, in a child.
 
-        What else it takes is as of `tfaot.export.export.Request`; but a config is given as its text, and a weights' file as
-        what it holds.
+        Other arguments are those of `tfaot.export.export.Request`, except that a config is its text, and a weights file is its
+        contents.
         """
         folder = self.write(model if isinstance(model, str) else "", user_config=user_config)
         if weights is not None:
@@ -153,8 +152,8 @@ class StageTest(unittest.TestCase):
         configs = tuple(f"config.{name}" for name, _ in entry_points) if len(entry_points) > 1 else ("config",)
 
         def work() -> None:
-            os.chdir(folder)  # where Bazel's execution root would be
-            sys.dont_write_bytecode = True  # as the rules call the mains
+            os.chdir(folder)  # stands for Bazel's execution root
+            sys.dont_write_bytecode = True  # like the rules' calls of the mains
             environment.prepare(legacy_keras=source.legacy_keras)
             from tfaot.export.export import Request, export
 
@@ -196,10 +195,10 @@ class StageTest(unittest.TestCase):
         passes: tuple[str, ...] = ("*",),
         xla_flags: tuple[str, ...] = (),
     ) -> None:
-        """Compiles an exported model beside its other outputs; `compile_graph` makes its own child.
+        """Compiles an exported model next to its other outputs. `compile_graph` forks its own child.
 
-        Outputs of an entry point, or of a size of batch, that is named have `.NAME` and `.bBATCH` after their names; those
-        of one of several CPU levels have `.LEVEL`.
+        If an entry point or a batch size is specified, outputs have the suffixes `.NAME` and `.bBATCH`. With several CPU
+        levels, they have `.LEVEL`.
         """
         from tfaot.compile.compile import Request, compile_graph
 
@@ -226,21 +225,21 @@ class StageTest(unittest.TestCase):
         )
 
     def error_of(self, work: object, *args: object, **kwargs: object) -> str:
-        """Calls something that must end in one of our errors, and returns its text."""
+        """Calls something that must fail with one of our errors, and returns its text."""
         assert callable(work)
         with self.assertRaises(TfaotError) as raised:
             work(*args, **kwargs)
         return str(raised.exception)
 
     def assert_error(self, text: str, wanted: str) -> None:
-        """Compares a complete message with a text that is indented in the test."""
+        """Compares a complete message with text that is indented in the test."""
         self.assertEqual(text, textwrap.dedent(wanted).strip("\n"))
 
 
 def run_main(
     name: str, *flags: str, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs `tools/NAME.py` as the rules do: a process of its own, with this one's packages."""
+    """Runs `tools/NAME.py` like the rules: in a separate process, with this one's packages."""
     variables = {
         "PATH": "/usr/bin:/bin",
         "PYTHONDONTWRITEBYTECODE": "1",

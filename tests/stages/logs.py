@@ -19,15 +19,15 @@ class Row:
     ulp: float
     """The largest error, in units in the last place."""
     share: float
-    """The largest error as a share of its value's tolerance."""
+    """The largest error as a fraction of its value's tolerance."""
     sees: float
-    """How many tolerances a change of the model moves it by."""
+    """How many tolerances a change to the model moves it by."""
     verdict: str
     """`FAILED`, `BLIND`, or nothing."""
 
 
 def rows(log: pathlib.Path) -> list[Row]:
-    """Returns all comparisons of a log; ends the process if there are none."""
+    """Returns all comparisons in a log. Ends the process if there are none."""
     found = []
     if log.exists():
         for line in log.read_text(encoding="utf-8").splitlines():

@@ -1,8 +1,8 @@
-"""Runs the compile stage over and over on a busy machine, and counts the runs that hang.
+"""Runs the compile stage repeatedly on a busy machine, and counts the runs that hang.
 
-`./bazelw run //tests/stress -- --runs 1000` prints the figures of docs/measured/stress.md. TensorFlow is imported once; each
-run is a child that applies the passes and compiles, as the stage's main does. A run that uses no CPU time for `--idle`
-seconds counts as a hang: its stacks are printed, and the exit status is 1.
+`./bazelw run //tests/stress -- --runs 1000` prints the figures of docs/measured/stress.md. TensorFlow is imported once. Each run
+is a child that applies the passes and compiles, like the stage's main. A run that uses no CPU time for `--idle` seconds counts as
+a hang: its stacks are printed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Stress(StageTest):
     """The stages as functions; see `StageTest`."""
 
     def run_stage(self, runs: int, idle: float) -> int:
-        """Compiles one model many times; returns how often a run hung."""
+        """Compiles one model many times. Returns how many runs hung."""
         exported = self.export(MODEL, signature={"x": "float32[32, 16]"})
         hangs = 0
         for run in range(runs):
@@ -54,7 +54,7 @@ class Stress(StageTest):
 
 
 def main() -> int:
-    """Prints the figures; returns the exit status."""
+    """Prints the figures, and returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--idle", type=float, default=30.0, help="seconds without CPU time that make a hang")

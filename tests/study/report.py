@@ -2,7 +2,7 @@
 
 ./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report
 
-Every number of ours on the page is read from a test's log; the study's two columns are what it reported.
+Every number of ours on the page comes from a test's log. The study's two columns contain what it reported.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ STUDY = {
 
 @dataclasses.dataclass(frozen=True)
 class Verified:
-    """What the log of a comparison with TensorFlow says."""
+    """The contents of a log of a comparison with TensorFlow."""
 
     steps: int
     comparisons: int
     output_ulp: float
     """Largest error of an output, in units in the last place."""
     share: float
-    """Largest error of anything, as a share of its tolerance."""
+    """Largest error of anything, as a fraction of its tolerance."""
     failed: int
 
 
 def read(log: pathlib.Path, outputs: str) -> Verified:
-    """Sums a log up."""
+    """Summarizes a log."""
     found = rows(log)
     return Verified(
         steps=max(row.step for row in found) + 1,

@@ -1,4 +1,4 @@
-"""A compiler that dies: the error names the node and the user's line."""
+"""A compiler that crashes: the error names the node and the user's line."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class MessageTest(StageTest):
     """What the user sees."""
 
     def extract(self, exported: Exported) -> None:
-        """The HLO stage."""
+        """Runs the HLO stage."""
         hlo.extract(
             hlo.Request(
                 name="model",
@@ -42,7 +42,7 @@ class MessageTest(StageTest):
         )
 
     def refused(self, fatal: str, stage: Callable[[Exported], None] | None = None) -> str:
-        """Compiles with a compiler that aborts when a graph has an op of this type."""
+        """Compiles with a compiler that aborts if a graph has an op of this type."""
         exported = self.export(PREAMBLE + LAYERS)
         run = compiler.run
 
@@ -57,7 +57,7 @@ class MessageTest(StageTest):
         return "\n".join(line for line in text.splitlines() if "last words" in line or not line.startswith("    "))
 
     def test_node_and_line(self) -> None:
-        """The error names the node and the line, both of a node that computes and of one that only writes."""
+        """The error names the node and its line, for a node that computes and for one that only writes."""
         for op, name, line in (("Sin", "Sin", 12), ("AssignAddVariableOp", "AssignAddVariableOp", 14)):
             with self.subTest(op):
                 text = self.refused(op)
@@ -75,12 +75,12 @@ class MessageTest(StageTest):
                 )
 
     def test_other_stage(self) -> None:
-        """The HLO stage names the node as well, and takes no part that does compile for the model."""
+        """The HLO stage also names the node, and doesn't mistake a part that compiles for the model."""
         text = self.refused("Sin", self.extract)
         self.assertIn("the compiler was killed by SIGABRT on Sin 'Sin' at model.py:12\n", text)
 
     def test_not_the_graph(self) -> None:
-        """Where a part that computes nothing dies as well, no node is blamed."""
+        """If a part that computes nothing also crashes, no node is blamed."""
         text = self.refused("Placeholder")
         self.assertIn("for x86-64-v3: the compiler was killed by SIGABRT\n", text)
         self.assertIn("  to do: look for an unknown flag, or for an op that XLA can't compile", text)

@@ -1,4 +1,4 @@
-"""The search for the node that the compiler dies of."""
+"""The search for the node that crashes the compiler."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tfaot.core.errors import TfaotError
 
 
 class _Died(TfaotError):
-    """The compiler died."""
+    """The compiler crashed."""
 
 
 def shared_body() -> Any:
-    """A graph that the compiler of TensorFlow 2.21 dies of: two calls of one function whose loop reads a variable."""
+    """Returns a graph that crashes TensorFlow 2.21's compiler: two calls of a function whose loop reads a variable."""
     import tensorflow as tf
 
     with tf.Graph().as_default() as graph:
@@ -38,7 +38,7 @@ def shared_body() -> Any:
 
 
 def config_of(*fetches: str) -> Any:
-    """A config with `x` and the variable `v`, of 4 floats each."""
+    """Returns a config with `x` and the variable `v`, with 4 floats each."""
     from google.protobuf import text_format
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 
@@ -50,10 +50,10 @@ def config_of(*fetches: str) -> Any:
 
 
 class FindTest(StageTest):
-    """The search by halves."""
+    """The search by bisection."""
 
     def find(self, graph: Any, config: Any, fatal: str = "", **limits: Any) -> Any:
-        """Searches with the real compiler, or with one that dies of a node whose name is given."""
+        """Searches with the real compiler, or with one that crashes on a node with the given name."""
         from tfaot.export import verdict
         from tfaot.tfcompile import search
 
@@ -83,7 +83,7 @@ class FindTest(StageTest):
         self.assertIsNone(self.find(graph, config_of("first/StatefulPartitionedCall")))
 
     def test_bounds(self) -> None:
-        """When there is no more time, or no more tries, what is left is named; 200 nodes take about 8 tries."""
+        """When time or tries run out, the remaining nodes are named. 200 nodes take about 8 tries."""
         from tensorflow.core.framework import graph_pb2, types_pb2
 
         graph = graph_pb2.GraphDef()

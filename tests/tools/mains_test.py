@@ -1,4 +1,4 @@
-"""The stages' mains as files beside each other."""
+"""The stages' mains, which share a folder."""
 
 import sys
 import unittest
@@ -8,10 +8,10 @@ TOOLS = Path(__file__).absolute().parents[2] / "tools"
 
 
 class MainsTest(unittest.TestCase):
-    """What Python makes of the folder."""
+    """How Python sees the folder."""
 
     def test_names(self) -> None:
-        """Protects Python's own modules: without `-P`, which Python 3.10 lacks, it looks in a main's folder first."""
+        """Protects Python's own modules: without `-P`, which Python 3.10 lacks, it searches a main's folder first."""
         names = {path.stem for path in TOOLS.glob("*.py")}
         self.assertIn("export", names)
         self.assertEqual(names & sys.stdlib_module_names, set())

@@ -1,4 +1,4 @@
-"""What the verify stage says of a model that TensorFlow itself cannot run on the inputs that are verified."""
+"""The verify stage's errors for a model that TensorFlow itself can't run on the inputs to verify."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def model(x):
 
 
 class FailedRunTest(StageTest):
-    """The stage's program on models that fail in TensorFlow."""
+    """The stage's program, on models that fail in TensorFlow."""
 
     def failed(self, exported: Exported) -> str:
-        """What the program prints; no traceback is among it."""
+        """Returns the program's output, which contains no traceback."""
         flags = [
             f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "variables", "golden_inputs", "sources")
         ]
@@ -55,7 +55,7 @@ class FailedRunTest(StageTest):
         return result.stderr.removeprefix("error: ").rstrip("\n")
 
     def test_division_by_zero(self) -> None:
-        """An integer that is divided by the input drawn for it is named with its line, and with the way out."""
+        """Dividing an integer by the input drawn for it is reported with its line and the solution."""
         self.assert_error(
             self.failed(self.export(DIVISION)),
             f"""

@@ -1,4 +1,4 @@
-"""What must come out, and how far it may be missed: TensorFlow's numbers and the tolerances derived from them."""
+"""Expected results, and how far they can be missed: TensorFlow's numbers and the tolerances derived from them."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ model = Model()
 def golden_fn(step, rng, entry_point):
     return np.array([2.0 + step, -4.0]) if entry_point == "train" else ()
 """
-"""A step that writes a variable, and a look at it."""
+"""A step that writes a variable, and a function that reads it."""
 
 
 def spacing(value: float) -> float:
-    """One unit in the last place of a float32."""
+    """Returns one unit in the last place of a float32."""
     return float(np.spacing(np.float32(value)))
 
 
@@ -73,7 +73,7 @@ class GoldensTest(StageTest):
     """The stage as a whole, on small models."""
 
     def goldens(self, exported: Exported, name: str = "goldens", *, unseen: tuple[str, ...] = ()) -> dict[str, Array]:
-        """Runs the verify stage in a child, and reads what it wrote."""
+        """Runs the verify stage in a child, and reads its output."""
 
         def work() -> None:
             from tfaot.verify.goldens import Request, compute_goldens
@@ -93,7 +93,7 @@ class GoldensTest(StageTest):
         return safetensors.read(exported.path(name))
 
     def rendered_test(self, exported: Exported) -> str:
-        """The generated test's source."""
+        """Returns the generated test's source."""
         from tfaot.render.render import Compiled, Request, render
 
         out = {f"out_{kind}": exported.path(kind) for kind in ("header", "source", "test", "benchmark")}
@@ -111,7 +111,7 @@ class GoldensTest(StageTest):
         return Path(exported.path("test")).read_text()
 
     def read_by(self, exported: Exported) -> list[str]:
-        """What the generated test reads, in order, as the goldens call it, without what `Check` reads beside the value."""
+        """Returns what the generated test reads, in order, by the goldens' names, without what accompanies a value."""
         source = self.rendered_test(exported)
         read = re.findall(r"verifier\.Initial\(.*?initial\.(\w+)\(\)\);", source)
         found = [f"initial/{name}" for name in read]
@@ -138,12 +138,12 @@ class GoldensTest(StageTest):
         return found
 
     def assert_read_in_order(self, exported: Exported, goldens: dict[str, Array]) -> None:
-        """The generated test reads by position what the file holds."""
+        """Checks that the generated test reads the file's contents by position."""
         values = [name for name in goldens if name.rpartition("/")[2] not in ("tolerance", "sees", "shape", "blocks")]
         self.assertEqual(self.read_by(exported), values)
 
     def test_order_is_that_of_the_generated_test(self) -> None:
-        """Protects the comparison from comparing one tensor with another: the file is read without names."""
+        """Protects against comparing different tensors: the file is read without names."""
         exported = self.export(
             HEAD
             + """\
@@ -175,7 +175,7 @@ def model_fn(features, labels):
         self.assert_read_in_order(exported, goldens)
 
     def test_numbers_are_those_of_the_model(self) -> None:
-        """Protects the truth itself: each step sees the variables that the step before left, and its own inputs."""
+        """Protects the expected values: each step has its own inputs and sees the variables of the step before."""
         exported = self.export(
             HEAD
             + """\
@@ -203,7 +203,7 @@ def golden_fn(step, rng):
         self.assertEqual(goldens["initial/w"], zlib.crc32(struct.pack("<3f", 1, 2, 3)))
 
     def test_tolerance_follows_the_condition(self) -> None:
-        """Protects both ways: an exact result gets a few units, an ill-conditioned one as much as it needs."""
+        """Protects both ways: an exact result gets a few units, and an ill-conditioned one as much as it needs."""
         exported = self.export(
             HEAD
             + """\
@@ -231,7 +231,7 @@ def golden_fn(step, rng):
         self.assertEqual(allowed["whole"], 0)
 
     def test_each_value_has_a_tolerance_of_its_own(self) -> None:
-        """Protects small values beside a mask: -1e9 and the largest float widen nothing but their own tolerance."""
+        """Protects small values next to a mask: -1e9 and the largest float widen only their own tolerance."""
         exported = self.export(
             HEAD
             + """\
@@ -250,7 +250,7 @@ def golden_fn(step, rng):
         self.assertTrue(1 < allowed[0] < 1000 and allowed[1] < 1e33 and allowed[2] < 1e-5, allowed)
 
     def test_frozen_weights_and_whole_inputs_have_rounding_errors_too(self) -> None:
-        """Protects deep models of frozen weights from false alarms: what no input moves still rounds."""
+        """Protects deep models with frozen weights from false alarms: what no input moves still rounds."""
         exported = self.export(
             "import numpy as np\nimport tensorflow as tf\n\n"
             "table = tf.Variable(np.random.default_rng(0).standard_normal((50, 64)).astype(np.float32))\n"
@@ -267,13 +267,13 @@ def golden_fn(step, rng):
         goldens = self.goldens(exported)
         value, allowed = goldens["step0/output"], goldens["step0/output/tolerance"]
         off = np.abs(value - self.computed(exported)[0][0])
-        # Were it no more than a few units in the last place, TensorFlow itself would fail.
+        # With only a few units in the last place, TensorFlow itself would fail.
         self.assertGreater(np.max(off), 8 * spacing(0.5))
         self.assertTrue(np.all(off <= allowed), np.max(off / allowed))
         self.assertLess(np.max(allowed), 1e-2)
 
     def computed(self, exported: Exported) -> list[list[Array]]:
-        """What TensorFlow itself computes."""
+        """Returns TensorFlow's own results."""
 
         def work() -> list[list[Array]]:
             from tensorflow.core.framework import graph_pb2
@@ -292,7 +292,7 @@ def golden_fn(step, rng):
         return isolate.run_isolated(work, what="running TensorFlow")
 
     def test_reference_is_more_exact_than_tensorflow(self) -> None:
-        """Protects compiled code that is right where TensorFlow's float32 is not: both are accepted, and nothing beyond."""
+        """Protects compiled code that is right where TensorFlow's float32 isn't: both are accepted, and nothing beyond."""
         exported = self.export(
             "import numpy as np\nimport tensorflow as tf\n\n\n"
             "def model(x):\n    return tf.reduce_sum(x)\n\n\n"
@@ -308,7 +308,7 @@ def golden_fn(step, rng):
         self.assertLess(allowed, 0.01 * exact)
 
     def test_each_call_starts_from_tensorflows_variables(self) -> None:
-        """Protects training from chaos: what one step may be off does not widen the next step's tolerances."""
+        """Protects training from chaos: one step's error doesn't widen the next step's tolerances."""
         exported = self.export(
             HEAD
             + """\
@@ -325,7 +325,7 @@ def model_fn(features, labels):
                 goldens[f"step{step}/w/before"], np.array([_logistic(step)], np.float32).reshape(1)
             )
             self.assertLess(float(goldens[f"step{step}/w/tolerance"][0]), 1e-5)
-        # The free run is chaotic, and so says that it sees nothing any more.
+        # The free run is chaotic, and so reports that it no longer sees anything.
         self.assertLess(float(goldens["step0/y/free/tolerance"][0]), 1e-5)
         self.assertGreater(float(goldens["step29/y/free/tolerance"][0]), 0.1)
         for step in range(30):  # a step's own rounding errors are part of a free run's
@@ -333,7 +333,7 @@ def model_fn(features, labels):
             self.assertTrue(np.all(free >= goldens[f"step{step}/y/tolerance"]), step)
 
     def test_variables_too_large_to_be_restored(self) -> None:
-        """Protects large models: steps follow each other, and what each comparison sees is measured all the same."""
+        """Protects large models: steps continue from each other, but each comparison's sight is still measured."""
         exported = self.export(
             HEAD
             + """\
@@ -352,7 +352,7 @@ def model_fn(features, labels):
             self.assertGreater(float(goldens[f"{name}/sees"]), 1000, name)
 
     def test_blind_outputs(self) -> None:
-        """Protects from a test that cannot fail: an output that neither inputs nor weights move is an error, unless accepted."""
+        """Protects against a test that can't fail: an output that nothing moves is an error, unless accepted."""
         exported = self.export(
             HEAD
             + """\
@@ -391,7 +391,7 @@ def model_fn(features, labels):
         self.assertTrue(all(1e4 < seen[name] < 1e9 for name in ("Reset_two", "w")), seen)
 
     def test_blindness_that_is_accepted(self) -> None:
-        """Protects `unseen`: what it names is no error, and the comparison still says what it sees."""
+        """Protects `unseen`: what it names isn't an error, and the comparison still reports its sight."""
         exported = self.export(
             HEAD + "def model_fn(features, labels):\n    return {'dead': tf.sigmoid(50.0 + features['b'])}\n",
             golden_steps=2,
@@ -400,7 +400,7 @@ def model_fn(features, labels):
         self.assertLess(float(goldens["step0/dead/sees"]), 4)
 
     def test_low_precision(self) -> None:
-        """Protects mixed precision: a compiler may leave out roundings to bfloat16, which is many units of the result."""
+        """Protects mixed precision: a compiler can omit roundings to bfloat16, which is many units of the result."""
         exported = self.export(
             "import numpy as np\nimport tensorflow as tf\n\n"
             "w = np.random.default_rng(0).standard_normal((64, 64)).astype(np.float32)\n\n\n"
@@ -416,7 +416,7 @@ def model_fn(features, labels):
         self.assertTrue(np.all(np.abs(value - self.computed(exported)[0][0]) <= allowed))
 
     def test_reference_rounds_to_16_bits(self) -> None:
-        """Protects decisions in low precision: they depend on values that are rounded, and the reference takes the same ones."""
+        """Protects decisions in low precision: they depend on rounded values, and the reference decides the same way."""
         for dtype in ("bfloat16", "float16"):
             with self.subTest(dtype):
                 exported = self.export(
@@ -452,7 +452,7 @@ def model_fn(features, labels):
         self.assertTrue(0.02 < shares.max() < 0.5, shares.max())
 
     def test_batch_norm(self) -> None:
-        """Protects the reference of fused batch normalization, which has no kernel for float64: forward and gradient."""
+        """Protects the reference for fused batch normalization, which has no float64 kernel: forward and gradient."""
         for training in ("True", "False"):
             exported = self.export(
                 f"""\
@@ -482,7 +482,7 @@ def model(x):
                 self.assertLess(np.max(allowed), 1e-4 * max(1.0, float(np.max(np.abs(want)))), tensor.name)
 
     def test_nan_and_infinity(self) -> None:
-        """Protects models that do divide by zero: what TensorFlow gives is expected, and the rest keeps a tolerance."""
+        """Protects models that divide by zero: TensorFlow's result is expected, and the rest keeps a tolerance."""
         exported = self.export(
             HEAD
             + """\
@@ -501,7 +501,7 @@ def golden_fn(step, rng):
         self.assertTrue(allowed[0] == allowed[1] == 0 and 0 < allowed[2] < 1e-6, allowed)
 
     def test_calls(self) -> None:
-        """Protects models of several functions: calls in a row, over variables that the calls before left."""
+        """Protects models with several functions: consecutive calls, on variables from earlier calls."""
         exported = self.export(
             SEVERAL,
             calls=("Train", "Look", "Train"),
@@ -522,7 +522,7 @@ def golden_fn(step, rng):
             np.testing.assert_array_equal(goldens[f"step{step}/w"], w)
 
     def test_batches(self) -> None:
-        """Protects batch families: the smallest batch, the largest, and others, each with as many rows as it has."""
+        """Protects batch families: the smallest batch, the largest, and others, each with its own number of rows."""
         exported = self.export(
             "def model(x, y):\n    return {'sum': x + y, 'x': x * 2}\n",
             batch_sizes=(1, 4),
@@ -548,7 +548,7 @@ def golden_fn(step, rng):
             "def model(x):\n    return {'own': x + 1, 'mixed': x - tf.reduce_mean(x, 0)}\n",
             batch_sizes=(1, 4),
             golden_steps=2,
-            rows_independent=True,  # or export would refuse it
+            rows_independent=True,  # otherwise, export would refuse it
             signature={"x": "float32[None, 2]"},
         )
         self.assert_error(
@@ -562,7 +562,7 @@ def golden_fn(step, rng):
         )
 
     def test_sizes_of_results(self) -> None:
-        """Protects results of no fixed size: what is expected comes with its true shape, in each step another."""
+        """Protects results without a fixed size: expected values have their true shape, which differs in each step."""
         exported = self.export(
             HEAD
             + """\
@@ -587,7 +587,7 @@ def golden_fn(step, rng):
         self.assertEqual(goldens["step0/where/shape"].dtype, np.int32)
 
     def test_sizes_that_are_claimed(self) -> None:
-        """Protects from a class with room for less than there is: a shape that the user set is held against TensorFlow's."""
+        """Protects against a class with too little room: a shape that the user set is compared with TensorFlow's."""
         exported = self.export(
             "import numpy as np\nimport tensorflow as tf\n\n\n"
             "def model(x):\n    found = tf.where(x > 0)\n    found.set_shape([2, 1])\n    return found\n\n\n"
@@ -605,7 +605,7 @@ as by set_shape
         )
 
     def test_sizes_that_rounding_decides(self) -> None:
-        """Protects from an expectation that no compiler can be held to: a size that one unit in the last place changes."""
+        """Protects against an unreasonable expectation: a size that one unit in the last place changes."""
         exported = self.export(
             HEAD
             + """\
@@ -627,7 +627,7 @@ def golden_fn(step, rng):
         )
 
     def test_every_dtype(self) -> None:
-        """Protects every dtype of the edge, scalars and empty tensors: all can be fed, computed, held, and kept."""
+        """Protects every dtype at the edge, scalars and empty tensors: all can be fed, computed, stored, and kept."""
         exported = self.export(
             """\
 import tensorflow as tf
@@ -671,7 +671,7 @@ def model_fn(features, labels):
         self.assertEqual((goldens["step0/empty"].shape, goldens["step0/empty/tolerance"].shape), ((0,), (0,)))
 
     def test_large_result_is_kept_compactly(self) -> None:
-        """Protects the size of goldens: of a large variable there are samples and sums, and each has a tolerance."""
+        """Protects the size of goldens: a large variable has samples and sums, each with a tolerance."""
         exported = self.export(
             HEAD
             + """\
@@ -691,7 +691,7 @@ def model_fn(features, labels):
             self.assertTrue(np.all(allowed > 0) and np.max(allowed) < 1e-5, part)
 
     def test_same_bytes_twice(self) -> None:
-        """Protects caches: noise is drawn from fixed seeds."""
+        """Protects caches: noise comes from fixed seeds."""
         exported = self.export(HEAD + "def model_fn(features, labels):\n    return tf.exp(features['b']) * labels\n")
         self.goldens(exported, "one")
         self.goldens(exported, "two")
@@ -699,7 +699,7 @@ def model_fn(features, labels):
 
 
 def _logistic(steps: int) -> np.float32:
-    """The logistic map in float32, as TensorFlow computes it."""
+    """Returns the logistic map in float32, as TensorFlow computes it."""
     value = np.float32(0.4)
     for _ in range(steps):
         value = np.float32(np.float32(4) * value) * np.float32(np.float32(1) - value)
@@ -707,7 +707,7 @@ def _logistic(steps: int) -> np.float32:
 
 
 class DerivationTest(unittest.TestCase):
-    """The pure functions that tolerances are made of."""
+    """The pure functions that tolerances are derived with."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -716,7 +716,7 @@ class DerivationTest(unittest.TestCase):
         environment.prepare()
 
     def test_distance(self) -> None:
-        """Protects NaNs and infinities: they are equal to themselves, and infinitely far from all else."""
+        """Protects NaNs and infinities: they equal themselves, and are infinitely far from everything else."""
         from tfaot.verify.tolerance import distance
 
         a = np.array([1, np.nan, np.inf, np.nan, 4, -np.inf], np.float32)
@@ -725,7 +725,7 @@ class DerivationTest(unittest.TestCase):
         self.assertEqual(distance(np.array([True, False]), np.array([True, True])).tolist(), [0, 1])
 
     def test_rounded_up(self) -> None:
-        """Protects goldens from a machine's last bits, and a tolerance from becoming smaller."""
+        """Protects goldens from a machine's last bits, and tolerances from shrinking."""
         from tfaot.verify.tolerance import rounded_up
 
         for value in np.random.default_rng(0).lognormal(0, 20, 1000):
@@ -734,7 +734,7 @@ class DerivationTest(unittest.TestCase):
         self.assertEqual(rounded_up(np.array([0.0, np.inf])).tolist(), [0, np.inf])
 
     def test_expected(self) -> None:
-        """Protects the rule: the reference is expected, TensorFlow's value is accepted, and specials are exact."""
+        """Protects the rule: the reference is expected, TensorFlow's value is accepted, and special values are exact."""
         from tfaot.verify.tolerance import Spread, expected
 
         result = np.array([1, 1, np.inf, np.nan], np.float32)
@@ -749,7 +749,7 @@ class DerivationTest(unittest.TestCase):
         self.assertEqual(row.tolerance[2:].tolist(), [0, 0])
 
     def test_excursions(self) -> None:
-        """Protects from decisions that rounding takes: what large noise moves is accepted as it is."""
+        """Protects against decisions that rounding makes: what large noise moves is accepted as it is."""
         from tfaot.verify.tolerance import Spread, expected
 
         exact = np.zeros(2)
@@ -771,7 +771,7 @@ class DerivationTest(unittest.TestCase):
         self.assertEqual((row.value.tolist(), row.tolerance.tolist()), ([3, 4], [0, 2]))
 
     def test_sight(self) -> None:
-        """Protects the measure of blindness: a change counts in tolerances, and any change of an exact value counts fully."""
+        """Protects the measure of blindness: a change counts in tolerances, and any change to an exact value counts fully."""
         from tfaot.verify.sight import changed
 
         rng = np.random.default_rng(0)
@@ -781,7 +781,7 @@ class DerivationTest(unittest.TestCase):
         self.assertEqual(changed(np.array([True]), rng).tolist(), [False])
 
     def test_kept(self) -> None:
-        """Protects what large results are compared by: evenly spread samples, and sums that no single value escapes."""
+        """Protects the comparison of large results: evenly spaced samples, and sums that reveal every single value."""
         from tfaot.verify import kept as verify
 
         small = np.arange(verify.FULL, dtype=np.float32).reshape(2, -1)

@@ -1,4 +1,4 @@
-"""Goldens do not depend on the machine that computes them."""
+"""Goldens don't depend on the machine that computes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def model_fn(features, labels):
     loss = tf.reduce_mean(tf.exp(out) * labels) + tf.reduce_mean(tf.sin(x))
     return v1.train.AdamOptimizer(0.01).minimize(loss), loss
 """
-"""A training step: TensorFlow's own float32 variables, which depend on the order of its sums, are in the goldens."""
+"""A training step. The goldens contain TensorFlow's own float32 variables, which depend on the order of its sums."""
 
 SETTINGS: dict[str, dict[str, str]] = {
     "this machine": {},
@@ -43,10 +43,10 @@ SETTINGS: dict[str, dict[str, str]] = {
 
 
 class MachinesTest(StageTest):
-    """The stage's program, told to believe in other CPUs."""
+    """The stage's program, while it believes that it runs on other CPUs."""
 
     def test_same_bytes(self) -> None:
-        """Goldens made on a CPU with AVX-512 serve one without, and a cache may share them between the two."""
+        """Goldens made on a CPU with AVX-512 work on one without, so a cache can share them."""
         exported = self.export(MODEL, golden_steps=3)
         flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "variables", "golden_inputs")]
         found = {}

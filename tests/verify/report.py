@@ -15,7 +15,7 @@ COMMAND = "./bazelw test //examples/... //examples/architectures:all_sizes && py
 
 
 def line(name: str, found: list[Row]) -> str:
-    """The table's line of a target."""
+    """Returns a target's line in the table."""
     free = [row for row in found if "(free run)" in row.name]
     each = [row for row in found if row not in free]
     seeing = [row for row in each if not row.verdict]
@@ -30,7 +30,7 @@ def line(name: str, found: list[Row]) -> str:
 
 
 def cpu() -> str:
-    """The CPU's name, and its highest level."""
+    """Returns the CPU's name and its highest level."""
     text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     name = next(each.partition(":")[2].strip() for each in text.splitlines() if each.startswith("model name"))
     return f"{name} ({'AVX-512' if ' avx512vl ' in text else 'AVX2' if ' avx2 ' in text else 'no AVX2'})"

@@ -32,10 +32,10 @@ def remember(folder: Path, way: str, version: str, bazel: Bazel) -> None:
 def recall(folder: Path, way: str, version: str) -> Bazel | None:
     """Returns the Bazel that an earlier call remembered for the same version, cache folder and recipe, or None."""
     stamp = cache.read_json(folder / "ready" / f"{way}.json")
-    # A cache folder that was moved holds programs with paths of the old place in them.
+    # Programs in a cache folder that was moved contain paths to its old location.
     if stamp.get("for") != _key(folder, version):
         return None
-    # A user may have removed files to get room.
+    # A user could have removed files to free space.
     if not os.access(stamp["program"], os.X_OK):
         return None
     return Bazel(stamp["program"], tuple(stamp["startup"]), tuple(stamp["environ"]))

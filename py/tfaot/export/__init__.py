@@ -1,1 +1,1 @@
-"""The export stage: from a model to a graph, its config, and the manifest."""
+"""The export stage: turns a model into a graph, its config, and the manifest."""

@@ -1,4 +1,4 @@
-"""Several functions become one graph, each under its own prefix, over one set of variables."""
+"""Joins several functions into one graph, each under its own prefix, over one set of variables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfaot.graph.variables import name_variables
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """An entry point of the whole graph."""
+    """An entry point in the whole graph."""
 
     name: str
     inputs: tuple[Edge, ...]
@@ -24,12 +24,12 @@ class Entry:
 
     @property
     def feeds(self) -> list[str]:
-        """Nodes of the inputs."""
+        """Returns the nodes of the inputs."""
         return [tensor_name(edge.name)[0] for edge in self.inputs]
 
     @property
     def fetches(self) -> list[str]:
-        """Nodes of the outputs."""
+        """Returns the nodes of the outputs."""
         return [tensor_name(edge.name)[0] for edge in self.outputs]
 
 
@@ -43,15 +43,15 @@ class Whole:
     """`file:line` in the user's code, by node name, or `function/node` inside functions."""
 
     def of(self, entry: Entry) -> graph_pb2.GraphDef:
-        """The part of the graph that an entry point needs; the graph itself if there is only one."""
+        """Returns the part of the graph that an entry point needs, or the graph itself if there is only one."""
         return self.graph if len(self.entries) == 1 else prune(self.graph, entry.fetches, entry.feeds)
 
 
 def assemble(functions: Sequence[Function]) -> Whole:
-    """Prunes each function to what its outputs need, and puts all into one graph.
+    """Prunes each function to what its outputs need, and joins all into one graph.
 
-    Names of nodes get the entry point's before them, if there are several. Functions that they call keep theirs: they
-    are different within one process. Inputs' placeholders get the shapes that were fixed.
+    If there are several entry points, node names get theirs as a prefix. Functions that they call keep their names, which
+    differ within one process. The inputs' placeholders get the shapes that were fixed.
     """
     whole = graph_pb2.GraphDef()
     entries: list[Entry] = []
@@ -99,12 +99,12 @@ def _set_shapes(graph: graph_pb2.GraphDef, inputs: Sequence[Edge]) -> None:
             node.attr["shape"].shape.Clear()
             for size in shape:
                 node.attr["shape"].shape.dim.add(size=-1 if size is None else size)
-        # Shapes that were inferred before the inputs' were fixed say less than they could.
+        # Shapes that were inferred before the inputs' shapes were fixed are less specific.
         node.attr.pop("_output_shapes", None)
 
 
 def _interpret(graph: graph_pb2.GraphDef) -> None:
-    """Takes out what asks TensorFlow to compile a call with XLA: what is expected is to come from its own kernels."""
+    """Removes requests to compile calls with XLA, because expected values must come from TensorFlow's own kernels."""
     for attributes in (
         *(node.attr for node in graph.node),
         *(function.attr for function in graph.library.function),

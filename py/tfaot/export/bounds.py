@@ -1,4 +1,4 @@
-"""Sizes of outputs: as TensorFlow infers them, or else as the compiler finds them, or their bounds."""
+"""Sizes of outputs: as TensorFlow infers them, or else as the compiler determines them, or their bounds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tfaot.graph.names import tensor_name
 
 
 def sizes(edge: Edge, largest: int) -> tuple[int, ...]:
-    """The shape of an edge; a dimension that is open is the batch, and of the largest size."""
+    """Returns the shape of an edge. An open dimension is the batch, at its largest size."""
     return tuple(largest if size is None else size for size in edge.shape or ())
 
 
@@ -37,21 +37,21 @@ def outputs(
     what: str,
     sources: Mapping[str, str],
 ) -> tuple[graph_pb2.GraphDef, tuple[manifest.Output, ...]]:
-    """Gives outputs their sizes; those whose true size is known only at run time get bounds, and a fetch for the size.
+    """Gives outputs their sizes. Those whose true size is known only at run time get bounds, and a fetch for the size.
 
     Args:
-      graph: the whole graph; what gives sizes is added to a copy.
-      edges: the outputs, of the dtypes that the user sees and in the graph's own shapes.
+      graph: the whole graph. Nodes that compute sizes are added to a copy.
+      edges: the outputs, with the dtypes that the user sees and the graph's own shapes.
       draft: the entry point without its outputs.
-      variables: the manifest's.
-      cpp_names: of the outputs.
-      stored: from a dtype to the one that the compiler sees.
+      variables: the manifest's variables.
+      cpp_names: C++ names of the outputs.
+      stored: maps a dtype to the one that the compiler sees.
       largest: the largest batch of the class; 0 if there is none.
       what: names the model, for messages.
       sources: `file:line` by node, for messages.
 
     Raises:
-      TfaotError: the compiler cannot bound one, or one has no batch where the inputs have.
+      TfaotError: the compiler can't bound a size, or an output has no batch although the inputs have one.
     """
     if draft.batch_sizes:
         rows = _rows(graph, edges, draft, variables, stored, what, sources)
@@ -83,15 +83,15 @@ def _rows(
     what: str,
     sources: Mapping[str, str],
 ) -> list[tuple[int, ...]]:
-    """The shape of one row of each output.
+    """Returns the shape of one row of each output.
 
     Raises:
-      TfaotError: an output has not as many rows as the inputs, or rows whose shape depends on how many there are.
+      TfaotError: an output's number of rows differs from the inputs', or its rows' shape depends on that number.
     """
     for edge in edges:
         if edge.shape is not None and edge.shape[:1] != (None,):
             raise _without_batch(edge, shown(edge.shape), draft, what)
-    # One more than any, lest a size that is one of them by chance be taken for the batch.
+    # Larger than any size, so that no size equals the batch by chance.
     tried = (*draft.batch_sizes, draft.batch_sizes[-1] + 1)
     inferred = {batch: _inferred(graph, edges, draft, batch, stored, what) for batch in tried}
     asked: dict[int, list[tuple[tuple[int, ...], bool]]] = {}
@@ -109,7 +109,7 @@ def _rows(
             shape, bounded = inferred[batch][index], False
             if shape is None or None in shape:
                 if edge.shape is not None and None not in edge.shape[1:] and batch != draft.batch_sizes[-1]:
-                    continue  # of what the compiler is asked, one size tells enough
+                    continue  # one size is enough when the compiler must answer
                 shape, bounded = ask(batch)[index]
             known = tuple(size or 0 for size in shape)
             if bounded or known[:1] != (batch,):
@@ -133,7 +133,7 @@ def _inferred(
     stored: Callable[[str], str],
     what: str,
 ) -> list[Shape | None]:
-    """The outputs' shapes for a batch of this size, as far as TensorFlow knows them."""
+    """Returns the outputs' shapes for this batch size, as far as TensorFlow knows them."""
     sized = graph_pb2.GraphDef()
     sized.CopyFrom(graph)
     batched = {tensor_name(tensor.name)[0] for tensor in draft.inputs if tensor.batched}
@@ -158,7 +158,7 @@ def _inferred(
 
 
 def _as_seen(shape: Shape, edge: Edge, stored: Callable[[str], str]) -> Shape:
-    """The shape as the user sees it: what is stored may have a last dimension more."""
+    """Returns the shape as the user sees it. The stored value can have an extra last dimension."""
     dtype = dtypes.BY_ENUM[edge.dtype]
     return shape[:-1] if stored(dtype.name) != dtype.name and dtype.parts > 1 else shape
 
@@ -180,7 +180,7 @@ def _found(
     what: str,
     sources: Mapping[str, str],
 ) -> list[tuple[tuple[int, ...], bool]]:
-    """What the compiler finds of the outputs: sizes, or their bounds, and whether they are bounds."""
+    """Returns the compiler's result for the outputs: sizes or their bounds, and whether they are bounds."""
     rough = tuple(
         manifest.Output(edge.name, f"o{index}", "float32", (), "float32", batched=False, size="")
         for index, edge in enumerate(edges)

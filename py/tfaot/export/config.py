@@ -15,9 +15,9 @@ from tfaot.graph.names import tensor_name
 
 
 def infer(entry: EntryPoint, variables: Sequence[Variable]) -> tf2xla_pb2.Config:
-    """Writes an entry point's feeds, fetches, and variables in the manifest's order, under their C++ names.
+    """Returns a config with an entry point's feeds, fetches, and variables in the manifest's order, under their C++ names.
 
-    Of a batch, the first dimension is the largest that is compiled for.
+    With a batch, the first dimension is the largest compiled size.
     """
     largest = entry.batch_sizes[-1] if entry.batch_sizes else 0
     config = tf2xla_pb2.Config()
@@ -52,5 +52,5 @@ def _shape(shape: Any, sizes: Sequence[int], batch: int) -> None:
 
 
 def to_text(config: tf2xla_pb2.Config) -> str:
-    """The config in protobuf's text format."""
+    """Formats the config in protobuf's text format."""
     return str(text_format.MessageToString(config))

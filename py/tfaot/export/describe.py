@@ -1,4 +1,4 @@
-"""The manifest of a model: names, places, sizes, and what each entry point does with each variable."""
+"""Makes a model's manifest: names, locations, sizes, and what each entry point does with each variable."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tfaot.graph.variables import VariableUse
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """What the target says of the class."""
+    """What the target says about the class."""
 
     what: str
     """The model's file or folder, for messages."""
     cpp_class: str
     named: bool
-    """Whether it names entry points; if not, the only one is `Run`."""
+    """Whether it names entry points. If not, the only one is `Run`."""
     batch_sizes: tuple[int, ...]
     max_batch: int
     """The largest batch of the class; 0 if there is none."""
@@ -35,33 +35,33 @@ class Target:
     """One of `dtypes.EDGES`."""
 
     def stored(self, dtype: str) -> str:
-        """From a dtype to the one that the compiler sees at the edge."""
+        """Maps a dtype to the one that the compiler sees at the edge."""
         return dtypes.BY_NAME[dtype].stored if self.edge == "cpp" else dtype
 
 
 @dataclasses.dataclass(frozen=True)
 class Described:
-    """A model of which all is known but its weights."""
+    """A model about which everything except its weights is known."""
 
     manifest: manifest.Manifest
-    """Without what belongs to weights and goldens: `frozen`, `random_state`, `calls`, `fingerprints`."""
+    """Without the fields for weights and goldens: `frozen`, `random_state`, `calls`, `fingerprints`."""
     configs: tuple[Any, ...]
     """One for each entry point."""
     graph: graph_pb2.GraphDef
-    """The given one, and what gives true sizes of outputs."""
+    """The given graph, plus the nodes that compute true sizes of outputs."""
 
 
 def describe(target: Target, whole: Whole, uses: Sequence[Sequence[VariableUse]], frozen: Collection[str]) -> Described:
-    """Gives every edge and variable its C++ name, variables their place in the file, and outputs their shapes.
+    """Gives every edge and variable its C++ name, variables their location in the file, and outputs their shapes.
 
     Args:
       target: what the BUILD file says.
-      whole: the graph as it is compiled; edges have the dtypes and shapes that the user sees.
+      whole: the graph to compile. Edges have the dtypes and shapes that the user sees.
       uses: the variables of each entry point.
-      frozen: those that are constants by now.
+      frozen: the variables that have become constants.
 
     Raises:
-      TfaotError: a variable cannot be an argument, an output has no size, or an entry point cannot have a batch.
+      TfaotError: a variable can't be an argument, an output has no size, or an entry point can't have a batch.
     """
     fed = {use.shared_name: use for entry_uses in uses for use in entry_uses if use.shared_name not in frozen}
     _check_variables(target.what, list(fed.values()))
@@ -69,7 +69,7 @@ def describe(target: Target, whole: Whole, uses: Sequence[Sequence[VariableUse]]
     places = safetensors.layout(
         ((use.shared_name, dtypes.BY_ENUM[use.dtype].name, use.shape or ()) for use in fed.values()), aligned=True
     )
-    # Whether a run writes one is known when all entry points are.
+    # Whether any run writes a variable is known only after all entry points.
     variables = tuple(
         manifest.Variable(
             place.name,
@@ -123,12 +123,12 @@ class _Names:
 
 
 def _names(target: Target, whole: Whole, variables: Sequence[str]) -> _Names:
-    """Gives each entry point, edge, and variable a name that no other member has."""
+    """Gives each entry point, edge, and variable a unique member name."""
     labels = [entry.name for entry in whole.entries] if target.named else []
     many = len(whole.entries) > 1
     for entry in whole.entries:
         labels += [f"{entry.name}/{edge.label}" if many else edge.label for edge in (*entry.inputs, *entry.outputs)]
-    # `Run` is a name like others if the target names its entry points.
+    # `Run` is an ordinary name if the target names its entry points.
     taken = names.MEMBERS - {"Run"} if target.named else names.MEMBERS
     unique = iter(
         names.unique_identifiers([*labels, *variables], taken=taken, class_name=names.split_class(target.cpp_class)[1])
@@ -152,7 +152,7 @@ def _entry_point(
     """Describes an entry point.
 
     Returns:
-      The graph, with what gives true sizes of its outputs, and the entry point.
+      The graph, plus the nodes that compute true sizes of its outputs, and the entry point.
     """
     inputs = tuple(
         manifest.Input(
@@ -204,7 +204,7 @@ def _entry_point(
 
 
 def _check_batch(what: str, entry: manifest.EntryPoint, variables: Sequence[str]) -> None:
-    """An entry point that is compiled for batches must have one, and must give the same when it is run in parts."""
+    """Checks that an entry point that is compiled for batches has one, and gives the same results when it runs in parts."""
     if not entry.batch_sizes:
         return
     asked = f"{what}: batch_sizes = {list(entry.batch_sizes)}"
@@ -224,10 +224,10 @@ def _check_batch(what: str, entry: manifest.EntryPoint, variables: Sequence[str]
 
 
 def check_dtypes(what: str, kind: str, tensors: Sequence[Edge]) -> None:
-    """Every dtype at the edge must be one that XLA takes there.
+    """Checks that XLA accepts every dtype at the edge.
 
     Raises:
-      TfaotError: some are not; it lists them.
+      TfaotError: XLA rejects some. The message lists them.
     """
     if refused := [edge for edge in tensors if edge.dtype not in dtypes.BY_ENUM]:
         raise TfaotError(

@@ -24,7 +24,7 @@ from tfaot.graph.variables import VariableUse, variable_uses
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to export, and where to."""
+    """What to export, and where to write it."""
 
     model: Model
     cpp_class: str
@@ -37,23 +37,23 @@ class Request:
     out_golden_inputs: str
     out_sources: str
     entry_points: tuple[tuple[str, str], ...] = ()
-    """Pairs of a C++ name and the model's own; by default `Run` and what the model offers first."""
+    """Pairs of a C++ name and the model's own. By default, `Run` and the first entry point that the model offers."""
     dims: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
     """Sizes of inputs' dimensions that the model leaves open, by label."""
     batch_sizes: tuple[int, ...] = ()
-    """Sizes of batch to compile for; the first dimension of inputs that leave it open is the batch."""
+    """Batch sizes to compile for. The batch is the first dimension of inputs that leave it open."""
     max_batch: int = 0
-    """The largest batch that the class takes; 0 for the largest of `batch_sizes`."""
+    """The largest batch that the class takes, or 0 for the largest of `batch_sizes`."""
     rows_independent: bool = False
-    """Whether the user vouches that no row of a batch changes another row's results, so that no analysis need show it."""
+    """Whether the user vouches that no row of a batch affects another row's results, so no analysis has to show it."""
     frozen: tuple[str, ...] | None = None
-    """Patterns of variables to make constants; None for all, if nothing is written and there is one function."""
+    """Patterns of variables to turn into constants. None for all, if nothing is written and there is one function."""
     weights: str | None = None
-    """A safetensors file with values of all variables, instead of the model's own."""
+    """A safetensors file with values for all variables, to use instead of the model's own."""
     calls: tuple[str, ...] = ()
-    """Entry points in the order in which the test calls them; by default all in a row, for each golden step."""
+    """Entry points in the order in which the test calls them. By default, all in sequence, for each golden step."""
     user_config: str | None = None
-    """A partial tf2xla config, merged into the inferred ones."""
+    """A partial tf2xla config to merge into the inferred ones."""
     edge: str = "cpp"
     """One of `dtypes.EDGES`: whether dtypes that C++ lacks are converted at the edge."""
     taps: tuple[str, ...] = ()
@@ -64,8 +64,8 @@ def export(request: Request) -> None:
     """Writes graph, configs, manifest, variables, golden inputs, and the map from nodes to source lines.
 
     Raises:
-      TfaotError: the class name, the user's code, its model, an attribute of the target, or the user's config is at
-        fault.
+      TfaotError: the class name, the user's code, its model, an attribute of the target, or the user's config is
+        invalid.
     """
     what = request.model.path
     names.split_class(request.cpp_class)
@@ -117,7 +117,7 @@ def export(request: Request) -> None:
 
 
 def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str]]) -> list[Function]:
-    """The entry points, each under the name that the target gives it; what it says of inputs must be of use."""
+    """Returns the entry points with the target's names. Checks that what the target says about inputs is used."""
     what = request.model.path
     dims = Dims(request.dims, batched=bool(request.batch_sizes))
     functions = [dataclasses.replace(source.function(own_name, dims), name=name) for name, own_name in wanted]
@@ -136,7 +136,7 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
 
 @dataclasses.dataclass(frozen=True)
 class _Rewritten:
-    """A model as it is compiled."""
+    """A model in the form in which it is compiled."""
 
     whole: Whole
     uses: Sequence[Sequence[VariableUse]]
@@ -144,17 +144,17 @@ class _Rewritten:
     values: Mapping[str, Array]
     """Initial values of all variables."""
     constants: Mapping[str, Array]
-    """Those that are frozen."""
+    """The frozen variables."""
     random_state: str
-    """The variable that random ops draw from; empty if there is none."""
+    """The variable that random ops draw from. Empty if there is none."""
     user: Any
-    """What the user wrote of the config; None if there is nothing."""
+    """The user's part of the config, or None."""
     user_path: str
-    """The file that it is in."""
+    """The file that contains it."""
 
 
 def _rewritten(request: Request, source: Source, functions: Sequence[Function], largest: int) -> _Rewritten:
-    """Joins the entry points to one graph, and rewrites that step by step."""
+    """Joins the entry points into one graph, and rewrites it step by step."""
     what = request.model.path
     whole = assemble(functions)
     if request.taps:
@@ -173,7 +173,7 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     user, user_path = _user_config(request, source)
     frozen = freeze.chosen(list(known), written, request.frozen, default_frozen=one and not written)
     if request.frozen is None and user is not None:
-        frozen -= {variable.node_name for variable in user.variable}  # whoever configures a variable feeds it
+        frozen -= {variable.node_name for variable in user.variable}  # a configured variable is fed
     values = initial.values(source, request.weights, list(known.values()), seeded.variable)
     constants = {name: values[name] for name in known if name in frozen}
     whole = dataclasses.replace(whole, graph=freeze.freeze(whole.graph, constants, whole.sources))
@@ -184,7 +184,7 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
 
 
 def _user_config(request: Request, source: Source) -> tuple[Any, str]:
-    """What a user wrote of the config and is not used up yet, and its file; None if there is nothing."""
+    """Returns the user's part of the config that hasn't been used yet, or None, and its file."""
     if request.user_config is None:
         return getattr(source, "variable_config", None), request.model.graph_config or ""
     with open(request.user_config, encoding="utf-8") as file:
@@ -192,10 +192,10 @@ def _user_config(request: Request, source: Source) -> tuple[Any, str]:
 
 
 def _check(request: Request) -> None:
-    """Attributes that contradict themselves, before anything is run.
+    """Checks for contradictory attributes before anything runs.
 
     Raises:
-      TfaotError: one does.
+      TfaotError: attributes contradict each other.
     """
     if request.golden_steps < 1:
         raise TfaotError(f"golden_steps = {request.golden_steps}", do="verify at least one step")
@@ -234,7 +234,7 @@ def _check(request: Request) -> None:
 
 
 def _stored(whole: Whole, what: str) -> Whole:
-    """Converts dtypes at the edge that the compiler refuses there."""
+    """Converts dtypes that the compiler refuses at the edge."""
     entries = []
     graph = whole.graph
     for entry in whole.entries:

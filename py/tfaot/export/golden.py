@@ -1,4 +1,4 @@
-"""Inputs for the calls that the generated test makes."""
+"""Draws inputs for the calls that the generated test makes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tfaot.export.traced import Array, Edge, Function, Source, shown
 
 
 def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:
-    """Batches to verify: of each entry point the smallest, the largest, and then ones drawn at random between.
+    """Returns batch sizes to verify: for each entry point the smallest, the largest, and then random ones in between.
 
-    One that is called only once gets the largest.
+    An entry point that is called only once gets the largest.
     """
     rng = np.random.default_rng(SEED)
     count = Counter(calls)
@@ -40,14 +40,14 @@ def drawn(
     calls: Sequence[str],
     largest: int,
 ) -> tuple[list[tuple[Array, ...]], tuple[manifest.Call, ...]]:
-    """Draws inputs for each call that is verified.
+    """Draws inputs for each call to verify.
 
     Args:
-      source: the model; it may have inputs of its own.
+      source: the model, which can have its own inputs.
       functions: the entry points, by their C++ names.
-      own_names: what the model calls them.
+      own_names: the model's names for them.
       what: the model's file or folder, for messages.
-      steps: how many rounds of calls.
+      steps: the number of rounds of calls.
       calls: the entry points of one round; empty for all.
       largest: the largest batch; 0 if there is none.
 
@@ -55,7 +55,7 @@ def drawn(
       Values of the inputs for each call, and the calls.
 
     Raises:
-      TfaotError: the user's inputs do not fit the model's.
+      TfaotError: the user's inputs don't fit the model's.
     """
     by_name = {function.name: function for function in functions}
     rounds = [name for _ in range(steps) for name in (calls or tuple(by_name))]
@@ -79,7 +79,7 @@ def drawn(
 
 
 class Inputs:
-    """Draws inputs, the user's or ours: normal floats, and zeros and ones for integers."""
+    """Draws inputs, the user's or ours: normally distributed floats, and zeros and ones for integers."""
 
     def __init__(self, source: Source, what: str) -> None:
         """`what` names the model's file, for messages."""
@@ -88,10 +88,10 @@ class Inputs:
         self._rng = np.random.default_rng(SEED)
 
     def draw(self, entry_point: str, inputs: Sequence[Edge], step: int, batch: int) -> tuple[Array, ...]:
-        """Values for one call, in the order of `inputs`; `batch` fills dimensions that are open.
+        """Returns values for one call, in the order of `inputs`. `batch` fills open dimensions.
 
         Raises:
-          TfaotError: the user's inputs do not fit the model's.
+          TfaotError: the user's inputs don't fit the model's.
         """
         given = self._source.golden(entry_point, inputs, step, self._rng)
         if given is None:

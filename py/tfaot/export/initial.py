@@ -1,4 +1,4 @@
-"""Initial values of variables: the model's own, or those of a file."""
+"""Initial values of variables: the model's own, or those from a file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tfaot.graph.variables import VariableUse
 
 
 def values(source: Source, path: str | None, uses: Sequence[VariableUse], random_state: str | None) -> dict[str, Array]:
-    """The initial value of every variable, by name.
+    """Returns the initial value of every variable, by name.
 
     Args:
-      source: the model; its own values count where there is no file.
-      path: a safetensors file with values of all variables, or None.
+      source: the model. Its own values are used if there is no file.
+      path: a safetensors file with values for all variables, or None.
       uses: the variables.
-      random_state: the one that random ops draw from, if there is one: a file need not have it.
+      random_state: the variable that random ops draw from, if there is one. A file need not contain it.
 
     Raises:
-      TfaotError: the file does not fit the model; it lists every mismatch.
+      TfaotError: the file doesn't fit the model. The message lists every mismatch.
     """
     own = [use.shared_name for use in uses if use.shared_name != random_state]
     result = dict(source.initial(own)) if path is None else _weights(path, uses, random_state)
@@ -46,7 +46,7 @@ def _weights(path: str, uses: Sequence[VariableUse], random_state: str | None) -
         elif f"{found.dtype}{list(found.shape)}" != wanted:
             wrong.append(f"{use.shared_name}: {found.dtype}{list(found.shape)}; the model has {wanted}")
         elif found.dtype == np.bool_ and found.view(np.uint8).max(initial=0) > 1:
-            wrong.append(f"{use.shared_name}: {wanted} with values other than 0 and 1")  # a bool of C++ is nothing else
+            wrong.append(f"{use.shared_name}: {wanted} with values other than 0 and 1")  # invalid as a C++ bool
     if wrong:
         others = sorted(set(held) - {use.shared_name for use in uses})
         raise TfaotError(

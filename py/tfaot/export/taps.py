@@ -1,7 +1,7 @@
 """Taps: tensors inside a model that become outputs, so that a test can say where numbers first go wrong. Pure.
 
-The graph that is tapped is not the one that ships: calls of functions are put into their caller, and a value that is an
-output is not fused away. docs/guide/debugging.md says what follows from that.
+The tapped graph isn't the one that ships: calls of functions are inlined into their callers, and a value that is an output isn't
+fused away. docs/guide/debugging.md explains the consequences.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from tfaot.graph.ops import CONTROL_FLOW_V1
 from tfaot.graph.program import Program, Tensor
 
 _SHOWN = 100
-"""How many names an error lists: it is where users look them up."""
+"""How many names an error lists. Users look up names in this list."""
 
 _GIVEN = frozenset({"Const", "Placeholder", "VarHandleOp", "ReadVariableOp"})
-"""Ops whose values nothing computes; variables and inputs are checked without taps."""
+"""Ops whose values nothing computes. Variables and inputs are checked without taps."""
 
 _STATIC = frozenset({"Rank", "Shape", "ShapeN", "Size"})
-"""Ops whose results the compiler knows, whatever is fed."""
+"""Ops whose results the compiler knows, whatever the feeds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +42,7 @@ class _Tappable:
 
     @property
     def label(self) -> str:
-        """As patterns and messages name it."""
+        """The name for patterns and messages."""
         return f"{self.node}:{self.port}" if self.port else self.node
 
 
@@ -50,14 +50,14 @@ def tapped(whole: Whole, patterns: Sequence[str], *, what: str, batch: int = 0) 
     """Adds outputs to each entry point, before its own, in an order in which they can be computed.
 
     Args:
-      whole: the model, as it is assembled.
-      patterns: globs for whole names of nodes, whose `*` matches `/` too. Later ones win: one after a `!` takes out again
-        what those before it chose.
+      whole: the assembled model.
+      patterns: globs for whole node names, whose `*` also matches `/`. Later ones take precedence: a pattern after `!` excludes
+        nodes that earlier ones selected.
       what: names the model or its file, for messages.
-      batch: a size of batch, if the first dimension of inputs is open; only what has a value for each row is tapped then.
+      batch: a batch size, if the first dimension of inputs is open. Then only tensors with a value for each row are tapped.
 
     Returns:
-      The model with its calls inlined. Nodes in loops and branches stay where they are, and cannot be tapped.
+      The model with its calls inlined. Nodes in loops and branches stay where they are, and can't be tapped.
 
     Raises:
       TfaotError: a pattern has no effect.
@@ -113,7 +113,7 @@ def _chosen(found: Sequence[_Tappable], patterns: Sequence[str], what: str) -> l
 
 
 def _tappable(program: Program, batch: int) -> list[_Tappable]:
-    """All tensors that can be tapped, in an order in which they can be computed."""
+    """Returns all tensors that can be tapped, in an order in which they can be computed."""
     known = [_tensors(program, size) for size in ((batch, batch + 1) if batch else (0,))]
     passed = _in_control_flow(program.graph) | {tensor_name(fetch)[0] for fetch in program.fetches}
     live: set[str] = set()
@@ -129,7 +129,7 @@ def _tappable(program: Program, batch: int) -> list[_Tappable]:
             shape = tensors[0].shape
             if tensors[0].dtype not in dtypes.BY_ENUM or shape is None or None in shape:
                 continue
-            # What has a batch has as many rows as it, whatever its size, and rows of one shape.
+            # A value with a batch has as many rows as the batch, whatever its size, and rows of one shape.
             if batch and not all(
                 tensor.shape == (size, *shape[1:]) for size, tensor in zip((batch, batch + 1), tensors, strict=True)
             ):
@@ -147,9 +147,9 @@ def _tensors(program: Program, batch: int) -> Mapping[str, Tensor]:
 
 
 def _outputs(node: node_def_pb2.NodeDef, known: Mapping[str, Tensor]) -> int:
-    """How many results of a node mean the same to TensorFlow and to XLA."""
+    """Returns how many results of a node mean the same in TensorFlow and XLA."""
     if node.op.startswith("FusedBatchNorm") and not node.op.startswith("FusedBatchNormGrad"):
-        # What it keeps for its gradient is each one's own affair.
+        # Each keeps different values for the gradient.
         return 3 if node.attr["is_training"].b or "is_training" not in node.attr else 1
     if node.op.startswith("FusedBatchNormGrad"):
         return 3
@@ -160,7 +160,7 @@ def _outputs(node: node_def_pb2.NodeDef, known: Mapping[str, Tensor]) -> int:
 
 
 def _is_live(node: node_def_pb2.NodeDef, live: set[str], program: Program) -> bool:
-    """Whether an input, a variable, or a random op decides a node's value. The node's operands have been asked before."""
+    """Returns whether an input, variable, or random op affects a node's value. Its operands must be checked before."""
     if node.op in _STATIC:
         return False
     definition = op_def_registry.get(node.op)
@@ -170,11 +170,11 @@ def _is_live(node: node_def_pb2.NodeDef, live: set[str], program: Program) -> bo
 
 
 def _ordered(graph: graph_pb2.GraphDef) -> list[node_def_pb2.NodeDef]:
-    """Nodes after all that they take or wait for, as close to the graph's own order as can be."""
+    """Returns nodes after everything that they take or wait for, as close to the graph's own order as possible."""
     users: dict[str, list[int]] = defaultdict(list)
     left = []
     for index, node in enumerate(graph.node):
-        # A loop of TensorFlow 1 is a cycle, closed by its NextIteration.
+        # A TensorFlow 1 loop is a cycle, closed by its NextIteration.
         producers = {tensor_name(operand)[0] for operand in node.input} if node.op != "NextIteration" else set()
         left.append(len(producers))
         for producer in producers:
@@ -193,7 +193,7 @@ def _ordered(graph: graph_pb2.GraphDef) -> list[node_def_pb2.NodeDef]:
 
 
 def _in_control_flow(graph: graph_pb2.GraphDef) -> set[str]:
-    """Nodes that may run several times, or not at all: those of TensorFlow 1's loops and branches."""
+    """Returns nodes in TensorFlow 1 loops and branches, which can run several times or not at all."""
     nodes = {node.name: node for node in graph.node}
     users: dict[str, list[str]] = defaultdict(list)
     for node in graph.node:

@@ -1,7 +1,7 @@
-"""What every way in gives: functions as graphs, over one set of variables.
+"""The result of every source of models: functions as graphs, over one set of variables.
 
-A way in (`model_fn`, `functions`, `saved_model`, `graph_def`) is a `Source`. It finds the user's model once, and gives each
-entry point as a `Function`; what comes after it, from fixing edges to the manifest, does not know which way a model came.
+Each kind of model (`model_fn`, `functions`, `saved_model`, `graph_def`) has a `Source`. It finds the user's model once, and returns
+each entry point as a `Function`. The later steps, from fixing edges to the manifest, don't know which source a model came from.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Edge:
     """A tensor that crosses the model's edge, before it has a C++ name."""
 
     name: str
-    """TensorFlow's, `node:port`."""
+    """TensorFlow's name, `node:port`."""
     label: str
-    """What the user calls it: a dict's key, a field, or the node's name; nested ones joined by `/`."""
+    """The user's name: a dict key, a field, or the node's name. Nested names are joined by `/`."""
     dtype: int
     """`tensorflow.DataType`."""
     shape: Shape | None
@@ -41,72 +41,72 @@ class Function:
     """One entry point as a graph with feeds and fetches."""
 
     name: str
-    """The entry point's, as the user asked for it."""
+    """The entry point's name, as the user requested it."""
     graph: graph_pb2.GraphDef
     """Need not be pruned. Each input is a Placeholder. Each variable is a VarHandleOp whose `shared_name` is the variable's
-    name, the same in all functions of a source and of no other variable."""
+    name, which is the same in all functions of a source and unique among variables."""
     inputs: tuple[Edge, ...]
     outputs: tuple[Edge, ...]
-    """Each is a node of its own, no Placeholder and no second name of another output, and runs after every side effect
-    of the function: a run that fetches them is a whole run."""
+    """Each is a separate node, not a Placeholder and not another output's alias, and runs after every side effect of the
+    function. A run that fetches them is a complete run."""
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """`file:line` in the user's code, by node name, or `function/node` inside functions."""
 
 
 class Source(Protocol):
-    """A model, as its owner has it."""
+    """A model in its user's form."""
 
     @property
     def entry_points(self) -> tuple[str, ...]:
-        """The names that it offers, for messages."""
+        """The available names, for messages."""
         ...
 
     @property
     def default_entry_point(self) -> str:
-        """What `Run` is if the target names no entry points."""
+        """The entry point for `Run` if the target names no entry points."""
         ...
 
     def function(self, entry_point: str, dims: Dims) -> Function:
-        """Gives one entry point, its inputs' unknown dimensions fixed by `dims.fix`.
+        """Returns one entry point, with its inputs' unknown dimensions fixed by `dims.fix`.
 
         Raises:
-          TfaotError: there is none of this name, or the user's code raised, or dimensions do not fit.
+          TfaotError: there is no entry point with this name, the user's code raised an exception, or dimensions don't fit.
         """
         ...
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
-        """The initial values of these variables, by shared name.
+        """Returns the initial values of these variables, by shared name.
 
         Raises:
-          TfaotError: one has none.
+          TfaotError: a variable has no initial value.
         """
         ...
 
     def golden(
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
-        """The user's own inputs for a step that is verified, in the order of `inputs`; None if the user gives none."""
+        """Returns the user's own inputs for a step to verify, in the order of `inputs`, or None if there are none."""
         ...
 
 
 @dataclasses.dataclass(frozen=True)
 class Dims:
-    """Sizes that the BUILD file gives to dimensions that a model leaves open."""
+    """The BUILD file's sizes for dimensions that a model leaves open."""
 
     given: Mapping[str, Shape]
-    """By an input's label; None keeps what the model says."""
+    """By an input's label. None keeps the model's own size."""
     batched: bool = False
-    """Whether the first dimension of inputs may stay open: it is the batch, which the compile stage fixes."""
+    """Whether the first dimension of inputs can stay open. It is the batch, which the compile stage fixes."""
 
     def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
-        """Returns the inputs with all dimensions known, or all but the first where it is the batch.
+        """Returns the inputs with all dimensions known, or all but the first if it is the batch.
 
         Args:
           what: names the model or its file, for messages.
           edges: all inputs of an entry point.
 
         Raises:
-          TfaotError: a given shape contradicts the model's, or a dimension stays unknown; it lists all of them.
+          TfaotError: a given shape contradicts the model's, or a dimension stays unknown. The message lists all of them.
         """
         wrong: list[str] = []
         fixed: list[Edge] = []
@@ -147,10 +147,10 @@ class Dims:
         return tuple(fixed)
 
     def check_used(self, what: str, labels: Collection[str]) -> None:
-        """Every name in `dims` must be an input's.
+        """Checks that every name in `dims` is an input's.
 
         Raises:
-          TfaotError: some are not; it lists them, and the inputs.
+          TfaotError: some aren't. The message lists them, and the inputs.
         """
         if unused := sorted(set(self.given) - set(labels)):
             raise TfaotError(
@@ -161,7 +161,7 @@ class Dims:
 
 
 def shown(shape: Shape | None) -> str:
-    """`[64, None]`, for messages."""
+    """Formats a shape for messages: `[64, None]`."""
     if shape is None:
         return "(unknown rank)"
     return "[" + ", ".join("None" if size is None else str(size) for size in shape) + "]"

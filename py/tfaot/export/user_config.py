@@ -19,7 +19,7 @@ _T = TypeVar("_T", bound=manifest.Tensor)
 
 @functools.cache
 def _user_config() -> Any:
-    """The class of configs that know what was written in them: in proto3, `readonly: false` is the same as nothing."""
+    """Returns a class for configs that records which fields are set. In proto3, `readonly: false` looks like no value."""
     file = descriptor_pb2.FileDescriptorProto()
     tf2xla_pb2.DESCRIPTOR.CopyToProto(file)
     ours, theirs = "tfaot.user", file.package
@@ -34,10 +34,10 @@ def _user_config() -> Any:
 
 
 def parse(text: str, *, path: str) -> Any:
-    """Reads a config in protobuf's text format.
+    """Parses a config in protobuf's text format.
 
     Raises:
-      TfaotError: it is none.
+      TfaotError: the text isn't a config.
     """
     try:
         return text_format.Parse(text, _user_config()())
@@ -49,15 +49,15 @@ def parse(text: str, *, path: str) -> Any:
 
 
 def override(inferred: Sequence[tf2xla_pb2.Config], user: Any, *, path: str) -> tuple[tf2xla_pb2.Config, ...]:
-    """Merges a user's partial config, from `parse`: an entry is found by its node (and output); what it sets, wins.
+    """Merges a user's partial config from `parse`. Entries match by node (and output), and fields that they set win.
 
     Args:
-      inferred: one for each entry point; a variable may be in several.
-      user: what `parse` returned.
+      inferred: one for each entry point. A variable can be in several.
+      user: the result of `parse`.
       path: its file, for messages.
 
     Raises:
-      TfaotError: the user's config names a node that is no feed, fetch, or variable of the model.
+      TfaotError: the user's config names a node that isn't a feed, fetch, or variable of the model.
     """
     merged = [tf2xla_pb2.Config.FromString(config.SerializeToString()) for config in inferred]
     for kind in ("feed", "fetch", "variable"):
@@ -88,10 +88,10 @@ def _key(entry: Any) -> str:
 
 
 def reread(result: manifest.Manifest, merged: Sequence[Any], path: str) -> manifest.Manifest:
-    """Takes over into the manifest what a user's config may change: names, and whether a variable is written.
+    """Applies what a user's config can change to the manifest: names, and whether a variable is written.
 
     Raises:
-      TfaotError: it changes a dtype or a shape, or its names are no identifiers, or clash.
+      TfaotError: it changes a dtype or a shape, or its names aren't identifiers or clash.
     """
     class_name = names.split_class(result.cpp_class)[1]
     points = []

@@ -1,9 +1,8 @@
-"""What the compiler itself says of a graph, where looking at it cannot tell.
+"""What the compiler itself says about a graph, where inspecting the graph isn't enough.
 
-Whether a run changes a variable is for tfcompile to say: it compares what the variable holds at the end with what it
-held at the start, after constants are folded and functions are inlined. `a.assign(a.read_value())` changes nothing, nor
-does a value that is put back, nor a branch of a Case that is never taken. And only it knows how large a result can be
-whose size depends on values, as `tf.where`'s does.
+tfcompile decides whether a run changes a variable: it compares the variable's value at the end with its value at the start, after
+constant folding and inlining. `a.assign(a.read_value())` changes nothing, nor does a value that is restored, nor a branch of a Case
+that never runs. And only tfcompile knows how large a result can be if its size depends on values, as with `tf.where`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from tfaot.graph.names import unused
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What the compiler finds of a result."""
+    """The compiler's verdict on a result."""
 
     shape: tuple[int, ...]
     """Sizes, or their bounds."""
     bounded: bool
-    """Whether a true size is known only at run time."""
+    """Whether any true size is known only at run time."""
 
 
 def _compile(folder: str, graph: bytes, config: tf2xla_pb2.Config) -> str:
-    """Compiles into a folder; returns the compiler's complaint, or nothing."""
+    """Compiles into a folder. Returns the compiler's error, or nothing."""
 
     def path(name: str) -> str:
         return os.path.join(folder, name)
@@ -57,13 +56,13 @@ def _compile(folder: str, graph: bytes, config: tf2xla_pb2.Config) -> str:
             gen_name_to_index=False,
             gen_program_shape=False,
         )
-    except Exception as error:  # its types say nothing; its text is all there is
+    except Exception as error:  # its types say nothing, so only its text is useful
         return str(error)
     return ""
 
 
 def results(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config) -> tuple[Result, ...] | str:
-    """Returns what the compiler finds of each of the config's fetches, or its complaint."""
+    """Returns the compiler's verdict on each of the config's fetches, or its error."""
     from tensorflow.compiler.xla.service import hlo_pb2
 
     with tempfile.TemporaryDirectory() as folder:
@@ -77,11 +76,10 @@ def results(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config) -> tuple[Resul
 
 
 def unchanged(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config, doubtful: set[str]) -> set[str]:
-    """Returns which of the doubtful variables, marked as written in the config, no run changes.
+    """Returns the doubtful variables, marked as written in the config, that no run changes.
 
-    The compiler refuses a wrong flag, one variable at a time and in the config's order, before it generates code. A
-    variable that is wrong on purpose, the last one, stops it there. A graph that it refuses for other reasons is for
-    the compile stage to report.
+    The compiler refuses wrong flags one variable at a time, in the config's order, before it generates code. A last variable
+    that is wrong on purpose stops it there. If it refuses the graph for other reasons, the compile stage reports them.
     """
     asked = tf2xla_pb2.Config()
     asked.CopyFrom(config)
@@ -93,7 +91,7 @@ def unchanged(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config, doubtful: se
     node.attr["dtype"].type = types_pb2.DT_FLOAT
     node.attr["shape"].shape.SetInParent()
     node.attr["shared_name"].s = last.encode()
-    # Two messages one behind the other are one, with the nodes of both.
+    # Two concatenated messages are one, with the nodes of both.
     both = graph.SerializeToString() + more.SerializeToString()
 
     found: set[str] = set()

@@ -1,13 +1,13 @@
-"""Runs a bundle's HLO in a compiler that is not tfcompile, and compares it with TensorFlow's numbers.
+"""Runs a bundle's HLO in a compiler other than tfcompile, and compares the results with TensorFlow's numbers.
 
     python3 replay.py [BUNDLE] [--platform cpu|gpu] [--module hlo|stablehlo|bytecode]
 
-BUNDLE is a .tar.gz, or the folder that it was unpacked to; by default, the folder of this script. It needs NumPy and
-JAX (`pip install jax`, or `pip install jax[cuda12]` for `--platform gpu`; 0.6 to 0.11 are known to work), and nothing
-of rules_tfaot or TensorFlow.
+BUNDLE is a .tar.gz, or the folder that it was unpacked to. By default, it is this script's folder. The script needs NumPy
+and JAX (`pip install jax`, or `pip install jax[cuda12]` for `--platform gpu`; 0.6 to 0.11 are known to work), but not
+rules_tfaot or TensorFlow.
 
-All steps run, the written variables of one fed into the next, and every output and every written variable is compared.
-The exit status is 0 if all differences are tolerated, 1 if one is not, 2 if the bundle or the platform cannot be used.
+It runs all steps, feeds the written variables of each step to the next, and compares every output and written variable.
+The exit status is 0 if all differences are tolerated, 1 if one isn't, 2 if the bundle or the platform can't be used.
 """
 
 from __future__ import annotations
@@ -53,21 +53,21 @@ DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
-"""NumPy's names of safetensors' dtypes; those that NumPy does not have itself come with ml_dtypes, which JAX brings."""
+"""NumPy names of safetensors dtypes. ml_dtypes, which JAX requires, provides those that NumPy itself lacks."""
 
 
 class Unusable(Exception):
-    """Why nothing can be compared."""
+    """Why no comparison is possible."""
 
 
 class Bundle:
-    """The files of a bundle, and what they say."""
+    """The files in a bundle, and their contents."""
 
     def __init__(self, path: str) -> None:
         """Opens an archive or a folder.
 
         Raises:
-          Unusable: it is neither, lacks a file, or is of another format.
+          Unusable: it is neither, lacks a file, or has another format.
         """
         self._path = path
         self._contents: dict[str, bytes] | None = None
@@ -92,10 +92,10 @@ class Bundle:
         self.initial = read_safetensors(self.read("variables.safetensors"))
 
     def read(self, name: str) -> bytes:
-        """Returns a file.
+        """Returns a file's contents.
 
         Raises:
-          Unusable: there is none of this name.
+          Unusable: there is no file with this name.
         """
         if self._contents is not None and name in self._contents:
             return self._contents[name]
@@ -132,25 +132,25 @@ def _numpy_dtype(code: str) -> np.dtype[Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Expected:
-    """One array that a result must match, each value within a tolerance of its own."""
+    """An array that a result must match, with a tolerance for each value."""
 
     part: str
-    """What of the result it is; empty for all of it."""
+    """Which part of the result it is; empty for the whole result."""
     value: Array
     tolerance: Array
     sees: float
-    """How many tolerances a change of the model moves it by; the comparison is blind below `SEES`."""
+    """How many tolerances a change to the model moves it by. Below `SEES`, the comparison is blind."""
     of: Callable[[Array], Array]
-    """Takes the same part of a result."""
+    """Extracts the same part from a result."""
 
 
 SAMPLES, BLOCK = 1024, 64
-"""Of a large result, goldens keep so many samples, and sums over blocks of so many."""
+"""For a large result, goldens keep this many samples, and sums over blocks of this size."""
 SEES = 4.0
 
 
 def read_expected(goldens: dict[str, Array], step: int, name: str) -> Iterator[Expected]:
-    """What the goldens hold of one result: all of it, or samples and sums."""
+    """Yields what the goldens contain for one result: the whole result, or samples and sums."""
     key = f"step{step}/{name}"
 
     def golden(suffix: str, part: str, of: Callable[[Array], Array]) -> Expected:
@@ -165,11 +165,11 @@ def read_expected(goldens: dict[str, Array], step: int, name: str) -> Iterator[E
 
 
 def block_sums(flat: Array) -> Array:
-    """Sums of `BLOCK` values in a row, with fixed, seemingly random signs: the top bit of i times 2^64/phi."""
+    """Returns sums of `BLOCK` consecutive values, with fixed, seemingly random signs: the top bit of i times 2^64/phi."""
     signs = (np.arange(flat.size, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(63)
     padded = np.zeros(-(-flat.size // BLOCK) * BLOCK)
     padded[: flat.size] = np.where(signs, -1.0, 1.0) * flat
-    sums: Array = padded.reshape(-1, BLOCK).cumsum(axis=1)[:, -1]  # in this order, or 64-bit integers round otherwise
+    sums: Array = padded.reshape(-1, BLOCK).cumsum(axis=1)[:, -1]  # this order matters for 64-bit integers
     return sums
 
 
@@ -181,14 +181,14 @@ class Errors:
     ulp: float
     """In units in the last place of the expected value."""
     share: float
-    """Of the value's tolerance."""
+    """As a fraction of the value's tolerance."""
     at: int
     """Flat index of the largest share."""
     tolerated: bool
 
 
 def compare(got: Array, want: Array, tolerance: Array) -> Errors:
-    """NaN equals NaN, an infinity only itself; a tolerance of infinity accepts anything."""
+    """Compares values. NaN equals NaN, and an infinity equals only itself. An infinite tolerance accepts anything."""
     if not want.size:
         return Errors(0.0, 0.0, 0.0, 0, True)
     with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -215,7 +215,7 @@ def _smallest_normal(dtype: np.dtype[Any]) -> Any:
 
 
 def pairs(value: Array) -> Array:
-    """The values in a row; complex numbers as pairs of reals."""
+    """Returns the values flattened, with complex numbers as pairs of reals."""
     flat = np.ascontiguousarray(value).reshape(-1)
     return flat.view(flat.real.dtype) if flat.dtype.kind == "c" else flat
 
@@ -224,11 +224,11 @@ class Program:
     """A module, compiled for one device."""
 
     def __init__(self, code: bytes, *, platform: str, tf32: bool) -> None:
-        """Compiles.
+        """Compiles the module.
 
         Args:
           code: a serialized HloModuleProto, or StableHLO as text or bytecode.
-          platform: JAX's name of it.
+          platform: JAX's name for it.
           tf32: whether an accelerator may round the factors of matrix products.
 
         Raises:
@@ -256,13 +256,13 @@ class Program:
         self._executable: Any = client.compile_and_load(code, devices, xla_client.CompileOptions())
 
     def __call__(self, arguments: Sequence[Array]) -> list[Array]:
-        """Runs once and returns the results."""
+        """Runs once, and returns the results."""
         buffers = [self._jax.device_put(value, self.device) for value in arguments]
         return [np.asarray(result) for result in self._executable.execute(buffers)]
 
 
 def _with_full_precision(code: bytes) -> bytes:
-    """Asks of every product of matrices that no factor is rounded; some accelerators do so otherwise."""
+    """Requests that no matrix product rounds its factors, as some accelerators do by default."""
     from jax.interpreters import mlir
     from jaxlib.mlir import ir
     from jaxlib.mlir.dialects import stablehlo
@@ -285,7 +285,7 @@ def _with_full_precision(code: bytes) -> bytes:
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Parses the flags, replays the bundle, and returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
     parser.add_argument("bundle", nargs="?", default=here, help="a .tar.gz, or a folder; default: this script's")
@@ -305,7 +305,7 @@ def main() -> int:
 
 
 def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
-    """Runs one form of the program through all steps, prints a line a tensor, and returns how many failed."""
+    """Runs one form of the program through all steps, prints a line per tensor, and returns how many failed."""
     program = Program(bundle.read(MODULES[module]), platform=platform, tf32=tf32)
     device = program.device
     print(f"{bundle.name}, {MODULES[module]} on {device.platform} ({device.device_kind}), against TensorFlow")
@@ -320,7 +320,7 @@ def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
     values = dict(bundle.initial)
     written = [variable for variable in bundle.variables if variable["written"]]
     for step in range(bundle.steps):
-        # Each step starts from TensorFlow's own variables, where the goldens have them.
+        # Each step starts from TensorFlow's own variables, if the goldens contain them.
         values |= {
             v["name"]: bundle.goldens[key]
             for v in written
@@ -351,7 +351,7 @@ def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
 
 
 def to_stored(value: Array, tensor: Mapping[str, Any]) -> Array:
-    """The bits of a value as the program takes them, if model.json says that it takes another dtype."""
+    """Returns a value's bits as the program takes them, if model.json says that it takes another dtype."""
     if tensor["stored"] == tensor["dtype"]:
         return value
     stored = np.dtype(tensor["stored"])
@@ -361,11 +361,11 @@ def to_stored(value: Array, tensor: Mapping[str, Any]) -> Array:
 
 
 def from_stored(value: Array, tensor: Mapping[str, Any]) -> Array:
-    """The value whose bits the program gives."""
+    """Returns the value whose bits the program returns."""
     if tensor["stored"] == tensor["dtype"]:
         return value
     if tensor["dtype"] == "bfloat16":
-        _numpy_dtype("BF16")  # makes it known
+        _numpy_dtype("BF16")  # registers it
     dtype = np.dtype(tensor["dtype"])
     shape = value.shape[:-1] if dtype.itemsize > value.dtype.itemsize else value.shape
     values: Array = np.ascontiguousarray(value).reshape(-1).view(dtype)
@@ -373,7 +373,7 @@ def from_stored(value: Array, tensor: Mapping[str, Any]) -> Array:
 
 
 def _check(step: int, name: str, result: Array, expected: Expected) -> bool:
-    """Compares, prints the line, and returns whether the differences are tolerated."""
+    """Compares, prints a line, and returns whether the differences are tolerated."""
     got, want, tolerance = expected.of(pairs(result)), pairs(expected.value), expected.tolerance.reshape(-1)
     errors = compare(got, want, tolerance)
     blind = expected.sees < SEES and want.size > 0

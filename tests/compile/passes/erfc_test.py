@@ -59,7 +59,7 @@ class ErfcTest(PassTest):
         self.rewritten(NAME, gradient, x)
 
     def test_other_types(self) -> None:
-        """Other types have other ranges and digits: they stay, and so does erf."""
+        """Other types have other ranges and digits: they don't change, and neither does erf."""
         import tensorflow as tf
 
         x = RNG.standard_normal((3, 4)).astype(np.float32)

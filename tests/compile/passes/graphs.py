@@ -1,4 +1,4 @@
-"""Graphs that tests write, rewritten by a pass and run by TensorFlow before and after."""
+"""Handwritten graphs, rewritten by a pass and run by TensorFlow before and after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfaot.core import environment
 
 Array = npt.NDArray[Any]
 Build = Callable[..., Any]
-"""Of placeholders; returns the fetches."""
+"""Takes placeholders; returns the fetches."""
 
 
 class PassTest(unittest.TestCase):
@@ -27,14 +27,14 @@ class PassTest(unittest.TestCase):
         assert tf.__version__
 
     def rewritten(self, name: str, build: Build, *feeds: Array, jit: bool = False, rtol: float = 1e-5) -> int:
-        """Applies a pass to a graph, compares what it gives before and after, and returns how many places changed.
+        """Applies a pass to a graph, compares its results before and after, and returns how many places changed.
 
         Args:
-          name: the pass's.
+          name: the pass's name.
           build: makes the graph, given a placeholder for each feed.
           *feeds: values to compare with.
-          jit: whether XLA runs it, for what TensorFlow's own kernels cannot; else they do.
-          rtol: tolerated difference, as a share of each output's largest magnitude.
+          jit: whether XLA runs it, if TensorFlow's own kernels can't.
+          rtol: tolerated difference, as a fraction of each output's largest magnitude.
         """
         import tensorflow as tf
 
@@ -62,7 +62,7 @@ class PassTest(unittest.TestCase):
         return places
 
     def assert_typed(self, graph: Any) -> None:
-        """Loops' functions take and return what they must: sessions run others as well, which the compiler refuses."""
+        """Checks dtypes of loops' functions, because sessions accept mismatches that the compiler refuses."""
         import tensorflow as tf
 
         library = {function.signature.name: function.signature for function in graph.library.function}
@@ -75,7 +75,7 @@ class PassTest(unittest.TestCase):
 
 
 def config_of(names: Sequence[str], feeds: Sequence[Array], fetches: Sequence[str]) -> Any:
-    """A `tf2xla.Config`; names are of tensors, with their ports."""
+    """Returns a `tf2xla.Config` for names of tensors, with ports."""
     import tensorflow as tf
     from tensorflow.compiler.tf2xla import tf2xla_pb2
 
@@ -116,7 +116,7 @@ def run(graph: Any, fetches: Sequence[str], feeds: Sequence[Array], jit: bool = 
     if jit:
         from tensorflow.python.eager import context
 
-        for function in graph.library.function:  # functions that a pass wrote are known to nobody yet
+        for function in graph.library.function:  # register functions that a pass wrote
             if not context.context().has_function(function.signature.name):
                 context.context().add_function_def(function)
         compiled = tf.function(imported, jit_compile=True, autograph=False)
@@ -125,7 +125,7 @@ def run(graph: Any, fetches: Sequence[str], feeds: Sequence[Array], jit: bool = 
         placeholders = [tf.compat.v1.placeholder(feed.dtype, feed.shape) for feed in feeds]
         results = imported(*placeholders)
         config = config_pb2.ConfigProto()
-        config.graph_options.rewrite_options.disable_meta_optimizer = True  # it folds factors into kernels too
+        config.graph_options.rewrite_options.disable_meta_optimizer = True  # it also folds factors into kernels
         with tf.compat.v1.Session(config=config) as session:
             values: list[Array] = session.run(results, dict(zip(placeholders, feeds, strict=True)))
             return values

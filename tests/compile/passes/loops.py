@@ -1,6 +1,6 @@
-"""A training step of a bidirectional LSTM over few steps, for the passes over loops; its generated test compares with TensorFlow.
+"""A training step of a bidirectional LSTM over few steps, for the loop passes. Its generated test compares with TensorFlow.
 
-TensorFlow runs the graph as it was exported, so that its numbers are those without passes.
+TensorFlow runs the graph as exported, so its numbers are those without passes.
 """
 
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""The passes over loops: each form of recurrent net that they rewrite, and every case in which a loop must stay as it is."""
+"""The passes over loops: each form of recurrent network that they rewrite, and every case in which a loop must not change."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ def tanh_step(w: Any, u: Any, b: Any) -> Any:
 
 
 def weights(rows: int = IN) -> tuple[Array, Array, Array]:
-    """Of a simple cell."""
+    """Returns the weights of a simple cell."""
     return normal(rows, OUT, scale=0.3), normal(OUT, OUT, scale=0.5), normal(OUT)
 
 
 class LoopTest(PassTest):
-    """Builds graphs as the export stage does: they know that XLA will compile them."""
+    """Builds graphs like the export stage, which tells them that XLA will compile them."""
 
     def changed(self, name: str, build: Build, *feeds: Array, jit: bool = False) -> int:
-        """As `rewritten`, in an XLA context, and again by XLA if it is asked for."""
+        """Like `rewritten`, in an XLA context, and on request also run by XLA."""
         from tfaot.export.sources.xla_context import xla_context
 
         def inside(*inputs: Any) -> Any:
@@ -42,7 +42,7 @@ class LoopTest(PassTest):
         return places
 
     def graph_after(self, names: list[str], build: Build, *feeds: Array) -> Any:
-        """The graph that passes make of what is built."""
+        """Returns the graph after these passes."""
         import tensorflow as tf
 
         from tfaot.compile import table
@@ -59,7 +59,7 @@ class LoopTest(PassTest):
 
 
 def ops_of_bodies(graph: Any, op: str) -> int:
-    """How many nodes of a type the bodies of a graph's loops have."""
+    """Returns how many nodes of a type are in the bodies of a graph's loops."""
     bodies = {node.attr["body"].func.name for node in graph.node if node.op in ("While", "StatelessWhile")}
     return sum(
         node.op == op
@@ -70,7 +70,7 @@ def ops_of_bodies(graph: Any, op: str) -> int:
 
 
 def run_with(graph: Any, value: Array, fetch: str = "result:0") -> tuple[Array, Array]:
-    """Runs a graph whose variable is `v`; returns what is fetched, and the variable afterwards."""
+    """Runs a graph with a variable `v`. Returns the fetch, and the variable afterwards."""
     import tensorflow as tf
 
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
@@ -88,20 +88,20 @@ class ProjectionsTest(LoopTest):
     NAME = "hoist_projections"
 
     def net(self, x: Any, **options: Any) -> Any:
-        """All states of a simple cell."""
+        """Returns all states of a simple cell."""
         import tensorflow as tf
 
         return scan(tanh_step(*map(tf.constant, weights())), x, tf.zeros((BATCH, OUT)), **options)[0]
 
     def test_input(self) -> None:
-        """An input's product with a constant weight is computed once for all steps, and none is left but the state's."""
+        """An input's product with a constant weight is computed once for all steps, and only the state's product is left."""
         x = normal(STEPS, BATCH, IN)
         self.assertEqual(self.changed(self.NAME, self.net, x, jit=True), 1)
         after = self.graph_after([self.NAME], self.net, x)
         self.assertEqual(ops_of_bodies(after, "MatMul"), 1)
 
     def test_one_row(self) -> None:
-        """Batches of one row, which cross into the loop as vectors."""
+        """Batches with one row enter the loop as vectors."""
         import tensorflow as tf
 
         def net(x: Any) -> Any:
@@ -110,13 +110,13 @@ class ProjectionsTest(LoopTest):
         self.assertEqual(self.changed(self.NAME, net, normal(STEPS, 1, IN), jit=True), 1)
 
     def test_backwards(self) -> None:
-        """A loop that reads its inputs from the last to the first, as one half of a bidirectional layer."""
+        """A loop reads its inputs from last to first, like one half of a bidirectional layer."""
         self.assertEqual(
             self.changed(self.NAME, lambda x: self.net(x, backwards=True), normal(STEPS, BATCH, IN), jit=True), 1
         )
 
     def test_joined(self) -> None:
-        """The cells of TensorFlow 1 multiply [x, h] by one matrix, which is cut in two; also if h comes first."""
+        """TensorFlow 1's cells multiply [x, h] by one matrix, which is split in two, even if h comes first."""
         import tensorflow as tf
 
         kernel, bias = normal(IN + OUT, OUT, scale=0.3), normal(OUT)
@@ -152,7 +152,7 @@ class ProjectionsTest(LoopTest):
         )
 
     def test_two_products(self) -> None:
-        """Each of a cell's products of its input leaves the loop."""
+        """Each of a cell's products with its input leaves the loop."""
         import tensorflow as tf
 
         w, v = normal(IN, OUT, scale=0.3), normal(IN, OUT, scale=0.2)
@@ -165,11 +165,11 @@ class ProjectionsTest(LoopTest):
         )
 
     def test_second_layer(self) -> None:
-        """A loop over another loop's states is a loop like any other."""
+        """A loop over another loop's states is an ordinary loop."""
         import tensorflow as tf
 
         w, u, b = weights(OUT)
-        # As many states as the rule of thumb asks for.
+        # As many states as the rule of thumb requires.
         wide = normal(OUT, IN, scale=0.5)
 
         def net(x: Any) -> Any:
@@ -181,15 +181,15 @@ class ProjectionsTest(LoopTest):
         self.assertEqual(self.changed(self.NAME, net, normal(STEPS, BATCH, IN)), 2)
 
     def assert_stays(self, build: Build, *feeds: Array) -> None:
-        """The pass finds nothing to do."""
+        """Checks that the pass finds nothing to do."""
         self.assertEqual(self.changed(self.NAME, build, *feeds), 0)
 
     def test_open_number_of_steps(self) -> None:
-        """A loop whose number of steps is fed may need few of the rows."""
+        """A loop with a fed number of steps might need few of the rows."""
         self.assert_stays(lambda x, n: self.net(x, bound=n), normal(STEPS, BATCH, IN), np.array(3, np.int32))
 
     def test_weight_that_changes(self) -> None:
-        """A weight that a step computes is no weight of all steps."""
+        """A weight that a step computes isn't shared by all steps."""
         import tensorflow as tf
 
         w = normal(IN, OUT, scale=0.3)
@@ -199,7 +199,7 @@ class ProjectionsTest(LoopTest):
         )
 
     def test_input_that_depends_on_the_state(self) -> None:
-        """An input that the state scales is known in its step only."""
+        """An input that the state scales is known only within its step."""
         import tensorflow as tf
 
         w = normal(IN, OUT, scale=0.3)
@@ -209,7 +209,7 @@ class ProjectionsTest(LoopTest):
         )
 
     def test_items_in_no_order(self) -> None:
-        """Steps that read their inputs in an order that no counter gives."""
+        """Steps read their inputs in an order that no counter gives."""
         import tensorflow as tf
 
         def net(x: Any) -> Any:
@@ -226,7 +226,7 @@ class ProjectionsTest(LoopTest):
         self.assert_stays(net, normal(STEPS, BATCH, IN))
 
     def test_large_batch(self) -> None:
-        """With many rows a step's own product is quicker than reading rows that come from farther away."""
+        """With many rows, a step's own product is faster than reading rows that come from farther away."""
         import tensorflow as tf
 
         self.assert_stays(
@@ -234,7 +234,7 @@ class ProjectionsTest(LoopTest):
         )
 
     def test_much_memory(self) -> None:
-        """A product of very many steps would take more memory than a model should."""
+        """A product over very many steps would take more memory than a model should."""
         import tensorflow as tf
 
         w = np.zeros((IN, 1 << 10), np.float32)
@@ -244,7 +244,7 @@ class ProjectionsTest(LoopTest):
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 0)
 
     def test_nested_loop(self) -> None:
-        """A loop within a loop stays, and so does what hangs on it."""
+        """A loop within a loop stays, and so does what depends on it."""
         import tensorflow as tf
 
         w, u, b = map(np.asarray, weights())
@@ -257,10 +257,10 @@ class ProjectionsTest(LoopTest):
 
 
 class GradientsTest(LoopTest):
-    """loop_invariants and gather_gradients on the gradients of loops."""
+    """loop_invariants and gather_gradients, on gradients of loops."""
 
     def net(self, *fed: Any, **options: Any) -> list[Any]:
-        """The last state, and gradients by the weights and by the input, of a simple cell with fed weights."""
+        """Returns the last state, and gradients with respect to weights and input, of a simple cell with fed weights."""
         import tensorflow as tf
 
         x, w, u, b = fed
@@ -268,11 +268,11 @@ class GradientsTest(LoopTest):
         return [tf.identity(last, "last"), *gradients(last * last + tf.reduce_sum(states), [w, u, b, x])]
 
     def feeds(self, batch: int = BATCH) -> tuple[Array, ...]:
-        """An input and weights."""
+        """Returns an input and weights."""
         return (normal(STEPS, batch, IN), *weights())
 
     def test_invariants(self) -> None:
-        """A gradient loop gets indices without a stack, and reads its list of gradients without writing to it."""
+        """A gradient loop gets indices without a stack, and reads its list of gradients without writing it."""
         self.assertGreaterEqual(self.changed("loop_invariants", self.net, *self.feeds(), jit=True), 2)
         before = self.graph_after([], self.net, *self.feeds())
         after = self.graph_after(["loop_invariants"], self.net, *self.feeds())
@@ -280,20 +280,20 @@ class GradientsTest(LoopTest):
         self.assertLess(ops_of_bodies(after, "TensorListSetItem"), ops_of_bodies(before, "TensorListSetItem"))
 
     def test_list_items_are_read_from_the_list(self) -> None:
-        """The input of a step, which its weight's gradient needs, comes from the list of inputs and not from a stack."""
+        """A step's input, which its weight's gradient needs, comes from the list of inputs instead of a stack."""
         after = self.graph_after(["loop_invariants"], lambda *fed: self.net(*fed)[:2], *self.feeds())
         stacks = [node for node in after.node if node.op == "EmptyTensorList"]
         self.assertEqual(len(stacks), 1, [node.name for node in stacks])  # the states
 
     def test_gather(self) -> None:
-        """Gradients of both weights are one product each after the loop; that of the input adds to single items."""
+        """Each weight's gradient is one product after the loop. The input's gradient adds to single items."""
         self.assertEqual(self.changed("gather_gradients", self.net, *self.feeds(), jit=True), 3)
         after = self.graph_after(["gather_gradients"], self.net, *self.feeds())
         self.assertEqual(ops_of_bodies(after, "MatMul"), 2 + 2)
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 2)
 
     def test_all_together(self) -> None:
-        """The three passes one after the other give the same numbers."""
+        """The three passes in sequence give the same numbers."""
         import tensorflow as tf
 
         from tests.compile.passes.graphs import run
@@ -310,14 +310,14 @@ class GradientsTest(LoopTest):
         del tf
 
     def test_backwards(self) -> None:
-        """A loop over its inputs from the last to the first, whose gradient meets them in their own order."""
+        """A loop over its inputs from last to first, whose gradient meets them in their original order."""
         feeds = self.feeds()
         build = lambda *fed: self.net(*fed, backwards=True)  # noqa: E731
         self.assertGreaterEqual(self.changed("loop_invariants", build, *feeds, jit=True), 2)
         self.assertEqual(self.changed("gather_gradients", build, *feeds, jit=True), 3)
 
     def test_shared_weight(self) -> None:
-        """A weight that a step uses twice has a sum of two products, and both leave the loop (a list's items are the third)."""
+        """A weight that a step uses twice has a sum of two products, and both leave the loop (the third is a list's items)."""
         import tensorflow as tf
 
         def net(x: Any, u: Any) -> list[Any]:
@@ -327,7 +327,7 @@ class GradientsTest(LoopTest):
         self.assertEqual(self.changed("gather_gradients", net, normal(STEPS, BATCH, OUT), weights()[1], jit=True), 3)
 
     def test_start_of_the_sum(self) -> None:
-        """What a sum starts with stays a part of it."""
+        """A sum's initial value stays part of it."""
         import tensorflow as tf
 
         def net(x: Any, start: Any) -> Any:
@@ -344,7 +344,7 @@ class GradientsTest(LoopTest):
         )
 
     def test_sum_that_is_used(self) -> None:
-        """A sum that steps read is needed in each of them."""
+        """A sum that steps read is needed in each step."""
         import tensorflow as tf
 
         def net(x: Any, start: Any) -> Any:
@@ -361,17 +361,17 @@ class GradientsTest(LoopTest):
         )
 
     def assert_not_gathered(self, build: Build, *feeds: Array) -> None:
-        """The pass leaves products in the loop, and adds to single items of lists."""
+        """Checks that the pass leaves products in the loop, and adds to single items of lists."""
         self.assertEqual(self.changed("gather_gradients", build, *feeds), 1)
         after = self.graph_after(["gather_gradients"], build, *feeds)
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 0)
 
     def test_large_batch(self) -> None:
-        """Of a batch much larger than the weight, what is gathered would be larger than the sum that a step reads."""
+        """If the batch is much larger than the weight, gathered values would be larger than the sum that a step reads."""
         self.assert_not_gathered(self.net, *self.feeds(batch=40))
 
     def test_open_number_of_steps(self) -> None:
-        """Of a loop that may end early, stacks and lists may hold less than they have room for: nothing is gathered."""
+        """If a loop can end early, stacks and lists can be partly filled, so nothing is gathered."""
         self.assert_not_gathered(lambda n, *fed: self.net(*fed, bound=n), np.array(4, np.int32), *self.feeds())
 
     def test_masked_steps(self) -> None:
@@ -393,7 +393,7 @@ class GradientsTest(LoopTest):
         self.assertEqual(self.changed("gather_gradients", net, *feeds, jit=True), 3)
 
     def test_much_memory(self) -> None:
-        """A product of very many steps stays in the loop."""
+        """A product over very many steps stays in the loop."""
 
         def net(x: Any, start: Any) -> Any:
             import tensorflow as tf
@@ -410,7 +410,7 @@ class GradientsTest(LoopTest):
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 0)
 
     def test_bias_gradient_stays(self) -> None:
-        """A bias' gradient is summed in the loop: XLA's sums over many rows are slow."""
+        """A bias's gradient is summed in the loop, because XLA's sums over many rows are slow."""
         after = self.graph_after(["gather_gradients"], self.net, *self.feeds())
         self.assertEqual(ops_of_bodies(after, "BiasAddGrad"), 1)
 
@@ -419,7 +419,7 @@ class VariablesTest(LoopTest):
     """loop_invariants on loops that read variables."""
 
     def check(self, build: Build) -> int:
-        """Compares a graph with a variable `v` before and after the pass; returns how many reads left loops."""
+        """Compares a graph with a variable `v` before and after the pass. Returns how many reads left loops."""
         before = self.graph_after([], build)
         after = self.graph_after(["loop_invariants"], build)
         value = normal(OUT, OUT, scale=0.5)
@@ -428,7 +428,7 @@ class VariablesTest(LoopTest):
         return ops_of_bodies(before, "ReadVariableOp") - ops_of_bodies(after, "ReadVariableOp")
 
     def test_reads(self) -> None:
-        """A variable is read before the loop, and what assigns it afterwards comes after that read."""
+        """A variable is read before the loop, and later assignments come after that read."""
         import tensorflow as tf
 
         def build() -> Any:
@@ -465,7 +465,7 @@ class VariablesTest(LoopTest):
         self.assertEqual(self.check(build), 0)
 
     def test_one_operand(self) -> None:
-        """A loop that is left with one state keeps a condition that returns a bool, whatever the state's dtype is."""
+        """A loop that is left with one state keeps a condition that returns a bool, whatever the state's dtype."""
         import tensorflow as tf
 
         def build() -> Any:
@@ -488,12 +488,12 @@ class UnrollTest(LoopTest):
     NAME = "unroll_loops"
 
     def loops_after(self, build: Build, *feeds: Array) -> int:
-        """How many loops the pass leaves."""
+        """Returns how many loops the pass leaves."""
         graph = self.graph_after([self.NAME], build, *feeds)
         return sum(node.op in ("While", "StatelessWhile") for node in graph.node)
 
     def test_net_and_gradient(self) -> None:
-        """A short loop and its gradient, with stacks between them, become straight code."""
+        """A short loop and its gradient, with stacks between them, become straight-line code."""
         feeds = (normal(STEPS, BATCH, IN), *weights())
 
         def net(x: Any, w: Any, u: Any, b: Any) -> list[Any]:
@@ -506,7 +506,7 @@ class UnrollTest(LoopTest):
         self.assertEqual(self.loops_after(net, *feeds), 0)
 
     def test_what_waits(self) -> None:
-        """What waits for a loop waits for what it read: a variable that is assigned afterwards was read before."""
+        """What waits for a loop waits for the loop's reads: a variable that is assigned afterwards was read before."""
         import tensorflow as tf
 
         def build() -> Any:
@@ -529,11 +529,11 @@ class UnrollTest(LoopTest):
             np.testing.assert_allclose(got, want, rtol=1e-5)
 
     def assert_stays(self, build: Build, *feeds: Array) -> None:
-        """The pass finds nothing to do."""
+        """Checks that the pass finds nothing to do."""
         self.assertEqual(self.changed(self.NAME, build, *feeds), 0)
 
     def test_long_loop(self) -> None:
-        """Nine steps are too many: the code would grow, and the compiler's time with it."""
+        """Nine steps are too many: the code, and the compiler's time, would grow."""
         import tensorflow as tf
 
         self.assert_stays(
@@ -541,7 +541,7 @@ class UnrollTest(LoopTest):
         )
 
     def test_large_body(self) -> None:
-        """Few steps of many operations are as long."""
+        """A few steps with many operations are as long."""
         import tensorflow as tf
 
         def step(x: Any, h: Any, k: Any) -> Any:
@@ -552,7 +552,7 @@ class UnrollTest(LoopTest):
         self.assert_stays(lambda x: scan(step, x, tf.zeros((BATCH, OUT))), normal(3, BATCH, OUT))
 
     def test_effects(self) -> None:
-        """What has effects stays in its loop, where they have an order."""
+        """Effects stay in their loop, where they have an order."""
         import tensorflow as tf
 
         def step(x: Any, h: Any, k: Any) -> Any:
@@ -562,7 +562,7 @@ class UnrollTest(LoopTest):
         self.assert_stays(lambda x: scan(step, x, tf.zeros((BATCH, OUT))), normal(3, BATCH, OUT))
 
     def test_open_number_of_steps(self) -> None:
-        """A loop whose number of steps is fed has no straight code."""
+        """A loop with a fed number of steps has no straight-line code."""
         import tensorflow as tf
 
         net = tanh_step(*map(np.asarray, weights()))
@@ -571,7 +571,7 @@ class UnrollTest(LoopTest):
         )
 
     def test_loop_in_a_loop(self) -> None:
-        """A loop that holds another one stays."""
+        """A loop that contains another one stays."""
         import tensorflow as tf
 
         def step(x: Any, h: Any, k: Any) -> Any:
@@ -581,10 +581,10 @@ class UnrollTest(LoopTest):
 
 
 class TripsTest(LoopTest):
-    """What is known of a loop's steps."""
+    """What is known about a loop's steps."""
 
     def trips(self, condition: Any, start: Any = 0, step: int = 1, dtype: Any = None) -> int | None:
-        """How often a loop runs, as passes see it: `condition` takes a counter, and perhaps a fed number."""
+        """Returns how often a loop runs, as passes see it. `condition` takes a counter, and optionally a fed number."""
         import tensorflow as tf
 
         from tfaot.compile.passes.loops.loops import Loops
@@ -605,7 +605,7 @@ class TripsTest(LoopTest):
         return loop.steps.trips
 
     def test_bounds(self) -> None:
-        """Conditions of constants are counted, whatever they compare; others are not."""
+        """Conditions on constants are counted, whatever they compare. Others aren't."""
         import tensorflow as tf
 
         self.assertEqual(self.trips(lambda k, n: k < 5), 5)
@@ -616,7 +616,7 @@ class TripsTest(LoopTest):
         self.assertIsNone(self.trips(lambda k, n: k < 1 << 20))
 
     def test_overflow(self) -> None:
-        """Integers wrap around as they do in TensorFlow: in conditions, and in counters."""
+        """Integers wrap around as in TensorFlow, in conditions and in counters."""
         import tensorflow as tf
 
         def steps(condition: Any, start: Any, step: Any, dtype: Any) -> int:
@@ -642,11 +642,11 @@ class TripsTest(LoopTest):
                 self.assertEqual(self.trips(condition, start, step, dtype=dtype), want)
 
     def test_division_by_zero(self) -> None:
-        """Steps are not counted where a condition divides by zero, at which TensorFlow fails."""
+        """Steps aren't counted if a condition divides by zero, which fails in TensorFlow."""
         self.assertIsNone(self.trips(lambda k, n: 7 // (2 - k) > 0))
 
     def test_bound_that_fails(self) -> None:
-        """A bound whose computation fails is none that is known, and no crash of the pass."""
+        """If computing a bound fails, the bound is unknown, and the pass doesn't crash."""
         import tensorflow as tf
 
         self.assertIsNone(self.trips(lambda k, n: k < 5, start=lambda: tf.constant(7) // tf.constant(0)))

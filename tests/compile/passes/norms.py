@@ -1,6 +1,6 @@
-"""Batch norm in the places where models have it; the generated test compares the compiled code with TensorFlow.
+"""Batch norm in the places where models have it. The generated test compares the compiled code with TensorFlow.
 
-TensorFlow runs the graph as it was exported, so that its numbers are those without passes.
+TensorFlow runs the graph as exported, so its numbers are those without passes.
 """
 
 import numpy as np

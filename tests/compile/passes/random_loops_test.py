@@ -1,6 +1,6 @@
-"""Loops of random structure give the same after all passes: steps, dtypes, states, branches, inner loops, lists, variables.
+"""Loops with random structure give the same after all passes: steps, dtypes, states, branches, inner loops, lists, variables.
 
-`TFAOT_LOOPS=1000` in the environment tries as many; `TFAOT_SEED` says which is the first.
+`TFAOT_LOOPS=1000` in the environment tries that many. `TFAOT_SEED` sets the first seed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.compile.passes.graphs import Array, PassTest, config_of
 
 SHAPE = (2, 3)
 START = np.linspace(-1, 1, 6, dtype=np.float32).reshape(SHAPE)
-"""Of the variable."""
+"""Values of the variable."""
 
 
 class _Program:
@@ -25,11 +25,11 @@ class _Program:
         self.rng = np.random.default_rng(seed)
 
     def pick(self, *options: Any) -> Any:
-        """One of several."""
+        """Returns one of the options."""
         return options[self.rng.integers(len(options))]
 
     def build(self, x: Any) -> list[Any]:
-        """Makes the graph of an input [2, 3]; returns what is fetched."""
+        """Makes the graph for an input [2, 3]. Returns the fetches."""
         import tensorflow as tf
 
         self.handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=SHAPE, shared_name="v", name="v")
@@ -42,7 +42,7 @@ class _Program:
         return [tf.identity(result, f"result_{index}") for index, result in enumerate([*kept, after])]
 
     def counter(self) -> tuple[Any, Any, Any]:
-        """The start of a counter, what follows it, and a condition."""
+        """Returns a counter's start, its step, and a condition."""
         import tensorflow as tf
 
         dtype = self.pick(tf.int32, tf.int32, tf.int64, tf.int8, tf.uint8)
@@ -66,7 +66,7 @@ class _Program:
         return tf.constant(first, dtype), lambda k: k + tf.constant(by, dtype), condition
 
     def value(self, x: Any, k: Any, depth: int) -> Any:
-        """A new state [2, 3] made of an old one and of the number of the step."""
+        """Returns a new state [2, 3], computed from an old one and the step's number."""
         import tensorflow as tf
 
         kind = self.rng.integers(10 if depth == 0 else 7)
@@ -95,14 +95,14 @@ class _Program:
         return self.loop(x, depth + 1)[0]
 
     def loop(self, x: Any, depth: int) -> list[Any]:
-        """A loop; returns its states, the one of shape [2, 3] first."""
+        """Makes a loop. Returns its states, the one with shape [2, 3] first."""
         import tensorflow as tf
 
         first, following, condition = self.counter()
         states = self.pick(0, 0, 1, 2)
         listed, dependent = self.rng.random() < 0.3, self.rng.random() < 0.2
         scalars = [self.pick(tf.constant(0.5), tf.constant(2), tf.constant(3, tf.int64)) for _ in range(states)]
-        plan = self.rng.bit_generator.state  # the body is traced once more for shapes
+        plan = self.rng.bit_generator.state  # the body is traced again for shapes
         room = 16
 
         def body(k: Any, n: Any, y: Any, items: Any, *others: Any) -> tuple[Any, ...]:
@@ -132,7 +132,7 @@ class RandomLoopsTest(PassTest):
     """Compares graphs before and after all passes, in a session."""
 
     def outcome(self, graph: Any, fetches: list[str], x: Array) -> list[Array]:
-        """What a graph gives in two runs."""
+        """Returns a graph's results in two runs."""
         import tensorflow as tf
 
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:

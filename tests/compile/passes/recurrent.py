@@ -1,4 +1,4 @@
-"""Recurrent nets that tests of passes build, and their gradients, as graphs that XLA can compile."""
+"""Recurrent networks for tests of passes, and their gradients, as graphs that XLA can compile."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 from tests.compile.passes.graphs import Array
 
 Step = Callable[..., Any]
-"""Of a step's input, its state, and its number; returns the next state."""
+"""Takes a step's input, its state, and its number. Returns the next state."""
 
 
 def scan(step: Step, x: Any, state: Any, *, backwards: bool = False, bound: Any = None) -> tuple[Any, Any]:
-    """A loop over [step, batch, feature] as Keras writes it.
+    """Returns a loop over [step, batch, feature], as Keras writes it.
 
     Args:
       step: computes a state.
       x: the inputs.
-      state: the first one.
+      state: the initial state.
       backwards: whether the last step's input comes first.
-      bound: how many steps; else all.
+      bound: the number of steps; by default, all.
 
     Returns:
-      All states in the order in which they came, [step, …], and the last one.
+      All states in the order in which they were computed, [step, …], and the last one.
     """
     import tensorflow as tf
 
@@ -46,7 +46,7 @@ def scan(step: Step, x: Any, state: Any, *, backwards: bool = False, bound: Any 
 
 
 def gradients(loss: Any, of: Sequence[Any]) -> list[Any]:
-    """Gradients of a sum, each under a name of its own, so that it can be fetched."""
+    """Returns gradients of a sum, each with its own name, so that it can be fetched."""
     import tensorflow as tf
 
     found = tf.gradients(tf.reduce_sum(loss), list(of))
@@ -54,6 +54,6 @@ def gradients(loss: Any, of: Sequence[Any]) -> list[Any]:
 
 
 def normal(*shape: int, scale: float = 1.0) -> Array:
-    """Values from a normal distribution that depend on the shape alone."""
+    """Returns values from a normal distribution that depend only on the shape."""
     values: Array = (np.random.default_rng(shape).standard_normal(shape) * scale).astype(np.float32)
     return values

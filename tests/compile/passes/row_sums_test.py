@@ -1,4 +1,4 @@
-"""row_sums: which sums and means are cut into pieces, and what they come to."""
+"""row_sums: which sums and means are split into pieces, and their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(11)
 
 
 def normal(*shape: int, dtype: str = "float32") -> Array:
-    """Values from a normal distribution."""
+    """Returns values from a normal distribution."""
     return RNG.standard_normal(shape).astype(dtype)
 
 
@@ -22,7 +22,7 @@ class RowSumsTest(PassTest):
     """The pass on graphs with sums and means."""
 
     def reduced(self, x: Array, axis: Any = -1, keepdims: bool = False, rtol: float = 1e-6) -> int:
-        """How many of a sum and a mean along an axis the pass changes; neither changes in value."""
+        """Returns how many of a sum and a mean along an axis the pass changes. Neither changes in value."""
         import tensorflow as tf
 
         return self.rewritten(
@@ -33,7 +33,7 @@ class RowSumsTest(PassTest):
         )
 
     def test_widths(self) -> None:
-        """Rows of even, odd, and few pieces, with and without a dimension left, in both float types."""
+        """Rows with even, odd, and few pieces, with and without keepdims, in both float types."""
         for columns in (33, 64, 96, 100, 768, 960, 1024):
             for keepdims in (False, True):
                 self.assertEqual(self.reduced(normal(2, 3, columns), keepdims=keepdims), 2)
@@ -43,7 +43,7 @@ class RowSumsTest(PassTest):
         self.assertEqual(self.reduced(normal(5, 64, dtype="float64"), rtol=1e-15), 2)
 
     def test_stays(self) -> None:
-        """Rows that are short, long, or of too many pieces stay as they are; so do other axes, dtypes, and ops."""
+        """Rows that are short, long, or have too many pieces don't change; nor do other axes, dtypes, and ops."""
         import tensorflow as tf
 
         for columns in (1, 32, 37, 1000, 1025, 4096):
@@ -58,7 +58,7 @@ class RowSumsTest(PassTest):
         self.assertEqual(self.rewritten(NAME, tf.reduce_sum, normal(2, 64), np.array([1], np.int32)), 0)
 
     def test_accuracy(self) -> None:
-        """A sum of positive values is off by no more than half a unit for each of the steps that XLA takes, too."""
+        """A sum of positive values is off by at most half a unit for each of the steps that XLA also takes."""
         from tests.compile.passes.graphs import config_of, run
         from tfaot.compile import table
 
@@ -73,14 +73,14 @@ class RowSumsTest(PassTest):
         self.assertLess((np.abs(got - want) / want).max(), (32 + 5) * 2.0**-24)
 
     def test_special_values(self) -> None:
-        """NaN and infinities come out as they do of a plain sum."""
+        """NaN and infinities give the same results as in a plain sum."""
         x = normal(5, 96)
         x[0, 3], x[1, 40], x[2, 95], x[3, 1], x[3, 70] = math.nan, math.inf, -math.inf, math.inf, -math.inf
         with np.errstate(invalid="ignore"):
             self.assertEqual(self.reduced(x), 2)
 
     def test_layer_norm(self) -> None:
-        """A layer norm's two means are cut, and its gradient gives the same."""
+        """A layer norm's two means are split, and its gradient gives the same numbers."""
         import tensorflow as tf
 
         def norm(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Saves an LSTM as Keras does: its loop lies in a function that the signature calls."""
+"""Saves an LSTM like Keras: its loop is in a function that the signature calls."""
 
 import sys
 

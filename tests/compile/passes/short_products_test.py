@@ -1,4 +1,4 @@
-"""short_products: which products are turned round, and what they come to."""
+"""short_products: which products are swapped, and their results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RNG = np.random.default_rng(13)
 
 
 def normal(*shape: int, dtype: str = "float32") -> Array:
-    """Values from a normal distribution."""
+    """Returns values from a normal distribution."""
     return RNG.standard_normal(shape).astype(dtype)
 
 
@@ -22,19 +22,19 @@ class ShortProductsTest(PassTest):
     """The pass on graphs with products."""
 
     def product(self, x: Array, weights: Array, **options: bool) -> int:
-        """How many products with a constant matrix the pass changes: of one."""
+        """Returns how many products with a constant matrix the pass changes, out of one."""
         import tensorflow as tf
 
         return self.rewritten(NAME, lambda x: tf.matmul(x, tf.constant(weights), **options) + 1, x, rtol=1e-5)
 
     def test_sizes(self) -> None:
-        """Depths from 2 to 64 with eight columns and more, in both float types, keep their values."""
+        """Depths from 2 to 64 with at least eight columns, in both float types, keep their values."""
         for depth, columns in ((2, 8), (10, 64), (17, 9), (64, 64), (3, 1000)):
             self.assertEqual(self.product(normal(1, depth), normal(depth, columns)), 1)
         self.assertEqual(self.product(normal(1, 10, dtype="float64"), normal(10, 64, dtype="float64")), 1)
 
     def test_stays(self) -> None:
-        """Several rows, long or narrow matrices, transposed ones, integers, and matrices that are not constant stay."""
+        """Several rows, long or narrow matrices, transposed ones, integers, and matrices that aren't constant don't change."""
         import tensorflow as tf
 
         for rows, depth, columns in ((2, 10, 64), (1, 65, 64), (1, 1, 64), (1, 10, 7)):
@@ -45,7 +45,7 @@ class ShortProductsTest(PassTest):
         self.assertEqual(self.rewritten(NAME, tf.matmul, normal(1, 10), normal(10, 64)), 0)
 
     def test_net(self) -> None:
-        """A net of three layers changes in the first two, which share a matrix with another product, and an output's name stays."""
+        """A three-layer network changes in the first two, which share a matrix with another product. An output keeps its name."""
         import tensorflow as tf
 
         weights = [normal(10, 10), normal(10, 1)]
@@ -59,7 +59,7 @@ class ShortProductsTest(PassTest):
         self.assertEqual(self.rewritten(NAME, net, normal(1, 10)), 2)
 
     def test_special_values(self) -> None:
-        """NaN and infinities reach every column that they reach in the product as it was."""
+        """NaN and infinities reach the same columns as in the original product."""
         x, weights = normal(1, 10), normal(10, 16)
         x[0, 1], weights[2, 3], weights[4, 5], weights[6, 5] = math.inf, math.nan, math.inf, -math.inf
         self.assertEqual(self.product(x, weights), 1)

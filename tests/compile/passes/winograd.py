@@ -1,4 +1,4 @@
-"""Convolutions of 3x3 in the places where models have them; the generated test compares the compiled code with TensorFlow."""
+"""3x3 convolutions in the places where models have them. The generated test compares the compiled code with TensorFlow."""
 
 import numpy as np
 import tensorflow as tf

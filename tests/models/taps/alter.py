@@ -1,4 +1,4 @@
-"""Replaces one constant of a graph: `alter.py IN OUT`; it is layer1's gain, 1.2345678."""
+"""Replaces one constant in a graph, layer1's gain, 1.2345678: `alter.py IN OUT`."""
 
 import struct
 import sys

@@ -1,4 +1,4 @@
-"""A fault in the middle of a model is found where it is: the first tap behind it is the first to diverge."""
+"""A fault in the middle of a model is located: the first tap after it is the first to diverge."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import unittest
 
 
 class AlteredTest(unittest.TestCase):
-    """Runs the test of the taps on the model as it is, and on code for a graph with another constant in layer1."""
+    """Runs the taps' test on the original model, and on code for a graph with another constant in layer1."""
 
     def run_test(self, program: str) -> subprocess.CompletedProcess[str]:
         """Runs a generated test's program on the goldens."""
         return subprocess.run([program, GOLDENS], text=True, stdout=subprocess.PIPE, check=False)
 
     def test_passes_unharmed(self) -> None:
-        """The test passes on what the compiler made of the exported graph, and names nothing."""
+        """The test passes on the compiler's output for the exported graph, and names nothing."""
         result = self.run_test(UNHARMED)
         self.assertEqual(result.returncode, 0, result.stdout)
         self.assertNotIn("first to diverge", result.stdout)
 
     def test_names_the_first(self) -> None:
-        """The tap behind the altered constant is named with its line of Python; those before it pass."""
+        """The tap after the altered constant is named with its Python line. Those before it pass."""
         result = self.run_test(ALTERED)
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertIn(

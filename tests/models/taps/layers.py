@@ -1,14 +1,14 @@
-"""Layers in a row: three in the open, one in a function that is called, and one in a loop."""
+"""A sequence of layers: three inline, one in a function that is called, and one in a loop."""
 
 import numpy as np
 import tensorflow as tf
 
 _RNG = np.random.default_rng(3)
-_GAINS = (0.75, 1.2345678, 0.8, 0.9)  # altered.pb has another one in layer1
+_GAINS = (0.75, 1.2345678, 0.8, 0.9)  # altered.pb has a different one in layer1
 
 
 class Layers(tf.Module):
-    """Kernels, and what is done with them."""
+    """Kernels, and the layers that use them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -21,12 +21,12 @@ class Layers(tf.Module):
 
     @tf.function
     def called(self, x: tf.Tensor) -> tf.Tensor:
-        """A layer in a function of its own."""
+        """Returns a layer in its own function."""
         return self._layer(x, 3)
 
     @tf.function(input_signature=[tf.TensorSpec([4, 8], tf.float32, name="x")])
     def __call__(self, x: tf.Tensor) -> tf.Tensor:
-        """All layers."""
+        """Returns all layers."""
         for index in range(3):
             x = self._layer(x, index)
         x = self.called(x)

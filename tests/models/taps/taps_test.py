@@ -1,4 +1,4 @@
-"""Which values can be tapped, in which order, and what taps leave alone."""
+"""Which values can be tapped, in which order, and what taps don't change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TapsTest(StageTest):
     """Exports models with taps."""
 
     def outputs(self, model: str, *taps: str, **kwargs: object) -> list[str]:
-        """Names of the outputs, in order."""
+        """Returns the names of the outputs, in order."""
         exported = self.export(model, taps=taps, **kwargs)  # type: ignore[arg-type]
         return [output.name for output in exported.manifest.entry_points[0].outputs]
 
@@ -85,7 +85,7 @@ class TapsTest(StageTest):
         )
 
     def test_model_stays(self) -> None:
-        """The model's own outputs, inputs, and variables keep their names and places, so that a golden_fn still fits."""
+        """The model's own outputs, inputs, and variables keep their names and positions, so a golden_fn still fits."""
         plain, tapped = self.export(LAYERS), self.export(LAYERS, taps=("*",))
         ours, theirs = tapped.manifest.entry_points[0], plain.manifest.entry_points[0]
         self.assertEqual(ours.inputs, theirs.inputs)
@@ -94,7 +94,7 @@ class TapsTest(StageTest):
         self.assertTrue(all(output.cpp_name.startswith("tap_") for output in ours.outputs[:-3]))
 
     def test_takes_out(self) -> None:
-        """A pattern after a `!` takes out again what those before it chose."""
+        """A pattern after `!` excludes nodes that earlier patterns selected."""
         self.assertEqual(self.outputs(LAYERS, "a/*", "!a/parts")[:-3], ["a/product:0"])
         self.assertIn(
             'taps = ["a/*", "!b/*"]: "!b/*" takes out nothing that was chosen before it',
@@ -102,7 +102,7 @@ class TapsTest(StageTest):
         )
 
     def test_unknown(self) -> None:
-        """A pattern that matches nothing is an error that lists all there is, in order."""
+        """A pattern that matches nothing is an error that lists everything there is, in order."""
         self.assert_error(
             self.error_of(self.outputs, BATCHED, "dense/*", dims={"x": (2, None)}),
             """
@@ -114,22 +114,22 @@ decide can be tapped, and none inside a loop or a branch
         )
 
     def test_not_in_loops(self) -> None:
-        """What a loop computes turn by turn is no tap: it has no one value."""
+        """Values inside a loop can't be tapped, because they change in each iteration."""
         self.assertIn("matches no tensor", self.error_of(self.outputs, LAYERS, "*looped"))
 
     def test_old_control_flow(self) -> None:
-        """Of TensorFlow 1's loops and branches, whose nodes lie among others, none is tapped, and all around them are."""
+        """In TensorFlow 1's loops and branches, whose nodes are among others, none is tapped, and all around them are."""
         self.assertEqual(self.outputs(BRANCHES, "*")[:-1], ["before:0", "Greater:0", "cond/pred_id:0", "after:0"])
 
     def test_batch(self) -> None:
-        """With batch_sizes only what has a row for each row of the batch is tapped: the rest could not be put together."""
+        """With batch_sizes, only values with one row per row of the batch are tapped. Others can't be assembled."""
         self.assertEqual(
             self.outputs(BATCHED, "*", batch_sizes=(1, 4), rows_independent=True),
             ["doubled:0", "add:0", "Identity:0", "output:0"],
         )
 
     def test_lines(self) -> None:
-        """A test names the line of Python behind a tap, and leaves names alone where none is known."""
+        """A test names the Python line behind a tap, and leaves names alone if it knows none."""
         from tfaot.render.render import placed
 
         exported = self.export(LAYERS, taps=("a/product",))

@@ -1,4 +1,4 @@
-"""Entry points that call every kernel that is cut for threads, in sizes that are worth it."""
+"""Entry points that call every kernel that is split for threads, in sizes that are worth it."""
 
 import tensorflow as tf
 
@@ -6,7 +6,7 @@ TRAINED = 16
 
 
 class Wide(tf.Module):
-    """Convolutions, dense, strided, and depthwise, then attention over pixels, then layers; trained by gradient descent."""
+    """Convolutions (dense, strided, and depthwise), then attention over pixels, then layers, trained by gradient descent."""
 
     def __init__(self):
         super().__init__()
@@ -31,12 +31,12 @@ class Wide(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec((TRAINED, 24, 24, 16), name="images")])
     def predict(self, images):
-        """Scores."""
+        """Returns scores."""
         return {"scores": self._network(images)}
 
     @tf.function(input_signature=[tf.TensorSpec((None, 24, 24, 16), name="images")])
     def predict_any(self, images):
-        """Scores of a batch of any size."""
+        """Returns scores for a batch of any size."""
         return {"scores": self._network(images)}
 
     @tf.function(
@@ -46,7 +46,7 @@ class Wide(tf.Module):
         ]
     )
     def train(self, images, labels):
-        """A step; returns the loss before it."""
+        """Takes a step. Returns the loss before it."""
         with tf.GradientTape() as tape:
             scores = self._network(images)
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scores))
@@ -60,7 +60,7 @@ model = Wide()
 
 
 def golden_fn(step, rng, entry_point):
-    """A whole batch; of any size, first 1 row, then 8, and so on."""
+    """Returns a whole batch. For any size, first 1 row, then 8, and so on."""
     rows = TRAINED if entry_point in ("predict", "train") else 1 + 7 * step
     images = rng.standard_normal((rows, 24, 24, 16))
     return (images, rng.integers(0, 600, TRAINED)) if entry_point == "train" else images

@@ -1,6 +1,6 @@
-"""Weights of more than 5 GB: a file is made, loaded, used, and saved in C++, read in Python, and removed.
+"""Weights of more than 5 GB: a file is created, loaded, used, and saved in C++, read in Python, and removed.
 
-Not part of `//...`: `./bazelw test //tests/models/variables:large_test` (docs/measured/large_models.md says what it takes).
+Not part of `//...`: `./bazelw test //tests/models/variables:large_test` (docs/measured/large_models.md lists its requirements).
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from safetensors import safe_open
 from tfaot.core import safetensors
 
 ROWS, CLASSES, WIDTH = 18_000_000, 2_000_000, 64
-"""Of large.py."""
+"""From large.py."""
 PLACES = [0, 1, ROWS // 2, 2**32 // (4 * WIDTH) - 1, 2**32 // (4 * WIDTH), ROWS - 3, ROWS - 2, ROWS - 1]
-"""Rows that are used: from the first to the last, and on both sides of 4 GB."""
+"""The rows in use: from the first to the last, and on both sides of 4 GB."""
 COLUMNS = [0, CLASSES // 2, CLASSES - 2, CLASSES - 1]
-"""All of them lie beyond 4 GB."""
+"""All of them are beyond 4 GB."""
 PROGRAM = os.path.join(os.path.dirname(__file__), "large")
 
 Array = npt.NDArray[np.float32]
 
 
 class LargeTest(unittest.TestCase):
-    """One file, whose values but for a few rows are zeros, which take no space on the disk."""
+    """One file, mostly zeros except for a few rows. Zeros take no space on the disk."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
@@ -46,7 +46,7 @@ class LargeTest(unittest.TestCase):
         self.assertGreater(min(entry.offset for entry in entries if entry.name != "table"), 2**32)
 
     def test_made_loaded_used_saved(self) -> None:
-        """Values beyond 4 GB are used where they are in the file, changed, saved, and read by the format's own library."""
+        """Values beyond 4 GB are used in place in the file, changed, saved, and read by the format's own library."""
         done = subprocess.run(
             [PROGRAM, self.weights, self.saved, *map(str, PLACES + COLUMNS)],
             capture_output=True,
@@ -63,11 +63,11 @@ class LargeTest(unittest.TestCase):
         changed_rows[-1, -1], changed_columns[-1, -1] = 1000, 0.5
         runs = [(self.rows, self.columns), (changed_rows, changed_columns), (changed_rows, changed_columns)]
         for (rows, columns), scores, found in zip(runs, values("scores"), values("found"), strict=True):
-            np.testing.assert_array_equal(scores.reshape(8, 4), rows @ columns.T)  # of small integers: exact
+            np.testing.assert_array_equal(scores.reshape(8, 4), rows @ columns.T)  # exact for small integers
             np.testing.assert_array_equal(found, rows[-1])
         self.assertEqual([line[1] for line in printed if line[0] == "calls"], ["41", "42", "43"])
 
-        # In kB: at most; and what is not the file's own pages, after each of three runs.
+        # In kB: the maximum, and after each of three runs, memory other than the file's own pages.
         (most,) = (int(line[1]) for line in printed if line[0] == "VmHWM:")
         anonymous = [int(line[1]) for line in printed if line[0] == "RssAnon:"]
         print(f"memory after the first run: {most:,} kB in all; not of the file, after each run: {anonymous} kB")
@@ -75,7 +75,7 @@ class LargeTest(unittest.TestCase):
         self.assertEqual(len(anonymous), 3)
         self.assertLess(max(anonymous), 50_000)
 
-        # What was loaded is as it was, and what was saved has the changes.
+        # The loaded file didn't change, and the saved one has the changes.
         for path, (rows, columns), calls in ((self.weights, runs[0], 40), (self.saved, runs[1], 42)):
             with safe_open(path, "numpy") as file:
                 table, classes = file.get_slice("table"), file.get_slice("classes")

@@ -1,7 +1,7 @@
-"""What the rules write, the format's own Python library reads, and the reverse: any dtype, scalars, and no values.
+"""The format's own Python library reads what the rules write, and vice versa: any dtype, scalars, and empty tensors.
 
-Together with `//tests/runtime:exchange_test`, which has C++ read and write the rules' files byte by byte, this covers
-what users do with weights in Python. complex128 is ours: the format has no such dtype.
+Together with `//tests/runtime:exchange_test`, in which C++ reads and writes the rules' files byte by byte, this covers what
+users do with weights in Python. complex128 is our own: the format has no such dtype.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Tensors = dict[str, npt.NDArray[Any]]
 
 
 def tensors() -> Tensors:
-    """Values of any bits, of every dtype and several shapes; of bool, the two that there are."""
+    """Returns values with arbitrary bits, of every dtype and several shapes; for bool, the two valid ones."""
     rng = np.random.default_rng(0)
     result: Tensors = {}
     for dtype in dtypes.ALL:
@@ -36,7 +36,7 @@ def tensors() -> Tensors:
 
 
 class LibraryTest(unittest.TestCase):
-    """The same tensors, by two writers and two readers."""
+    """The same tensors, with two writers and two readers."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
@@ -53,14 +53,14 @@ class LibraryTest(unittest.TestCase):
             self.assertEqual(found[name].tobytes(), value.tobytes(), name)
 
     def test_read_by_the_library(self) -> None:
-        """Protects weights on their way out: the library opens files of the rules, in either order of their tensors."""
+        """Protects exported weights: the library opens the rules' files, in either order of their tensors."""
         for aligned in (True, False):
             with open(self.path, "wb") as file:
                 tfaot_safetensors.write(file, tensors(), aligned=aligned)
             self.check(safetensors.numpy.load_file(self.path))
 
     def test_written_by_the_library(self) -> None:
-        """Protects weights on their way in: the rules read files of the library, with metadata as without."""
+        """Protects imported weights: the rules read the library's files, with and without metadata."""
         for metadata in (None, {"format": "np"}):
             safetensors.numpy.save_file(tensors(), self.path, metadata)
             self.check(tfaot_safetensors.read(self.path))

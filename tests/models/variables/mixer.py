@@ -1,4 +1,4 @@
-"""A model with variables of every kind: written and only read, of several dtypes and sizes, and random numbers."""
+"""A model with variables of every kind: written and read-only, of several dtypes and sizes, and random numbers."""
 
 import tensorflow as tf
 
@@ -12,7 +12,7 @@ steps = tf.Variable(0, dtype=tf.int64, name="steps")
 
 @tf.function(input_signature=[tf.TensorSpec((4,), name="x")])
 def model(x):
-    """Returns `scale * x . kernel + bias` where `keep` says so, and noise; sums up what it returned, and counts."""
+    """Returns `scale * x . kernel + bias` where `keep` says so, and noise. Accumulates its results, and counts calls."""
     y = tf.linalg.matvec(kernel, x, transpose_a=True) * tf.cast(scale, tf.float32) + bias
     y = tf.where(keep, y, tf.zeros_like(y))
     total.assign_add(y)

@@ -1,6 +1,6 @@
-"""What is built again when weights change: starts Bazel on a workspace of its own, and reads what it ran.
+"""What is rebuilt when weights change: starts Bazel in a separate workspace, and reads what it ran.
 
-The workspace is this one, as links, with one more package, whose files the test may change.
+The workspace consists of links to this one, plus a package whose files the test can change.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ ACTION = re.compile(r"^SUBCOMMAND: # //scratch:(\S+) \[action '(.*?)'(?:, .*)?, 
 
 
 def weights(value: float) -> dict[str, npt.NDArray[np.float32]]:
-    """Weights of `WEIGHTED`, multiples of a value."""
+    """Returns weights for `WEIGHTED`, multiples of a value."""
     return {
         name: np.arange(1, 1 + np.prod(shape), dtype=np.float32).reshape(shape) * np.float32(value)
         for name, shape in (("kernel", (4, 16)), ("bias", (16,)))
@@ -95,10 +95,10 @@ def weights(value: float) -> dict[str, npt.NDArray[np.float32]]:
 
 
 class Workspace:
-    """A workspace with an output base of its own."""
+    """A workspace with its own output base."""
 
     def __init__(self, folder: pathlib.Path) -> None:
-        """Puts it below an empty folder."""
+        """Creates the workspace in an empty folder."""
         self._root, self._output_base = folder / "workspace", folder / "output_base"
         self._root.mkdir()
         for entry in WORKSPACE.iterdir():
@@ -106,7 +106,7 @@ class Workspace:
                 (self._root / entry.name).symlink_to(entry)
         self.package = self._root / "scratch"
         self.package.mkdir()
-        # The wheel as it is unpacked already: to install it once more would test pip.
+        # The wheel is already unpacked. Installing it again would test pip.
         (repository,) = (path for path in RUNFILES.iterdir() if path.name.endswith("tfaot_tensorflow"))
         unpacked = pathlib.Path(os.path.realpath(repository / "site-packages")).parent
         self._override = f"--override_repository={repository.name}={unpacked}"
@@ -117,9 +117,9 @@ class Workspace:
             safetensors.write(file, tensors)
 
     def build(self) -> dict[str, set[tuple[str, str]]]:
-        """Builds all of the package, and returns what it ran for each library: mnemonics and what they say they do."""
+        """Builds the entire package. Returns what it ran for each library: mnemonics and progress messages."""
         flags = [self._override, "--symlink_prefix=/", "--color=no", "--curses=no", "--subcommands"]
-        # What a cache has need not be written to the output tree.
+        # Cached outputs need not be written to the output tree.
         flags.append("--disk_cache=")
         done = subprocess.run(
             [*self._bazel(), "build", *flags, *(f"//scratch:{name}" for name in (*LIBRARIES, "user"))],
@@ -137,7 +137,7 @@ class Workspace:
         return ran
 
     def output(self, name: str) -> bytes:
-        """What an output of the package holds."""
+        """Returns the contents of one of the package's outputs."""
         (path,) = self._output_base.glob(f"execroot/*/bazel-out/*/bin/scratch/{name}")
         return path.read_bytes()
 
@@ -152,7 +152,7 @@ class Workspace:
 
 
 class RebuildTest(unittest.TestCase):
-    """One workspace, built again and again."""
+    """One workspace, built repeatedly."""
 
     maxDiff = None
 
@@ -168,11 +168,11 @@ class RebuildTest(unittest.TestCase):
             (self.workspace.package / name).write_text(text)
 
     def manifest(self, name: str) -> Manifest:
-        """The manifest of a library."""
+        """Returns a library's manifest."""
         return Manifest.from_json(self.workspace.output(f"{name}.model.json").decode())
 
     def test_new_weights(self) -> None:
-        """New values of fed weights compile nothing but the file that takes them in; those of frozen ones do."""
+        """New values of fed weights compile only the file that embeds them. Those of frozen weights compile the code."""
         workspace = self.workspace
         workspace.write_weights(weights(1.25))
         first = workspace.build()
@@ -215,7 +215,7 @@ class RebuildTest(unittest.TestCase):
             for name in ("fed", "seeded", "stored"):
                 self.assertEqual(after[name], before[name])
                 self.assertEqual((after[name].frozen, after[name].fingerprints.frozen), ((), ""))
-            # Which weights a library holds that cannot take others.
+            # Identifies the weights in a library that can't load others.
             for was, now in zip(before["frozen"].frozen, after["frozen"].frozen, strict=True):
                 self.assertEqual((was.name, was.dtype, was.shape), (now.name, now.dtype, now.shape))
                 self.assertNotEqual(was.sha256, now.sha256)

@@ -1,4 +1,4 @@
-"""A model that writes nothing: which of its weights are constants of the code is for the target to say."""
+"""A model that writes nothing. The target decides which of its weights are constants in the code."""
 
 import tensorflow as tf
 
@@ -10,6 +10,6 @@ head_bias = tf.Variable(tf.zeros((2,)), name="head/bias")
 
 @tf.function(input_signature=[tf.TensorSpec((4,), name="x")])
 def model(x):
-    """Returns two values of four, by way of sixteen."""
+    """Returns two values computed from four, by way of sixteen."""
     hidden = tf.nn.relu(tf.linalg.matvec(body_kernel, x, transpose_a=True) + body_bias)
     return {"y": tf.linalg.matvec(head_kernel, hidden, transpose_a=True) + head_bias}

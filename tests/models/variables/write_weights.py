@@ -1,4 +1,4 @@
-"""Writes the files of weights of this folder's tests: `write_weights.py KIND OUT`. No binary file is committed."""
+"""Writes the weights files for this folder's tests: `write_weights.py KIND OUT`. No binary file is committed."""
 
 import sys
 from typing import Any
@@ -22,7 +22,7 @@ MIXER: Tensors = {
     "total": np.full(16, 100, np.float32),
     "steps": np.array(41, np.int64),
 }
-"""Of mixer.py; without the random state, which a file need not have."""
+"""For mixer.py, without the random state, which is optional in a file."""
 
 MISFIT: Tensors = {
     "dense/kernel": np.ones((16, 4), np.float32),  # another shape
@@ -30,7 +30,7 @@ MISFIT: Tensors = {
     "keep": np.ones(16, np.uint8),  # another dtype
     "scale": np.array(-1.5, BFLOAT16),
     "total": np.zeros(16, np.float32),
-    "steps": np.array([41], np.int64),  # no scalar
+    "steps": np.array([41], np.int64),  # not a scalar
 }
 
 SERVED: Tensors = {
@@ -39,7 +39,7 @@ SERVED: Tensors = {
     "head/kernel": np.array([[1, -1]] * 16, np.float32),
     "head/bias": np.array([0, 10], np.float32),
 }
-"""Of served.py."""
+"""For served.py."""
 
 HEAD = {name: value * 2 for name, value in SERVED.items() if name.startswith("head/")}
 

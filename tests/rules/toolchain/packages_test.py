@@ -1,4 +1,4 @@
-"""What the toolchain installs is whole, and is what tests run on."""
+"""What the toolchain installs is complete, and is what tests run on."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 class PackagesTest(unittest.TestCase):
     def test_tensorflow_has_its_compiler(self) -> None:
-        """Protects the one thing the wheel is installed for: a TensorFlow without tfcompile's entry point is of no use."""
+        """Protects the reason for installing the wheel: a TensorFlow without tfcompile's entry point is useless."""
         import tensorflow
         from tensorflow.compiler.tf2xla import tf2xla_pb2
         from tensorflow.python import _pywrap_tfcompile
@@ -21,7 +21,7 @@ class PackagesTest(unittest.TestCase):
         self.assertEqual(len(tf2xla_pb2.Config().feed), 0)
 
     def test_what_the_lock_drops_is_not_needed(self) -> None:
-        """Protects the short lock: everything that the stages import works without what pyproject.toml leaves out."""
+        """Protects the short lock: everything that the stages import works without what pyproject.toml omits."""
         import google.protobuf
         import jinja2
         import keras
@@ -36,12 +36,12 @@ class PackagesTest(unittest.TestCase):
             self.assertNotIn(dropped, sys.modules)
 
     def test_bytecode_does_not_depend_on_times(self) -> None:
-        """Protects remote caching and start-up time: byte-code that names its source's time differs on each machine."""
+        """Protects remote caching and startup time: byte code that contains its source's time differs on each machine."""
         import tensorflow
 
         folder = Path(tensorflow.__file__).parent / "__pycache__"
         (bytecode,) = folder.glob("__init__.*.pyc")
-        # Bytes 4 to 8 are flags: 1 says that a hash follows, not a time, and 2 that it is to be checked.
+        # Bytes 4 to 8 are flags: 1 means that a hash follows instead of a time, and 2 that it should be checked.
         self.assertEqual(int.from_bytes(bytecode.read_bytes()[4:8], "little"), 1)
 
 

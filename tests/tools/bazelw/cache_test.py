@@ -8,7 +8,7 @@ from tools.bazelw.errors import BazelwError
 
 class CacheTest(ScratchTest):
     def test_order_of_the_variables(self) -> None:
-        """Protects the documented place of the one folder."""
+        """Protects the documented location of the cache folder."""
         environ = {"HOME": "/h", "XDG_CACHE_HOME": "/x", "RULES_TFAOT_CACHE": "/r"}
         self.assertEqual(cache.usable(environ), Path("/r"))
         del environ["RULES_TFAOT_CACHE"]
@@ -17,7 +17,7 @@ class CacheTest(ScratchTest):
         self.assertEqual(cache.usable(environ), Path("/h/.cache/rules_tfaot"))
 
     def test_folder_under_tmp_is_refused(self) -> None:
-        """Protects from builds that fail strangely, since the sandbox hides /tmp, also when a link leads there."""
+        """Protects against builds that fail mysteriously because the sandbox hides /tmp, even if a link leads there."""
         link = self.folder / "link"
         link.symlink_to("/tmp")
         for path in ("/tmp", "/tmp/a/b", str(link / "c")):
@@ -25,12 +25,12 @@ class CacheTest(ScratchTest):
                 cache.usable({"RULES_TFAOT_CACHE": path})
 
     def test_no_folder_named(self) -> None:
-        """Protects from writing to a place that nobody named."""
+        """Protects against writing to a place that nobody named."""
         with self.assertRaisesRegex(BazelwError, "set RULES_TFAOT_CACHE"):
             cache.usable({})
 
     def test_what_is_remembered_is_recalled_until_it_is_removed(self) -> None:
-        """Protects later calls from a new set-up, and from running a Bazel that is gone."""
+        """Protects later calls from repeating the setup, and from running a Bazel that is gone."""
         program = self.program("bazel", "")
         bazel = way.Bazel(str(program), ("--a",), ("B=c",))
         way.remember(self.folder, "debian", "7.7.1", bazel)
@@ -41,7 +41,7 @@ class CacheTest(ScratchTest):
         self.assertIsNone(way.recall(self.folder, "debian", "7.7.1"))
 
     def test_moved_folder_is_not_trusted(self) -> None:
-        """Protects from programs that have the folder's old path in them."""
+        """Protects against programs that contain the folder's old path."""
         way.remember(self.folder / "a", "debian", "7.7.1", way.Bazel(str(self.program("bazel", ""))))
         (self.folder / "a").rename(self.folder / "b")
         self.assertIsNone(way.recall(self.folder / "b", "debian", "7.7.1"))

@@ -12,7 +12,7 @@ PACKAGE = Path(tools.bazelw.cache.__file__).parent
 
 
 class CliTest(ScratchTest):
-    """Runs bazelw as a process of its own, from a copy, with a Bazel on PATH that is a script."""
+    """Runs bazelw as a separate process, from a copy, with a script as the Bazel on PATH."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -41,7 +41,7 @@ class CliTest(ScratchTest):
         self.program("bin/bazel", f'case "$1" in --version) echo bazel 7.7.1; exit;; esac\n{script}')
 
     def test_arguments_folder_and_exit_code(self) -> None:
-        """Protects that bazelw is used as Bazel is: same arguments, directory and exit code, all in one folder."""
+        """Protects using bazelw like Bazel: same arguments, directory, and exit code, all in one folder."""
         self.bazel('pwd; for each; do echo "<$each>"; done; exit 37')
         code, out, _ = self.call("build", "//a b:c")
         self.assertEqual(code, 37)
@@ -56,7 +56,7 @@ class CliTest(ScratchTest):
         self.assertEqual(self.call("info"), (0, "", ""))
 
     def test_signals_reach_bazel(self) -> None:
-        """Protects Ctrl-C and time limits: the process is Bazel itself, with signals as at its start."""
+        """Protects Ctrl-C and time limits: the process is Bazel itself, with signals in their initial state."""
         self.bazel("echo ready; exec sleep 60")
         process = self.start("build")
         assert process.stdout
@@ -74,14 +74,14 @@ class CliTest(ScratchTest):
         self.assertTrue((self.cache / "pycache").is_dir())
 
     def test_cache_under_tmp(self) -> None:
-        """Protects from builds that fail strangely: one sentence, a way out, no traceback, nothing written."""
+        """Protects against builds that fail mysteriously: one sentence, a way out, no traceback, nothing written."""
         self.bazel("")
         code, out, err = self.call("build", RULES_TFAOT_CACHE="/tmp/bazelw_test_refused")
         self.assertEqual((code, out), (1, ""))
         self.assertRegex(err, "^bazelw: the cache folder /tmp/bazelw_test_refused lies under /tmp.*\n$")
 
     def test_cache_that_cannot_be_written(self) -> None:
-        """Protects the error's use on a full disk or in somebody else's folder: no traceback, a way out."""
+        """Protects users with a full disk or another user's folder: no traceback, but a way out."""
         self.bazel("")
         file = self.folder / "file"
         file.touch()
@@ -90,7 +90,7 @@ class CliTest(ScratchTest):
         self.assertRegex(err.splitlines()[-1], "Not a directory.*set RULES_TFAOT_CACHE to another folder")
 
     def test_nothing_to_be_had(self) -> None:
-        """Protects the user without Bazel and network: what was tried, and what to do."""
+        """Protects users without Bazel and network: what was tried, and what to do."""
         self.program("bin/bazel", "echo bazel 6.0.0")
         code, _, err = self.call("build", BAZELW_WAYS="path")
         self.assertEqual(code, 1)
@@ -100,13 +100,13 @@ class CliTest(ScratchTest):
         self.assertIn("Put a Bazel 7.7.1 or Bazelisk on PATH, or connect", last)
 
     def test_unknown_way(self) -> None:
-        """Protects from a misspelt variable that would silently leave a way out."""
+        """Protects against a misspelled variable that would silently skip a way."""
         code, _, err = self.call("build", BAZELW_WAYS="path,offical")
         self.assertEqual(code, 1)
         self.assertIn("BAZELW_WAYS names 'offical'; it takes a list of path, official, debian", err)
 
     def test_script_on_path_that_calls_bazelw(self) -> None:
-        """Protects from a chain without end."""
+        """Protects against an endless chain."""
         main = self.root / "tools/bazelw/__main__.py"
         self.program("bin/bazel", f'exec {sys.executable} -I -S {main} "$@"')
         code, _, err = self.call("build", BAZELW_WAYS="path")
@@ -114,7 +114,7 @@ class CliTest(ScratchTest):
         self.assertIn("bin/bazel (it does not run)", err)
 
     def test_interrupted_set_up(self) -> None:
-        """Protects a set-up that is stopped: a quiet end, and no half-made Bazel that counts as ready."""
+        """Protects an interrupted setup: it ends quietly, and no half-made Bazel counts as ready."""
         self.program("bin/apt-get", "echo up >&2; kill -INT $PPID; exec sleep 60")
         for tool in ("apt-cache", "apt-config", "dpkg-deb"):
             self.program(f"bin/{tool}", "")

@@ -18,7 +18,7 @@ https://other.example/apt/ cloud-bookworm main
 https://second.example/debian/ trixie main
 """
 
-# Stands in for apt-get: `download` writes its arguments' content to the current folder, `source` an archive.
+# Stands in for apt-get: `download` writes its arguments' content to the current folder, and `source` an archive.
 APT_GET = r"""
 echo "$@" >> "$LOG"
 case "$*" in
@@ -53,7 +53,7 @@ class DebianTest(ScratchTest):
         return [line for line in log.read_text().splitlines() if word in line] if log.exists() else []
 
     def test_mirrors_come_from_the_machine(self) -> None:
-        """Protects from a mirror's name in the code, and from asking archives that never carry Debian's suites."""
+        """Protects against a mirror's name in the code, and against asking archives that never carry Debian's suites."""
         self.assertEqual(debian.mirrors(TARGETS), ["http://mirror.example/debian/", "https://second.example/debian/"])
 
     def test_only_the_suite_is_swapped(self) -> None:
@@ -65,7 +65,7 @@ class DebianTest(ScratchTest):
         )
 
     def test_machine_without_keyring(self) -> None:
-        """Protects from packages that anybody may have signed: without Debian's keys the way ends, and says so."""
+        """Protects against packages that anyone could have signed: without Debian's keys, the way fails, and says so."""
         with (
             mock.patch.object(debian, "_KEYRING", self.folder / "missing.gpg"),
             self.assertRaisesRegex(WayFailed, "no .*missing.gpg, so it cannot check.*install debian-archive-keyring"),
@@ -74,17 +74,17 @@ class DebianTest(ScratchTest):
         self.assertEqual(self.asked("update"), [])
 
     def test_no_mirror(self) -> None:
-        """Protects the error's use on a machine with another system's apt."""
+        """Protects users of another system's apt: the error is useful."""
         with mock.patch.object(debian, "mirrors", lambda _: []), self.assertRaisesRegex(WayFailed, "no Debian mirror"):
             debian._lists(self.folder, self.progress)
 
     def test_failing_mirror_tells_why(self) -> None:
-        """Protects the error's use without network."""
+        """Protects users without network: the error is useful."""
         with mock.patch.dict(os.environ, FAIL="1"), self.assertRaisesRegex(WayFailed, "forky: .*Failed to fetch it"):
             debian._lists(self.folder, self.progress)
 
     def test_machine_without_apt(self) -> None:
-        """Protects other systems: the way ends with a reason instead of a traceback."""
+        """Protects other systems: the way fails with a reason instead of a traceback."""
         with (
             mock.patch.dict(os.environ, PATH=str(self.folder)),
             self.assertRaisesRegex(WayFailed, "this machine has no apt-get"),
@@ -92,7 +92,7 @@ class DebianTest(ScratchTest):
             debian.set_up(self.folder, "7.7.1", self.progress)
 
     def test_packages_that_are_there_are_not_downloaded(self) -> None:
-        """Protects what an interrupted call has downloaded, and removes what no list names any more."""
+        """Protects what an interrupted call downloaded, and removes what is no longer on any list."""
         apt = debian._private_apt(self.folder / "apt")
         wanted = [self.package("one"), self.package("two")]
         debs = self.folder / "apt/debs"
@@ -110,7 +110,7 @@ class DebianTest(ScratchTest):
         self.assertEqual(len(self.asked("download")), 1)
 
     def test_wrong_package_is_refused_and_removed(self) -> None:
-        """Protects from unpacking a file that the signed list does not promise."""
+        """Protects against unpacking a file that the signed list doesn't contain."""
         apt = debian._private_apt(self.folder / "apt")
         apt.environ["CONTENT"] = "wrong"
         with self.assertRaisesRegex(WayFailed, "one is not the one that the signed list promises"):
@@ -118,7 +118,7 @@ class DebianTest(ScratchTest):
         self.assertEqual(list((self.folder / "apt/debs").iterdir()), [])
 
     def test_private_apt_leaves_the_system_alone(self) -> None:
-        """Protects the machine: each folder that apt writes to lies in the cache folder, and no hook of it runs."""
+        """Protects the machine: apt writes only to folders in the cache folder, and none of its hooks run."""
         machine = 'Acquire::http::Proxy "http://proxy.example:3128/";\nDir::Cache "var/cache/apt";\n'
         machine += 'APT::Update::Post-Invoke:: "rm -f /var/cache/apt/*.bin";\n'
         conf = debian.apt_conf(machine, self.folder / "apt")
@@ -130,7 +130,7 @@ class DebianTest(ScratchTest):
                 self.assertRegex(conf, rf'(?m)^{key} "{self.folder}/apt')
 
     def test_nothing_of_the_machine_weakens_a_check(self) -> None:
-        """Protects from packages of strangers: a setting that switches checks off is dropped, however it is spelt."""
+        """Protects against packages from strangers: a setting that disables checks is dropped, however it is spelled."""
         machine = """\
 Acquire "";
 Acquire::http::Proxy "http://proxy.example:3128/";
@@ -152,7 +152,7 @@ Dir::Bin::methods::gpgv "/bin/true";
 DIR::ETC::TRUSTED "/etc/everyone.gpg";
 """
         conf = debian.apt_conf(machine, self.folder / "apt")
-        # Apt does not mind the case of a key, and the last value counts.
+        # apt ignores the case of a key, and the last value counts.
         values = {line.partition(" ")[0].lower(): line.partition(" ")[2] for line in conf.splitlines()}
         self.assertEqual(values["acquire::http::proxy"], '"http://proxy.example:3128/";')
         self.assertEqual(values["acquire::check-valid-until"], '"0";')
@@ -166,7 +166,7 @@ DIR::ETC::TRUSTED "/etc/everyone.gpg";
             self.assertNotIn(text, conf)
 
     def test_damaged_source_is_removed(self) -> None:
-        """Protects the next call: an archive that cannot be unpacked is said to be damaged, and downloaded again."""
+        """Protects the next call: an archive that can't be unpacked is reported as damaged, and downloaded again."""
         (self.folder / "abseil-1/absl").mkdir(parents=True)
         (self.folder / "abseil-1/absl/noise").write_bytes(os.urandom(100_000))
         for flag, name in (("-czf", "a.tar.gz"), ("-cJf", "a.tar.xz"), ("-cf", "a.tar")):
@@ -189,12 +189,12 @@ DIR::ETC::TRUSTED "/etc/everyone.gpg";
             debian.set_up(self.folder, "7.7.1", self.progress)
 
     def test_progress_of_a_download(self) -> None:
-        """Protects the line that tells how far a download is."""
+        """Protects the line that shows a download's progress."""
         debian._show("dlstatus:3:50.0000:Retrieving file 3 of 9 (1min left)\n", 20_000_000, self.progress)
         self.assertEqual(self.heard.getvalue(), "bazelw: downloading package 3 of 9, 10.0 MB of 20.0 MB\n")
 
     def test_abseil_has_one_top_folder(self) -> None:
-        """Protects the place that the redirection names."""
+        """Protects the path that the redirection names."""
         (self.folder / "abseil-1/absl").mkdir(parents=True)
         subprocess.run(["tar", "-czf", "a.tar.gz", "abseil-1"], cwd=self.folder, check=True)
         debian._unpack_source(self.folder / "a.tar.gz", self.folder / "abseil-cpp")

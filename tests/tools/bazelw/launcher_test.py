@@ -36,7 +36,7 @@ class LauncherTest(ScratchTest):
             self.assertEqual((done.returncode, done.stdout), (0, "bazel 7.7.1\n"), done.stderr)
 
     def test_without_python(self) -> None:
-        """Protects the error's use on a bare machine."""
+        """Protects users of a bare machine: the error is useful."""
         tools = self.folder / "tools"
         tools.mkdir()
         for name in ("sh", "readlink"):

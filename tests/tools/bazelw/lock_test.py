@@ -52,7 +52,7 @@ class LockTest(ScratchTest):
         self.assertEqual(second.stdout.readline(), "held\n")
 
     def test_killed_holder_leaves_no_lock(self) -> None:
-        """Protects from a lock that somebody has to remove by hand."""
+        """Protects against a lock that somebody has to remove manually."""
         first = self.child()
         assert first.stdout
         self.assertEqual(first.stdout.readline(), "held\n")

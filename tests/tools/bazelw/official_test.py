@@ -16,9 +16,9 @@ DIGEST = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT under any name, with ranges, as release hosts do."""
+    """Serves CONTENT under any name, with ranges, like release hosts."""
 
-    # How many bytes an answer carries before the connection breaks.
+    # How many bytes an answer contains before the connection breaks.
     breaks_after = len(CONTENT)
     ranges = True
     length: "str | None" = None
@@ -60,20 +60,20 @@ class OfficialTest(ScratchTest):
         self.part = self.folder / "official" / "bazel-1-linux.part"
 
     def test_whole_file(self) -> None:
-        """Protects the plain case: the file is there, executable, and reported with its size."""
+        """Protects the simple case: the file is there, executable, and reported with its size."""
         self.assertEqual(official.fetch(self.address, self.target, DIGEST, self.progress), len(CONTENT))
         self.assertEqual(self.target.read_bytes(), CONTENT)
         self.assertTrue(self.target.stat().st_mode & 0o100)
         self.assertFalse(self.part.exists())
 
     def test_wrong_hash_is_refused_and_nothing_left(self) -> None:
-        """Protects from running a file that is not the pinned one."""
+        """Protects against running a file other than the pinned one."""
         with self.assertRaisesRegex(WayFailed, "not the release that is pinned"):
             official.fetch(self.address, self.target, "0" * 64, self.progress)
         self.assertEqual(list(self.target.parent.iterdir()), [])
 
     def test_interrupted_download_is_resumed(self) -> None:
-        """Protects what an interrupted call has downloaded: only the rest is asked for."""
+        """Protects what an interrupted call downloaded: only the rest is requested."""
         self.part.parent.mkdir()
         self.part.write_bytes(CONTENT[:1000])
         official.fetch(self.address, self.target, DIGEST, self.progress)
@@ -88,7 +88,7 @@ class OfficialTest(ScratchTest):
         self.assertEqual(self.target.read_bytes(), CONTENT)
 
     def test_host_without_ranges(self) -> None:
-        """Protects from gluing a whole file to the part that is there."""
+        """Protects against appending a whole file to the existing part."""
         self.handler.ranges = False
         self.part.parent.mkdir()
         self.part.write_bytes(CONTENT[:1000])
@@ -96,7 +96,7 @@ class OfficialTest(ScratchTest):
         self.assertEqual(self.target.read_bytes(), CONTENT)
 
     def test_broken_connection_is_resumed(self) -> None:
-        """Protects users of a shaky network; bounded, and what arrived is kept for the next call."""
+        """Protects users of an unreliable network. Retries are bounded, and what arrived is kept for the next call."""
         self.handler.breaks_after = len(CONTENT) // 2 + 1
         official.fetch(self.address, self.target, DIGEST, self.progress)
         self.assertEqual(self.target.read_bytes(), CONTENT)
@@ -107,13 +107,13 @@ class OfficialTest(ScratchTest):
         self.assertGreaterEqual(self.part.stat().st_size, 1000)
 
     def test_answer_with_a_damaged_length(self) -> None:
-        """Protects users behind a proxy that garbles headers: the file's digest decides, not its announced length."""
+        """Protects users behind a proxy that corrupts headers: the file's digest decides, not its announced length."""
         self.handler.length = "many"
         official.fetch(self.address, self.target, DIGEST, self.progress)
         self.assertEqual(self.target.read_bytes(), CONTENT)
 
     def test_absent_or_refusing_host_is_unreachable(self) -> None:
-        """Protects the way on to Debian when the host says no."""
+        """Protects the fallback to Debian if the host refuses."""
         with self.assertRaisesRegex(official.Unreachable, "404"):
             official.fetch(self.address.replace("/bazel", "/missing"), self.target, DIGEST, self.progress)
         with socket.socket() as unused:
@@ -123,7 +123,7 @@ class OfficialTest(ScratchTest):
                 official.fetch(address, self.target, DIGEST, self.progress)
 
     def test_silent_host_is_recognised_in_seconds(self) -> None:
-        """Protects from waiting for a host that a firewall silently drops."""
+        """Protects against waiting for a host that a firewall silently drops."""
         with socket.socket() as silent, mock.patch.object(official, "ANSWER_TIMEOUT", 0.2):
             silent.bind(("127.0.0.1", 0))
             silent.listen()
@@ -133,7 +133,7 @@ class OfficialTest(ScratchTest):
             self.assertLess(time.monotonic() - started, 5)
 
     def test_blocked_host_is_remembered_for_a_day(self) -> None:
-        """Protects later calls from trying a blocked host again and again, and a day later from never trying it."""
+        """Protects later calls from retrying a blocked host, and a day later from never trying it again."""
         blocked = mock.Mock(side_effect=official.Unreachable("the host gave no answer"))
         with mock.patch.object(official, "fetch", blocked), mock.patch.object(official, "_name", lambda _: NAME):
             for _ in range(2):
@@ -146,7 +146,7 @@ class OfficialTest(ScratchTest):
             self.assertEqual(blocked.call_count, 2)
 
     def test_version_without_pin_is_not_downloaded(self) -> None:
-        """Protects from an unchecked download after .bazelversion has been changed alone."""
+        """Protects against an unchecked download if only .bazelversion was changed."""
         with self.assertRaisesRegex(WayFailed, "no official release 7.7.9 is pinned"):
             official.set_up(self.folder, "7.7.9", self.progress)
 

@@ -27,7 +27,7 @@ SUITE = [
 
 class PackagesTest(unittest.TestCase):
     def test_closure(self) -> None:
-        """Protects the rule: what Bazel depends on, with what it forgets, without compilers, JDK and Maven."""
+        """Protects the rule: Bazel's dependencies, including undeclared ones, without compilers, JDK, and Maven."""
         chosen = packages.closure(packages.parse("\n".join(SUITE)))
         self.assertEqual(
             " ".join(package.name for package in chosen),
@@ -36,7 +36,7 @@ class PackagesTest(unittest.TestCase):
         )
 
     def test_missing_package_is_named(self) -> None:
-        """Protects the error's use when the suite has moved on."""
+        """Protects users when the suite has moved on: the error is useful."""
         for name in ("libblake3-0", "libother-java"):
             left = [text for text in SUITE if f"Package: {name}\n" not in text]
             with self.subTest(name), self.assertRaisesRegex(WayFailed, f"no package {name}"):
@@ -46,7 +46,7 @@ class PackagesTest(unittest.TestCase):
             packages.closure(packages.parse("\n".join(left)))
 
     def test_file_name_is_the_one_that_apt_writes(self) -> None:
-        """Protects downloads of packages with an epoch from being done again on each call."""
+        """Protects downloads of packages with an epoch from being repeated on each call."""
         self.assertEqual(packages.parse(SUITE[2])["libc6"].file, "libc6_1%3a2.0-1+b1_amd64.deb")
 
 

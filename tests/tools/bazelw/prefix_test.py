@@ -15,7 +15,7 @@ class PrefixTest(ScratchTest):
         return file
 
     def test_absolute_links_point_into_the_folder(self) -> None:
-        """Protects from mixing the machine's own libraries in; relative links hold as they are."""
+        """Protects against mixing in the machine's own libraries. Relative links work as they are."""
         tree, final = self.folder / "tree", Path("/cache/prefix")
         self.file("tree/usr/lib/a", "")
         (tree / "absolute").symlink_to("/usr/lib/a")
@@ -28,7 +28,7 @@ class PrefixTest(ScratchTest):
         self.assertEqual(os.readlink(tree / "relative"), "usr/lib/a")
 
     def test_classpath(self) -> None:
-        """Protects the server's start: jars lie in the folder, the forgotten one is added, absent ones are dropped."""
+        """Protects the server's start: jars are in the folder, the omitted one is added, and absent ones are dropped."""
         for name in ("a.jar", "b.jar", "perfmark-api.jar"):
             self.file(f"tree/usr/share/java/{name}")
         text = "/usr/share/java/a.jar\n/usr/share/java/absent.jar\n/usr/share/java/b.jar\n"
@@ -38,7 +38,7 @@ class PrefixTest(ScratchTest):
         )
 
     def test_bazel_knows_its_version(self) -> None:
-        """Protects rules that decide by Bazel's version: an unknown one counts as the newest."""
+        """Protects rules that depend on Bazel's version: they treat an unknown one as the newest."""
         self.file("tree/usr/share/bazel/build-label.txt", "7.7.1\n")
         entry = prefix.label(self.folder / "tree")
         text = (self.folder / "tree" / entry / "build-data.properties").read_text()
@@ -57,12 +57,12 @@ class PrefixTest(ScratchTest):
         self.assertEqual(shared, [])
 
     def test_missing_file_is_named(self) -> None:
-        """Protects the error's use when a package has changed its layout."""
+        """Protects users when a package has changed its layout: the error is useful."""
         with self.assertRaisesRegex(WayFailed, r"hold no usr/lib/\*/libc\.so\.6"):
             prefix.one(self.folder, "usr/lib/*/libc.so.6")
 
     def test_failed_command_tells_why(self) -> None:
-        """Protects the error's use: the line that matters, not the last line of chatter."""
+        """Protects users of an error: it contains the line that matters, not the last line of output."""
         script = self.program("apt-get", "echo 'E: no such suite' >&2; echo 'some advice' >&2; exit 100")
         with self.assertRaisesRegex(WayFailed, "^apt-get failed: E: no such suite$"):
             prefix.run([str(script)])

@@ -25,11 +25,11 @@ class RedirectTest(ScratchTest):
         return redirect.rc_file(self.folder / "part").read_text().splitlines()
 
     def test_rule_sets_are_found_by_their_own_names(self) -> None:
-        """Protects from a list by heart of where Debian puts which rule set."""
+        """Protects against a hardcoded list of where Debian puts each rule set."""
         self.assertEqual(sorted(redirect.rule_sets(self.tree)), ["bazel_skylib", "rules_cc", "rules_java"])
 
     def test_modules_work_with_and_without_bzlmod(self) -> None:
-        """Protects both set-ups: each whole module is redirected as a module and as a repository."""
+        """Protects both setups: each complete module is redirected as a module and as a repository."""
         lines = self.written()
         for name, path in (("rules_cc", "/final/prefix/usr/share/bazel/rules/cc"), ("abseil-cpp", "/final/abseil-cpp")):
             self.assertIn(f"common --override_module={name}={path}", lines)
@@ -46,7 +46,7 @@ class RedirectTest(ScratchTest):
         self.assertIn("module_extension", (self.folder / "part/stubs/buildozer/buildozer_binary.bzl").read_text())
 
     def test_every_override_is_in_the_graph(self) -> None:
-        """Protects from Bazel's refusal of an override of a module that no module names."""
+        """Protects against Bazel's rejection of an override of a module that no module names."""
         named = self.folder / "part/stubs/buildozer/MODULE.bazel"
         overridden = {line.split("=")[1] for line in self.written() if "--override_module=" in line}
         for name in overridden - {"buildozer"}:
@@ -57,7 +57,7 @@ class RedirectTest(ScratchTest):
         self.assertIn("common --lockfile_mode=off", self.written())
 
     def test_supplement_once(self) -> None:
-        """Protects the setting that Abseil selects on and Debian's rules_cc lacks; a second call changes nothing."""
+        """Protects the setting that Abseil selects on and Debian's rules_cc lacks. A second call changes nothing."""
         for _ in range(2):
             redirect.supplement(self.tree)
         self.assertEqual(self.build.read_text().count('name = "emscripten"'), 1)

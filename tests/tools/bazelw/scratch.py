@@ -1,4 +1,4 @@
-"""What several of these tests share."""
+"""Shared by several of these tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.bazelw.progress import Progress
 
 
 class ScratchTest(unittest.TestCase):
-    """A test with a folder of its own, `self.folder`, which does not lie under /tmp: bazelw refuses a cache there."""
+    """A test with its own folder, `self.folder`, which isn't under /tmp because bazelw refuses a cache there."""
 
     folder: Path
 

@@ -5,7 +5,7 @@ from tools.bazelw import versions
 
 class VersionsTest(unittest.TestCase):
     def test_patch_release_fits(self) -> None:
-        """Protects users of another patch release from a needless download."""
+        """Protects users of another patch release from an unnecessary download."""
         self.assertTrue(versions.fits("bazel 7.7.0", "7.7.1"))
         self.assertTrue(versions.fits("7.7.1", "7.7.1"))
 
@@ -16,7 +16,7 @@ class VersionsTest(unittest.TestCase):
                 self.assertFalse(versions.fits(found, "7.7.1"))
 
     def test_unreleased_or_unknown_version_does_not_fit(self) -> None:
-        """Protects builds from a Bazel that cannot tell what it is."""
+        """Protects builds from a Bazel that can't report its version."""
         for found in ("bazel no_version", "", "bazel 7.7.1rc1", "bazel 7.7.1- (@non-git)", "bazelisk 7.7"):
             with self.subTest(found):
                 self.assertFalse(versions.fits(found, "7.7.1"))

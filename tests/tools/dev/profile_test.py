@@ -1,4 +1,4 @@
-"""The profile's table, from what perf and a benchmark print. What perf measures is the machine's affair."""
+"""The profile's table, from the output of perf and a benchmark. What perf measures depends on the machine."""
 
 import os
 import subprocess
@@ -10,7 +10,7 @@ from tools.dev import profile
 
 class ProfileTest(unittest.TestCase):
     def test_table(self) -> None:
-        """Samples are counted by function, whatever the offset; kernels lose tfcompile's prefix; shares become times."""
+        """Samples are counted by function, whatever the offset. Kernels lose tfcompile's prefix, and shares become times."""
         script = "\n".join(
             [
                 "    55d0c0de tfcompile_xla_generated_tfcompile_12_tfaot_internal__M1a_add_fusion+0x10 (/a/driver)",
@@ -29,7 +29,7 @@ class ProfileTest(unittest.TestCase):
         )
 
     def test_medians(self) -> None:
-        """Every entry point of a class has a line of its own in what a benchmark prints."""
+        """Every entry point of a class has its own line in a benchmark's output."""
         printed = (
             "INFO: noise\n"
             "a::B::Train, x86-64-v3: 10 steps, min 1.50 us, median 2.25 us, max 9.00 us\n"
@@ -38,7 +38,7 @@ class ProfileTest(unittest.TestCase):
         self.assertEqual(profile.medians(printed), {"a::B::Train": 2.25, "a::B::Read": 0.20})
 
     def test_real_benchmark(self) -> None:
-        """What a generated benchmark prints is what the profile reads."""
+        """The profile can read the output of a generated benchmark."""
         benchmark, goldens = (os.path.join(os.path.dirname(__file__), "half_aot" + end) for end in ENDS)
         done = subprocess.run([benchmark, goldens, "--steps=10"], capture_output=True, check=True, text=True)
         self.assertEqual(list(profile.medians(done.stdout)), ["tests::Half"])

@@ -95,7 +95,7 @@ def function_of_graph(
         )
     to_resources(cut, what=what)
     for node in cut.node:
-        # tfcompile puts inputs in the place of placeholders, but not of those that something merely waits for.
+        # tfcompile substitutes inputs for placeholders, but not for placeholders that are only waited for.
         for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
             node.input.remove(waited)
     return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
@@ -148,7 +148,7 @@ def _add_outputs(
     used: set[str],
     sources: Mapping[str, str],
 ) -> list[Edge]:
-    """Gives each output a node of its own, which runs after all effects: an Identity where the tensor's own node will not do."""
+    """Gives each output a separate node that runs after all effects: an Identity if the tensor's own node isn't suitable."""
     outputs: list[Edge] = []
     seen = set(placeholders)
     for fetch, tensor in tensors:
