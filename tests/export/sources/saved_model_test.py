@@ -405,7 +405,7 @@ class GraphTest(Base):
             """
             saved holds no graph with the tags ['serve', 'gpu']
               found: ['train'], ['serve']
-              to do: write all of its tags in the target: tags = [...]
+              to do: write all of its tags in the target: saved_model_tags = [...]
             """,
         )
 

@@ -139,7 +139,7 @@ def _with_tags(
     raise TfaotError(
         f"{folder} holds no graph with the tags {list(tags)}",
         exists=listed([str(list(graph.meta_info_def.tags)) for graph in graphs]),
-        do="write all of its tags in the target: tags = [...]",
+        do="write all of its tags in the target: saved_model_tags = [...]",
     )
 
 
