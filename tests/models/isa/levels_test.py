@@ -7,7 +7,7 @@ import re
 import unittest
 from pathlib import Path
 
-from tfaot import compile as stage
+from tfaot.core import isa
 
 RUNTIME = Path(__file__).absolute().parents[3] / "runtime"
 
@@ -24,8 +24,8 @@ class LevelsTest(unittest.TestCase):
             if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_FEATURES"
         )
         table = (RUNTIME / "tfaot" / "isa.cc").read_text().partition("constexpr Level kLevels[] = {\n")[2]
-        self.assertEqual(tuple(ast.literal_eval(features)), stage.CPU_LEVELS)
-        self.assertEqual(tuple(re.findall(r'\{"([^"]+)"', table.partition("\n};")[0])), stage.CPU_LEVELS)
+        self.assertEqual(tuple(ast.literal_eval(features)), isa.CPU_LEVELS)
+        self.assertEqual(tuple(re.findall(r'\{"([^"]+)"', table.partition("\n};")[0])), isa.CPU_LEVELS)
 
 
 if __name__ == "__main__":
