@@ -101,7 +101,11 @@ class GoldensTest(StageTest):
             Request(
                 exported.path("manifest"),
                 "m.h",
-                (Compiled("", 0, "m.executor.h"),),
+                tuple(
+                    Compiled(entry.name, batch, f"m{index}.executor.h")
+                    for index, entry in enumerate(exported.manifest.entry_points)
+                    for batch in entry.batch_sizes or (0,)
+                ),
                 embed=True,
                 keep_denormals=False,
                 out_variables=exported.path("S"),
