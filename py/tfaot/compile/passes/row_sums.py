@@ -17,9 +17,9 @@ _LONGEST = _WINDOW * _WINDOW
 def row_sums(program: Program) -> int:
     """Splits rows into pieces of at most `_WINDOW` values, adds the pieces elementwise, and then sums the one that remains.
 
-    XLA splits longer rows into windows, to avoid one long sum. It computes the windows in a
-    separate kernel, one value at a time. Sums of pieces are vectors, and become part of the surrounding kernel. A
-    result goes through as many roundings as before.
+    XLA splits longer rows into windows, to avoid one long sum. It computes the windows in a separate kernel, one value
+    at a time. Sums of pieces are vectors, and become part of the surrounding kernel. A result goes through as many
+    roundings as before.
 
     Returns:
       The number of sums and means.
