@@ -90,7 +90,7 @@ def compile_graph(request: Request) -> None:
 def _compile(request: Request, manifest: Manifest) -> None:
     """Runs the whole stage. Its process must be separate, because this function imports TensorFlow."""
     environment.prepare(xla_flags=request.xla_flags)
-    # For the children: importing here means importing once.
+    # Imported here once, for all child processes.
     from tensorflow.python import _pywrap_tfcompile
 
     from tfaot.compile import table

@@ -100,7 +100,7 @@ def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[
 def _accesses(
     thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]
 ) -> tuple[list[tuple[Slice, int]], list[tuple[Slice, int]]]:
-    """Returns what a thunk may read, and what it writes. If the writes are unknown, they are empty, and the reads have all."""
+    """Returns what a thunk may read, and what it writes. If its writes are unknown, all are reads."""
     reads = [each for inner in walk((thunk,)) for each in slices(inner)]
     if isinstance(thunk, Dot | Convolution):
         writes = [reads.pop(0)]
