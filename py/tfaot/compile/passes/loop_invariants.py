@@ -71,7 +71,7 @@ def _use_operands(loops: Loops, loop: Loop) -> None:
 
 
 def _hoist_reads(loops: Loops, loop: Loop) -> int:
-    """Reads variables that a loop doesn't write before the loop. Returns how many.
+    """Moves reads of variables that a loop doesn't assign in front of the loop. Returns how many.
 
     The read runs after whatever the loop runs after, and whatever runs after the loop runs after the read.
     """
