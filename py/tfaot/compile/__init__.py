@@ -1,1 +1,1 @@
-"""The compile stage: `passes/` rewrite the graph, tfcompile compiles it, and `program/` takes over what tfcompile made."""
+"""The compile stage: `passes/` rewrite the graph, tfcompile compiles it, and `program/` changes and renders the result."""

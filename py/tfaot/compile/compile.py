@@ -1,4 +1,4 @@
-"""The compile stage: passes on an exported graph, tfcompile, and passes on what it made, for each CPU level."""
+"""The compile stage, for each CPU level: passes on an exported graph, tfcompile, and passes on its output."""
 
 from __future__ import annotations
 
@@ -28,31 +28,31 @@ class Request:
     manifest: str
     graph: str
     config: str
-    """The entry point's."""
+    """The entry point's config."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
     isa: tuple[str, ...]
     """CPU levels to compile for: some of `CPU_LEVELS`, lowest first."""
     xla_flags: tuple[str, ...]
-    """Further flags of XLA."""
+    """More XLA flags."""
     out_objects: tuple[str, ...]
-    """Kernels, of each level."""
+    """The kernels, for each level."""
     out_constants: str
     """The constants of all levels, in one object file."""
     out_header: str
-    """C++ that declares the class which `Function.internal_class` names."""
+    """C++ that declares the class named by `Function.internal_class`."""
     out_sources: tuple[str, ...]
-    """C++ that runs it, of each level; the link stage compiles it for that level."""
+    """C++ that runs the class, for each level. The link stage compiles it for that level."""
     out_hlo: str
     """An `xla.HloSnapshot`, before optimization."""
     entry_point: str = ""
-    """Its name in the manifest; empty for the only one."""
+    """The entry point's name in the manifest; empty for the only one."""
     batch: int = 0
-    """One of the entry point's batch sizes; 0 if it has none."""
+    """One of the entry point's batch sizes; 0 if it has no batches."""
     passes: tuple[str, ...] = ()
-    """Patterns of `tfaot.compile.table` to apply; none leaves the graph as it is."""
+    """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
     out_passes: str = ""
-    """JSON: how many places each pass changed, null for one that is off, and which constants were packed; empty for no
+    """JSON: how many places each pass changed (null for a pass that is off), and which constants were packed. Empty for no
     such file."""
 
 
@@ -66,7 +66,7 @@ def compile_graph(request: Request) -> None:
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
 
-    # The compiler writes one output after another, and may die or refuse the graph in between.
+    # The compiler writes its outputs one by one, and may die or refuse the graph in between.
     with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_header)) as folder:
         complete: dict[str, Any] = {
             output: os.path.join(folder, output)
@@ -88,9 +88,9 @@ def compile_graph(request: Request) -> None:
 
 
 def _compile(request: Request, manifest: Manifest) -> None:
-    """All of the stage, in a process of its own that may use TensorFlow."""
+    """Runs the whole stage. Its process must be separate, because this function imports TensorFlow."""
     environment.prepare(xla_flags=request.xla_flags)
-    # For the children: what is imported here is imported once.
+    # Imported here once, for all child processes.
     from tensorflow.python import _pywrap_tfcompile
 
     from tfaot.compile import table
@@ -101,7 +101,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = inputs.positional(request.config, wanted, folder)
         given = Inputs(manifest, wanted, request.graph, config, request.sources, request.xla_flags)
-        # A graph starts threads, and a process that runs any must not fork.
+        # Building a graph starts threads, and a process with running threads must not fork.
         given, places = isolate.run_isolated(
             functools.partial(_rewritten, given, names, folder),
             what=f"applying passes to {manifest.cpp_class}",
@@ -129,15 +129,15 @@ def _compile(request: Request, manifest: Manifest) -> None:
 
 
 def _rewritten(given: Inputs, names: Collection[str], folder: str) -> tuple[Inputs, dict[str, int | None]]:
-    """Applies the passes on graphs, and writes in other ops what XLA cannot compile.
+    """Applies the graph passes, and replaces what XLA can't compile with other ops.
 
     Args:
-      given: with the exported graph.
-      names: of the passes that are on.
-      folder: for the new graph, and for the source lines of its nodes.
+      given: the inputs, with the exported graph.
+      names: the names of the passes that are on.
+      folder: where to write the new graph and the source lines of its nodes.
 
     Returns:
-      What the compiler is given, and how many places each pass changed; without those that had nothing to look at.
+      The compiler's input, and how many places each pass changed. Passes that had nothing to inspect are left out.
     """
     from tfaot.compile import table
     from tfaot.graph import convolutions
@@ -152,7 +152,7 @@ def _rewritten(given: Inputs, names: Collection[str], folder: str) -> tuple[Inpu
 
 
 def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, compiler.Texts], list[bytes]]:
-    """Compiles for every level, and writes the kernels and the HLO; returns tfcompile's texts, and objects of constants."""
+    """Compiles for every level, and writes the kernels and the HLO. Returns tfcompile's texts, and objects of constants."""
     texts: dict[str, compiler.Texts] = {}
     objects = []
     for isa, out_objects in zip(request.isa, request.out_objects, strict=True):
@@ -171,7 +171,7 @@ def _write(request: Request, rendered: executor.Rendered, merged: bytes) -> None
 
 
 def _module(path: str) -> Any:
-    """The `xla.HloModuleProto` of an `xla.HloSnapshot`."""
+    """Reads the `xla.HloModuleProto` in an `xla.HloSnapshot`."""
     from tensorflow.compiler.xla.service import hlo_pb2
 
     return hlo_pb2.HloSnapshot.FromString(_read(path)).hlo.hlo_module

@@ -15,7 +15,7 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor
 
 _KINDS = {"float": "F", "int": "S", "uint": "U", "complex": "C"}
-"""How XLA calls dtypes whose names end in their size."""
+"""XLA's names of dtypes whose names end in their size."""
 
 _TENSORFLOW = {"PRED": "bool", "BF16": "bfloat16"} | {
     kind + name.removeprefix(prefix): name
@@ -23,17 +23,17 @@ _TENSORFLOW = {"PRED": "bool", "BF16": "bfloat16"} | {
     for prefix, kind in _KINDS.items()
     if name.removeprefix(prefix).isdigit()
 }
-"""TensorFlow's name of a dtype by XLA's."""
+"""TensorFlow's name of each dtype, by XLA's name."""
 
 
 def check(program_shape: Any, manifest: Manifest, entry_point: str, batch: int, sources: Mapping[str, str]) -> None:
     """Compares all arguments and results of a function.
 
     Args:
-      program_shape: `xla.ProgramShapeProto` of the compiled module.
-      manifest: the model's.
-      entry_point: the function's.
-      batch: the size of batch that the function is compiled for, 0 if it has none.
+      program_shape: the `xla.ProgramShapeProto` of the compiled module.
+      manifest: the model's manifest.
+      entry_point: the function's entry point.
+      batch: the batch size that the function is compiled for; 0 if it has no batches.
       sources: `file:line` by node.
 
     Raises:

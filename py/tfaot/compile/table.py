@@ -1,4 +1,4 @@
-"""The table of passes, and running them: on the graph before the compiler, and on what it made after it."""
+"""The table of passes, and the code that runs them on the graph before the compiler and on its output."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ class Pass(Generic[Subject]):
     """One rewrite, of a graph or of a compiled function."""
 
     name: str
-    """As attributes and `NAME.passes.json` call it."""
+    """Its name in attributes and in `NAME.passes.json`."""
     gain: str
-    """What it does, and why that is faster; one sentence."""
+    """One sentence: what it does, and why that is faster."""
     on: type[Subject]
-    """What it rewrites: a `Program` is the graph of an entry point, a `Compiled` what the compiler made of it."""
+    """What it rewrites: a `Program` is an entry point's graph, a `Compiled` is the compiler's output for it."""
     run: Callable[[Subject], int]
-    """Rewrites it in place, and returns how many places it changed."""
+    """Rewrites the subject in place, and returns how many places it changed."""
 
     def rewrite(self, subject: Program | Compiled) -> int | None:
-        """Runs the pass, or returns None if it's one on something else."""
+        """Runs the pass. Returns None if the pass is for another kind of subject."""
         return self.run(subject) if isinstance(subject, self.on) else None
 
 
@@ -118,28 +118,28 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         prepack,
     ),
 )
-"""All of them: those on graphs run in this order before the compiler, and those on compiled functions in this order after it."""
+"""All passes, in order. Those on graphs run before the compiler, and those on compiled functions run after it."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Applied:
-    """What passes made of a graph."""
+    """The result of passes on a graph."""
 
     graph: graph_pb2.GraphDef
-    """Of one entry point."""
+    """The graph of one entry point."""
     places: dict[str, int | None]
-    """What `run` returns."""
+    """What `run` returned."""
     lowered: int
-    """How many nodes had to be written in other ops, which XLA can compile, whichever passes there are."""
+    """How many nodes had to be rewritten in ops that XLA can compile, regardless of the passes."""
     origins: dict[str, str]
-    """The exported graph's node that a new one stands for."""
+    """The exported graph's node that a new one replaces."""
 
 
 def chosen(patterns: Sequence[str]) -> frozenset[str]:
     """Returns the names of the passes that a target wants.
 
     Args:
-      patterns: globs for names, later ones win; one after a `!` takes out again what those before it chose.
+      patterns: globs for names. Later ones win: a glob after a `!` removes what the earlier ones chose.
 
     Raises:
       TfaotError: a pattern matches no pass.
@@ -163,9 +163,9 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
     """Applies passes to the part of a graph that an entry point needs.
 
     Args:
-      graph: of all entry points; stays as it is.
-      config: `tf2xla.Config` of one of them, with the size of batch put in.
-      names: of the passes to apply; those on compiled functions are left out.
+      graph: the graph of all entry points; stays unchanged.
+      config: the `tf2xla.Config` of one entry point, with its batch size filled in.
+      names: the names of the passes to apply. Those on compiled functions are ignored.
     """
     program, lowered = program_for_xla(graph, config)
     places = run(program, names)
@@ -173,14 +173,14 @@ def apply(graph: graph_pb2.GraphDef, config: Any, names: Collection[str]) -> App
 
 
 def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | None]:
-    """Runs the passes that rewrite this kind of thing, one after another.
+    """Runs the passes that rewrite this kind of subject, one after another.
 
     Args:
-      subject: changes in place.
-      names: of the passes that are on.
+      subject: changed in place.
+      names: the names of the passes that are on.
 
     Returns:
-      How many places each pass changed, by its name; None for one that is off.
+      How many places each pass changed, by its name; None for a pass that is off.
     """
     places: dict[str, int | None] = {}
     for each in PASSES:

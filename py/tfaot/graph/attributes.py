@@ -1,4 +1,4 @@
-"""Attributes of nodes: made of Python's values, and read. Pure."""
+"""Makes node attributes from Python values, and reads them. Pure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tfaot.graph.ops import IDENTITIES
 
 Array = npt.NDArray[Any]
 Shape = tuple[int | None, ...] | None
-"""Of a tensor; None for a size that is not known, or for a rank that is not known."""
+"""The sizes of a tensor. An unknown size is None, and so is a shape of unknown rank."""
 
 FLOATS = (types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE)
 
 
 def attribute(value: object) -> attr_value_pb2.AttrValue:
-    """A value as a node's attribute.
+    """Converts a value to a node's attribute.
 
     Args:
-      value: an AttrValue, which is copied; a bool, int, float, or str; a numpy dtype; an array, which becomes a tensor; a
-        TensorShapeProto; or a list of ints or of dtypes (ints of `tensorflow.DataType` go in as AttrValue).
+      value: an AttrValue, which is copied; a bool, int, float, or str; a numpy dtype; an array, which becomes a tensor;
+        a TensorShapeProto; or a list of ints or dtypes (pass ints that mean `tensorflow.DataType` as AttrValue).
     """
     result = attr_value_pb2.AttrValue()
     if isinstance(value, attr_value_pb2.AttrValue):
@@ -53,17 +53,17 @@ def attribute(value: object) -> attr_value_pb2.AttrValue:
 
 
 def type_attribute(dtype: int) -> attr_value_pb2.AttrValue:
-    """An attribute that is a dtype, a `tensorflow.DataType`."""
+    """Returns an attribute that is a dtype, a `tensorflow.DataType`."""
     return attr_value_pb2.AttrValue(type=dtype)
 
 
 def types_attribute(dtypes: Iterable[int]) -> attr_value_pb2.AttrValue:
-    """An attribute that is a list of `tensorflow.DataType`."""
+    """Returns an attribute that is a list of `tensorflow.DataType`."""
     return attr_value_pb2.AttrValue(list=attr_value_pb2.AttrValue.ListValue(type=dtypes))
 
 
 def write_attributes(node: node_def_pb2.NodeDef, values: Mapping[str, Any], defined: op_def_pb2.OpDef) -> None:
-    """Writes attributes as their op's definition types them: a dtype is an int of `tensorflow.DataType`."""
+    """Writes attributes with the types in their op's definition. A dtype is an int of `tensorflow.DataType`."""
     kinds = {attr.name: attr.type for attr in defined.attr}
     for name, value in values.items():
         kind = kinds[name]
@@ -82,7 +82,7 @@ def write_attributes(node: node_def_pb2.NodeDef, values: Mapping[str, Any], defi
 
 
 def dtype_enum(dtype: np.dtype[Any]) -> int:
-    """`tensorflow.DataType` of a numpy dtype."""
+    """Returns the `tensorflow.DataType` of a numpy dtype."""
     import tensorflow as tf
 
     result: int = tf.as_dtype(dtype).as_datatype_enum
@@ -90,17 +90,17 @@ def dtype_enum(dtype: np.dtype[Any]) -> int:
 
 
 def dtype_name(enum: int) -> str:
-    """`DT_FLOAT` and the like, for messages."""
+    """Returns a dtype's name for messages, such as `DT_FLOAT`."""
     return str(types_pb2.DataType.Name(enum))
 
 
 def shape_of(shape: Any) -> Shape:
-    """A `tf.TensorShape` as a tuple."""
+    """Converts a `tf.TensorShape` to a tuple."""
     return None if shape.rank is None else tuple(shape.as_list())
 
 
 def shape_proto(shape: Shape) -> tensor_shape_pb2.TensorShapeProto:
-    """A shape as a proto."""
+    """Converts a shape to a proto."""
     if shape is None:
         return tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
     dims = [tensor_shape_pb2.TensorShapeProto.Dim(size=-1 if size is None else size) for size in shape]
@@ -108,25 +108,25 @@ def shape_proto(shape: Shape) -> tensor_shape_pb2.TensorShapeProto:
 
 
 def complete(shape: Shape) -> tuple[int, ...] | None:
-    """A shape all of whose sizes are known; None for others."""
+    """Returns the shape if all its sizes are known, otherwise None."""
     if shape is None or any(size is None or size < 0 for size in shape):
         return None
     return tuple(size for size in shape if size is not None)
 
 
 def literal(node: node_def_pb2.NodeDef) -> Array:
-    """The value of a Const."""
+    """Returns the value of a Const."""
     value: Array = tensor_util.MakeNdarray(node.attr["value"].tensor)
     return value
 
 
 def constant_of(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str, fed: Collection[str] = ()) -> Array | None:
-    """The value of an operand that is a constant, perhaps behind identities; else None.
+    """Returns the value of an operand that is a constant, possibly behind identities; otherwise None.
 
     Args:
-      nodes: of the graph, by name.
+      nodes: the graph's nodes, by name.
       tensor: the operand.
-      fed: tensors with values from outside, `node:port`.
+      fed: tensors whose values come from outside, `node:port`.
     """
     while True:
         name, port = tensor_name(tensor)

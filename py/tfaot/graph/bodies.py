@@ -1,4 +1,4 @@
-"""One read-only view of graphs and of functions' bodies, for code that follows edges. Pure."""
+"""Gives code that follows edges one read-only view of graphs and function bodies. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tfaot.graph.ops import Library, functions_of
 
 
 class Body:
-    """The nodes of a graph or of a function. Nothing is copied."""
+    """The nodes of a graph or of a function. It copies nothing."""
 
     def __init__(
         self,
@@ -24,24 +24,24 @@ class Body:
         arguments: tuple[str, ...] = (),
         returns: tuple[str, ...] = (),
     ) -> None:
-        """Takes the parts; use `graph` or `function` to find them."""
+        """Takes the parts. To create a body, call `graph` or `function`."""
         self.name = name
-        """The function's; empty for a graph."""
+        """The function's name; empty for a graph."""
         self.nodes = nodes
         self.arguments = arguments
-        """Names of the arguments; edges refer to them like to nodes."""
+        """Names of the arguments. Edges refer to them as they refer to nodes."""
         self.returns = returns
         """Edges that the function returns, in order."""
         self._library = library
 
     @classmethod
     def graph(cls, graph: graph_pb2.GraphDef, library: Library) -> Body:
-        """The graph itself, without its functions."""
+        """Returns the body of the graph itself, without its functions."""
         return cls(graph.node, library)
 
     @classmethod
     def function(cls, function: function_pb2.FunctionDef, library: Library) -> Body:
-        """A function's body."""
+        """Returns a function's body."""
         signature = function.signature
         return cls(
             function.node_def,
@@ -58,7 +58,7 @@ class Body:
 
     @functools.cached_property
     def users(self) -> dict[str, list[int]]:
-        """Indices of the nodes that take an output of a node or of an argument, by its name."""
+        """For each node or argument, by name, the indices of the nodes that take one of its outputs."""
         found: dict[str, list[int]] = defaultdict(list)
         for index, node in enumerate(self.nodes):
             for operand in node.input:
@@ -68,7 +68,7 @@ class Body:
 
     @functools.cached_property
     def roots(self) -> list[int]:
-        """Indices of the nodes from which handles may come: VarHandleOps, and nodes that call functions."""
+        """Indices of the nodes that handles may come from: VarHandleOps, and nodes that call functions."""
         return [
             index
             for index, node in enumerate(self.nodes)
@@ -78,14 +78,14 @@ class Body:
 
     @functools.cached_property
     def _called(self) -> dict[str, str]:
-        """The functions that are called as ops, by node."""
+        """For each node that calls a function as an op, the function's name."""
         return {node.name: node.op for node in self.nodes if node.op in self._library}
 
     def edge(self, operand: str) -> tuple[str, int]:
-        """Node and output port of a data input: `node:port` of a graph, `node:output:index` of a function.
+        """Returns the node and output port of a data input: `node:port` in a graph, `node:output:index` in a function.
 
-        Of ops that yield several outputs, only calls, loops, conditionals, and identities yield handles; they name all
-        of their outputs by one name, but a function that is called as an op has a name for each.
+        Among the ops with several outputs, only calls, loops, conditionals, and identities yield handles. They use one
+        name for all their outputs, but a function that is called as an op has a name for each.
         """
         parts = operand.split(":")
         if len(parts) < 3:
@@ -97,5 +97,5 @@ class Body:
         return name, int(index)
 
     def operands(self, node: node_def_pb2.NodeDef) -> list[tuple[str, int]]:
-        """The edges that a node takes, without control inputs."""
+        """Returns the edges that a node takes, without control inputs."""
         return [self.edge(operand) for operand in node.input if not operand.startswith("^")]

@@ -1,4 +1,4 @@
-"""Inlines calls of functions: a SavedModel's signatures only call the functions that compute."""
+"""Inlines function calls: a SavedModel's signatures only call the functions that compute."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 
 def inline_calls(program: Program) -> None:
-    """Inlines all calls of a graph, nested ones included; loops and branches stay functions.
+    """Inlines all calls in a graph, including nested ones. Loops and branches stay functions.
 
-    An inlined node's name starts with the call's name. A node with effects runs after everything that the call waited for, and
-    before everything that took the call's results or waited for it. A fetched call becomes an identity of its results.
+    An inlined node's name starts with the call's name. A node with effects runs after everything that the call waited
+    for, and before everything that used the call's results or waited for it. A fetched call becomes an identity of its
+    results.
     """
     library = {function.signature.name: function for function in program.graph.library.function}
     fed = {tensor_name(feed)[0] for feed in program.feeds}
@@ -37,14 +38,14 @@ def _inline(
     body: EditableFunction,
     fed: set[str],
 ) -> list[node_def_pb2.NodeDef]:
-    """Inlines one call; returns the function's nodes as they are in the graph."""
+    """Inlines one call. Returns the function's nodes as they are in the graph."""
     operands = [operand for operand in call.input if not operand.startswith("^")]
     waits = [operand for operand in call.input if operand.startswith("^")]
     known = dict(zip(body.arguments, operands, strict=True))
     names = {name: program.unique(f"{call.name}/{name}") for name in body.nodes}
 
     def outside(operand: str) -> list[str]:
-        """A function's operand as the graph writes it. Nothing may wait for a feed."""
+        """Returns a function's operand in the graph's notation. Nothing may wait for a feed."""
         name, port = tensor_name(operand)
         if name in names:
             return [f"^{names[name]}" if port < 0 else f"{names[name]}:{port}"]
@@ -64,7 +65,7 @@ def _inline(
             copy.input.extend(wait for wait in waits if wait not in copy.input)
         program.origins[copy_name] = f"{function.signature.name}/{name}"
         inside.append(copy)
-    # A proto's map has no order that lasts.
+    # The order of a proto's map isn't stable.
     ran = [f"^{names[name]}" for _, name in sorted(function.control_ret.items()) if name in effects]
     dtypes = call.attr["Tout"].list.type
     results = []

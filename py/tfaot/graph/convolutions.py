@@ -1,8 +1,8 @@
-"""Gradients of convolutions, written in ops that a compiler or TensorFlow has.
+"""Rewrites gradients of convolutions in terms of ops that the compiler or TensorFlow supports.
 
-XLA for CPUs cannot compile the gradient by the kernel of a grouped convolution, or of a depthwise one whose multiplier is
-above 1. TensorFlow's own kernels, without oneDNN, have no gradients of grouped or dilated convolutions. Each is a handful of
-convolutions that both have.
+XLA for CPUs can't compile the gradient with respect to the kernel of a grouped convolution, or of a depthwise one whose
+multiplier is above 1. TensorFlow's own kernels, without oneDNN, have no gradients of grouped or dilated convolutions.
+Each such gradient equals a handful of convolutions that both support.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _BY_INPUT = "Conv2DBackpropInput"
 _DEPTHWISE = "DepthwiseConv2dNativeBackpropFilter"
 
 _Build = Callable[..., Any]
-"""Of a node's operands, as tensors; returns its result."""
+"""Takes a node's operands as tensors, and returns its result."""
 
 
 def for_xla(program: Program) -> int:
-    """Rewrites gradients by kernels that XLA cannot compile, and returns how many there were."""
+    """Rewrites gradients with respect to kernels that XLA can't compile, and returns how many there were."""
     count = 0
     if any_by_kernel(program.graph):
         tensors = program.tensors()
@@ -41,12 +41,12 @@ def for_xla(program: Program) -> int:
 
 
 def any_by_kernel(graph: graph_pb2.GraphDef) -> bool:
-    """Whether a graph has gradients by kernels, which `for_xla` may have to rewrite."""
+    """Returns whether a graph has gradients with respect to kernels, which `for_xla` may have to rewrite."""
     return _any(graph, {_BY_KERNEL, _DEPTHWISE})
 
 
 def for_tensorflow(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
-    """Rewrites gradients of grouped and of dilated convolutions, in functions as well; returns a new graph, or the given one."""
+    """Rewrites gradients of grouped and dilated convolutions, also in functions. Returns a new graph, or the given one."""
     import tensorflow as tf
     from tensorflow.python.framework import function_def_to_graph
 
@@ -90,27 +90,27 @@ def _rewrite_all(target: _Target, known: Mapping[str, Shape]) -> int:
 
 
 def _shapes(node: node_def_pb2.NodeDef, shape: Callable[[str], Shape]) -> tuple[Shape, ...]:
-    """The shapes of a node's operands, then that of its result."""
+    """Returns the shapes of a node's operands, then the shape of its result."""
     names = [*(operand for operand in node.input if not operand.startswith("^")), node.name]
     return tuple(shape(name if ":" in name else f"{name}:0") for name in names)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Gradient:
-    """A gradient of a convolution by its kernel or input."""
+    """A gradient of a convolution with respect to its kernel or input."""
 
     node: node_def_pb2.NodeDef
     kernel: tuple[int, int, int, int]
-    """Of a convolution: height, width, channels of a group, results. Of a depthwise one: channels, multiplier."""
+    """The kernel's sizes. Convolution: height, width, channels per group, results. Depthwise: channels, multiplier."""
     groups: int
     axis: int
-    """Of the channels."""
+    """The axis of the channels."""
     dilated: bool
-    """Whether dilation is left to the op."""
+    """Whether the op itself handles dilation."""
 
     @staticmethod
     def of(node: node_def_pb2.NodeDef, shapes: tuple[Shape, ...], *, dilated: bool) -> _Gradient | None:
-        """Reads a node; None if what must be known of its shapes is not."""
+        """Reads a node. Returns None if its shapes aren't known well enough."""
         axis = 1 if node.attr["data_format"].s == b"NCHW" else 3
         first, second, _, result = shapes
         kernel, image = (second, result) if node.op == _BY_INPUT else (result, first)
@@ -125,14 +125,14 @@ class _Gradient:
 
     @property
     def native(self) -> bool:
-        """Whether XLA compiles it as it is."""
+        """Whether XLA compiles it as is."""
         if self.node.op == _DEPTHWISE:
             return self.kernel[3] == 1
         return self.groups == 1 or (self.kernel[2] == 1 and self.kernel[3] == self.groups)
 
     @property
     def dilations(self) -> tuple[int, int]:
-        """Of rows and columns."""
+        """The dilation of rows and columns."""
         return self._along("dilations")
 
     def _along(self, key: str) -> tuple[int, int]:
@@ -140,7 +140,7 @@ class _Gradient:
         return (values[1], values[2]) if self.axis == 3 else (values[2], values[3])
 
     def rewritten(self, *operands: Any) -> Any:
-        """The gradient in terms of its operands."""
+        """Returns the gradient in terms of its operands."""
         if self.node.op == _BY_INPUT:
             return self._by_input(*operands)
         if self.node.op == _DEPTHWISE:
@@ -153,7 +153,7 @@ class _Gradient:
         height, width, channels, results = self.kernel
         each = results // self.groups
         rows, columns = self._along("strides")
-        # TensorFlow's depthwise convolutions take equal strides only.
+        # TensorFlow's depthwise convolutions require equal strides.
         if channels * each < self.groups and rows == columns:
             parts = [
                 tf.concat(
@@ -197,13 +197,13 @@ class _Gradient:
         return tf.concat(found, self.axis)
 
     def _one(self, op: str, image: Any, last: tuple[int, int], gradient: Any) -> Any:
-        """A gradient without groups by a kernel whose last two sizes are given."""
+        """Returns a gradient without groups, for a kernel whose last two sizes are given."""
         import tensorflow as tf
 
         sizes = [*self.kernel[:2], *last]
         step = (1, 1)
         if not self.dilated:
-            # The gradient by a kernel with zeros between its values, of which only those values' places are kept.
+            # The gradient with respect to a kernel with zeros between its values. Only the places of the values are kept.
             step = self.dilations
             sizes[:2] = [(size - 1) * dilation + 1 for size, dilation in zip(sizes, step, strict=False)]
         raw = getattr(tf.raw_ops, op)
@@ -211,7 +211,7 @@ class _Gradient:
         return found[:: step[0], :: step[1]] if step != (1, 1) else found
 
     def _spread(self, kernel: Any) -> Any:
-        """A kernel with zeros between its values."""
+        """Inserts zeros between a kernel's values."""
         import tensorflow as tf
 
         height, width, *last = self.kernel
@@ -224,12 +224,12 @@ class _Gradient:
         return whole[: (height - 1) * rows + 1, : (width - 1) * columns + 1]
 
     def _every(self, tensor: Any, first: int, step: int) -> Any:
-        """Every so many channels of an image."""
+        """Takes every `step`-th channel of an image, starting at `first`."""
         index = (*[slice(None)] * self.axis, slice(first, None, step))
         return tensor[index] if step > 1 else tensor
 
     def _attributes(self) -> dict[str, Any]:
-        """Of the ops that stand for this one."""
+        """Returns the attributes of the ops that replace this one."""
         attributes = self.node.attr
         return {
             "strides": [*attributes["strides"].list.i],
@@ -241,41 +241,41 @@ class _Gradient:
 
 
 class _Graph:
-    """A program's graph, to put nodes into."""
+    """A program's graph, as a target for new nodes."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
 
     def nodes(self) -> Iterator[node_def_pb2.NodeDef]:
-        """All nodes."""
+        """Iterates over all nodes."""
         return iter(self._program.graph.node)
 
     def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
-        """Adds a copy of a node under a name of its own, and returns that."""
+        """Adds a copy of a node under a unique name, and returns the name."""
         added = self._program.add(node.op, name, inputs, origin=origin, **node.attr)
         return str(added.name)
 
     def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
-        """Makes a node hand on a tensor."""
+        """Turns a node into an identity of a tensor."""
         self._program.become(node, "Identity", [tensor], T=node.attr["T"])
 
 
 class _Function:
-    """A function's body, to put nodes into."""
+    """A function's body, as a target for new nodes."""
 
     def __init__(self, body: EditableFunction) -> None:
         self._body = body
 
     def nodes(self) -> Iterator[node_def_pb2.NodeDef]:
-        """All nodes."""
+        """Iterates over all nodes."""
         return iter(self._body.nodes.values())
 
     def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
-        """Adds a copy of a node under a name of its own, and returns that."""
+        """Adds a copy of a node under a unique name, and returns the name."""
         return str(self._body.add(node.op, name, inputs, **node.attr).name)
 
     def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
-        """Makes a node hand on a tensor."""
+        """Turns a node into an identity of a tensor."""
         self._body.become(node, "Identity", [tensor], T=type_attribute(node.attr["T"].type))
 
 
@@ -283,7 +283,7 @@ _Target = _Graph | _Function
 
 
 def _splice(target: _Target, node: node_def_pb2.NodeDef, build: _Build) -> None:
-    """Puts what TensorFlow makes of a function of tensors in the place of a node."""
+    """Replaces a node with the ops that TensorFlow creates for a function of tensors."""
     import tensorflow as tf
 
     operands = [operand for operand in node.input if not operand.startswith("^")]
@@ -305,4 +305,4 @@ def _splice(target: _Target, node: node_def_pb2.NodeDef, build: _Build) -> None:
 
 
 _SIZES: Mapping[str, int] = {_BY_KERNEL: 1, _BY_INPUT: 0, _DEPTHWISE: 1}
-"""Which operand of a gradient says the shape of its result."""
+"""The index of the operand that gives the shape of a gradient's result."""

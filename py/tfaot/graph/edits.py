@@ -1,4 +1,4 @@
-"""Edits of the nodes of a graph or of a function, in place. Pure."""
+"""Edits nodes of a graph or of a function in place. Pure."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def replace(node: node_def_pb2.NodeDef, op: str, inputs: Iterable[str], attribut
 
 
 def set_attributes(node: node_def_pb2.NodeDef, attributes: Mapping[str, object]) -> None:
-    """Writes attributes; see `attributes.attribute` for the values."""
+    """Writes attributes. For the values, see `attributes.attribute`."""
     for key, value in attributes.items():
         node.attr[key].CopyFrom(attribute(value))
 
 
 def become(node: node_def_pb2.NodeDef, op: str, types: Mapping[str, int], **numbers: int) -> None:
-    """Replaces a node's op and attributes. Its inputs stay, and so do attributes that belong to no op, such as `_class`."""
+    """Replaces a node's op and attributes. Its inputs stay, as do attributes that belong to no op, such as `_class`."""
     node.op = op
     for key in [key for key in node.attr if not key.startswith("_")]:
         del node.attr[key]
@@ -39,32 +39,32 @@ def become(node: node_def_pb2.NodeDef, op: str, types: Mapping[str, int], **numb
 
 
 class Scope:
-    """The nodes of a graph or of a function while they are edited: finds free names, and writes edges in its notation."""
+    """The nodes of a graph or function during an edit. Finds free names, and writes edges in the right notation."""
 
     def __init__(self, nodes: Any, name: str = "", arguments: Iterable[str] = ()) -> None:
-        """Takes the parts; use `graph` or `function` to find them.
+        """Takes the parts. To create a scope, call `graph` or `function`.
 
         Args:
-          nodes: the repeated field.
+          nodes: the repeated field of nodes.
           name: the function's original name; empty for a graph.
-          arguments: names that nodes cannot have.
+          arguments: names that nodes can't have.
         """
         self.name = name
         self.nodes = nodes
         self._arguments = tuple(arguments)
         self._ops: dict[str, str] = {}
-        """By node; empty for arguments."""
+        """The op of each node, by name; empty for arguments."""
         self.renamed: dict[tuple[str, str], str] = {}
-        """New names of outputs, by node and old name: functions name the outputs of their nodes."""
+        """New names of outputs, by node and old name. Functions name their nodes' outputs."""
 
     @classmethod
     def graph(cls, graph: graph_pb2.GraphDef) -> Scope:
-        """The scope of a graph, without its functions."""
+        """Returns the scope of a graph, without its functions."""
         return cls(graph.node)
 
     @classmethod
     def function(cls, function: function_pb2.FunctionDef) -> Scope:
-        """The scope of a function."""
+        """Returns the scope of a function."""
         return cls(function.node_def, function.signature.name, [arg.name for arg in function.signature.input_arg])
 
     def take(self, name: str) -> str:
@@ -82,14 +82,14 @@ class Scope:
     def add(
         self, name: str, op: str, inputs: Sequence[str], types: Mapping[str, int], **numbers: int
     ) -> node_def_pb2.NodeDef:
-        """Adds a node. The name gets a number if it is taken; `types` are attributes that are dtypes, `numbers` integers."""
+        """Adds a node. If the name is taken, it gets a number. `types` are dtype attributes; `numbers` are integers."""
         node = self.nodes.add(name=self.take(name))
         node.input.extend(inputs)
         become(node, op, types, **numbers)
         return node
 
     def move(self, node: node_def_pb2.NodeDef, name: str) -> node_def_pb2.NodeDef:
-        """Copies a node under another name and empties the original, so that something else can take over its name."""
+        """Copies a node under another name and empties the original, which frees its name for something else."""
         copy = self.nodes.add()
         copy.CopyFrom(node)
         copy.name = self.take(name)
@@ -100,27 +100,27 @@ class Scope:
         return copy
 
     def wait_for(self, operand: str) -> list[str]:
-        """Control inputs that wait for the producer of an operand: none for arguments and feeds, which are always there.
+        """Returns control inputs that wait for an operand's producer. Arguments and feeds need none: they are always ready.
 
-        The compiler cannot wait for a feed: it replaces the Placeholder's value, and then finds the node still in use.
+        The compiler can't wait for a feed: it replaces the Placeholder's value, and then finds the node still in use.
         """
         name = producer(operand)
         return [] if self._known().get(name) in ("", "Placeholder") else [f"^{name}"]
 
     def output(self, node: node_def_pb2.NodeDef, output: str, index: int = 0) -> str:
-        """How other nodes refer to an output, for ops all of whose outputs share one name."""
+        """Returns how other nodes refer to an output, for ops whose outputs all share one name."""
         if self.name:
             return f"{node.name}:{output}:{index}"
         return f"{node.name}:{index}" if index else node.name
 
     def outputs(self, node: node_def_pb2.NodeDef, results: Iterable[Result]) -> list[str]:
-        """How other nodes refer to all of a node's results, as of `ops.results`."""
+        """Returns how other nodes refer to each of a node's results, given the results from `ops.results`."""
         if self.name:
             return [f"{node.name}:{result.output}:{result.index}" for result in results]
         return [f"{node.name}:{port}" if port else node.name for port, _ in enumerate(results)]
 
     def rename_output(self, node: node_def_pb2.NodeDef, before: str, after: str) -> None:
-        """Notes that a node's new op gives an output another name; `use_renamed` updates the users."""
+        """Records that a node's new op has another name for an output. `use_renamed` updates the users."""
         self.renamed[node.name, before] = after
 
     def _known(self) -> dict[str, str]:
@@ -131,7 +131,7 @@ class Scope:
 
 
 def use_renamed(function: function_pb2.FunctionDef, renamed: Mapping[tuple[str, str], str]) -> None:
-    """Updates a function's references to outputs that got new names; see `Scope.rename_output`."""
+    """Updates a function's references to renamed outputs; see `Scope.rename_output`."""
     if not renamed:
         return
 
@@ -143,5 +143,5 @@ def use_renamed(function: function_pb2.FunctionDef, renamed: Mapping[tuple[str, 
 
     for node in function.node_def:
         node.input[:] = [current(operand) for operand in node.input]
-    for key in [*function.ret]:  # a proto's map must not be written while it is iterated over: entries would be skipped
+    for key in [*function.ret]:  # copy the keys: writing to a proto's map during iteration would skip entries
         function.ret[key] = current(function.ret[key])

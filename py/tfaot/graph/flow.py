@@ -18,7 +18,7 @@ from tfaot.graph.bodies import Body
 from tfaot.graph.ops import CALLS, FORWARDS, Call, Library, functions_of
 
 Label = TypeVar("Label")
-"""What a walk knows about an edge that carries a handle; None on other edges."""
+"""What a walk knows about an edge that carries a handle; None for other edges."""
 
 Labels = Sequence[Label | None]
 
@@ -28,15 +28,15 @@ class Flow(Generic[Label]):
     """What the edges of one body carry, given what its arguments carry."""
 
     edges: Mapping[tuple[str, int], Label]
-    """By node and output port; edges without a label are left out."""
+    """Labels by node and output port, without edges that have no label."""
     results: tuple[Label | None, ...]
 
 
 class Walk(abc.ABC, Generic[Label]):
-    """Carries labels from handles along edges. An edge's label only grows, so that the walk ends."""
+    """Carries labels from handles along edges. An edge's label only grows, so the walk ends."""
 
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
-        """`graph` must not change during the walk."""
+        """Takes the graph, which must not change during the walk."""
         self.library: Library = {function.signature.name: function for function in graph.library.function}
         self._bodies: dict[str, Body] = {}
         self._flows: dict[tuple[str, tuple[Label | None, ...]], Flow[Label]] = {}
@@ -44,53 +44,53 @@ class Walk(abc.ABC, Generic[Label]):
 
     @abc.abstractmethod
     def label(self, handle: node_def_pb2.NodeDef) -> Label | None:
-        """The label of a VarHandleOp; None if it is of no interest."""
+        """Returns the label of a VarHandleOp, or None if it is of no interest."""
 
     def joined(self, before: Label, after: Label) -> Label:
-        """Combines the labels of an edge that may carry either; by default the first one wins."""
+        """Combines the labels of an edge that may carry either. By default, the first one wins."""
         return before
 
     def stepped(self, operands: Labels[Label], results: Labels[Label]) -> Labels[Label]:
-        """What a loop's operands may carry after its body returned `results`; by default the same as before."""
+        """Returns what a loop's operands may carry after its body returned `results`. By default, nothing changes."""
         return operands
 
     def other(self, node: node_def_pb2.NodeDef, ins: Labels[Label]) -> Labels[Label]:
-        """Visits an op that passes no handles on; by default its functions, about whose arguments nothing is known."""
+        """Visits an op that doesn't pass handles on. By default, visits its functions, with unknown arguments."""
         for name in self.functions(node):
             self.function(name, ())
         return ()
 
     def main(self) -> tuple[Body, Flow[Label]]:
-        """The graph itself."""
+        """Visits the graph itself."""
         if ("", ()) not in self._flows:
             self._flows["", ()] = self._visit(self._main, ())
         return self._main, self._flows["", ()]
 
     def function(self, name: str, arguments: Labels[Label]) -> tuple[Body, Flow[Label]]:
-        """A function's body, called with these arguments; nothing is known about any further ones."""
+        """Visits a function's body, called with these arguments. Nothing is known about any others."""
         if name not in self._bodies:
             self._bodies[name] = Body.function(self.library[name], self.library)
         body = self._bodies[name]
         labels: tuple[Label | None, ...] = (*arguments, *[None] * len(body.arguments))[: len(body.arguments)]
         if (name, labels) not in self._flows:
-            self._flows[name, labels] = Flow({}, ())  # a recursive call adds nothing that this one does not
+            self._flows[name, labels] = Flow({}, ())  # a recursive call adds nothing that this one doesn't
             self._flows[name, labels] = self._visit(body, labels)
         return body, self._flows[name, labels]
 
     def flows(self) -> Iterable[tuple[Body, Flow[Label]]]:
-        """Every body that was visited, once for each set of arguments."""
+        """Returns every visited body, once for each set of arguments."""
         for (name, _), flow in self._flows.items():
             yield self._bodies[name] if name else self._main, flow
 
     def functions(self, node: node_def_pb2.NodeDef, keys: Iterable[str] | None = None) -> list[str]:
-        """Functions of the graph that a node's attributes name: all of them, or those of the attributes `keys`."""
+        """Returns the functions that a node's attributes name, or only those that the attributes in `keys` name."""
         found = [(key, function.name) for key, function in functions_of(node) if function.name in self.library]
         if keys is None:
             return [name for _, name in found]
         return [name for wanted in keys for key, name in found if key == wanted]
 
     def outputs(self, body: Body, node: node_def_pb2.NodeDef, ins: Labels[Label]) -> Labels[Label]:
-        """What a node's outputs carry."""
+        """Returns what a node's outputs carry."""
         if node.op in FORWARDS:
             return ins
         if node.op == "Switch":
@@ -108,7 +108,7 @@ class Walk(abc.ABC, Generic[Label]):
         return self.either(outcomes)
 
     def either(self, outcomes: Sequence[Labels[Label]]) -> Labels[Label]:
-        """Combines the results of functions of which one is called."""
+        """Combines the results of several functions when only one of them is called."""
         width = max((len(outcome) for outcome in outcomes), default=0)
         return [self._any([outcome[port] for outcome in outcomes if port < len(outcome)]) for port in range(width)]
 

@@ -1,4 +1,4 @@
-"""Functions as passes read and edit them."""
+"""Functions, in the form in which passes read and edit them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tfaot.graph.prune import reached
 
 
 class EditableFunction:
-    """A copy of a function whose edges are written as in a graph: `node:port`, always with the port.
+    """A copy of a function with edges in a graph's notation: `node:port`, always with the port.
 
-    An argument is a tensor `name:0` without a node. Edit the copy, then call `function` for the result.
+    An argument is a tensor `name:0` without a node. Edit the copy, then call `function` to get the result.
     """
 
     def __init__(self, function: function_pb2.FunctionDef, library: Library) -> None:
         """Reads a function.
 
         Args:
-          function: is not modified.
+          function: stays unmodified.
           library: all functions, by name.
         """
         self._function = function
@@ -32,7 +32,7 @@ class EditableFunction:
         self.arguments: list[str] = [f"{arg.name}:0" for arg in function.signature.input_arg]
         """Tensors."""
         self.types: list[int] = [arg.type for arg in function.signature.input_arg]
-        """Of the arguments, `tensorflow.DataType`."""
+        """The arguments' `tensorflow.DataType`s."""
         self.nodes: dict[str, node_def_pb2.NodeDef] = {}
         for node in function.node_def:
             self.nodes[node.name] = node_def_pb2.NodeDef()
@@ -53,7 +53,7 @@ class EditableFunction:
         self.results: list[str] = [flat(function.ret[arg.name]) for arg in function.signature.output_arg]
         """Tensors that the function returns."""
         self.result_types: list[int] = [arg.type for arg in function.signature.output_arg]
-        """Of the results, `tensorflow.DataType`."""
+        """The results' `tensorflow.DataType`s."""
 
     def _definition(self, node: node_def_pb2.NodeDef) -> op_def_pb2.OpDef:
         found = ops.definition(node.op, self._library)
@@ -61,7 +61,7 @@ class EditableFunction:
         return found
 
     def _outputs(self, node: node_def_pb2.NodeDef) -> list[tuple[str, int]]:
-        """How functions refer to a node's results: an output's name and an index, by port."""
+        """Returns how functions refer to each of a node's results: an output's name and an index, by port."""
         return [(result.output, result.index) for result in ops.results(node, self._definition(node))]
 
     def function(self, name: str) -> function_pb2.FunctionDef:
@@ -96,29 +96,29 @@ class EditableFunction:
         for index, (returned, kept) in enumerate(zip(self.results, self.result_types, strict=True)):
             result.signature.output_arg.add(name=f"result_{index}", type=kept)
             result.ret[f"result_{index}"] = nested(returned)
-        for effect, node_name in sorted(self._function.control_ret.items()):  # a proto's map has no order that lasts
+        for effect, node_name in sorted(self._function.control_ret.items()):  # the order of a proto's map isn't stable
             if node_name in self.nodes:
                 result.signature.control_output.append(effect)
                 result.control_ret[effect] = node_name
         return result
 
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
-        """The node that computes a tensor; None for an argument."""
+        """Returns the node that computes a tensor, or None for an argument."""
         return self.nodes.get(tensor_name(tensor)[0])
 
     def resolve(self, tensor: str) -> str:
-        """The tensor behind identities."""
+        """Returns the tensor behind identities."""
         while (node := self.producer(tensor)) is not None and node.op in IDENTITIES:
             tensor = node.input[0]
         return tensor
 
     def argument(self, tensor: str) -> int | None:
-        """The position of the argument behind a tensor, identities aside; None if it is no argument."""
+        """Returns the position of the argument behind a tensor, past identities; None if there is no argument there."""
         resolved = self.resolve(tensor)
         return self.arguments.index(resolved) if resolved in self.arguments else None
 
     def users(self, tensor: str) -> list[tuple[node_def_pb2.NodeDef, int]]:
-        """Nodes that take a tensor, identities aside, each with the position of the operand."""
+        """Returns the nodes that take a tensor, past identities, each with the position of the operand."""
         found = []
         pending = [tensor]
         while pending:
@@ -134,16 +134,16 @@ class EditableFunction:
         return found
 
     def returned(self, tensor: str) -> list[int]:
-        """Positions at which the function returns a tensor, identities aside."""
+        """Returns the positions at which the function returns a tensor, past identities."""
         return [index for index, result in enumerate(self.results) if self.resolve(result) == tensor]
 
     def unique(self, name: str) -> str:
-        """A name that no node and no argument has; it is not reserved."""
+        """Returns a name that no node or argument has. It doesn't reserve the name."""
         arguments = dict.fromkeys(tensor_name(argument)[0] for argument in self.arguments)
         return unused(name, ChainMap[str, object](self.nodes, arguments))
 
     def add(self, op: str, name: str, inputs: Iterable[str], **attributes: object) -> node_def_pb2.NodeDef:
-        """Adds a node under a unique name; see `attributes.attribute` for attributes."""
+        """Adds a node under a unique name. For the attributes, see `attributes.attribute`."""
         node = node_def_pb2.NodeDef(op=op, name=self.unique(name), input=inputs)
         set_attributes(node, attributes)
         self.nodes[node.name] = node
@@ -154,7 +154,7 @@ class EditableFunction:
         replace(node, op, inputs, attributes)
 
     def effects(self) -> list[node_def_pb2.NodeDef]:
-        """Nodes that must run even if nothing uses their results, in the order that control inputs give."""
+        """Returns nodes that must run even if nothing uses their results, in the order that control inputs require."""
         resources = {
             argument
             for argument, dtype in zip(self.arguments, self.types, strict=True)
@@ -169,11 +169,11 @@ class EditableFunction:
         ]
 
     def needed(self, tensors: Iterable[str]) -> set[str]:
-        """Names of the nodes and arguments that some tensors depend on, including through control inputs."""
+        """Returns the nodes and arguments, by name, that some tensors depend on, also through control inputs."""
         return reached(self.nodes, [tensor_name(tensor)[0] for tensor in tensors])
 
     def graph(self) -> graph_pb2.GraphDef:
-        """The nodes as a graph of their own, without arguments."""
+        """Returns the nodes as a graph of their own, without arguments."""
         result = graph_pb2.GraphDef()
         result.node.extend(self.nodes.values())
         return result

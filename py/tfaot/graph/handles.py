@@ -1,8 +1,8 @@
-"""Rewrites the ops that use variables, wherever the handles go. Pure: protos in, protos out.
+"""Rewrites the ops that use variables, wherever their handles go. Pure: protos in, protos out.
 
-A `Rewrite` selects the variables to change, and changes the ops that take their handles. A function that is called with
-handles of changed variables in one place and of other variables in another is split into versions. The cost is linear in
-the number of nodes.
+A `Rewrite` selects the variables to change, and changes the ops that take their handles. If some calls pass a function
+handles of changed variables and others don't, the function is split into versions. The cost is linear in the number of
+nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Refused:
     """Shared names of the variables whose handles may reach it, sorted."""
 
     def shown(self, sources: Mapping[str, str]) -> str:
-        """`op 'node' on variables at file:line`, for messages."""
+        """Describes the use for messages: `op 'node' on variables at file:line`."""
         name = f"{self.function}/{self.node}" if self.function else self.node
         place = f" at {sources[name]}" if name in sources else ""
         return f"{self.op} {name!r} on {', '.join(self.variables)}{place}"
@@ -45,18 +45,18 @@ class Rewrite(abc.ABC):
 
     @abc.abstractmethod
     def changes(self, handle: node_def_pb2.NodeDef) -> bool:
-        """Whether to change the variable of this VarHandleOp."""
+        """Returns whether to change the variable of this VarHandleOp."""
 
     @abc.abstractmethod
     def declare(self, handle: node_def_pb2.NodeDef, scope: Scope) -> None:
-        """Changes the VarHandleOp of such a variable in place."""
+        """Changes in place the VarHandleOp of a variable that `changes` selected."""
 
     @abc.abstractmethod
     def use(self, node: node_def_pb2.NodeDef, dtype: int, scope: Scope) -> bool:
-        """Changes in place an op whose first input, and no other, is the handle of such a variable.
+        """Changes in place an op whose only handle of a changed variable is its first input.
 
         Args:
-          node: any op except those that only pass handles on.
+          node: any op that doesn't just pass handles on.
           dtype: the variable's original `tensorflow.DataType`.
           scope: the graph or function that contains the node.
 
@@ -66,18 +66,18 @@ class Rewrite(abc.ABC):
 
     @abc.abstractmethod
     def carried(self, dtype: int) -> int:
-        """The new dtype of edges that carried handles of changed variables; DT_RESOURCE if they still carry handles."""
+        """Returns the new dtype of edges that carried changed variables' handles; DT_RESOURCE if they still carry handles."""
 
     def apply(self, graph: graph_pb2.GraphDef) -> tuple[graph_pb2.GraphDef, tuple[Refused, ...]]:
-        """Returns a changed graph, and the uses that could not be rewritten.
+        """Returns a changed graph, and the uses that it couldn't rewrite.
 
-        The new graph is usable only if there are none of the latter. The given graph is not modified.
+        The new graph is usable only if there are no such uses. The given graph isn't modified.
         """
         return _Application(self, graph).run()
 
 
 class _Changed(Walk[Label]):
-    """Follows the handles of the variables that a rewrite changes."""
+    """Follows the handles of variables that a rewrite changes."""
 
     def __init__(
         self, graph: graph_pb2.GraphDef, rewrite: Rewrite, label: Callable[[node_def_pb2.NodeDef], Label]
@@ -107,10 +107,10 @@ class _Application:
         self._walk = _Changed[int](graph, rewrite, lambda node: node.attr["dtype"].type)
         self._versions: dict[tuple[str, tuple[int | None, ...]], _Version] = {}
         self._made: dict[str, list[function_pb2.FunctionDef]] = defaultdict(list)
-        """Versions by the function's original name."""
+        """Versions of a function, by its original name."""
         self._names = set(self._walk.library)
         self._refused: list[tuple[str, str]] = []
-        """Function and node."""
+        """The function and node of each refusal."""
 
     def run(self) -> tuple[graph_pb2.GraphDef, tuple[Refused, ...]]:
         result = graph_pb2.GraphDef(versions=self._graph.versions)
@@ -128,7 +128,7 @@ class _Application:
         return result, tuple(self._explained())
 
     def _explained(self) -> Iterator[Refused]:
-        """Finds the variables behind each refusal, by the same walk with variables' names as labels."""
+        """Finds the variables behind each refusal. Repeats the walk, with variables' names as labels."""
         if not self._refused:
             return
         walk = _Changed[str](self._graph, self._rewrite, lambda node: node.attr["shared_name"].s.decode())
@@ -171,7 +171,7 @@ class _Application:
         return version
 
     def _retype(self, function: function_pb2.FunctionDef, index: int, label: int) -> None:
-        """Changes an argument's dtype, and drops what the function says about its handle, which no longer holds."""
+        """Changes an argument's dtype, and drops what the function records about its handle, which is out of date."""
         arg = function.signature.input_arg[index]
         arg.type = self._rewrite.carried(label)
         arg.ClearField("handle_data")
@@ -204,7 +204,7 @@ class _Application:
                 self._refused.append((scope.name, before.name))
 
     def _hand_on(self, node: node_def_pb2.NodeDef, ins: Sequence[int | None], flow: Flow[int]) -> bool:
-        """Updates dtypes and functions of a node that passes its operands on; returns False if it cannot, or does more."""
+        """Updates dtypes and functions of a node that passes operands on. Returns False if it can't, or the node does more."""
         if node.op in FORWARDS or node.op in BRANCHING:
             data = {label for label in ins[: 1 if node.op == "Switch" else len(ins)]}
             if node.op != "IdentityN" and len(data) > 1:
@@ -224,7 +224,7 @@ class _Application:
         return True
 
     def _hand_to(self, node: node_def_pb2.NodeDef, call: Call, ins: Sequence[int | None]) -> bool:
-        """Makes a node call the versions of its functions for these operands; returns False if their results disagree."""
+        """Makes a node call the function versions for these operands. Returns False if the versions' results disagree."""
         if any(label is not None for label in ins[: call.first]):
             return False
         outcomes = []
@@ -243,7 +243,7 @@ class _Application:
         return True
 
     def _set_types(self, node: node_def_pb2.NodeDef, key: str, first: int, labels: Sequence[int | None]) -> None:
-        """Writes the dtypes of operands, or of results, into an attribute, and drops shapes that no longer hold."""
+        """Writes the dtypes of operands or results to an attribute, and drops shapes that are out of date."""
         for index, label in enumerate(labels):
             dtype = types_pb2.DT_RESOURCE if label is None else self._rewrite.carried(label)
             if dtype == types_pb2.DT_RESOURCE or index < first:
@@ -258,7 +258,7 @@ class _Application:
 
 
 def _forget(shapes: Any, index: int) -> None:
-    """Marks one of a list of shapes as unknown."""
+    """Marks one shape in a list as unknown."""
     if index < len(shapes):
         shapes[index].Clear()
         shapes[index].unknown_rank = True

@@ -1,4 +1,4 @@
-"""An exported graph as XLA's program, in whichever form XLA prints. The wheel alone can do it."""
+"""Lowers an exported graph to XLA's program, in any form that XLA prints. It needs only the wheel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tensorflow.core.framework import graph_pb2
 
 _LARGE = 1 << 14
-"""A constant of more bytes becomes a parameter if its value does not matter."""
+"""A larger constant, in bytes, becomes a parameter if its value doesn't matter."""
 _FLOATS = frozenset({1, 2, 14, 19})
 """`DT_FLOAT`, `DT_DOUBLE`, `DT_BFLOAT16`, `DT_HALF`."""
 
@@ -39,23 +39,23 @@ def lower(
     stage: str,
     for_shapes: bool = False,
 ) -> Any:
-    """Returns what TensorFlow prints at a stage of its compiler, bytes or text.
+    """Returns what TensorFlow prints at a stage of its compiler, as bytes or text.
 
-    Parameters are the inputs, then large constants with `for_shapes`, then the variables; results are the outputs, then
-    the written variables; each in the given order. Variables are made without touching their memory: the compiler looks at
-    their shapes only.
+    Parameters are the inputs, then large constants if `for_shapes` is set, then the variables. Results are the outputs,
+    then the written variables. Each group is in the given order. Variables are created without touching their memory,
+    because the compiler reads only their shapes.
 
     Args:
       graph: the whole graph.
-      inputs: placeholders of it, with the shapes that the program is for.
-      variables: all that the graph may hold.
-      outputs: `node:port` of each.
-      stage: as of `experimental_get_compiler_ir`.
-      for_shapes: whether the program is only looked at, by a process that may know the graph's functions already: names
-        of functions and values of large constants do not matter.
+      inputs: the graph's placeholders, with the shapes that the program is for.
+      variables: all variables that the graph may contain.
+      outputs: `node:port` of each output.
+      stage: a stage of `experimental_get_compiler_ir`.
+      for_shapes: whether the caller only inspects the program, possibly in a process that already knows the graph's
+        functions. Names of functions and values of large constants then don't matter.
 
     Raises:
-      Exception: of TensorFlow, of whichever type; XLA refuses the graph.
+      Exception: from TensorFlow, of any type; XLA refuses the graph.
     """
     import tensorflow as tf
     from tensorflow.python.eager import context
@@ -69,7 +69,7 @@ def lower(
     handle_nodes = {node.name: node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
     body, used = _without_edges(graph, {producer(argument.name) for argument in inputs} | handle_nodes.keys())
     handles = {variable.name: _handle(variable) for variable in variables}
-    # The function's own graph knows the library; what prints the program asks the eager context.
+    # The function's own graph has the library, but the code that prints the program asks the eager context.
     for function in graph.library.function:
         context.context().add_function_def(function)
 
@@ -91,7 +91,7 @@ def lower(
 
 
 def _without_edges(graph: graph_pb2.GraphDef, given: Collection[str]) -> tuple[graph_pb2.GraphDef, set[str]]:
-    """A graph without the nodes that are given from outside, and without waiting for them.
+    """Removes the nodes whose values come from outside, and control inputs that wait for them.
 
     Returns:
       The graph, and the tensors that its nodes take, `node:port`.
@@ -111,20 +111,20 @@ def _without_edges(graph: graph_pb2.GraphDef, given: Collection[str]) -> tuple[g
 
 
 def _handle(variable: Argument) -> Any:
-    """A variable with a value that nobody has written."""
+    """Creates a variable with an uninitialized value."""
     import tensorflow as tf
 
     handle = tf.raw_ops.VarHandleOp(dtype=variable.dtype, shape=variable.shape, shared_name=f"tfaot/{variable.name}")
     if max(variable.shape, default=0) < 2**31:
         value = tf.raw_ops.Empty(shape=variable.shape, dtype=variable.dtype)
-    else:  # Empty takes no larger dimension
+    else:  # Empty doesn't accept larger dimensions
         value = tf.zeros(tf.constant(variable.shape, tf.int64), variable.dtype)
     tf.raw_ops.AssignVariableOp(resource=handle, value=value)
     return handle
 
 
 def _large(graph: graph_pb2.GraphDef) -> list[Argument]:
-    """Large floating constants, as arguments."""
+    """Returns large floating-point constants as arguments."""
     return [
         Argument(node.name + ":0", node.attr["dtype"].type, tuple(d.size for d in tensor.tensor_shape.dim))
         for node in graph.node
@@ -136,7 +136,7 @@ def _large(graph: graph_pb2.GraphDef) -> list[Argument]:
 
 
 def rename_functions(graph: graph_pb2.GraphDef, prefix: str) -> None:
-    """Gives all functions of a graph, in place, new names: a process may know others under the old ones."""
+    """Renames all functions of a graph in place, because a process may know other functions by the old names."""
     from tfaot.graph.ops import functions_of
 
     names = {function.signature.name: prefix + function.signature.name for function in graph.library.function}

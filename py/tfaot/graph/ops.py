@@ -9,37 +9,37 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2
 from tensorflow.python.framework import op_def_registry
 
 IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
-"""Ops of one operand, whose result is that operand."""
+"""Ops with one operand, which return it unchanged."""
 
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
-"""Ops that pass handles on: output i is input i, and the attribute `T` is its dtype, or all dtypes."""
+"""Ops that pass handles on: output i is input i. The attribute `T` is its dtype, or a list of all dtypes."""
 
 REFERENCE_FORMS: Mapping[str, str] = {
     f"Ref{op}": op for op in ("Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch")
 }
-"""Ops that pass on references to variables of TensorFlow 1, and the op that does the same with a handle or a value."""
+"""Ops that pass on references to TensorFlow 1 variables, each with the op that does the same for a handle or value."""
 
 CONTROL_FLOW_V1 = frozenset({*REFERENCE_FORMS, *REFERENCE_FORMS.values(), "LoopCond"}) - {"Identity", "RefIdentity"}
 """Ops of TensorFlow 1's loops and branches."""
 
 BRANCHING = frozenset({"Merge", "Switch"})
-"""The other ops of control flow v1 that pass handles on; their `T` is the dtype of all but a predicate or an index."""
+"""The other v1 control flow ops that pass handles on. `T` is the dtype of all operands but a predicate or index."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """How an op calls functions with its operands, and returns what they return."""
+    """How an op passes its operands to functions, and returns their results."""
 
     functions: tuple[str, ...]
-    """Attributes that name them."""
+    """Attributes that name the functions."""
     types: str
-    """Attribute with the operands' dtypes."""
+    """The attribute with the operands' dtypes."""
     results: str
-    """Attribute with the results' dtypes."""
+    """The attribute with the results' dtypes."""
     stateful: str
-    """The op that does the same with functions that have effects; it may be this one."""
+    """The op that does the same for functions with effects; possibly the same op."""
     first: int = 0
-    """Index of the first operand that the functions get."""
+    """The index of the first operand that the functions get."""
 
     @property
     def is_loop(self) -> bool:
@@ -68,8 +68,8 @@ Library = Mapping[str, function_pb2.FunctionDef]
 
 
 def functions_of(node: node_def_pb2.NodeDef) -> Iterator[tuple[str, attr_value_pb2.NameAttrList]]:
-    """The functions that a node's attributes name, as (attribute, function); the function can be changed."""
-    for key in sorted(node.attr):  # a proto's map has no order that lasts
+    """Yields the functions that a node's attributes name, as (attribute, function). Callers may modify the function."""
+    for key in sorted(node.attr):  # the order of a proto's map isn't stable
         value = node.attr[key]
         kind = value.WhichOneof("value")
         if kind == "func":
@@ -79,13 +79,13 @@ def functions_of(node: node_def_pb2.NodeDef) -> Iterator[tuple[str, attr_value_p
 
 
 def called(node: node_def_pb2.NodeDef) -> Iterator[str]:
-    """Names of the functions that a node may call: its op, which may be none, and those that its attributes name."""
+    """Yields names of functions that a node may call: its op, which may not be a function, and those in attributes."""
     yield node.op
     yield from (function.name for _, function in functions_of(node))
 
 
 def definition(op: str, library: Library | None = None) -> op_def_pb2.OpDef | None:
-    """The definition of an op, or the signature of a function that is called as one; None if it is neither."""
+    """Returns an op's definition, or the signature of a function called as an op; None if there is neither."""
     if library and op in library:
         return library[op].signature
     found: op_def_pb2.OpDef | None = op_def_registry.get(op)
@@ -93,13 +93,13 @@ def definition(op: str, library: Library | None = None) -> op_def_pb2.OpDef | No
 
 
 def has_effects(op: str) -> bool:
-    """Whether an op may have side effects. Functions and unknown ops count as having some."""
+    """Returns whether an op may have side effects. Functions and unknown ops count as having them."""
     found = definition(op)
     return found is None or bool(found.is_stateful)
 
 
 def attribute_of(node: node_def_pb2.NodeDef, key: str, defined: op_def_pb2.OpDef) -> attr_value_pb2.AttrValue:
-    """A node's attribute, or its default where the node leaves it out."""
+    """Returns a node's attribute, or its default if the node doesn't set it."""
     if key in node.attr:
         return node.attr[key]
     defaults = (attr.default_value for attr in defined.attr if attr.name == key)
@@ -107,14 +107,14 @@ def attribute_of(node: node_def_pb2.NodeDef, key: str, defined: op_def_pb2.OpDef
 
 
 def type_of(node: node_def_pb2.NodeDef, key: str) -> int:
-    """A dtype among the attributes of a node, whose op TensorFlow must know."""
+    """Returns a dtype from the attributes of a node whose op TensorFlow knows."""
     defined = definition(node.op)
     assert defined is not None, node.op
     return int(attribute_of(node, key, defined).type)
 
 
 def dtypes_of(node: node_def_pb2.NodeDef, arg: op_def_pb2.OpDef.ArgDef, defined: op_def_pb2.OpDef) -> list[int]:
-    """The dtypes of an argument or output in an op's definition, which stands for any number of tensors."""
+    """Returns the dtypes of an argument or output in an op's definition, which may stand for any number of tensors."""
     if arg.type_list_attr:
         return list(attribute_of(node, arg.type_list_attr, defined).list.type)
     dtype = attribute_of(node, arg.type_attr, defined).type if arg.type_attr else arg.type
@@ -126,15 +126,15 @@ class Result:
     """One result of a node."""
 
     output: str
-    """What its op's definition calls it."""
+    """Its name in the op's definition."""
     index: int
-    """Which of the results of this name it is."""
+    """Its index among the results with this name."""
     dtype: int
     """`tensorflow.DataType`."""
 
 
 def results(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> list[Result]:
-    """A node's results; positions in the list are ports."""
+    """Returns a node's results. Positions in the list are ports."""
     return [
         Result(output.name, index, dtype)
         for output in defined.output_arg
@@ -143,7 +143,7 @@ def results(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> list[Resul
 
 
 def fill_in_defaults(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> None:
-    """Writes down the attributes that a node leaves at their defaults: functions of a SavedModel do."""
+    """Writes out the attributes that a node leaves at their defaults, as nodes in a SavedModel's functions do."""
     for each in defined.attr:
         if each.HasField("default_value") and (
             each.name not in node.attr or node.attr[each.name].WhichOneof("value") is None

@@ -18,7 +18,7 @@ from tfaot.graph.prune import prune
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """What is known of a tensor without running the graph."""
+    """What is known about a tensor without running the graph."""
 
     shape: Shape
     dtype: int
@@ -27,20 +27,21 @@ class Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class User:
-    """One operand of a node that takes a tensor."""
+    """An operand of a node that takes a tensor."""
 
     node: node_def_pb2.NodeDef
     operand: int
-    """Its position among the node's inputs."""
+    """The operand's position among the node's inputs."""
     port: int
-    """Which result of the producer it is; -1 for a control input."""
+    """The index of the producer's result; -1 for a control input."""
 
 
 class Program:
     """The graph of one compiled function. Passes rewrite it in place.
 
-    Everything that the config names must stay: a feed keeps its node; a fetch keeps its node's name, port, dtype, and shape;
-    a VarHandleOp keeps its shared name. `become` and `add` preserve this: to replace a value, change its node in place.
+    Everything that the config names must stay: a feed keeps its node; a fetch keeps its node's name, port, dtype, and
+    shape; a VarHandleOp keeps its shared name. `become` and `add` preserve this. To replace a value, change its node in
+    place.
     """
 
     def __init__(
@@ -53,14 +54,14 @@ class Program:
 
         Args:
           graph: rewritten in place.
-          feeds: what is known of each fed tensor, by name with its port, `x:0`.
+          feeds: what is known about each fed tensor, by name with its port, `x:0`.
           fetches: names of tensors with their ports, `y:0`.
         """
         self.graph = graph
         self.feeds = dict(feeds)
         self.fetches = tuple(fetches)
         self.origins: dict[str, str] = {}
-        """For each node that a pass added, the exported graph's node that it stands for, `node` or `function/node`."""
+        """For each node that a pass added, the exported graph's node that it replaces, `node` or `function/node`."""
         self._names = {node.name for node in graph.node}
 
     @staticmethod
@@ -68,8 +69,8 @@ class Program:
         """Copies the part of a graph that one entry point needs.
 
         Args:
-          graph: of all entry points.
-          config: `tf2xla.Config` of one of them, with the size of batch put in.
+          graph: the graph of all entry points.
+          config: the `tf2xla.Config` of one entry point, with its batch size filled in.
         """
         nodes = {node.name: node for node in graph.node}
         feeds = {}
@@ -105,7 +106,7 @@ class Program:
                 node.input.extend(kept)
 
     def prune(self) -> None:
-        """Drops what the fetches do not need. Node objects that a pass holds are invalid afterwards."""
+        """Drops what the fetches don't need. Node objects that a pass keeps are invalid afterwards."""
         self._forget_order()
         handles = {variable.name for variable in self.graph.node if variable.op == "VarHandleOp"}
         fetches = [tensor_name(fetch)[0] for fetch in self.fetches]
@@ -116,11 +117,11 @@ class Program:
         self._names = {node.name for node in self.graph.node}
 
     def nodes(self) -> dict[str, node_def_pb2.NodeDef]:
-        """The graph's current nodes by name, without those in functions."""
+        """Returns the graph's current nodes by name, without those in functions."""
         return {node.name: node for node in self.graph.node}
 
     def users(self) -> dict[str, list[User]]:
-        """The current users of each node, including those that wait for it. Fetches do not count."""
+        """Returns the current users of each node, including those that wait for it. Fetches don't count."""
         found: dict[str, list[User]] = defaultdict(list)
         for node in self.graph.node:
             for index, operand in enumerate(node.input):
@@ -129,11 +130,11 @@ class Program:
         return found
 
     def kept(self) -> set[str]:
-        """Nodes that must keep their values: those of feeds and fetches."""
+        """Returns the nodes that must keep their values: those of feeds and fetches."""
         return {tensor_name(tensor)[0] for tensor in (*self.feeds, *self.fetches)}
 
     def tensors(self) -> dict[str, Tensor]:
-        """Dtypes and shapes of all tensors, by `node:port`, inferred from the feeds."""
+        """Returns the dtypes and shapes of all tensors, by `node:port`, inferred from the feeds."""
         import tensorflow as tf
 
         with tf.Graph().as_default() as built:
@@ -159,9 +160,9 @@ class Program:
 
         Args:
           op: the op's type.
-          name: of the node; made unique.
-          inputs: operands.
-          origin: the node that it stands for, whose source line errors name.
+          name: the node's name; made unique.
+          inputs: its operands.
+          origin: the node that it replaces. Errors name that node's source line.
           **attributes: see `attributes.attribute`.
         """
         node = self.graph.node.add(op=op, name=self.unique(name), input=inputs)

@@ -12,15 +12,15 @@ from tfaot.graph.ops import called
 
 
 def reached(nodes: Mapping[str, node_def_pb2.NodeDef], names: Iterable[str], ends: Iterable[str] = ()) -> set[str]:
-    """Names of everything that some nodes depend on, including themselves and what they wait for.
+    """Returns the names of everything that some nodes depend on, including themselves and the nodes that they wait for.
 
     Args:
-      nodes: of a graph or of a function, by name.
+      nodes: the nodes of a graph or function, by name.
       names: where to start.
-      ends: nodes that are in the result anyway, and whose inputs are not followed.
+      ends: nodes that the result contains in any case, and whose inputs aren't followed.
 
     Returns:
-      Names, including those of arguments and of nodes that do not exist.
+      Names, including those of arguments and of nonexistent nodes.
     """
     found = set(ends)
     pending = list(names)
@@ -39,13 +39,13 @@ def prune(graph: graph_pb2.GraphDef, fetches: Iterable[str], feeds: Iterable[str
     Args:
       graph: the whole graph.
       fetches: node names.
-      feeds: node names whose inputs are not followed; the nodes themselves stay even if nothing reads them.
+      feeds: names of nodes whose inputs aren't followed. The nodes themselves stay even if nothing reads them.
 
     Returns:
       A new GraphDef, without device and colocation hints, which mean nothing to a compiler.
 
     Raises:
-      KeyError: the graph lacks a node that is needed.
+      KeyError: a node that is needed isn't in the graph.
     """
     feeds = set(feeds)
     nodes = {node.name: node for node in graph.node}

@@ -1,4 +1,4 @@
-"""The variables of a graph: their names, and which of them a run assigns. Pure."""
+"""The variables of a graph: their names, and which ones a run assigns. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READS = frozenset(
         "DisableCopyOnRead",
     }
 )
-"""Ops that take a variable's handle and leave its value alone. Every other op that takes one counts as a write."""
+"""Ops that take a variable's handle but don't change its value. Every other op that takes one counts as a write."""
 
 _COPIES = frozenset(
     {
@@ -43,29 +43,29 @@ _COPIES = frozenset(
         "Transpose",
     }
 )
-"""Ops that may return their first operand as it is."""
+"""Ops that may return their first operand unchanged."""
 
 _BRINGS = frozenset({*CALLS, "Exit", "IdentityN", "Merge", "ReadVariableOp", "Switch", "XlaLaunch", "_ReadVariablesOp"})
-"""Ops that may return what a variable held."""
+"""Ops that may return a variable's previous value."""
 
 
 @dataclasses.dataclass(frozen=True)
 class VariableUse:
-    """A VarHandleOp that the graph holds, and whether something assigns it."""
+    """A VarHandleOp in the graph, and whether anything assigns its variable."""
 
     node: str
     shared_name: str
     dtype: int
     """`tensorflow.DataType`."""
     shape: tuple[int, ...] | None
-    """None if the rank is unknown; an unknown dimension is -1."""
+    """None if the rank is unknown. An unknown dimension is -1."""
     written: bool
     doubtful: bool
-    """Whether the compiler may find that no run changes it, as in `v.assign(v.read_value())`: it must be asked."""
+    """Whether the compiler may find that no run changes it, as in `v.assign(v.read_value())`. Only the compiler can tell."""
 
 
 def name_variables(graph: graph_pb2.GraphDef) -> None:
-    """Gives every VarHandleOp without a `shared_name` its node's name: the config finds variables by it."""
+    """Sets each missing `shared_name` of a VarHandleOp to the node's name. The config finds variables by it."""
     used = {node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
     for node in graph.node:
         if node.op == "VarHandleOp" and not node.attr["shared_name"].s:
@@ -73,7 +73,7 @@ def name_variables(graph: graph_pb2.GraphDef) -> None:
 
 
 def variable_uses(graph: graph_pb2.GraphDef) -> tuple[VariableUse, ...]:
-    """Returns the variables of a pruned graph, in the graph's order, each once."""
+    """Returns the variables of a pruned graph, each once, in the graph's order."""
     walk = _Uses(graph)
     walk.main()
     uses: dict[str, VariableUse] = {}
@@ -91,14 +91,14 @@ def variable_uses(graph: graph_pb2.GraphDef) -> tuple[VariableUse, ...]:
 
 
 class _Uses(Walk[frozenset[str]]):
-    """Labels are sets of variables, by shared name."""
+    """The walk that finds assigned variables. Labels are sets of variables, by shared name."""
 
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
         super().__init__(graph)
         self.written: set[str] = set()
         """Names of the variables that some reachable op assigns."""
         self.doubtful: set[str] = set()
-        """Those that may be assigned what they held, or in a branch that the compiler drops."""
+        """Variables that may be assigned their own value, or only in a branch that the compiler drops."""
 
     def label(self, handle: node_def_pb2.NodeDef) -> frozenset[str]:
         return frozenset({handle.attr["shared_name"].s.decode()})
@@ -119,7 +119,7 @@ class _Uses(Walk[frozenset[str]]):
         before = set(self.written)
         result = super().outputs(body, node, ins)
         if node.op in ("Case", "StatelessCase"):
-            self.doubtful |= self.written - before  # of a Case whose index is constant, the compiler keeps one branch
+            self.doubtful |= self.written - before  # if a Case has a constant index, the compiler keeps only one branch
         return result
 
     def other(self, node: node_def_pb2.NodeDef, ins: Labels[frozenset[str]]) -> Labels[frozenset[str]]:
@@ -130,7 +130,7 @@ class _Uses(Walk[frozenset[str]]):
         return ()
 
     def _may_copy(self, assign: node_def_pb2.NodeDef, body: Body) -> bool:
-        """Whether an assignment's value may be what a variable held before, and nothing that was computed."""
+        """Returns whether an assigned value may be a variable's previous value, without any computation."""
         source = body.by_name.get(producer(assign.input[1]))
         while source is not None and source.op in _COPIES:
             source = body.by_name.get(producer(source.input[0]))

@@ -1,11 +1,11 @@
-"""The boxes of a picture: runs of instructions of one computation.
+"""The boxes of a picture. Each is a run of instructions in one computation.
 
 Not every instruction gets a box of its own:
 
 - Instructions that only feed each other share a box, one line each.
-- A scalar constant stands in the line that uses it, `multiply(·, 0.01)`, and so does what reduces: `reduce add`.
-- A parameter stands in every box that uses it, above the line that does, under the name that the user gave it.
-- What only packs and unpacks tuples, as around loops, is left out.
+- A scalar constant appears in the line that uses it, `multiply(·, 0.01)`, and so does a reducing operation: `reduce add`.
+- A parameter appears in every box that uses it, above the line that does, under the user's name for it.
+- Instructions that only pack and unpack tuples, as around loops, are left out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from tfaot.hlo.module import Computation
 
 _ROWS = 16
-"""Lines that a box has at most."""
+"""The most lines in a box."""
 
 
 @dataclasses.dataclass
@@ -27,7 +27,7 @@ class Row:
     left: str
     right: str
     kind: str
-    """Class in the style sheet: what colour its stripe has."""
+    """The class in the style sheet, which determines the color of its stripe."""
     tooltip: str
 
 
@@ -42,9 +42,9 @@ class Box:
     width: float = 0
     height: float = 0
     x: float = 0
-    """Of its centre."""
+    """The position of its center."""
     y: float = 0
-    """Of its top."""
+    """The position of its top."""
 
 
 _KINDS = {
@@ -91,7 +91,7 @@ class Reader:
         self._inline = inline
         self._results: dict[int, list[str]] = defaultdict(list)
         self._operands: list[tuple[int, ...]] = []
-        """Of each instruction, past tuples that are packed only to be unpacked."""
+        """Each instruction's operands, past tuples that are packed only to be unpacked."""
         for instruction in self._instructions:
             self._operands.append(tuple(self._past_tuple(operand) for operand in instruction.operands))
         root = computation.root
@@ -131,9 +131,9 @@ class Reader:
         """Returns the boxes, sources before users."""
         boxes: list[Box] = []
         at: dict[int, int] = {}
-        """Box of each instruction."""
+        """The box of each instruction."""
         tails: dict[int, int] = {}
-        """Last instruction of each box."""
+        """The last instruction of each box."""
         for index in range(len(self._instructions)):
             if index in self._hidden or self._literal(index) is not None:
                 continue
@@ -171,13 +171,13 @@ class Reader:
         return f"{self._input_name(self._operands[index][0])}.{instruction.detail}"
 
     def _literal(self, index: int) -> str | None:
-        """The value of a constant, also one that is only spread over a shape or converted."""
+        """Returns a constant's value, even if the constant is first broadcast or converted."""
         while self._instructions[index].opcode in ("broadcast", "reshape", "convert", "bitcast"):
             index = self._operands[index][0]
         return self._instructions[index].value
 
     def _rows(self, index: int) -> list[Row]:
-        """Returns an instruction's lines: the parameters that it uses, the instruction, and the results that it is."""
+        """Returns an instruction's lines: the parameters that it uses, the instruction, and the results that it provides."""
         instruction = self._instructions[index]
         rows = []
         if not self._is_input(index):
@@ -204,7 +204,7 @@ class Reader:
 
 
 def _in_order(boxes: list[Box]) -> list[Box]:
-    """Sorts boxes so that sources come first: the last line of a box may have added a later source."""
+    """Sorts boxes with sources first. This is necessary because the last line of a box may have added a later source."""
     position: dict[int, int] = {}
     ordered: list[Box] = []
     for start in range(len(boxes)):

@@ -1,6 +1,6 @@
-"""The bundle: one archive with which whoever has neither TensorFlow nor these rules can prove a compiler of theirs.
+"""The bundle: one archive that lets compiler authors test their compiler without TensorFlow or these rules.
 
-It is byte-identical wherever it is packed: files in order of their names, without times and owners.
+It is byte-identical wherever it is packed: the files are in order of their names, without times and owners.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tfaot.hlo import hlo
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to pack, and where to."""
+    """What to pack, and where to write it."""
 
     name: str
-    """The model's; the archive has one folder of this name, slashes replaced."""
+    """The model's name. The archive has one folder of this name, with slashes replaced."""
     files: tuple[tuple[str, str], ...]
-    """Name in the folder, and path. `model.json` is among them."""
+    """Each file's name in the folder, and its path. `model.json` is among them."""
     out_archive: str
 
 
 def pack(request: Request) -> None:
-    """Writes the archive, with a README, a VERSION, and checksums besides the files named."""
+    """Writes the archive: the given files, a README, a VERSION, and checksums."""
     contents = {}
     for name, path in request.files:
         with open(path, "rb") as file:
@@ -52,7 +52,7 @@ def pack(request: Request) -> None:
 
 
 def stamp(manifest: Manifest) -> str:
-    """What made the bundle: `key: value` lines."""
+    """Describes what made the bundle, in `key: value` lines."""
     return (
         f"rules_tfaot: {version.RULES}\n"
         f"tensorflow: {manifest.tensorflow}\n"
@@ -62,7 +62,7 @@ def stamp(manifest: Manifest) -> str:
 
 
 def readme(name: str, manifest: Manifest) -> str:
-    """What is in the bundle and how to use it."""
+    """Describes what is in the bundle and how to use it."""
 
     def table(rows: list[tuple[str, Tensor]]) -> str:
         lines = [

@@ -1,8 +1,8 @@
-"""The error function as a function of StableHLO, which has no operation for it.
+"""The error function as a StableHLO function, because StableHLO has no operation for it.
 
-`float32` and narrower: x·α(x²)/β(x²) on a clamped x, with the minimax coefficients that Eigen's `generic_fast_erf` and
-XLA's `Erf` share. `float64`: the rational approximations of Cephes (S. L. Moshier, ndtr.c), one for |x| < 1 and one for
-the complement beyond. Both are within a few units in the last place of the result.
+For `float32` and narrower: x·α(x²)/β(x²) on a clamped x, with the minimax coefficients that Eigen's `generic_fast_erf`
+and XLA's `Erf` share. For `float64`: the rational approximations of Cephes (S. L. Moshier, ndtr.c), one for |x| < 1 and
+one for the complement outside. Both are within a few units in the last place of the result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 _CLAMP = 3.7439211627767994
-"""Where a float32's erf is one less half a unit in the last place."""
+"""The point where a float32 erf is half a unit in the last place below one."""
 _ALPHA = (0.00022905065861350646, 0.0034082910107109506, 0.050955695062380861, 0.18520832239976145, 1.128379143519084)
 _BETA = (
     -1.1791602954361697e-7,
@@ -83,7 +83,7 @@ def function(name: str, dims: Sequence[int], element: str) -> str:
 
 
 class _Body:
-    """Lines of a function on tensors of one type."""
+    """The lines of a function on tensors of one type."""
 
     def __init__(self, dims: Sequence[int], element: str) -> None:
         self._shape = "".join(f"{size}x" for size in dims)
@@ -102,12 +102,12 @@ class _Body:
         return self.emit(f"stablehlo.{operation} {', '.join(operands)} : {self.type}")
 
     def compare(self, left: str, right: str) -> tuple[str, str]:
-        """`left < right`, and its type."""
+        """Returns `left < right`, and its type."""
         mask = f"tensor<{self._shape}i1>"
         return self.emit(f"stablehlo.compare LT, {left}, {right} : ({self.type}, {self.type}) -> {mask}"), mask
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
-        """Horner's scheme, the highest power first."""
+        """Evaluates a polynomial by Horner's scheme, highest power first."""
         result = self.constant(coefficients[0])
         for coefficient in coefficients[1:]:
             result = self.apply("add", self.apply("multiply", result, x), self.constant(coefficient))
@@ -120,7 +120,7 @@ class _Body:
 def _narrow(body: _Body, x: str) -> str:
     x = body.apply("maximum", body.apply("minimum", x, body.constant(_CLAMP)), body.constant(-_CLAMP))
     square = body.apply("multiply", x, x)
-    # x times the numerator first, as XLA does, for the same rounding.
+    # Multiplies x by the numerator first, as XLA does, for the same rounding.
     above = body.apply("multiply", x, body.polynomial(square, _ALPHA))
     return body.apply("divide", above, body.polynomial(square, _BETA))
 
@@ -129,7 +129,7 @@ def _wide(body: _Body, x: str) -> str:
     square = body.apply("multiply", x, x)
     near = body.apply("multiply", x, body.ratio(square, _T, _U))
     size = body.apply("abs", x)
-    # Beyond 8 the complement is too small to matter, and its polynomials could overflow.
+    # Beyond 8, the complement is too small to matter, and its polynomials could overflow.
     far = body.apply("minimum", size, body.constant(8.0))
     falling = body.apply("exponential", body.apply("negate", body.apply("multiply", far, far)))
     complement = body.apply("multiply", falling, body.ratio(far, _P, _Q))

@@ -1,11 +1,11 @@
-"""The HLO stage: what tfcompile makes of an exported graph before it's machine code.
+"""The HLO stage: extracts the HLO that tfcompile makes from an exported graph before it generates machine code.
 
-tfcompile runs with its dumps on, and the dumps are the product. It writes them before XLA generates code and before it writes its
-own header, so a graph that only these two refuse still gives its HLO: bfloat16 and complex numbers at the edge, FFTs,
-convolutions in three dimensions.
+tfcompile runs with its dumps on, and the dumps are the product. It writes them before XLA generates code and before it
+writes its own header. A graph that only these two steps refuse still gives its HLO: bfloat16 and complex numbers at the
+edge, FFTs, convolutions in three dimensions.
 
-Nothing in the outputs differs from run to run or from machine to machine: the module gets the model's name in place of one with
-a counter, and references to source files go.
+Nothing in the outputs differs from run to run or from machine to machine. The module gets the model's name instead of
+one with a counter, and references to source files are removed.
 """
 
 from __future__ import annotations
@@ -40,28 +40,28 @@ class Request:
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
     name: str
-    """The HLO module's name; characters that HLO does not take are replaced."""
+    """The HLO module's name. Characters that HLO doesn't accept are replaced."""
     cpu: str
-    """One of `isa.CPU_LEVELS`; only the optimized HLO depends on it."""
+    """One of `isa.CPU_LEVELS`. Only the optimized HLO depends on it."""
     xla_flags: tuple[str, ...]
-    """Further flags of XLA."""
+    """More XLA flags."""
     out_hlo: str
     """An `xla.HloModuleProto`, before optimization."""
     out_hlo_text: str
-    """The same as text, constants written out."""
+    """The same module as text, with constants written out."""
     out_optimized_hlo: str
     """Text, as the code generator sees it, scheduled and fused for `cpu`."""
     out_picture: str
-    """SVG of the HLO before optimization."""
+    """An SVG of the HLO before optimization."""
     entry_point: str = ""
-    """Its name in the manifest; empty for the first."""
+    """The entry point's name in the manifest; empty for the first."""
 
 
 def extract(request: Request) -> None:
     """Runs tfcompile in a child process, and writes all outputs or none.
 
     Raises:
-      TfaotError: the CPU or a flag is unknown, or the graph cannot be lowered to HLO.
+      TfaotError: the CPU or a flag is unknown, or the graph can't be lowered to HLO.
     """
     check_isa([request.cpu])
     with open(request.manifest, encoding="utf-8") as file:
@@ -100,7 +100,7 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
     """Compiles into a folder and returns the dumps before and after optimization, without their suffixes.
 
     Raises:
-      TfaotError: the compiler's own, if it came before the dumps.
+      TfaotError: the compiler's own error, if it came before the dumps.
     """
 
     def path(name: str) -> str:
@@ -122,7 +122,7 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
     wanted = function(manifest, entry.name, entry.batch_sizes[-1] if entry.batch_sizes else 0)
     config = inputs.positional(request.config, wanted, folder)
     given = inputs.Inputs(manifest, wanted, request.graph, config, request.sources, xla_flags)
-    # A graph starts threads, and a process that runs any must not fork.
+    # Building a graph starts threads, and a process with running threads must not fork.
     given = isolate.run_isolated(
         lambda: inputs.lowered(given, folder),
         what=f"preparing {manifest.cpp_class} for XLA",
@@ -176,7 +176,7 @@ _STRING = r'"(?:[^"\\]|\\.)*"'
 _SOURCE = re.compile(
     rf"({_STRING})| ?\bsource_file={_STRING}| ?\b(?:source_(?:line|end_line|column|end_column)|stack_frame_id)=\d+"
 )
-"""A reference to a source file, or a string, which may look like one inside."""
+"""Matches a reference to a source file, or a string, which may contain what looks like one."""
 
 
 def clean_text(line: str, name: str) -> str:

@@ -1,6 +1,6 @@
-"""Places the boxes of a picture in layers, each below what it uses.
+"""Places the boxes of a picture in layers, each below the boxes that it uses.
 
-What is used far below isn't connected by a line: both boxes name the other one's number, and link to it.
+Distant boxes aren't connected by a line. Instead, each names the other's number, and links to it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from tfaot.hlo.boxes import Box, Row
 
 _FAR = 6
-"""An edge over more layers than this becomes a pair of references."""
+"""An edge across more layers than this becomes a pair of references."""
 _NAME = 44
-"""Characters of a name that are shown at most; all of it is in the tooltip."""
+"""The most characters of a name to show. The tooltip has the whole name."""
 
 # Pixels.
 CHARACTER, LINE, PADDING = 6.65, 15, 6
@@ -28,7 +28,7 @@ class Drawing:
 
     boxes: list[Box]
     paths: list[list[Box]]
-    """Each edge, from its source over its bends to its user."""
+    """Each edge, from its source through its bends to its user."""
     width: float
     height: float
 
@@ -38,7 +38,7 @@ def lay_out(boxes: list[Box], first: int) -> Drawing:
 
     Args:
       boxes: sources before users.
-      first: number of the first box in the picture, for references.
+      first: the number of the first box in the picture, for references.
     """
     _choose_layers(boxes)
     near = _refer(boxes, first)
@@ -72,17 +72,17 @@ def _choose_layers(boxes: Sequence[Box]) -> None:
         box.layer = 1 + max((boxes[source].layer for source in box.sources), default=-1)
         for source in box.sources:
             users[source].append(number)
-    for number in reversed(range(len(boxes))):  # what nothing holds up moves down to its users
+    for number in reversed(range(len(boxes))):  # boxes without sources move down to their users
         if not boxes[number].sources and users[number]:
             boxes[number].layer = min(boxes[user].layer for user in users[number]) - 1
 
 
 def _refer(boxes: Sequence[Box], first: int) -> list[tuple[int, int]]:
-    """Adds rows that refer to what is too far away for a line, and returns the other edges: sources and users."""
+    """Adds rows with references where a line would be too long, and returns the other edges: sources and users."""
     near: list[tuple[int, int]] = []
     to: dict[int, list[int]] = defaultdict(list)
     since: dict[int, list[int]] = defaultdict(list)
-    """Users and sources that are too far away."""
+    """Users (in `to`) and sources (in `since`) that are too far away."""
     for number, box in enumerate(boxes):
         for source in box.sources:
             if box.layer - boxes[source].layer > _FAR:
@@ -99,7 +99,7 @@ def _refer(boxes: Sequence[Box], first: int) -> list[tuple[int, int]]:
 
 
 def _path(source: Box, user: Box, layers: list[list[Box]]) -> list[Box]:
-    """An edge, with a bend in each layer that it crosses; the bends are put into the layers."""
+    """Returns an edge, with a bend in each layer that it crosses. Adds the bends to the layers."""
     bends = [Box(layer=level, width=8) for level in range(source.layer + 1, user.layer)]
     for bend in bends:
         layers[bend.layer].append(bend)
@@ -111,15 +111,15 @@ def _references(numbers: Iterable[int], first: int) -> str:
 
 
 def cut(text: str) -> str:
-    """A name as it is shown."""
+    """Shortens a name for display."""
     return text if len(text) <= _NAME else text[: _NAME // 2] + "…" + text[-(_NAME // 2 - 1) :]
 
 
 def _arrange(layers: list[list[Box]], paths: Sequence[Sequence[Box]]) -> None:
-    """Orders each layer to have few crossings, and places its boxes near those that they are connected to."""
+    """Orders each layer for few crossings, and places its boxes near the boxes that they are connected to."""
     above: dict[int, list[Box]] = defaultdict(list)
     below: dict[int, list[Box]] = defaultdict(list)
-    """Neighbours in the layers next to a box's, by its identity."""
+    """Neighbors of each box, by its identity, in the adjacent layers."""
     for path in paths:
         for upper, lower in itertools.pairwise(path):
             above[id(lower)].append(upper)
@@ -149,17 +149,16 @@ def _middle(boxes: Sequence[Box], otherwise: float) -> float:
 
 
 def _spread(layer: list[Box], wanted: Sequence[float]) -> None:
-    """Places boxes in order as close as possible (in least squares) to where they want to be, without overlap.
+    """Places boxes in order, without overlap, as close as possible (in least squares) to their wanted places.
 
-    With the boxes' widths taken off, this is isotonic regression: neighbours that are in the wrong order get their
-    common mean.
+    Without the boxes' widths, this is isotonic regression: neighbors in the wrong order get their common mean.
     """
     offsets = [0.0]
     for one, other in itertools.pairwise(layer):
         gap = _BETWEEN_BOXES if one.rows and other.rows else _BETWEEN_BOXES / 2
         offsets.append(offsets[-1] + (one.width + other.width) / 2 + gap)
     pools: list[tuple[float, int]] = []
-    """Sum, and how many."""
+    """For each pool, the sum and the count."""
     for place, offset in zip(wanted, offsets, strict=False):
         total, count = place - offset, 1
         while pools and pools[-1][0] / pools[-1][1] > total / count:

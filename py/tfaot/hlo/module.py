@@ -18,23 +18,23 @@ class Instruction:
     name: str
     opcode: str
     detail: str
-    """What distinguishes it from others of its opcode, such as `LT` or `{1,0}`."""
+    """What distinguishes it from others with its opcode, such as `LT` or `{1,0}`."""
     shape: str
     operands: tuple[int, ...]
-    """Indices of earlier instructions of the computation."""
+    """Indices of earlier instructions in the computation."""
     called: tuple[str, ...]
-    """Names of computations."""
+    """Names of the computations that it calls."""
     origin: str
-    """Name of the TensorFlow op it comes from, or empty."""
+    """The name of the TensorFlow op that it comes from, or empty."""
     number: int
-    """Of a parameter: which one."""
+    """For a parameter: its number."""
     value: str | None
-    """Of a scalar constant: its value."""
+    """For a scalar constant: its value."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Computation:
-    """Instructions, operands before users; `root` is the index of the result."""
+    """Instructions, operands before users. `root` is the index of the result."""
 
     name: str
     instructions: tuple[Instruction, ...]
@@ -43,13 +43,13 @@ class Computation:
 
 @dataclasses.dataclass(frozen=True)
 class Module:
-    """The entry computation first, then the others in order of their first call."""
+    """The entry computation, then the others in order of their first call."""
 
     computations: tuple[Computation, ...]
 
 
 def read(module: hlo_pb2.HloModuleProto) -> Module:
-    """Reads the message of a module."""
+    """Reads a module from its proto."""
     by_id = {computation.id: computation for computation in module.computations}
     order: dict[int, None] = {}
 
@@ -121,7 +121,7 @@ def _detail(instruction: Any) -> str:
 
 
 _VALUES = ("preds", "s8s", "u8s", "s32s", "s64s", "u32s", "u64s", "f32s", "f64s", "c64s", "c128s")
-"""Fields of a literal that hold one kind of value each; s8s, u8s, and narrower floats are bytes."""
+"""The literal's fields that each contain one kind of value. s8s, u8s, and narrower floats are bytes."""
 
 
 def _value(instruction: Any) -> str | None:

@@ -1,9 +1,9 @@
-"""A picture of an HLO module, as SVG.
+"""Draws an HLO module as SVG.
 
-To be legible, it doesn't draw one box for each instruction (`boxes`) and one line for each operand (`layout`).
+To keep the picture legible, it doesn't draw one box for each instruction (`boxes`) and one line for each operand (`layout`).
 
-Loop bodies, branches, and other called computations follow below the entry, each in a frame of its own. Beyond `LIMIT`
-instructions the picture says that it's cut.
+Loop bodies, branches, and other called computations follow below the entry, each in its own frame. Beyond `LIMIT`
+instructions, the picture says that it's cut.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tfaot.hlo.layout import CHARACTER, LINE, PADDING, Drawing, cut, lay_out
 from tfaot.hlo.module import Computation, Module
 
 LIMIT = 1500
-"""How many instructions are drawn at most."""
+"""The most instructions to draw."""
 
 _MARGIN = 24
 
@@ -57,10 +57,10 @@ def draw(module: Module, *, title: str, parameters: Sequence[str] = (), results:
     """Returns the text of an SVG file.
 
     Args:
-      module: what to draw.
-      title: of the picture.
+      module: the module to draw.
+      title: the picture's title.
       parameters: names of the entry computation's parameters.
-      results: names of what it returns.
+      results: names of the entry computation's results.
     """
     entry, *others = module.computations
     inline = {
@@ -108,7 +108,7 @@ def draw(module: Module, *, title: str, parameters: Sequence[str] = (), results:
 
 
 def _in_line(computation: Computation) -> bool:
-    """Whether a computation is one operation on its parameters, whose name in the caller's line says it all."""
+    """Returns whether a computation is one operation on its parameters. Its name in the caller's line then says it all."""
     return len(computation.instructions) <= 4 and all(
         instruction.opcode == "parameter" or index == computation.root
         for index, instruction in enumerate(computation.instructions)
@@ -116,7 +116,7 @@ def _in_line(computation: Computation) -> bool:
 
 
 def _draw_head(module: Module, title: str, total: int) -> list[str]:
-    """What stands above all computations; `total` is how many instructions there are to draw."""
+    """Draws what appears above all computations. `total` is how many instructions there are to draw."""
     head = [
         f'<text class="title" x="{_MARGIN}" y="34">{_escape(title)}</text>',
         f'<text x="{_MARGIN}" y="54">HLO before optimization: {sum(len(c.instructions) for c in module.computations)} '
@@ -197,5 +197,5 @@ def _draw_box(box: Box, x0: float, y0: float, number: int) -> list[str]:
 
 
 def _escape(text: str) -> str:
-    """Escapes what XML reserves, and replaces what it does not allow."""
+    """Escapes what XML reserves, and replaces what XML doesn't allow."""
     return html.escape("".join(c if c in "\t\n" or c >= " " else "\N{REPLACEMENT CHARACTER}" for c in text))

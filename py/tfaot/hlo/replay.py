@@ -57,7 +57,7 @@ DTYPES = {
 
 
 class Unusable(Exception):
-    """Why no comparison is possible."""
+    """Explains why no comparison is possible."""
 
 
 class Bundle:
@@ -135,11 +135,11 @@ class Expected:
     """An array that a result must match, with a tolerance for each value."""
 
     part: str
-    """Which part of the result it is; empty for the whole result."""
+    """The part of the result; empty for the whole result."""
     value: Array
     tolerance: Array
     sees: float
-    """How many tolerances a change to the model moves it by. Below `SEES`, the comparison is blind."""
+    """By how many tolerances a change to the model moves it. Below `SEES`, the comparison is blind."""
     of: Callable[[Array], Array]
     """Extracts the same part from a result."""
 
@@ -179,11 +179,11 @@ class Errors:
 
     absolute: float
     ulp: float
-    """In units in the last place of the expected value."""
+    """The largest error in units in the last place of the expected value."""
     share: float
-    """As a fraction of the value's tolerance."""
+    """The largest error as a fraction of the value's tolerance."""
     at: int
-    """Flat index of the largest share."""
+    """The flat index of the largest share."""
     tolerated: bool
 
 

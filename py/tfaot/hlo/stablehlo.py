@@ -1,15 +1,15 @@
-"""The StableHLO stage: an exported graph as portable StableHLO, text and versioned bytecode.
+"""The StableHLO stage: converts an exported graph to portable StableHLO, as text and versioned bytecode.
 
-The wheel alone can do it: the graph is imported into a function that XLA is to compile, with the manifest's inputs as
-arguments and its variables as captures, and TensorFlow prints the function's HLO as StableHLO. What that text has of
-MLIR dialects other than StableHLO, a vendor's tools do not know:
+This needs only the wheel. The graph is imported into a function for XLA to compile, with the manifest's inputs as
+arguments and its variables as captures. TensorFlow prints the function's HLO as StableHLO. That text also uses other
+MLIR dialects, which a vendor's tools don't know:
 
-- `mhlo.copy`, which keeps buffers of results apart, goes; values have no buffers in StableHLO;
-- `mhlo.erf` becomes a function that computes it;
-- attributes of `mhlo`, and locations, go. Which result replaces which variable, the manifest says.
+- `mhlo.copy`, which keeps buffers of results separate, is removed, because values have no buffers in StableHLO.
+- `mhlo.erf` becomes a function that computes it.
+- `mhlo` attributes and locations are removed. The manifest says which result replaces which variable.
 
-Anything else of `mhlo` or `chlo` is an error that names it. The versioned bytecode is written by StableHLO's own
-serializer, which refuses every foreign operation once more.
+Any other use of `mhlo` or `chlo` is an error that names it. StableHLO's own serializer writes the versioned bytecode,
+and refuses every foreign operation once more.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Request:
     out_bytecode: str
     """A portable artifact: VHLO bytecode of the serializer's own version."""
     entry_point: str = ""
-    """Its name in the manifest; empty for the first."""
+    """The entry point's name in the manifest; empty for the first."""
 
 
 def translate(request: Request) -> None:
     """Translates in a child process, and writes all outputs or none.
 
     Raises:
-      TfaotError: XLA refuses the graph, or the result has an operation that StableHLO lacks.
+      TfaotError: XLA refuses the graph, or the result contains an operation that StableHLO lacks.
     """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest).only(request.entry_point)
@@ -69,10 +69,10 @@ def _translate(request: Request, manifest: Manifest) -> None:
 
     try:
         text = lower(request.graph, manifest)
-    except Exception as error:  # its types say nothing; its text is all there is
+    except Exception as error:  # its types say nothing, so use its text
         raise refusals.explain(str(error), request, manifest) from None
     text = portable(text, names.to_identifier(request.name))
-    # Parsed and printed anew: what is written is well formed, numbered without gaps, and has no locations.
+    # Parses and prints the text again. The result is well formed, numbered without gaps, and has no locations.
     text = pywrap_mlir.experimental_run_pass_pipeline(text, "builtin.module(symbol-dce)", show_debug_info=False)
     try:
         artifact = stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
@@ -91,8 +91,9 @@ def _translate(request: Request, manifest: Manifest) -> None:
 def lower(path: str, manifest: Manifest) -> str:
     """Returns TensorFlow's text of a graph's HLO in MLIR.
 
-    Parameters are the inputs, then the variables; results are the outputs, then the written variables; each in the
-    manifest's order. Variables are made without touching their memory: the compiler looks at their shapes only.
+    Parameters are the inputs, then the variables. Results are the outputs, then the written variables. Each group is in
+    the manifest's order. Variables are created without touching their memory, because the compiler reads only their
+    shapes.
     """
     from tensorflow.core.framework import graph_pb2
 
@@ -120,7 +121,7 @@ _FOREIGN = re.compile(rf"{_STRING}|\b((?:mhlo|chlo)\.\w+)")
 
 
 def portable(text: str, name: str) -> str:
-    """Rewrites TensorFlow's text to StableHLO alone, under a module name of ours.
+    """Rewrites TensorFlow's text to pure StableHLO, and sets the module's name.
 
     Raises:
       TfaotError: an operation has no equivalent.
@@ -128,7 +129,7 @@ def portable(text: str, name: str) -> str:
     lines: list[str] = []
     copies: dict[str, str] = {}
     scopes: list[tuple[int, str]] = []
-    """Copies that are visible, innermost last: indentation, and the value's name."""
+    """The copies in scope, innermost last: indentation, and the value's name."""
     functions: dict[str, str] = {}
     foreign: dict[str, None] = {}
     for line in text.splitlines():
@@ -139,7 +140,7 @@ def portable(text: str, name: str) -> str:
             lines.append(_MODULE.sub(f"module @{name} {{", line))
             continue
         line = without_attributes(line)
-        # The printer indents by region, and names are free again once a region ends.
+        # The printer indents by region, and names are free again after a region ends.
         indentation = len(line) - len(line.lstrip())
         while scopes and scopes[-1][0] > indentation:
             del copies[scopes.pop()[1]]
@@ -172,7 +173,7 @@ def without_attributes(line: str) -> str:
     if "mhlo." not in line:
         return line
     kept: list[str] = []
-    """Text so far; an entry that goes leaves nothing."""
+    """The text so far, without removed entries."""
     position = 0
     for match in re.finditer(rf"{_STRING}|([{{,] ?)mhlo\.\w+(?: = )?", line):
         if match.start() < position or match[1] is None:
@@ -181,7 +182,7 @@ def without_attributes(line: str) -> str:
         first, last = match[1][0] == "{", line[end] == "}"
         kept.append(line[position : match.start()])
         if first:
-            # The brace stays for what follows the comma; alone, it goes with the blank before it and its partner.
+            # The brace stays for what follows the comma. A lone brace goes, with its partner and the space before it.
             if last:
                 kept[-1] = kept[-1].rstrip(" ")
                 end += 1
@@ -193,7 +194,7 @@ def without_attributes(line: str) -> str:
 
 
 def _end_of_value(line: str, start: int) -> int:
-    """Where an attribute's value ends: at the comma or brace that closes over it."""
+    """Returns where an attribute's value ends: at the comma or closing brace after it."""
     depth = 0
     for match in re.compile(rf"{_STRING}|->|[\[({{<>}})\],]").finditer(line, start):
         token = match[0]

@@ -1,4 +1,4 @@
-"""The render stage: C++ from the manifest. Decisions are made here; the templates only spell them."""
+"""The render stage: C++ from the manifest. This module makes the decisions, and the templates only spell them out."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
 ALIGNMENT = 64
-"""Of every tensor in an instance's memory, in bytes, as XLA's kernels want it."""
+"""The alignment of every tensor in an instance's memory, in bytes, as XLA's kernels require it."""
 
 LARGEST_EMBEDDED = 1_900_000_000
-"""Bytes of variables that a library can hold: code and data must lie within 2 GB of each other to be linked."""
+"""The most bytes of variables in a library. To link, code and data must be within 2 GB of each other."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,34 +28,34 @@ class Compiled:
     """A function that the compile stage compiles, and the class runs."""
 
     entry_point: str
-    """Its name in the manifest; empty for the only one."""
+    """The entry point's name in the manifest; empty for the only one."""
     batch: int
-    """One of the entry point's batch sizes; 0 if it has none."""
+    """One of the entry point's batch sizes; 0 if it has no batches."""
     header: str
-    """How the compile stage's header is included."""
+    """The path by which to include the compile stage's header."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to render, and where to."""
+    """What to render, and where to write it."""
 
     manifest: str
     header: str
-    """How the public header is included."""
+    """The path by which to include the public header."""
     functions: tuple[Compiled, ...]
-    """All that the manifest has."""
+    """All functions in the manifest."""
     embed: bool
-    """Whether the library holds the variables' initial values; if not, they are loaded from a file."""
+    """Whether the library contains the variables' initial values. If not, they are loaded from a file."""
     keep_denormals: bool
-    """Whether a run leaves it to the caller's floating-point mode what becomes of denormals; if not, they are zeros."""
+    """Whether denormals follow the caller's floating-point mode during a run. If not, they become zeros."""
     out_header: str
     out_source: str
     out_variables: str
-    """Assembler source that holds the variables' file."""
+    """Assembler source that contains the variables' file."""
     out_test: str
     out_benchmark: str
     sources: str | None = None
-    """JSON map from nodes to lines of the user's code: with it, outputs are called by both."""
+    """A JSON map from nodes to lines of the user's code. If it is set, outputs' names show both."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,41 +63,41 @@ class Member:
     """A tensor as the templates see it."""
 
     name: str
-    """TensorFlow's."""
+    """TensorFlow's name."""
     cpp_name: str
     view: str
-    """Type of the view of values that may change."""
+    """The type of the view of values that may change."""
     const_view: str
     value: str
-    """Type of a value."""
+    """The type of a value."""
     signature: str
-    """`float32[64, 784]`."""
+    """Dtype and shape, such as `float32[64, 784]`."""
     rank: int
     bytes: int
     row_bytes: int
-    """Of one row of a batch."""
+    """The bytes in one row of a batch."""
     get: str
-    """Expression of a pointer to the values that may be read, given `impl`."""
+    """An expression for a pointer to the values for reading, given `impl`."""
     change: str
-    """Expression of a pointer to the values that may change, given `impl`."""
+    """An expression for a pointer to the values for changing, given `impl`."""
     size: str
-    """Expression of a pointer to the true shape, if it is known only at run time; else empty."""
+    """An expression for a pointer to the true shape, if it is known only at run time; otherwise empty."""
     note: str
-    """What the header's comment adds."""
+    """What to add to the header's comment."""
     batched: bool
     throws: bool
-    """Whether asking for values that may change can lack memory: the first call copies values that the library holds."""
+    """Whether access to values that may change can run out of memory: the first call copies values from the library."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
-    """What the class's table says of a variable."""
+    """A variable's entry in the class's table."""
 
     member: Member
     dtype: str
-    """Its code in safetensors."""
+    """Its dtype code in safetensors."""
     dims: str
-    """Initializer of its sizes; at least one number."""
+    """An initializer of its sizes, with at least one number."""
     offset: int
     written: bool
     optional: bool
@@ -109,12 +109,12 @@ class Arg:
 
     index: int
     get: str
-    """Expression of a pointer to its values, given `impl`."""
+    """An expression for a pointer to its values, given `impl`."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Back:
-    """A written variable: its result, and where it belongs."""
+    """A written variable: its result, and where to copy it."""
 
     result: int
     get: str
@@ -136,16 +136,16 @@ class Function:
     """A compiled function as the templates see it."""
 
     member: str
-    """Of Impl."""
+    """The name of the member of Impl."""
     type: str
-    """What the compile stage's header declares."""
+    """The type that the compile stage's header declares."""
     cost: str
     batch: int
     num_args: int
     num_results: int
     arg_bytes: tuple[int, ...]
     result_bytes: tuple[int, ...]
-    """What this class uses of each result; a bounded one has its sizes behind its values."""
+    """How many bytes of each result this class uses. In a bounded result, the sizes follow the values."""
     args: tuple[Arg, ...]
     back: tuple[Back, ...]
     feeds: tuple[Rows, ...]
@@ -162,7 +162,7 @@ class Entry:
     outputs: tuple[Member, ...]
     functions: tuple[Function, ...]
     plan: str
-    """Member of Impl that says how a batch is split; empty if there are no batches."""
+    """The member of Impl that determines how to split a batch; empty if there are no batches."""
     writes: bool
     written: tuple[Member, ...]
 
@@ -176,7 +176,7 @@ def render(request: Request) -> None:
     """Writes every C++ source that derives from the manifest alone.
 
     Raises:
-      TfaotError: the variables are too large for a library, or the functions are not the manifest's.
+      TfaotError: the variables are too large for a library, or the functions don't match the manifest.
     """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
@@ -218,7 +218,7 @@ def render(request: Request) -> None:
 
 
 def placed(manifest: Manifest, sources: Mapping[str, str]) -> Manifest:
-    """A manifest whose outputs' names end in the line of the user's code that made them, where it is known."""
+    """Adds to outputs' names the line of the user's code that made them, where it is known."""
 
     def shown(output: Output) -> Output:
         node = output.name.partition(":")[0]
@@ -247,7 +247,7 @@ class _Arena:
 def context_of(
     manifest: Manifest, *, header: str, compiled: Sequence[Compiled], embed: bool, keep_denormals: bool = False
 ) -> dict[str, Any]:
-    """Everything that the templates name."""
+    """Returns everything that the templates use."""
     namespaces, class_name = names.split_class(manifest.cpp_class)
     symbol = names.symbol(manifest.cpp_class)
     found = functions.functions(manifest, [(each.entry_point, each.batch) for each in compiled])
@@ -311,7 +311,7 @@ def _variables(manifest: Manifest) -> list[Variable]:
 
 
 def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Variable]) -> list[dict[str, Any]]:
-    """What the generated test calls, with the variables that it sets before each call."""
+    """Returns what the generated test calls, with the variables that it sets before each call."""
     by_name = {variable.name: variables[index].member for index, variable in enumerate(manifest.variables)}
     restored = [[by_name[variable.name] for variable in each] for each in manifest.restored()]
     return [
@@ -341,7 +341,7 @@ def _entry(
         tuple(edge.member for edge in inputs),
         tuple(edge.member for edge in outputs),
         tuple(_function(function, inputs, outputs, variables, arena) for function in compiled),
-        # No name of a function ends in a digit: its underscore follows.
+        # A function's name never ends in a digit, because an underscore follows.
         f"plan{manifest.entry_points.index(entry)}" if entry.batch_sizes else "",
         bool(written),
         tuple(variables[use.variable].member for use in written),
@@ -350,19 +350,19 @@ def _entry(
 
 @dataclasses.dataclass(frozen=True)
 class _Edge:
-    """An input or an output, and where it lies in an instance's memory."""
+    """An input or an output, and its place in an instance's memory."""
 
     member: Member
     offset: int
-    """-1 for what the compiled function holds."""
+    """-1 if the compiled function contains the values."""
 
     def bytes(self, batch: int) -> int:
-        """Its size in a compiled function."""
+        """Returns its size in a compiled function."""
         return self.member.row_bytes * batch if self.member.batched else self.member.bytes
 
 
 def _outputs(entry: EntryPoint, function: str, arena: _Arena) -> list[_Edge]:
-    """An entry point's outputs: those of batches in an instance's memory, others where the compiled function has them."""
+    """Returns an entry point's outputs: batched ones in an instance's memory, others in the compiled function."""
     outputs = []
     sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
     for index, output in enumerate(entry.outputs):
@@ -389,7 +389,7 @@ def _function(
     results = len(outputs) + len(entry.sized)
     uses = [(variables[use.variable].member, use.written) for use in entry.variables]
     written = [member for member, is_written in uses if is_written]
-    # Each function has room of its own for the rows of a part that is padded.
+    # Each function has its own memory for the rows of a padded part.
     feeds = tuple(
         Rows(index, edge.offset, edge.member.row_bytes, arena.place(edge.bytes(batch)))
         for index, edge in enumerate(inputs)
@@ -466,7 +466,7 @@ def _view(kind: str, value: str, shape: Sequence[int]) -> str:
 
 
 def _escaped(name: str) -> str:
-    """A TensorFlow name inside a C++ string literal or comment: a shared_name may hold anything."""
+    """Escapes a TensorFlow name for a C++ string literal or comment: a shared_name may contain anything."""
     return "".join(
         chr(byte) if 0x20 <= byte < 0x7F and chr(byte) not in '"\\?' else f"\\{byte:03o}" for byte in name.encode()
     )

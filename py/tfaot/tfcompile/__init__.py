@@ -1,1 +1,1 @@
-"""Running tfcompile, from the wheel: what it's given, the call itself, and what to say when it dies."""
+"""Runs tfcompile from the wheel: its inputs, the call itself, and error messages for when it dies."""

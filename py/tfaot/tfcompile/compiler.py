@@ -1,4 +1,4 @@
-"""The call of tfcompile, in a child process that it may crash."""
+"""Calls tfcompile in a child process, which it may crash."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tfaot.tfcompile import crash
 from tfaot.tfcompile.inputs import Inputs
 
 _OPTIMIZED = ".cpu_after_optimizations.txt"
-"""How the name of the file ends to which XLA writes the optimized HLO."""
+"""The end of the name of the file to which XLA writes the optimized HLO."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,29 +26,29 @@ class Outputs:
     objects: str
     """The kernels."""
     constants: str
-    """What they read, in an object file."""
+    """The constants that the kernels read, in an object file."""
     hlo: str
-    """An `xla.HloSnapshot`, before optimization; the same for every CPU level, but for the module's name."""
+    """An `xla.HloSnapshot`, before optimization. It is the same for every CPU level, except for the module's name."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """What else tfcompile gives."""
+    """The rest of tfcompile's output."""
 
     header: str
     """C++ for XLA's own runtime."""
     optimized_hlo: tuple[str, ...]
-    """The module that it generated code from; none if the target's own XLA flags dump it elsewhere."""
+    """The module that it generated code from. None if the target's own XLA flags dump it elsewhere."""
 
 
 def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Texts:
     """Compiles for a CPU level in a child process.
 
-    The compiler numbers what it makes in a process: its output for a level is then the same, whatever other levels there are. Call
-    `environment.prepare` first, for the flags.
+    The compiler numbers what it makes in a process. A separate process gives the same output for a level, regardless of
+    other levels. Call `environment.prepare` first, for the flags.
 
     Raises:
-      TfaotError: the compiler refuses the graph or dies, if possible with the node that it died of.
+      TfaotError: the compiler refuses the graph or dies. If possible, the error names the node that it died of.
     """
     what = given.manifest.cpp_class
     return isolate.run_isolated(
@@ -59,7 +59,7 @@ def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Texts:
 
 
 def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
-    """Compiles in this process, which must not have used XLA before: it reads its flags then.
+    """Compiles in this process, which must not have used XLA before, because XLA reads its flags on first use.
 
     Raises:
       TfaotError: the compiler refuses the graph.
@@ -68,7 +68,7 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
 
     with tempfile.TemporaryDirectory() as folder:
         header = os.path.join(folder, "header.h")
-        # Later flags win: the target's own.
+        # Later flags win. The target's own flags come last.
         dump = (environment.xla_flag("xla_dump_to", folder), "--xla_dump_hlo_as_text")
         os.environ["XLA_FLAGS"] = " ".join([*dump, os.environ["XLA_FLAGS"]])
         try:
@@ -89,7 +89,7 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
                 gen_name_to_index=False,
                 gen_program_shape=False,
             )
-        except Exception as error:  # its types say nothing; its text is all there is
+        except Exception as error:  # its types say nothing, so use its text
             raise refusals.explain(str(error), given, given.manifest) from None
         dumped = sorted(name for name in os.listdir(folder) if name.endswith(_OPTIMIZED))
         return Texts(_read(header), tuple(_read(os.path.join(folder, name)) for name in dumped))
@@ -100,7 +100,7 @@ class _Died(TfaotError):
 
 
 def _dies(isa: str, given: Inputs, graph: Any, config: Any) -> bool:
-    """Whether the compiler dies of a part of a graph; one that it refuses is none that it dies of."""
+    """Returns whether the compiler dies of a part of a graph. A graph that it refuses doesn't count."""
     from google.protobuf import text_format
 
     with tempfile.TemporaryDirectory() as folder:
@@ -113,7 +113,7 @@ def _dies(isa: str, given: Inputs, graph: Any, config: Any) -> bool:
         outputs = Outputs(paths["objects"], paths["constants"], paths["hlo"])
 
         def work() -> None:
-            # Later flags win. A part's HLO must not land where the target's own flags dump the whole.
+            # Later flags win. A part's HLO must not go where the target's own flags dump the whole.
             os.environ["XLA_FLAGS"] += " " + environment.xla_flag("xla_dump_to", folder)
             run(isa, part, outputs)
 

@@ -11,7 +11,7 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.tfcompile.inputs import Inputs
 
 _FAULTS = ("SIGABRT", "SIGBUS", "SIGFPE", "SIGILL", "SIGSEGV")
-"""Signals for which the compiler is to blame, and not the machine."""
+"""Signals that point to the compiler, not the machine, as the cause."""
 
 
 def error(
@@ -22,8 +22,8 @@ def error(
     Args:
       what: names the model.
       isa: the CPU levels.
-      xla_flags: the target's own.
-      find: `suspects` of the graph; without it, the error names no node.
+      xla_flags: the target's own flags.
+      find: returns the `suspects` of the graph. Without it, the error names no node.
     """
 
     def crashed(how: str, log: str) -> TfaotError:
@@ -57,7 +57,7 @@ def suspects(given: Inputs, dies: Callable[[Inputs, Any, Any], bool]) -> list[st
 
     Args:
       given: what crashed the compiler.
-      dies: whether the same inputs with another graph and another config crash it too.
+      dies: returns whether the same inputs with another graph and another config crash it too.
     """
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.program import Program
@@ -65,7 +65,7 @@ def suspects(given: Inputs, dies: Callable[[Inputs, Any, Any], bool]) -> list[st
 
     sources = refusals.sources_of(given)
     graph, config = given.read_graph(), given.read_config()
-    # A call's name says little, so try with calls inlined first. Inlined, the graph may also compile.
+    # A call's name says little, so try inlined calls first. With inlined calls, the graph may also compile.
     for prepare in (inline_calls, Program.prune):
         program = Program.of(graph, config)
         prepare(program)

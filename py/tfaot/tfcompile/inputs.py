@@ -1,4 +1,4 @@
-"""What tfcompile is given: a graph that XLA can compile, and a config with names of ours."""
+"""The inputs of tfcompile: a graph that XLA can compile, and a config with our own names."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ class Inputs:
     graph: str
     """A serialized GraphDef."""
     config: str
-    """Text of a `tf2xla.Config`, with names by position."""
+    """The text of a `tf2xla.Config`, with names by position."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
     xla_flags: tuple[str, ...]
-    """The target's own; only errors read them."""
+    """The target's own XLA flags. Only errors read them."""
 
     def read_graph(self) -> graph_pb2.GraphDef:
-        """The graph's message."""
+        """Reads the graph."""
         from tensorflow.core.framework import graph_pb2
 
         with open(self.graph, "rb") as file:
             return graph_pb2.GraphDef.FromString(file.read())
 
     def read_config(self) -> Any:
-        """The config's message, a `tf2xla.Config`."""
+        """Reads the config, a `tf2xla.Config`."""
         return _parsed(self.config)
 
 
 def positional(config: str, function: Function, folder: str) -> str:
-    """Writes a config whose batches have the function's size, and whose names are made from positions.
+    """Writes a config in which batches have the function's size, and names are made from positions.
 
-    tfcompile's header is only used by position. Its own names must then be valid and distinct, and no more.
+    tfcompile's header is only used by position. Its own names only have to be valid and distinct.
 
     Args:
       config: path of the entry point's config, from the export stage.
-      function: what is compiled.
+      function: the function to compile.
       folder: where to write.
 
     Returns:
@@ -64,7 +64,7 @@ def positional(config: str, function: Function, folder: str) -> str:
     if function.batch:
         batched = [tensor.batched for tensor in function.entry_point.inputs]
         batched += [tensor.batched for tensor in function.entry_point.outputs]
-        # A config has the sizes of bounded outputs after all others; they have no batch.
+        # A config lists the sizes of bounded outputs after all others. They have no batch.
         for entry, is_batched in zip((*message.feed, *message.fetch), batched, strict=False):
             if is_batched:
                 entry.shape.dim[0].size = function.batch
@@ -78,16 +78,16 @@ def positional(config: str, function: Function, folder: str) -> str:
 
 
 def program_for_xla(graph: graph_pb2.GraphDef, config: Any) -> tuple[Program, int]:
-    """The part of a graph that an entry point needs, with its calls inlined, and without the gradients that XLA lacks.
+    """Returns the part of a graph that an entry point needs, with calls inlined and without the gradients that XLA lacks.
 
-    Builds graphs, which starts threads: a process that calls this must not fork afterwards.
+    It builds graphs, which starts threads. A process that calls this function must not fork afterwards.
 
     Args:
-      graph: of all entry points; stays as it is.
-      config: `tf2xla.Config` of one of them, with the size of batch put in.
+      graph: the graph of all entry points; stays unchanged.
+      config: the `tf2xla.Config` of one entry point, with its batch size filled in.
 
     Returns:
-      The program, and how many nodes had to be written in other ops.
+      The program, and how many nodes had to be rewritten in other ops.
     """
     from tfaot.graph.calls import inline_calls
     from tfaot.graph.convolutions import for_xla
@@ -101,7 +101,7 @@ def program_for_xla(graph: graph_pb2.GraphDef, config: Any) -> tuple[Program, in
 
 
 def lowered(given: Inputs, folder: str) -> Inputs:
-    """Writes the gradients that XLA lacks in other ops, and changes nothing else; as `program_for_xla`, it starts threads."""
+    """Rewrites only the gradients that XLA lacks, in other ops. Like `program_for_xla`, it starts threads."""
     from tfaot.graph import convolutions
 
     graph = given.read_graph()
@@ -112,12 +112,12 @@ def lowered(given: Inputs, folder: str) -> Inputs:
 
 
 def rewritten(given: Inputs, graph: graph_pb2.GraphDef, origins: Mapping[str, str], folder: str) -> Inputs:
-    """The same function with another graph, which is written to a folder with the source lines of its nodes.
+    """Returns the same function with another graph, which it writes to a folder with the source lines of its nodes.
 
     Args:
-      given: with the graph that was rewritten.
-      graph: what became of it.
-      origins: the node of the former graph that each new one stands for.
+      given: the inputs, with the graph before the rewrite.
+      graph: the rewritten graph.
+      origins: for each new node, the node of the former graph that it replaces.
       folder: where to write.
     """
     sources = refusals.sources_of(given)

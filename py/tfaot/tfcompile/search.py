@@ -1,4 +1,4 @@
-"""Finds the node of a graph that the compiler dies of, by compiling ever smaller parts of it."""
+"""Finds the node of a graph that the compiler dies of, by compiling smaller and smaller parts of it."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from tfaot.graph.prune import prune
 from tfaot.graph.variables import variable_uses
 
 _OPAQUE = frozenset({types_pb2.DT_RESOURCE, types_pb2.DT_STRING, types_pb2.DT_VARIANT})
-"""Dtypes of tensors that cannot be fetched."""
+"""Dtypes of tensors that can't be fetched."""
 
 _DONE = "tfaot_done"
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What the search tells."""
+    """The result of the search."""
 
     node: str
-    """The first node, in an order in which each comes after its operands, with which the compiler dies."""
+    """The first node with which the compiler dies, in an order in which each node comes after its operands."""
     others: tuple[str, ...]
-    """Nodes before it that could be it as well: those that cannot be tried apart, and if there was no more time, more."""
+    """Nodes before it that may also be the cause: those that can't be tried separately, and more if time ran out."""
     tries: int
 
 
@@ -42,19 +42,19 @@ def find(
     """Searches by halves for the shortest beginning of a graph that the compiler dies of.
 
     Args:
-      graph: that it dies of; of one entry point.
-      config: `tf2xla.Config` of it.
-      dies: whether the compiler dies of a graph with a config; a graph that it refuses is none that it dies of.
-      tries: how often it may be asked.
-      seconds: after this time it is not asked again.
+      graph: the graph of one entry point, which the compiler dies of.
+      config: the entry point's `tf2xla.Config`.
+      dies: returns whether the compiler dies of a graph with a config. A graph that it refuses doesn't count.
+      tries: how often `dies` may be called.
+      seconds: after this time, `dies` isn't called again.
 
     Returns:
-      None if no part was found to be at fault: it lives the second time, or dies without any node.
+      None if no part was found to be at fault: the compiler survives the second time, or dies without any node.
     """
     end = time.monotonic() + seconds
     feeds = {feed.id.node_name for feed in config.feed}
     order = _ordered(prune(graph, [fetch.id.node_name for fetch in config.fetch], feeds), feeds)
-    # A beginning is worth a try if it ends in something that can be fetched, or has an effect.
+    # A beginning is worth a try if it ends in something that can be fetched, or in an effect.
     steps = [0] + [count for count in range(1, len(order) + 1) if _visible(order[count - 1])]
     asked = 0
 
@@ -74,7 +74,7 @@ def find(
 
 
 def _ordered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> list[node_def_pb2.NodeDef]:
-    """The nodes that compute something, each after its operands; what is fed and handles of variables are left out."""
+    """Returns the nodes that compute something, each after its operands, without fed nodes and handles of variables."""
     nodes = {node.name: node for node in graph.node}
     done: set[str] = set()
     order = []
@@ -98,7 +98,7 @@ def _visible(node: node_def_pb2.NodeDef) -> bool:
 
 
 def _dtypes(node: node_def_pb2.NodeDef) -> list[int]:
-    """The dtypes of a node's results; of an op that TensorFlow does not know, such as a function, one that is opaque."""
+    """Returns the dtypes of a node's results; an opaque one if TensorFlow doesn't know the op, such as a function."""
     defined = definition(node.op)
     return [types_pb2.DT_RESOURCE] if defined is None else [result.dtype for result in results(node, defined)]
 
@@ -106,7 +106,7 @@ def _dtypes(node: node_def_pb2.NodeDef) -> list[int]:
 def _beginning(
     graph: graph_pb2.GraphDef, config: Any, order: Sequence[node_def_pb2.NodeDef]
 ) -> tuple[graph_pb2.GraphDef, Any]:
-    """A graph that computes the first nodes, and a config that fetches what none of them takes."""
+    """Returns a graph that computes the first nodes, and a config that fetches the results that none of them uses."""
     taken = {operand if ":" in operand else f"{operand}:0" for node in order for operand in node.input}
     fetches = [
         (node.name, port, dtype)
@@ -116,7 +116,7 @@ def _beginning(
     ]
     part = graph_pb2.GraphDef()
     part.CopyFrom(graph)
-    # Something to fetch that waits for those that only have effects, and that is there even if there are no nodes.
+    # Gives the config something to fetch even without nodes. It waits for nodes that only have effects.
     done = part.node.add(name=_DONE, op="Const")
     done.attr["dtype"].type = types_pb2.DT_INT32
     done.attr["value"].tensor.dtype = types_pb2.DT_INT32

@@ -1,4 +1,4 @@
 """Rewrites of a graph that make its machine code faster on CPUs.
 
-Only the compile stage sees them: what HLO teams get and TensorFlow's own numbers come from the graph as it was exported.
+Only the compile stage sees them. The HLO outputs and TensorFlow's own numbers come from the graph as it was exported.
 """

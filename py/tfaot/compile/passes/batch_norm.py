@@ -1,4 +1,4 @@
-"""Batch norm of inference, folded into the kernel of the product before it."""
+"""Folds inference batch norm into the kernel of the preceding product."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ _ARITHMETIC: dict[str, Callable[..., Array]] = {
     "Sub": np.subtract,
 }
 _FACTORS = (2.0**-60, 2.0**60)
-"""What a product of factors must lie between, or be zero: beyond, TensorFlow's values may underflow or overflow on the way."""
+"""The range for a product of factors, unless it is zero. Outside, TensorFlow's intermediate values may under- or overflow."""
 _LARGEST = 1 << 20
-"""Elements of a constant that is evaluated: those of a batch norm have as many as there are channels."""
+"""The most elements of a constant to evaluate. A batch norm's constants have one for each channel."""
 
 
 @dataclasses.dataclass
 class _Chain:
-    """What follows a product as long as it is one factor and one summand a channel."""
+    """The nodes after a product, as long as they amount to one factor and one summand for each channel."""
 
     scale: Array
     """float64[channels]"""
     offset: Array
     """float64[channels]"""
     steps: list[tuple[node_def_pb2.NodeDef, str]]
-    """Nodes that scale or shift, and the operand of each that carries the value."""
+    """Nodes that scale or shift, each with the operand that carries the value."""
     scaled: bool = False
-    """Whether some step scales: shifts alone are better left to the compiler."""
+    """Whether some step scales. Shifts alone are better left to the compiler."""
 
 
 def fold_batch_norm(program: Program) -> int:
-    """Folds what scales and shifts each channel of a product by constants into its kernel and one sum.
+    """Folds constant scales and shifts of a product's channels into its kernel and one sum.
 
-    Products are Conv2D, DepthwiseConv2dNative, and MatMul with a constant kernel that nobody else uses. What follows may be
-    FusedBatchNorm of inference or the arithmetic that it stands for, with sums, factors, and changes of shape that keep the
-    channels in between. With k the kernel, y = (k·x)·s + t is y = (k·s)·x + t; k·s is computed in float64.
+    Products are Conv2D, DepthwiseConv2dNative, and MatMul with a constant kernel that has no other user. After them,
+    the pass accepts inference FusedBatchNorm, the equivalent arithmetic, and sums, factors, and reshapes that keep the
+    channels in between. With the kernel k, y = (k·x)·s + t becomes y = (k·s)·x + t. k·s is computed in float64.
 
     Returns:
-      The number of products whose kernel took up a factor.
+      The number of products whose kernel absorbed a factor.
     """
     folder = _Folder(program)
     products = [node for node in program.graph.node if node.op in ("Conv2D", "DepthwiseConv2dNative", "MatMul")]
@@ -64,7 +64,7 @@ def fold_batch_norm(program: Program) -> int:
 
 
 class _Folder:
-    """The pass on one program; lookups stay valid, since folding makes no new way between nodes that it looks at."""
+    """The pass on one program. Lookups stay valid, because folding creates no new paths between nodes that it looks at."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -76,7 +76,7 @@ class _Folder:
         self._known: Mapping[str, Tensor] | None = None
 
     def fold(self, product: node_def_pb2.NodeDef) -> bool:
-        """Folds what follows one product, if something does that can be folded."""
+        """Folds what follows one product, if possible. Returns whether it did."""
         kernel = self._kernel(product)
         if kernel is None:
             return False
@@ -103,7 +103,7 @@ class _Folder:
         return True
 
     def _kernel(self, product: node_def_pb2.NodeDef) -> Array | None:
-        """The constant kernel of a product that nothing else uses."""
+        """Returns the constant kernel of a product, if nothing else uses the kernel."""
         if product.attr["T"].type not in FLOATS:
             return None
         first = name, port = tensor_name(product.input[1])
@@ -118,7 +118,7 @@ class _Folder:
         return None
 
     def _follow(self, product: node_def_pb2.NodeDef, channels: int, axis: int) -> _Chain:
-        """Walks from a product to the last node that scales or shifts its channels, and nothing else."""
+        """Walks from a product to the last node in an unbroken chain of nodes that scale or shift its channels."""
         chain = _Chain(np.ones(channels), np.zeros(channels), [])
         node = product
         while node.name not in self._kept and len(self._users[node.name]) == 1:
@@ -141,7 +141,7 @@ class _Folder:
         return chain
 
     def _shape_only(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> bool:
-        """Whether a node returns its operand with the channels where they were."""
+        """Returns whether a node returns its operand with the channels in the same place."""
         if step.op in IDENTITIES:
             return True
         if step.op not in _RESHAPES or axis != -1 or user.operand != 0:
@@ -150,7 +150,7 @@ class _Folder:
         return shape is not None and shape[-1:] == (channels,)
 
     def _affine(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> tuple[Array, Array] | None:
-        """What a node multiplies its operand with, and what it then adds, a float64[channels] each; or None."""
+        """Returns a node's factor and then its summand for its operand, as float64[channels] each; or None."""
         if step.op in _NORMS:
             return self._norm(step, user, channels, axis)
         if step.op not in ("Add", "AddV2", "BiasAdd", "Mul", "RealDiv", "Sub"):
@@ -177,7 +177,7 @@ class _Folder:
         return one, constant
 
     def _norm(self, step: node_def_pb2.NodeDef, user: User, channels: int, axis: int) -> tuple[Array, Array] | None:
-        """Factor and summand of a FusedBatchNorm: (x - mean) * scale / sqrt(variance + epsilon) + offset."""
+        """Returns a FusedBatchNorm's factor and summand: (x - mean) * scale / sqrt(variance + epsilon) + offset."""
         last = _format(step) != "NCHW"
         if step.attr["is_training"].b or user.operand != 0 or last != (axis == -1):
             return None
@@ -196,7 +196,7 @@ class _Folder:
         return self._known[f"{name}:0"].shape
 
     def _constants(self) -> set[str]:
-        """Constants of floating point, and arithmetic on nothing else."""
+        """Returns floating-point constants, and arithmetic on nothing else."""
         found = {node.name for node in self._nodes.values() if node.op == "Const" and node.name not in self._kept}
         missing: dict[str, int] = {}
         pending = [*found]
@@ -211,7 +211,7 @@ class _Folder:
         return found
 
     def _value(self, tensor: str) -> Array | None:
-        """A constant, or what arithmetic makes of constants, in float64; None if it is none, or too large."""
+        """Evaluates a constant, or arithmetic on constants, in float64. Returns None for other tensors and large ones."""
         name, port = tensor_name(tensor)
         if port != 0 or name not in self._constant:
             return None
@@ -236,7 +236,7 @@ class _Folder:
 
 
 def _flushed(value: Array, dtype: np.dtype[Any]) -> Array:
-    """A value in float64, with zeros and infinities where TensorFlow has them: it flushes denormals."""
+    """Returns a float64 value with zeros and infinities where TensorFlow has them: it flushes denormals."""
     range_ = np.finfo(dtype)
     wide = value.astype(np.float64)
     wide = np.where(np.abs(wide) < range_.tiny, 0, wide)
@@ -244,12 +244,14 @@ def _flushed(value: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def _fits(kernel: Array, dtype: np.dtype[Any], shaped: tuple[int, ...]) -> bool:
-    """Whether a dtype has a kernel's values: finite, and none underflows that counts beside others of its channel.
+    """Returns whether a dtype can represent a kernel's values: finite, and without significant underflow.
+
+    An underflow is significant if the value matters beside others of its channel.
 
     Args:
       kernel: in float64.
-      dtype: the product's.
-      shaped: 1 along all axes of the kernel but those of the channels.
+      dtype: the product's dtype.
+      shaped: the factor's shape for the kernel: 1 along all axes except the channels'.
     """
     sizes = np.abs(kernel)
     others = tuple(axis for axis, size in enumerate(shaped) if size == 1)
@@ -267,7 +269,7 @@ def _format(node: node_def_pb2.NodeDef) -> str:
 
 
 def _layout(product: node_def_pb2.NodeDef, kernel: Sequence[int]) -> tuple[int, int, tuple[int, ...]]:
-    """How many channels a product makes, their axis in it, -1 or 1, and the shape of a factor for its kernel."""
+    """Returns a product's number of channels, their axis in the result, -1 or 1, and a factor's shape for its kernel."""
     if product.op == "MatMul":
         channels = kernel[0] if product.attr["transpose_b"].b else kernel[1]
         return channels, -1, (channels, 1) if product.attr["transpose_b"].b else (1, channels)
@@ -278,7 +280,7 @@ def _layout(product: node_def_pb2.NodeDef, kernel: Sequence[int]) -> tuple[int, 
 
 
 def _per_channel(value: Array, rank: int | None, channels: int, axis: int) -> Array | None:
-    """A constant that is broadcast along all axes but the channels', as float64[channels]; None if it varies elsewhere."""
+    """Returns a constant that varies only along the channels as float64[channels]; None if it varies along other axes."""
     if value.ndim == 0:
         return np.full(channels, value)
     if rank is None or value.ndim > rank:

@@ -1,4 +1,4 @@
-"""The complement of the error function, as GELU has it, in half the time."""
+"""Computes the complementary error function, which GELU uses, in half the time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _DENOMINATOR = (
     0.4013009052215667,
     0.057081162746384397,
 )
-"""Of exp(x²)·erfc(x) for 0 <= x <= 9.45, where erfc has long been zero for a float32; lowest powers first.
+"""Coefficients for exp(x²)·erfc(x) for 0 <= x <= 9.45, lowest powers first. A float32 erfc is zero well before 9.45.
 
-The relative error is 5e-9. All are positive, so that no digits cancel. Found by Lawson's algorithm: least squares on nodes, with
-weights that grow where the error is large.
+The relative error is 5e-9. All coefficients are positive, so no digits cancel. They were found by Lawson's algorithm:
+least squares on nodes, with weights that grow where the error is large.
 """
 _EXP = (
     1.0,
@@ -35,22 +35,22 @@ _EXP = (
     0.00836871688781364,
     0.001381459847104069,
 )
-"""Of exp(x) for |x| <= ln(2)/2, found likewise; the relative error is 3.1e-9."""
+"""Coefficients for exp(x) for |x| <= ln(2)/2, found the same way. The relative error is 3.1e-9."""
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440054690583e-4
-"""Their sum is ln(2); few enough bits that a product of the first with a small integer is exact."""
+"""Their sum is ln(2). The first has few enough bits that its product with a small integer is exact."""
 _ROUND = 12582912.0
-"""1.5·2²³: what it is added to is rounded to an integer, which then is in the low bits of the sum."""
+"""1.5·2²³. Adding it to a number rounds the number to an integer, in the low bits of the sum."""
 _LARGEST = 87.0
-"""Of x²: a little beyond, erfc is below the smallest normal float32, and zero."""
+"""The largest x². Slightly above it, erfc is below the smallest normal float32, and zero."""
 
 
 def erfc(program: Program) -> int:
-    """Writes the erfc of float32 as exp(−x²)·p(|x|)/q(|x|), and as 2 minus that where x < 0.
+    """Computes a float32 erfc as exp(−x²)·p(|x|)/q(|x|), and as 2 minus that where x < 0.
 
-    XLA computes a polynomial for |x| < 1 and, for others, an exponential times a quotient of polynomials, and takes one of the
-    two: two divisions and a long chain of sums, each of which waits for the one before. Here it is one division, and polynomials
-    whose parts do not wait for each other. GELU is x·erfc(−x/√2) / 2.
+    XLA computes a polynomial for |x| < 1 and an exponential times a quotient of polynomials for other x, then selects
+    one. That takes two divisions and a long chain of sums, each of which waits for the previous one. This version takes
+    one division, and polynomials whose parts don't wait for each other. GELU is x·erfc(−x/√2) / 2.
 
     Returns:
       The number of places.
@@ -64,14 +64,14 @@ def erfc(program: Program) -> int:
 
 
 class _Writer:
-    """Writes one place."""
+    """Rewrites one place."""
 
     def __init__(self, program: Program, name: str) -> None:
         self._program = program
         self._name = name
 
     def write(self) -> None:
-        """Makes a SelectV2 of the Erfc."""
+        """Turns the Erfc into a SelectV2."""
         node = self._program.nodes()[self._name]
         x = node.input[0]
         zero, two = self._number(0), self._number(2)
@@ -82,21 +82,22 @@ class _Writer:
             self._polynomial(_DENOMINATOR, magnitude, square),
         )
         tail = self._op("Mul", quotient, self._exp_of_minus_square(x, square))
-        # Also where x² is infinite, and the quotient is none.
+        # Also covers infinite x², where the quotient is NaN.
         tail = self._op("SelectV2", self._op("Greater", square, self._number(_LARGEST)), zero, tail)
         negative = self._op("Less", x, zero)
         self._program.become(node, "SelectV2", (negative, self._op("Sub", two, tail), tail), T=_FLOAT)
 
     def _exp_of_minus_square(self, x: str, square: str) -> str:
-        """exp(−x²) for x² <= _LARGEST, of x and its rounded square.
+        """Computes exp(−x²) for x² <= _LARGEST, from x and its rounded square.
 
-        With n = −x²·log2(e), rounded, it is 2ⁿ·exp(−x² − n·ln(2)). Adding n to a float's exponent multiplies by 2ⁿ. What
-        rounding took from the square is put back: of 81, say, it would be 32 units in the last place of the result.
+        For n = round(−x²·log2(e)), the result is 2ⁿ·exp(−x² − n·ln(2)). Adding n to a float's exponent multiplies it by
+        2ⁿ. The rounding error of the square is added back: for 81, for example, it is 32 units in the last place of the
+        result.
         """
         shifted = self._bits(self._fused(square, self._number(-_LOG2_E), self._number(_ROUND)), _FLOAT, _INT)
         n = self._op("Sub", shifted, self._number(_bits_of(_ROUND), _INT), dtype=_INT)
         as_float = self._add("Cast", n, SrcT=_INT, DstT=_FLOAT)
-        # With half of its bits, the square of `high` is exact.
+        # `high` has half of the bits, which makes its square exact.
         half = self._number(-1 << 12, _INT)
         high = self._bits(self._op("BitwiseAnd", self._bits(x, _FLOAT, _INT), half, dtype=_INT), _INT, _FLOAT)
         lost = self._op("Sub", square, self._op("Square", high))
@@ -108,7 +109,7 @@ class _Writer:
         return self._bits(self._op("AddV2", power, exponent, dtype=_INT), _INT, _FLOAT)
 
     def _polynomial(self, coefficients: Sequence[float], x: str, square: str) -> str:
-        """Estrin's scheme: neighbours are summed up in pairs, then pairs of them, with x, x², x⁴ …."""
+        """Applies Estrin's scheme: adds neighbors in pairs, then pairs of these, with x, x², x⁴, …."""
         terms, powers = [self._number(each) for each in coefficients], [square, x]
         while len(terms) > 1:
             if not powers:
@@ -119,7 +120,7 @@ class _Writer:
         return terms[0]
 
     def _fused(self, a: str, b: str, c: str) -> str:
-        """a·b + c, which the compiler makes one instruction where the CPU has it."""
+        """Computes a·b + c, which the compiler turns into one instruction if the CPU has it."""
         return self._op("AddV2", self._op("Mul", a, b), c)
 
     def _bits(self, value: str, of: npt.DTypeLike, to: npt.DTypeLike) -> str:

@@ -1,4 +1,4 @@
-"""Sums of a gradient loop's products, computed as one product after the loop."""
+"""Computes sums of a gradient loop's products as one product after the loop."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tfaot.graph.attributes import complete, type_attribute
 from tfaot.graph.program import Program, Tensor
 
 _LARGEST = 1 << 26
-"""Bytes of what is gathered for one product, at most."""
+"""The most bytes to gather for one product."""
 _SUMS = frozenset({"Add", "AddN", "AddV2"})
 _FLOATS = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE})
 
 
 @dataclasses.dataclass(frozen=True)
 class _AllSteps:
-    """A value of every step, as one tensor of the graph."""
+    """One value from every step, as one tensor of the graph."""
 
     tensor: str
     """[trips, …]"""
@@ -30,10 +30,10 @@ class _AllSteps:
 
 @dataclasses.dataclass
 class _Sum:
-    """An operand of a loop to which every step adds."""
+    """A loop operand to which every step adds."""
 
     index: int
-    """Its position."""
+    """The operand's position."""
     terms: list[str]
     """What a step adds: tensors of the body."""
 
@@ -51,16 +51,17 @@ class _Product:
 
 
 def gather_gradients(program: Program) -> int:
-    """Takes sums over the steps out of loops: a weight's gradient, and what a list of gradients is.
+    """Moves sums over the steps out of loops: gradients of weights, and items of gradient lists.
 
-    - Σₜ xₜᵀ·dzₜ with xₜ [B, m] and dzₜ [B, n] becomes Xᵀ·DZ with X [T·B, m] and DZ [T·B, n]: in a step, the sum is as large as
-      the weight and is read and written whole, while the steps' dz are written once. x is often at hand as a list or stack.
-    - A list to which a step adds a list that is zero but for one item is added to in that item.
+    - Σₜ xₜᵀ·dzₜ with xₜ [B, m] and dzₜ [B, n] becomes Xᵀ·DZ with X [T·B, m] and DZ [T·B, n]. In a step, the sum is as
+      large as the weight and is read and written whole, whereas each step's dz is written once. x is often available as a
+      list or stack.
+    - If a step adds a list that is zero except for one item, only that item is added.
 
-    A bias' gradient stays: each step sums it while dz is at hand.
+    A bias gradient stays: each step sums it while dz is available.
 
     Returns:
-      The number of sums that changed.
+      The number of changed sums.
     """
     loops = Loops(program)
     count = 0
@@ -75,7 +76,7 @@ def gather_gradients(program: Program) -> int:
 
 
 def _sums(loop: Loop) -> list[_Sum]:
-    """The operands to which steps only add."""
+    """Returns the operands that steps only add to."""
     found = []
     for index, (argument, result) in enumerate(zip(loop.body.arguments, loop.body.results, strict=True)):
         terms: list[str] = []
@@ -83,7 +84,7 @@ def _sums(loop: Loop) -> list[_Sum]:
         while pending:
             tensor = loop.body.resolve(pending.pop())
             node = loop.body.producer(tensor)
-            # A sum that others use as well must stay.
+            # A sum with other users must stay.
             if (
                 node is not None
                 and node.op in _SUMS
@@ -144,7 +145,7 @@ def _add_items(loops: Loops, loop: Loop) -> int:
 
 
 class _Gathering:
-    """Sums of one loop on their way out of it."""
+    """Moves sums out of one loop."""
 
     def __init__(self, loops: Loops, loop: Loop) -> None:
         self._loops = loops
@@ -152,10 +153,10 @@ class _Gathering:
         self._trips = loop.steps.trips or 0
         self._shapes: dict[str, Tensor] = {}
         self._gathered: dict[str, tuple[int, bool]] = {}
-        """Operands that gather a tensor of the body, and whether the last step comes first in them."""
+        """Operands that gather a tensor of the body, and whether they contain the last step first."""
 
     def run(self) -> int:
-        """Rewrites the loop's body and the graph, without writing the loop; returns how many sums changed."""
+        """Rewrites the loop's body and the graph, but doesn't write the loop. Returns how many sums changed."""
         totals = [total for total in _sums(self._loop) if self._loop.body.types[total.index] in _FLOATS]
         if not totals or self._loops.fetched(self._loop.name):
             return 0
@@ -167,7 +168,7 @@ class _Gathering:
         return sum(self._gather(total, term, found) for total, term, found in products if found is not None)
 
     def _product(self, term: str) -> _Product | None:
-        """A term as a product xᵀ·dz that pays outside the loop; None if it is none."""
+        """Returns a term as a product xᵀ·dz that is cheaper outside the loop, or None."""
         node = self._loop.body.producer(term)
         if node is None or node.op != "MatMul" or not node.attr["transpose_a"].b or node.attr["transpose_b"].b:
             return None
@@ -176,7 +177,7 @@ class _Gathering:
         x, dz = (self._shape(operand) for operand in node.input[:2])
         if x is None or dz is None or len(x) != 2 or len(dz) != 2:
             return None
-        # A step reads and writes the sum, or else writes what is gathered, which is then read once.
+        # A step either reads and writes the sum, or writes the values to gather, which are read once later.
         if x[0] * (x[1] + dz[1]) > 2 * x[1] * dz[1]:
             return None
         if 4 * self._trips * x[0] * (x[1] + dz[1]) > _LARGEST:
@@ -188,7 +189,7 @@ class _Gathering:
         return complete(known.shape) if known else None
 
     def _gather(self, total: _Sum, term: str, found: _Product) -> int:
-        """Takes a product out of the loop, and returns 1."""
+        """Moves a product out of the loop, and returns 1."""
         node, x_shape, dz_shape = found.node, found.x, found.dz
         dtype = node.attr["T"].type
         x = self._at_hand(node.input[0], x_shape)
@@ -210,7 +211,7 @@ class _Gathering:
         return 1
 
     def _at_hand(self, tensor: str, shape: tuple[int, ...]) -> _AllSteps | None:
-        """A value of every step, if the graph has it already: as a list that the loop reads, or as a stack that it pops."""
+        """Finds every step's value if the graph already has it, as a list that the loop reads or a stack that it pops."""
         loop, loops = self._loop, self._loops
         resolved = loop.body.resolve(tensor)
         if resolved in self._gathered:
@@ -231,14 +232,14 @@ class _Gathering:
             return None
         made = loops.producer(popped.loop.operands[popped.index])
         room = loops.constant(made.input[1]) if made is not None else None
-        # XLA's list has all the room that it was made with.
+        # XLA's list keeps the full size that it was created with.
         if room is None or int(room) != self._trips:
             return None
         dtype = self._shapes[resolved].dtype
         return _AllSteps(self._stack(f"{popped.loop.name}:{popped.index}", shape, dtype), backwards=True)
 
     def _collect(self, tensor: str, shape: tuple[int, ...], dtype: int, backwards: bool) -> _AllSteps:
-        """Lets steps write a value of the body to a new list."""
+        """Makes steps write a value of the body to a new list."""
         loop, loops = self._loop, self._loops
         resolved = loop.body.resolve(tensor)
         name = f"{loop.name}/{resolved.partition(':')[0]}"
@@ -271,7 +272,7 @@ class _Gathering:
         return _AllSteps(self._stacked(index, shape, dtype), backwards)
 
     def _stacked(self, index: int, shape: tuple[int, ...], dtype: int) -> str:
-        """A list of the loop after its last step, as a tensor."""
+        """Returns a list of the loop after its last step, as a tensor."""
         return self._stack(f"{self._loop.name}:{index}", shape, dtype)
 
     def _stack(self, handle: str, shape: tuple[int, ...], dtype: int) -> str:
@@ -288,14 +289,14 @@ class _Gathering:
         )
 
     def _rows(self, name: str, tensor: str, shape: tuple[int, ...], dtype: int) -> str:
-        """[trips, batch, n] as [trips·batch, n]."""
+        """Reshapes [trips, batch, n] to [trips·batch, n]."""
         flat = (self._trips * shape[0], shape[1])
         operands = [tensor, self._loops.constant_vector(f"{name}/shape", flat, origin=self._loop.name)]
         kinds = {"T": type_attribute(dtype), "Tshape": type_attribute(types_pb2.DT_INT32)}
         return self._loops.add("Reshape", name, operands, flat, dtype, origin=self._loop.name, **kinds)
 
     def _take_out(self, total: _Sum, term: str, value: str, shape: tuple[int, ...], dtype: int) -> None:
-        """Adds a value to a loop's sum after the loop instead of a term in it."""
+        """Adds a value to a loop's sum after the loop, in place of a term in the loop."""
         loop, loops = self._loop, self._loops
         total.terms.remove(term)
         argument = loop.body.arguments[total.index]

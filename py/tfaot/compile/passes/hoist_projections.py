@@ -1,4 +1,4 @@
-"""Products of a loop's inputs with weights, computed for all steps before the loop."""
+"""Computes products of a loop's inputs with weights for all steps before the loop."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from tfaot.graph.attributes import type_attribute
 from tfaot.graph.program import Program
 
 _CACHED = 1 << 20
-"""Bytes of a weight that stays in the cache from step to step."""
+"""The bytes of a weight that stays in the cache from step to step."""
 _LARGEST = 1 << 26
-"""Bytes of a product of all steps that are worth keeping."""
+"""The most bytes of a product of all steps that are worth storing."""
 _FLOATS = frozenset({types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_HALF, types_pb2.DT_BFLOAT16})
 
 
 @dataclasses.dataclass(frozen=True)
 class _Rows:
-    """The inputs of a loop's steps, as items of a list that is made of one tensor."""
+    """The inputs of a loop's steps, as items of a list made from one tensor."""
 
     tensor: str
-    """Of the graph, [steps, batch, features]."""
+    """A tensor of the graph, [steps, batch, features]."""
     sizes: tuple[int, int, int]
     indices: Indices
-    """Which item each step reads: one after the other, from the first or from the last."""
+    """The item that each step reads. They are consecutive, from the first or from the last."""
 
     @property
     def slope(self) -> int:
-        """From one step's item to the next one's."""
+        """The difference between the items of consecutive steps."""
         return int(self.indices[1] - self.indices[0])
 
 
 @dataclasses.dataclass(frozen=True)
 class _Joined:
-    """A step's input with other values beside it, as in the cells of TensorFlow 1: [batch, features + others]."""
+    """A step's input concatenated with other values, as in TensorFlow 1 cells: [batch, features + others]."""
 
     rows: _Rows
     others: tuple[str, ...]
@@ -46,18 +46,18 @@ class _Joined:
     first: bool
     """Whether the input comes before the others."""
     axis: str
-    """The operand that says along which axis they are joined."""
+    """The operand that gives the concatenation axis."""
 
 
 def hoist_projections(program: Program) -> int:
     """Computes x·W for all steps at once, before a loop whose steps read x from a list and in which W stays the same.
 
-    With steps T and batch B, T products [B, in]·[in, out] become one [T·B, in]·[in, out], which reads W once; each step reads
-    its rows of the result. Of a product of the input joined with a state, [x, h]·W, the part of x is taken out: x·Wx before
-    the loop, + h·Wh in it, if that costs less than cutting W in two.
+    For T steps and a batch of B, T products [B, in]·[in, out] become one [T·B, in]·[in, out], which reads W once. Each
+    step reads its rows of the result. If the input is concatenated with a state, [x, h]·W, only the part of x moves:
+    x·Wx before the loop, and + h·Wh in it. The pass does that if it costs less than cutting W in two.
 
     Returns:
-      The number of products that left a loop.
+      The number of products that moved out of a loop.
     """
     loops = Loops(program)
     count = 0
@@ -92,7 +92,7 @@ def _hoist(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef) -> bool:
         return False
     features = joined.rows.sizes[2]
     rest, out = sizes[0] - features, sizes[1]
-    # What a step saves is reading Wx; what cutting costs is writing and reading Wh once.
+    # A step saves reading Wx. Cutting costs one write and one read of Wh.
     if (loop.steps.trips or 0) * features < 2 * rest:
         return False
     begin = 0 if joined.first else rest
@@ -128,10 +128,11 @@ def _hoist(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef) -> bool:
 
 
 def _pays(rows: _Rows, weight: tuple[int, ...], *, transposed: bool) -> bool:
-    """Whether a product of all steps is quicker than one in each.
+    """Returns whether one product for all steps is faster than one in each.
 
-    A step no longer reads in·out weights, and instead writes and reads batch·out results twice more, from farther away.
-    Measured with LSTM(128) over 50 steps of 64: with batch 1 it takes 0.73 of the time, 4: 0.9, 16: 1.01, 64: 1.08.
+    A step no longer reads in·out weights. Instead, it writes and reads batch·out results twice more, from more distant
+    memory. Measured with LSTM(128) over 50 steps of 64, relative to the original time: 0.73 for batch 1, 0.9 for 4,
+    1.01 for 16, 1.08 for 64.
     """
     steps, batch, features = rows.sizes
     if 4 * steps * batch * weight[0 if transposed else 1] > _LARGEST:
@@ -140,7 +141,7 @@ def _pays(rows: _Rows, weight: tuple[int, ...], *, transposed: bool) -> bool:
 
 
 def _rows(loops: Loops, loop: Loop, tensor: str) -> _Rows | None:
-    """The inputs of all steps, if a tensor of the body is an item of a list of them; else None."""
+    """Returns the inputs of all steps if a tensor of the body is an item in a list of them, otherwise None."""
     item = loop.item(tensor)
     if item is None:
         return None
@@ -148,7 +149,7 @@ def _rows(loops: Loops, loop: Loop, tensor: str) -> _Rows | None:
     if made is None or made.op != "TensorListFromTensor":
         return None
     sizes = loops.shape(made.input[0])
-    # Each item once: else the product would compute rows that no step reads.
+    # Each item exactly once. Otherwise the product would compute rows that no step reads.
     if sizes is None or len(sizes) != 3 or sorted(item.indices) != [*range(sizes[0])]:
         return None
     rows = _Rows(made.input[0], (sizes[0], sizes[1], sizes[2]), item.indices)
@@ -171,7 +172,7 @@ def _joined(loops: Loops, loop: Loop, tensor: str) -> _Joined | None:
 
 
 def _product(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, rows: _Rows, weight: str, transposed: bool) -> str:
-    """Adds the product of all steps to the graph, [steps, …] of `_row`; returns it."""
+    """Adds the product of all steps to the graph, [steps, …] with the shape from `_row`, and returns it."""
     steps, batch, features = rows.sizes
     dtype = node.attr["T"].type
     sizes = loops.shape(weight) or (0, 0)
@@ -198,9 +199,9 @@ def _product(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, rows: _Rows, 
 
 
 def _row(batch: int, out: int) -> tuple[int, ...]:
-    """The shape of a step's rows on their way into the body.
+    """Returns the shape in which a step's rows enter the body.
 
-    One row goes as a vector: XLA then adds it while it multiplies the state by its matrix, which is a vector to it, too.
+    A single row enters as a vector. XLA then adds it during the product of the state, also a vector, and its matrix.
     """
     return (batch, out) if batch > 1 else (out,)
 
@@ -208,7 +209,7 @@ def _row(batch: int, out: int) -> tuple[int, ...]:
 def _cut(
     loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, weight: str, rows: tuple[int, int, int], dtype: int
 ) -> str:
-    """Adds rows of a matrix to the graph: `rows` is the first of them, how many there are, and the columns."""
+    """Adds rows of a matrix to the graph. `rows` is the first row, the number of rows, and the number of columns."""
     begin, count, columns = rows
     name = f"{loop.name}/{node.name}"
     operands = [
@@ -221,18 +222,18 @@ def _cut(
 
 
 def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, rows: _Rows, out: int) -> None:
-    """Makes of a node of the body a step's rows of a product of all steps.
+    """Turns a node of the body into a step's rows of a product of all steps.
 
-    A step finds its rows as an operand and reads those of the next one. If it read its own, XLA would do so within the
-    arithmetic that follows, once for each of its uses, and of code like this LLVM makes no vectors.
+    A step gets its rows as an operand and reads those of the next step. If it read its own rows, XLA would do so within
+    the arithmetic that follows, once for each use, and LLVM doesn't vectorize such code.
 
     Args:
-      loops: of the program.
-      loop: the one in question.
-      node: becomes the rows.
-      product: of the graph, [steps, …]
-      rows: which were multiplied.
-      out: columns.
+      loops: the program's loops.
+      loop: the loop that contains the node.
+      node: the node that becomes the rows.
+      product: a tensor of the graph, [steps, …]
+      rows: the rows that were multiplied.
+      out: the number of columns.
     """
     steps, batch, _ = rows.sizes
     dtype = loops.dtype(product)
@@ -263,7 +264,7 @@ def _read(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, product: str, ro
     int32 = np.dtype(np.int32)
     following = [loop.scalar(rows.indices, f"{node.name}/step") or "", loop.number(rows.slope, f"{node.name}/next")]
     place = loop.body.add("AddV2", f"{node.name}/next", following, T=int32)
-    # After the last step there is none to read for.
+    # The last step has no next rows to read.
     for op, bound in (("Minimum", steps - 1), ("Maximum", 0)):
         limit = loop.number(bound, f"{node.name}/{op}")
         place = loop.body.add(op, f"{node.name}/next/{op}", [f"{place.name}:0", limit], T=int32)

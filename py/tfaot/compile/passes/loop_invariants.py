@@ -1,4 +1,4 @@
-"""What a loop need not compute, push, or pop again in every step."""
+"""Removes what a loop computes, pushes, or pops again in every step without need."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _READS = frozenset({"ReadVariableOp", "VariableShape"})
 
 
 def loop_invariants(program: Program) -> int:
-    """Takes out of loops what is the same in every step, or at hand elsewhere.
+    """Moves out of loops what is the same in every step or available elsewhere.
 
-    - A variable that a loop reads and does not write is read before it.
-    - The stacks between a loop and its gradient lose what the gradient gets otherwise: values that are the same in every
-      step (above all weights, of which there would be a copy a step), indices, and items of a list that is an operand.
-    - A gradient loop zeroes each item of a list once it was read. If nothing reads the list again, it stays as it is.
+    - A variable that a loop reads and does not write is read before the loop.
+    - The stacks between a loop and its gradient lose what the gradient can get otherwise: values that are the same in every
+      step (above all weights, with one copy for each step), indices, and items of a list that is an operand.
+    - A gradient loop zeroes each item of a list after reading it. If nothing reads the list again, it stays as it is.
 
     Returns:
-      The number of reads, pops, and writes that are gone.
+      The number of removed reads, pops, and writes.
     """
     if not any(node.op in WHILES for node in program.graph.node):
         return 0
@@ -36,16 +36,16 @@ def loop_invariants(program: Program) -> int:
         _use_operands(loops, loop)
         count += _hoist_reads(loops, loop) + _unstack(loops, loop) + _keep_lists(loops, loop)
     if count:
-        # Gradient loops first: then it is known which stacks the loops before them need not fill.
+        # Gradient loops come first. They determine which stacks the loops before them don't need to fill.
         for loop in reversed(loops.loops.values()):
             loop.write()
     return count
 
 
 def _wait_for_loops(program: Program) -> None:
-    """Lets nodes that wait for an identity of a loop's result wait for the loop, so that the result is not needed.
+    """Makes nodes that wait for an identity of a loop's result wait for the loop, which makes the result unneeded.
 
-    TensorFlow 1 puts such identities behind every result of a gradient.
+    TensorFlow 1 puts such identities after every result of a gradient.
     """
     nodes = program.nodes()
     for node in program.graph.node:
@@ -61,7 +61,7 @@ def _wait_for_loops(program: Program) -> None:
 
 
 def _use_operands(loops: Loops, loop: Loop) -> None:
-    """Lets nodes after a loop take what it only hands on from where it comes from."""
+    """Replaces loop results that the loop only passes on with their original operands."""
     users = loops.program.users()[loop.name]
     for user in users:
         if user.port >= 0 and loop.invariant(user.port) and user.node.name not in loops.loops:
@@ -71,9 +71,9 @@ def _use_operands(loops: Loops, loop: Loop) -> None:
 
 
 def _hoist_reads(loops: Loops, loop: Loop) -> int:
-    """Reads variables before the loop that it does not write; returns how many.
+    """Moves reads of variables that a loop doesn't assign in front of the loop. Returns how many.
 
-    The read follows whatever the loop follows, and what follows the loop follows the read.
+    The read runs after whatever the loop runs after, and whatever runs after the loop runs after the read.
     """
     written = set()
     if any(node.op == "VarHandleOp" for node in loop.body.nodes.values()):
@@ -134,7 +134,7 @@ def _unstack(loops: Loops, loop: Loop) -> int:
 
 
 def _at_hand(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, popped: Popped) -> str | None:
-    """A tensor of the body that is what is popped, without a stack; None if there is none."""
+    """Returns a tensor of the body that equals the popped value without a stack, or None."""
     earlier = popped.loop
     dtype = node.attr["element_dtype"].type
     index = earlier.constant_argument(popped.value)
@@ -168,7 +168,7 @@ def _at_hand(loops: Loops, loop: Loop, node: node_def_pb2.NodeDef, popped: Poppe
 
 
 def _keep_lists(loops: Loops, loop: Loop) -> int:
-    """Removes writes to a list whose items are each read once, before they are written, and never after the loop."""
+    """Removes writes to a list if each item is read once, before it is written, and never after the loop."""
     count = 0
     users = loops.program.users()[loop.name]
     for index, argument in enumerate(loop.body.arguments):

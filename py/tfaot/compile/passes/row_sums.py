@@ -1,4 +1,4 @@
-"""Sums along rows, as layer norms have them, of vectors."""
+"""Vectorizes sums along rows, as in layer norms."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program, Tensor
 
 _WINDOW = 32
-"""Rows up to here XLA sums up in one loop, with what comes before and after."""
+"""The longest row that XLA sums in one loop, together with what comes before and after."""
 _LONGEST = _WINDOW * _WINDOW
 
 
 def row_sums(program: Program) -> int:
-    """Adds up pieces of rows, of at most `_WINDOW` values, value by value, and then the one piece that is left.
+    """Splits rows into pieces of at most `_WINDOW` values, adds the pieces elementwise, and then sums the one that remains.
 
-    XLA cuts longer rows into windows, lest one sum be that of all, and computes these in a kernel of their own, value after value.
-    Sums of pieces are vectors, and part of the kernel around them; as many roundings are in a result as before.
+    XLA splits longer rows into windows, to avoid one long sum. It computes the windows in a separate kernel, one value
+    at a time. Sums of pieces are vectors, and become part of the surrounding kernel. A result goes through as many
+    roundings as before.
 
     Returns:
       The number of sums and means.
@@ -41,7 +42,7 @@ def row_sums(program: Program) -> int:
 
 
 def _width(tensor: Tensor, axis: int) -> int:
-    """The width of pieces in which the rows of a tensor are to be added up; 0 for none."""
+    """Returns the width of the pieces for the rows of a tensor; 0 if its rows stay whole."""
     if tensor.shape is None or axis not in (-1, len(tensor.shape) - 1):
         return 0
     columns = tensor.shape[-1]

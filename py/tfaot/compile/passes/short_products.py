@@ -1,4 +1,4 @@
-"""Products of one row with a constant matrix of few rows."""
+"""Speeds up products of one row with a constant matrix of few rows."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program
 
 _SHORT = 64
-"""Rows of the matrix, from which on the two ways take the same time."""
+"""From this many rows of the matrix on, both ways take the same time."""
 _NARROW = 8
-"""Columns of the matrix, of which fewer are not a vector."""
+"""The fewest columns that fill a vector."""
 
 
 def short_products(program: Program) -> int:
-    """Writes x·W, of one row with a constant matrix of few rows, as the transpose of Wᵀ·xᵀ.
+    """Rewrites x·W, for one row and a constant matrix of few rows, as the transpose of Wᵀ·xᵀ.
 
-    XLA lays a constant matrix on a product's right side out in columns, and adds up along each, which is short: sums across
-    vectors, and values that fill none, then cost more than the product. On the left side it stays in rows, which are added up
-    as they lie.
+    XLA stores a constant matrix on a product's right side by columns, and adds along each column, which is short. Sums
+    across vectors, and partly filled vectors, then cost more than the product. On the left side, the matrix stays in
+    rows, which XLA adds in their stored order.
 
     Returns:
       The number of products.

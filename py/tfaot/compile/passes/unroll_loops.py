@@ -1,4 +1,4 @@
-"""Short loops as straight code."""
+"""Unrolls short loops."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from tfaot.graph.ops import WHILES
 from tfaot.graph.program import Program
 
 _STEPS = 8
-"""Steps of the longest loop that is unrolled."""
+"""The most steps of a loop to unroll."""
 _NODES = 512
-"""Nodes that all its steps may have: the compiler's time grows with them."""
+"""The most nodes in all its steps. The compiler's time grows with their number."""
 
 
 def unroll_loops(program: Program) -> int:
-    """Writes down the steps of short loops one after the other.
+    """Writes out the steps of short loops one after another.
 
-    That saves the loop's own work in each step: its condition, its counters, and copies of what it hands on; of stacks and
-    lists, XLA then knows where each item is. The code grows with the number of steps, and the compiler's time with it.
+    That saves the loop's own work in each step: its condition, its counters, and copies of values that it passes on.
+    XLA then also knows where each item of a stack or list is. The code and the compiler's time grow with the number of
+    steps.
 
     Returns:
-      The number of loops that are gone.
+      The number of unrolled loops.
     """
     loops = Loops(program)
     count = 0
@@ -33,7 +34,7 @@ def unroll_loops(program: Program) -> int:
 
 
 def _pays(loops: Loops, loop: Loop) -> bool:
-    """Whether a loop is short, and does nothing but compute."""
+    """Returns whether a loop is short, and does nothing but compute."""
     if loop.steps.trips is None or loop.steps.trips > _STEPS or loop.steps.trips * len(loop.body.nodes) > _NODES:
         return False
     inner = any(node.op in WHILES for node in loop.body.nodes.values())
@@ -60,7 +61,7 @@ def _unroll(loops: Loops, loop: Loop) -> None:
             program.origins[copy_name] = program.origins.get(loop.name, loop.name)
             loops.added(copy, None)
         values = [outside(result) for result in body.results]
-    # What waited for the loop waits for all that it needed, and for what it gives.
+    # What waited for the loop now waits for everything that the loop needed, and for its results.
     waits = list(
         dict.fromkeys([*loop.after(), *(f"^{tensor_name(value)[0]}" for value in values if value not in loop.operands)])
     )

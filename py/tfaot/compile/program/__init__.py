@@ -1,1 +1,1 @@
-"""The compiled program: read from tfcompile's header, changed by passes of its own, and rendered for the executor."""
+"""The compiled program: read from tfcompile's header, changed by its own passes, and rendered for the executor."""

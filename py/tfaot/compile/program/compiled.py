@@ -12,22 +12,22 @@ from tfaot.compile.program.thunks import CompiledFunction
 
 @dataclasses.dataclass(frozen=True)
 class Constant:
-    """A constant; one that several levels have, or that a level has several times, is one constant."""
+    """A constant. If several levels have it, or a level has it several times, it is still one constant."""
 
     value: memoryview
     places: tuple[tuple[str, int, str], ...]
-    """CPU levels, buffers, and symbols."""
+    """Its CPU levels, buffers, and symbols."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """A constant that was packed."""
+    """A packed constant."""
 
     packing: str
     shape: tuple[int, ...]
-    """Of a product's right side: inner dimension and columns; of a kernel: x, y, channels, filters."""
+    """For a product's right side: inner dimension and columns. For a kernel: x, y, channels, filters."""
     before: int
-    """Its size in bytes before and after."""
+    """Its size in bytes before and after packing."""
     after: int
 
 
@@ -36,19 +36,19 @@ class Compiled:
     """A compiled function, which passes change in place."""
 
     functions: dict[str, CompiledFunction]
-    """By CPU level, lowest first."""
+    """Functions by CPU level, lowest first."""
     values: Mapping[str, memoryview]
     """What the compiler stored in each constant, by symbol."""
     optimized_hlo: Sequence[str] = ()
-    """The text that XLA generated code from, without the constants' values; none if XLA wrote it elsewhere."""
+    """The text that XLA generated code from, without the constants' values. Empty if XLA wrote it elsewhere."""
     replaced: dict[str, bytes] = dataclasses.field(default_factory=dict)
-    """What to store instead, by symbol; without the constants that stay as they are."""
+    """Replacements for constants' values, by symbol, without the constants that stay unchanged."""
     packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
-    """The constants that were packed, by their index in `constants`."""
+    """The packed constants, by their index in `constants`."""
 
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:
-        """All constants, in the order in which the functions name them first."""
+        """All constants, in the order in which the functions first name them."""
         found: dict[tuple[int, bytes], tuple[memoryview, list[tuple[str, int, str]]]] = {}
         for isa, function in self.functions.items():
             for buffer, symbol in _symbols(function):
@@ -59,6 +59,6 @@ class Compiled:
 
 
 def _symbols(function: CompiledFunction) -> Iterator[tuple[int, str]]:
-    """Buffers and symbols of the constants that have values."""
+    """Returns buffers and symbols of the constants that have values."""
     filled = (index for index, buffer in enumerate(function.buffers) if buffer.kind == "constant" and buffer.size)
     return zip(filled, function.constants, strict=True)

@@ -1,10 +1,9 @@
-"""The compiler's constants, of all CPU levels in one object file, each value once, without padding.
+"""Merges the compiler's constants for all CPU levels into one object file, each value once, without padding.
 
-tfcompile writes each constant as eight bytes of size, padding up to 64 bytes, and the values, and pads the whole to a
-power of two, to which it aligns it as well: a model's weights take up to twice their size, and the section up to 8 MiB
-more. Only the values matter, and that they start at a multiple of 64 bytes. They do not depend on the level that is
-compiled for, but for what the compiler may make of constants as it optimizes; what is the same is stored once, under
-the names of all levels.
+tfcompile writes each constant as its size in eight bytes, padding up to 64 bytes, and the values. It pads and aligns
+the whole to a power of two. A model's weights then take up to twice their size, and the section up to 8 MiB more. Only
+the values matter, and they must start at a multiple of 64 bytes. They don't depend on the CPU level, except where the
+compiler changes constants during optimization. Equal values are stored once, under the names for all levels.
 
 Source of the file's structure: System V ABI, chapter 4 (ELF-64 object file format).
 """
@@ -42,23 +41,23 @@ class _Section:
 
 
 def values(data: bytes) -> dict[str, memoryview]:
-    """Returns the values of the constants in an object file, by symbol, without the sizes before them.
+    """Returns the values of the constants in an object file, by symbol, without the preceding sizes.
 
     Raises:
-      TfaotError: the file is something else, or holds anything besides constants.
+      TfaotError: the file is something else, or contains anything besides constants.
     """
     return {name.decode(): value[ALIGNMENT:] for name, value in _constants(data)}
 
 
 def merged(objects: Iterable[bytes], replaced: Mapping[str, bytes] | None = None) -> bytes:
-    """Returns one object file with the constants of several, each as long as its own size says, and stored once.
+    """Merges the constants of several object files into one. Each has the length that its own size gives, and is stored once.
 
     Args:
-      objects: what tfcompile wrote, or this function, at least one; their symbols are different.
-      replaced: values, by symbol, that are stored in place of the objects' own.
+      objects: at least one object from tfcompile or from this function. Their symbols differ.
+      replaced: values, by symbol, to store in place of the objects' own.
 
     Raises:
-      TfaotError: a file is something else, or holds anything besides constants.
+      TfaotError: a file is something else, or contains anything besides constants.
     """
     header = b""
     contents = bytearray()
@@ -81,7 +80,7 @@ def merged(objects: Iterable[bytes], replaced: Mapping[str, bytes] | None = None
 
 
 def _constants(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
-    """Names and values, sizes before them, of the constants in an object file."""
+    """Yields the names and values of the constants in an object file. The values include the preceding sizes."""
     sections = _sections(data)
     symtab = next((section for section in sections if section.kind == _SYMTAB), None)
     if symtab is None:
@@ -111,7 +110,7 @@ def _unknown(what: str) -> TfaotError:
 
 
 def _sections(data: bytes) -> list[_Section]:
-    """The sections of a relocatable file, none if it is something else."""
+    """Returns the sections of a relocatable file; none if it is something else."""
     if len(data) < _HEADER.size or not data.startswith(_IDENT):
         return []
     header = _HEADER.unpack_from(data)
@@ -122,7 +121,7 @@ def _sections(data: bytes) -> list[_Section]:
 
 
 def _written(template: bytes, contents: bytearray, symbols: bytes, names: bytearray) -> bytes:
-    """An object file with a header as of another, and symbols in its first section."""
+    """Writes an object file with a header like that of `template`, and symbols in its first section."""
     parts = []
     for name, kind, flags, part, link, info, alignment, entry in (
         (b".rodata", _PROGBITS, _ALLOC, contents, 0, 0, ALIGNMENT, 0),

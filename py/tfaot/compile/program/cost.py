@@ -1,8 +1,8 @@
-"""What a run of a compiled module costs, estimated from its HLO: enough to tell sizes of batch apart.
+"""Estimates the cost of a run of a compiled module from its HLO, well enough to compare batch sizes.
 
-The estimate is a roofline: every instruction takes the longer of its arithmetic at `FLOPS` and its memory traffic at
-`BYTES`, and every one that becomes a call of a kernel takes `CALL` besides. The constants are those of one core of a
-current x86-64 server; what is compared is the same model at different sizes, so that only their ratios matter.
+The estimate is a roofline. Every instruction takes the longer of its arithmetic at `FLOPS` and its memory traffic at
+`BYTES`. Every instruction that becomes a kernel call takes `CALL` in addition. The constants are those of one core of a
+current x86-64 server. Only their ratios matter, because the comparison is between sizes of the same model.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import math
 from typing import Any
 
 FLOPS = 5e10
-"""Arithmetic operations a second."""
+"""Arithmetic operations per second."""
 BYTES = 1e10
-"""Bytes moved a second."""
+"""Bytes moved per second."""
 CALL = 2e-7
-"""Seconds for each call of a kernel."""
+"""Seconds per kernel call."""
 
 _FREE = frozenset(
     {"parameter", "constant", "tuple", "get-tuple-element", "bitcast", "reshape", "broadcast", "iota", "call", "while"}
@@ -26,10 +26,10 @@ _KERNELS = frozenset(
 
 
 def of(module: Any) -> float:
-    """Seconds that a run of an `xla.HloModuleProto` is estimated to take; a loop's body counts once."""
+    """Estimates the seconds for a run of an `xla.HloModuleProto`. A loop's body counts once."""
     total = 0.0
     for computation in module.computations:
-        # An id holds its computation's in the upper half; operands are named by the lower.
+        # The upper half of an id is its computation's id. Operands are named by the lower half.
         shapes = {instruction.id & 0xFFFFFFFF: instruction.shape for instruction in computation.instructions}
         total += sum(_cost(instruction, shapes) for instruction in computation.instructions)
     return total
@@ -52,7 +52,7 @@ def _cost(instruction: Any, shapes: dict[int, Any]) -> float:
         work = float(_count(operands[0]))
     if instruction.opcode in _KERNELS:
         return CALL + max(work / FLOPS, moved / BYTES)
-    # Elementwise instructions are fused: arithmetic, and no traffic of their own.
+    # Elementwise instructions are fused: they cost arithmetic, but no traffic of their own.
     return work / FLOPS
 
 

@@ -1,8 +1,8 @@
-"""The pass `epilogues`: bias, bounds, and sums with another value become a part of the product or convolution before them.
+"""The pass `epilogues`: merges bias, bounds, and sums with another value into the preceding product or convolution.
 
-XLA computes these in a kernel of its own, which goes over all values once more. After a convolution of few operations a value,
-that takes up to a sixth of the convolution's time. Our products and convolutions do the same to their sums while these are in
-the nearest cache.
+XLA computes these in a separate kernel, which goes over all values once more. After a convolution with few operations
+per value, that takes up to a sixth of the convolution's time. Our products and convolutions do the same to their sums
+while the sums are in the nearest cache.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from tfaot.compile.program.thunks import (
 )
 
 _NARROW, _ROWS = 8, 64
-"""With fewer columns than a vector has values, and more rows than this, finishing each row costs more than a kernel over all."""
+"""With fewer columns than fill a vector, and more rows than this, finishing each row costs more than a kernel over all."""
 
 
 def epilogues(compiled: Compiled) -> int:
     """Attaches kernels at all CPU levels.
 
     Returns:
-      How many products and convolutions have an epilogue at the level with the most.
+      The number of products and convolutions that have an epilogue at the level with the most.
     """
     known: dict[str, tuple[Finish, ...]] = {}
     for text in compiled.optimized_hlo:
@@ -46,14 +46,14 @@ def epilogues(compiled: Compiled) -> int:
 
 
 def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) -> CompiledFunction:
-    """Makes kernels a part of the products and convolutions that they finish.
+    """Merges kernels into the products and convolutions that they finish.
 
     Args:
-      function: as tfcompile's header has it.
-      known: what `finishes` says of its kernels.
+      function: the function from tfcompile's header.
+      known: the result of `finishes` for its kernels.
 
     Returns:
-      A function with the same results; it may have one buffer more.
+      A function with the same results. It may have one more buffer.
     """
     attacher = _Attacher(len(function.buffers), known)
     sequence = attacher.sequence(function.thunks)
@@ -75,7 +75,7 @@ def _count(function: CompiledFunction) -> int:
 def _in_place(
     thunk: Thunk, after: tuple[Thunk, ...], known: Mapping[str, tuple[Finish, ...]], temporary: set[int]
 ) -> Thunk:
-    """Writes a product to where its epilogue's result goes, if nothing reads the product without the epilogue."""
+    """Writes a product directly to its epilogue's result if nothing reads the product without the epilogue."""
     if not isinstance(thunk, Dot | Convolution) or not thunk.epilogue or thunk.out.buffer not in temporary:
         return thunk
     to = thunk.epilogue.out
@@ -100,7 +100,7 @@ def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[
 def _accesses(
     thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]
 ) -> tuple[list[tuple[Slice, int]], list[tuple[Slice, int]]]:
-    """Returns what a thunk may read, and what it writes. If the latter is unknown, it is empty, and the former has everything."""
+    """Returns what a thunk may read, and what it writes. If its writes are unknown, all are reads."""
     reads = [each for inner in walk((thunk,)) for each in slices(inner)]
     if isinstance(thunk, Dot | Convolution):
         writes = [reads.pop(0)]
@@ -139,10 +139,10 @@ def _without(place: tuple[Slice, int], writes: list[tuple[Slice, int]]) -> list[
 
 
 class _Attacher:
-    """Attaches the kernels of a function, and moves an input that a kernel's result overlaps to a buffer of its own.
+    """Attaches a function's kernels. If a kernel's result overlaps an input, moves the input to a buffer of its own.
 
-    The compiler lets them overlap if nothing reads the input after the kernel starts. The input can move if one of our products,
-    right before, makes it.
+    The compiler lets them overlap if nothing reads the input after the kernel starts. The input can move if one of our
+    products computes it right before.
     """
 
     def __init__(self, staging: int, known: Mapping[str, tuple[Finish, ...]]) -> None:
@@ -158,14 +158,14 @@ class _Attacher:
         return tuple(result)
 
     def _attach(self, kernel: Kernel, result: list[Thunk]) -> bool:
-        """Makes a kernel a part of one of the products before it, if possible."""
+        """Merges a kernel into one of the products before it, if possible. Returns whether it did."""
         for index in reversed(range(len(result))):
             product = result[index]
             if isinstance(product, Dot | Convolution) and not product.epilogue:
                 if epilogue := self._epilogue(product, kernel):
                     result[index] = dataclasses.replace(product, epilogue=epilogue)
                     return True
-                # Others in between may read the input.
+                # Other thunks in between may read the input.
                 before = result[index - 1] if index and product is result[-1] else None
                 if isinstance(before, Dot | Convolution) and (both := self._staged(before, product, kernel)):
                     result[index - 1 : index + 1] = both
@@ -223,7 +223,7 @@ class _Attacher:
                 or any(each.size != SIZES[product.dtype] * columns for each in biases)
             ):
                 continue
-            # Values are finished while others are still computed: what is read must not be written before.
+            # Values are finished while others are still being computed. What an epilogue reads must not be overwritten before.
             written = [(out, size)] if to == out else [(out, size), (to, size)]
             read = [*operands, *((each.slice, each.size) for each in (*biases, *addends) if each.slice != to)]
             if any(_overlap(a, b) for a in written for b in read) or (len(written) == 2 and _overlap(*written)):

@@ -1,7 +1,7 @@
-"""Renders the program of a compiled function: C++ that runs its thunks, with everything computed ahead of time that can be.
+"""Renders the program of a compiled function: C++ that runs its thunks, with as much as possible computed ahead of time.
 
-tfcompile's own header does the same through XLA's runtime, which needs abseil and Eigen, and allocates memory during a run. Here
-a run is direct calls of the kernels, and creating an instance fills in where their arguments are.
+tfcompile's own header does the same through XLA's runtime, which needs abseil and Eigen, and allocates memory during a
+run. Here, a run calls the kernels directly, and creating an instance fills in where their arguments are.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
 
 ALIGNMENT = 64
 """The alignment in bytes of every buffer in an instance's memory, as XLA's kernels expect it. Generated programs assert that the
-runtime knows the same number, here and below."""
+runtime has the same number for this and the following constants."""
 
 MAX_SORTED = 64
-"""The most arrays that are sorted together: `kMaxSorted` in runtime/tfaot/sort.h."""
+"""The most arrays that can be sorted together: `kMaxSorted` in runtime/tfaot/sort.h."""
 
 _SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}
-"""The ending of a product's source, for dtypes that have fast code."""
+"""The suffix of a product's source file, for dtypes that have fast code."""
 
 _CPP = {
     "float": "float",
@@ -43,10 +43,10 @@ _CPP = {
 
 @dataclass(frozen=True)
 class Rendered:
-    """C++ of a compiled function."""
+    """C++ code of a compiled function."""
 
     header: str
-    """Declares the class that the public one has a member of."""
+    """Declares the class that is a member of the public class."""
     sources: tuple[str, ...]
     """Its programs, one for each CPU level, to compile for that level."""
 
@@ -55,13 +55,13 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
     """Renders a compiled function.
 
     Args:
-      functions: from tfcompile's headers, by CPU level, lowest first; each was compiled as `functions.for_isa(cpp_class, …)`
+      functions: from tfcompile's headers, by CPU level, lowest first. Each was compiled as `functions.for_isa(cpp_class, …)`.
       cpp_class: the class to declare, `namespace::name`, unique in a program.
-      cost: of a run, in any unit.
-      tensorflow: the version that compiled it.
+      cost: the cost of a run, in any unit.
+      tensorflow: the TensorFlow version that compiled it.
 
     Raises:
-      TfaotError: it sorts more arrays together than the runtime can.
+      TfaotError: the function sorts more arrays together than the runtime can.
     """
     namespace, _, name = cpp_class.rpartition("::")
     shared = {
@@ -94,15 +94,15 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
 
 
 def _fewest_bytes(sizes: Sequence[Sequence[int]]) -> str:
-    """Lists the fewest bytes that each argument or result has at any CPU level, in C++; a zero ends the list."""
+    """Lists, in C++, the fewest bytes of each argument or result at any CPU level. A zero ends the list."""
     return ", ".join(f"{size}u" for size in (*map(min, zip(*sizes, strict=True)), 0))
 
 
 class _Plan:
     """Renumbers and places the buffers, and writes the run.
 
-    The new order is: arguments, buffers in an instance's memory, constants. A buffer that no thunk uses and no result is in gets
-    no number.
+    The new order is: arguments, buffers in an instance's memory, constants. A buffer gets no number if no thunk uses it
+    and it contains no result.
     """
 
     def __init__(self, function: CompiledFunction) -> None:
@@ -134,7 +134,7 @@ class _Plan:
         self._run = self._sequence(function.thunks, 1)
 
     def context(self) -> dict[str, Any]:
-        """What the templates name."""
+        """Returns the names that the templates use."""
         function = self._function
         all_thunks = tuple(thunks.walk(function.thunks))
         products = [thunk for thunk in all_thunks if isinstance(thunk, thunks.Dot | thunks.Convolution)]
@@ -218,8 +218,8 @@ class _Plan:
         return f"if (!::tfaot::RunWorkgroups(&{kernel.symbol}, calls[{call}])) return false;"
 
     def _dot(self, dot: thunks.Dot) -> str:
-        # A matrix in columns is its transpose in rows, and the transpose of a product is the product of the transposes in
-        # reverse.
+        # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
+        # reverse order.
         out_step, right_step, left_step = dot.strides
         transposed = [str(flag).lower() for flag in (dot.transpose_rhs, dot.transpose_lhs)]
         index = len(self._products)
@@ -255,7 +255,7 @@ class _Plan:
         return self._call("Convolution", c, sizes, c.input, c.kernel, c.out)
 
     def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
-        """Calls fast code of the CPU level, which supports threads and epilogues, or plain loops."""
+        """Returns a call of the CPU level's fast code, which supports threads and epilogues, or of plain loops."""
         dtype = thunk.dtype
         self._facts.update(dict.fromkeys(packing.facts(thunk.packing)))
         operands = ", ".join((sizes, *map(self._at, places)))
@@ -272,7 +272,7 @@ class _Plan:
         places = [
             place and self._at(place) for place in (epilogue.bias, epilogue.addend, epilogue.addend_bias, epilogue.out)
         ]
-        # repr() of a float is its shortest text, which is the same value again; of an infinity it is no C++.
+        # repr() returns a float's shortest text, which parses to the same value. For an infinity, that text isn't C++.
         bounds = [repr(bound).replace("inf", "INFINITY") for bound in (epilogue.low, epilogue.high)]
         return ", {" + ", ".join([*(place or "nullptr" for place in places), *bounds]) + "}"
 
@@ -304,7 +304,7 @@ class _Plan:
     def _conditional(self, conditional: thunks.Conditional, depth: int) -> list[str]:
         indent = "  " * depth
         at = self._at(conditional.index)
-        # An index that names no branch chooses the last one, in XLA as in TensorFlow.
+        # An index out of range selects the last branch, in XLA as in TensorFlow.
         index = f"*({at}) != 0 ? 0 : 1" if conditional.boolean else f"*reinterpret_cast<const std::int32_t*>({at})"
         lines = [f"{indent}switch ({index}) {{"]
         for branch, body in enumerate(conditional.branches):

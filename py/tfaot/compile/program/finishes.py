@@ -1,7 +1,7 @@
-"""Reads the optimized HLO: which kernels of XLA's only finish what a product or convolution before them has computed.
+"""Reads the optimized HLO to find which XLA kernels only finish the result of a product or convolution before them.
 
-A kernel's symbol is made from the name of its instruction. The text is read strictly: any kernel that isn't exactly what a `Finish`
-stands for stays a kernel.
+A kernel's symbol comes from the name of its instruction. The reader is strict: any kernel that a `Finish` can't
+describe exactly stays a kernel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Finish:
 
     value: int
     bias: int | None
-    """Has a value for each column, the last dimension, as `addend_bias`."""
+    """Has one value for each column, the last dimension, like `addend_bias`."""
     addend: int | None
     """Has as many values as the result."""
     addend_bias: int | None
@@ -26,7 +26,7 @@ class Finish:
     high: float
     columns: int
     arguments: int
-    """How many there are; the last is the result."""
+    """The number of arguments. The last one is the result."""
 
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\) -> .* \{$")
@@ -45,7 +45,7 @@ class _Instruction:
     shape: tuple[int, ...]
     opcode: str
     operands: tuple[str, ...]
-    """Names; of a parameter its number, of a constant its value."""
+    """Operand names; for a parameter its number, for a constant its value."""
     rest: str
 
     @property
@@ -61,7 +61,7 @@ class _Computation:
     """Whether every line was a known instruction."""
 
 
-# What an instruction of a kernel can be in an epilogue.
+# The kinds of value that a kernel's instruction can have in an epilogue.
 @dataclasses.dataclass(frozen=True)
 class _Scalar:
     value: float
@@ -69,16 +69,16 @@ class _Scalar:
 
 @dataclasses.dataclass(frozen=True)
 class _Row:
-    """A parameter with a value for each column."""
+    """A parameter with one value for each column."""
 
     parameter: int
 
 
 @dataclasses.dataclass(frozen=True)
 class _Full:
-    """A parameter of the result's size, or a sum of two and their biases.
+    """A parameter of the result's size, or a sum of two such parameters and their biases.
 
-    `ways` are those to see it as (value + bias) + (addend + addend_bias).
+    `ways` lists the ways to read it as (value + bias) + (addend + addend_bias).
     """
 
     ways: tuple[tuple[int, int | None, int | None, int | None], ...]
@@ -94,14 +94,14 @@ _Value = _Scalar | _Row | _Full
 
 
 def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
-    """Finds the kernels of a module with one result, which is their last argument, and how each finishes a value.
+    """Finds a module's kernels with one result, which is their last argument, and how each of them finishes a value.
 
     Args:
       hlo: the text of a module after XLA's optimizations.
 
     Returns:
-      The ways to see each kernel as a `Finish`, by its symbol; empty if there are none. A kernel that isn't listed may have any
-      number of results.
+      For each kernel's symbol, the ways to read it as a `Finish`; empty if there are none. A kernel that isn't listed
+      may have any number of results.
     """
     module = _MODULE.match(hlo)
     computations = _computations(hlo)
@@ -114,7 +114,7 @@ def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
                 continue
             symbol = re.sub(r"\W", "_", f"{module[1]}_{instruction.name}")
             if symbol in found:
-                twice.add(symbol)  # two names became one
+                twice.add(symbol)  # two names map to one symbol
             found[symbol] = _finishes(computations[called[1]])
     return {symbol: ways for symbol, ways in found.items() if symbol not in twice}
 
@@ -135,7 +135,7 @@ def _computation(lines: Iterator[str]) -> _Computation:
         if line == "}":
             break
         match = _INSTRUCTION.match(line)
-        # Only the default layout, whose last index is adjacent in memory.
+        # Accept only the default layout, whose last index is adjacent in memory.
         shape = _numbers(match["shape"]) if match else ()
         if not match or (match["layout"] or "") != ",".join(map(str, reversed(range(len(shape))))):
             complete = False
@@ -153,9 +153,9 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _finishes(computation: _Computation) -> tuple[Finish, ...]:
-    """Returns the ways to see a kernel's computation as a `Finish`; empty if it does anything else."""
+    """Returns the ways to read a kernel's computation as a `Finish`; empty if it does anything else."""
     root = computation.instructions.get(computation.root)
-    # Another shape of what is in rows already, as a flattening is: columns are those before it.
+    # A reshape of a value that is already in rows, such as a flattening. The columns are those before it.
     while root is not None and root.opcode == "bitcast":
         root = computation.instructions.get(root.operands[0])
     if not computation.complete or root is None or not root.shape:
@@ -173,7 +173,7 @@ def _finishes(computation: _Computation) -> tuple[Finish, ...]:
 
 
 def _value(instruction: _Instruction, operands: list[_Value | None], columns: int, count: int) -> _Value | None:
-    """Classifies an instruction for a result with this many columns and values; None if it is nothing known."""
+    """Classifies an instruction for a result with this many columns and values. Returns None if it is unknown."""
     shape = instruction.shape
     whole = bool(shape) and shape[-1] == columns and instruction.count == count
     first = operands[0]
@@ -214,7 +214,7 @@ def _sum(a: _Value | None, b: _Value | None) -> _Value | None:
     if not isinstance(a, _Full) or a.bounded:
         return None
     ways: list[tuple[int, int | None, int | None, int | None]]
-    # Two terms may change places; of more, the order is kept, since rounding depends on it.
+    # Two terms are interchangeable. With more terms, keep the order, because rounding depends on it.
     if isinstance(b, _Row):
         ways = [(value, b.parameter, None, None) for value, bias, addend, _ in a.ways if bias is addend is None]
     elif isinstance(b, _Full) and not b.bounded:

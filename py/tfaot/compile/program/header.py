@@ -1,7 +1,7 @@
-"""Reads tfcompile's header: C++ for XLA's own runtime that says how to run a compiled function.
+"""Reads tfcompile's header: C++ for XLA's own runtime that tells how to run a compiled function.
 
-tfcompile fills in fixed texts, so the header can be read strictly: anything that isn't exactly one of the texts below is an error,
-never a guess. They are those of the TensorFlow that tools/python/requirements.lock names.
+tfcompile fills in fixed texts, so this module reads the header strictly. Anything that isn't exactly one of the texts
+below is an error, never a guess. The texts are those of the TensorFlow version in tools/python/requirements.lock.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _FIELDS = {
 
 
 def _text(text: str) -> re.Pattern[str]:
-    """Compiles a fixed text with fields `@NAME:KIND@`. A repeated name means the same text again; any white space matches."""
+    """Compiles a fixed text with fields `@NAME:KIND@`. A repeated name matches the same text again; any white space matches."""
     seen: set[str] = set()
 
     def field(match: re.Match[str]) -> str:
@@ -87,7 +87,7 @@ _KERNEL = _text(
             if (ABSL_PREDICT_FALSE(error != nullptr)) { return false; }
     } } } }"""
 )
-# Of complex dtypes, tfcompile writes no `>`.
+# For complex dtypes, tfcompile writes no `>`.
 _DOT = _text(
     """
     // Dot Thunk
@@ -176,7 +176,7 @@ def parse(header: str) -> CompiledFunction:
       header: its text.
 
     Raises:
-      TfaotError: a part of it is unknown, or contradicts the rest.
+      TfaotError: a part of the header is unknown, or contradicts the rest.
     """
     numbers = {name: _number(header, name) for name in ("kNumArgs", "kNumResults", "kNumBuffers")}
     body = _only(
@@ -299,7 +299,7 @@ def _only(header: str, pattern: str, what: str) -> str:
 
 
 class _Reader:
-    """Reads a text from start to end, whatever its white space."""
+    """Reads a text from start to end, with any white space."""
 
     def __init__(self, text: str) -> None:
         self._text = " ".join(text.split())

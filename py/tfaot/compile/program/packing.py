@@ -1,12 +1,12 @@
-"""Packs constant operands once, when the program is compiled, in the order in which the kernels read them.
+"""Packs constant operands at compile time, in the order in which the kernels read them.
 
-The right side of a product and the kernel of a convolution are often constants: frozen variables. In TensorFlow's order, a kernel
-reads a few values of each row and copies them side by side, again in every run. Here the constant's object file holds the values in
-the order of their use, in place of the original. A packing depends on no CPU level, so that levels still share what they have in
-common.
+The right side of a product and the kernel of a convolution are often constants: frozen variables. In TensorFlow's
+order, a kernel reads a few values of each row and copies them side by side, again in every run. Here, the constant's
+object file contains the values in the order of their use, in place of the original. A packing doesn't depend on the CPU
+level, so levels still share what they have in common.
 
-A constant is packed if it is only ever read whole, as the right side of products or the kernel of convolutions, and if all of them
-want the same bytes.
+A constant is packed if it is only ever read whole, as the right side of products or the kernel of convolutions, and if
+all of these need the same bytes.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tfaot.compile.program.thunks import Convolution, Dot, Thunk, slices, walk, 
 Product = Dot | Convolution
 
 PANEL_BYTES = 64
-"""A row of a panel: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert that it's the same number."""
+"""The bytes in a panel's row: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert the same number."""
 BLOCK = 64
-"""Filters of a block: `kWinogradFilters`, likewise."""
+"""The filters in a block: `kWinogradFilters`, asserted in the same way."""
 
 
 @dataclasses.dataclass
 class _Uses:
-    """What reads a constant."""
+    """The readers of a constant."""
 
     products: list[Product] = dataclasses.field(default_factory=list)
     """Those that read it as a whole right side."""
@@ -41,13 +41,13 @@ def pack(
     applies: Callable[[Product], bool],
     packed: Callable[[memoryview, Product], bytes],
 ) -> int:
-    """Packs the constants that aren't packed yet, where it gains, and returns how many it packed.
+    """Packs the constants that aren't packed yet, where that is faster. Returns how many it packed.
 
     Args:
-      compiled: changes in place.
-      packing: the name that kernels know it by: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/packing.h.
-      applies: whether it gains for a product or convolution.
-      packed: what to store in place of a right side's values, maybe more; only called where `applies` holds.
+      compiled: changed in place.
+      packing: the packing's name in the kernels: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/packing.h.
+      applies: whether the packing is faster for a product or convolution.
+      packed: returns the bytes to store in place of a right side's values, possibly more. Only called where `applies` is true.
     """
     buffers: dict[str, set[int]] = {isa: set() for isa in compiled.functions}
     count = 0
@@ -72,14 +72,14 @@ def pack(
 
 
 def facts(packing: str) -> tuple[str, ...]:
-    """What a program must assert of the kernels that read a packing, in C++: they know the same numbers."""
+    """Returns what a program must assert about the kernels that read a packing, in C++: that they use the same numbers."""
     panels = f"::tfaot::kernels::kPanelBytes == {PANEL_BYTES}"
     block = f"::tfaot::kernels::kWinogradFilters == {BLOCK}"
     return {"none": (), "panels": (panels,), "winograd": (panels, block)}[packing]
 
 
 def matrix(product: Product) -> tuple[int, int]:
-    """The inner dimension and the columns of a product, or of the product that a convolution amounts to."""
+    """Returns the inner dimension and the columns of a product, or of the product that a convolution amounts to."""
     if isinstance(product, Dot):
         return product.k, product.m
     x, y = product.kernel_size
@@ -87,7 +87,7 @@ def matrix(product: Product) -> tuple[int, int]:
 
 
 def _uses(compiled: Compiled) -> list[_Uses]:
-    """What reads each of the constants."""
+    """Finds the readers of each constant."""
     uses = [_Uses() for _ in compiled.constants]
     at: dict[str, dict[int, int]] = {isa: {} for isa in compiled.functions}
     for index, constant in enumerate(compiled.constants):
@@ -102,7 +102,7 @@ def _uses(compiled: Compiled) -> list[_Uses]:
 
 
 def _note(thunk: Thunk, at: Mapping[int, int], compiled: Compiled, uses: list[_Uses]) -> None:
-    """Notes which constants a thunk reads; `at` is the constant in each buffer."""
+    """Notes which constants a thunk reads. `at` is the constant in each buffer."""
     for place, (slice_, size) in enumerate(slices(thunk)):
         if (index := at.get(slice_.buffer)) is None:
             continue
@@ -114,7 +114,7 @@ def _note(thunk: Thunk, at: Mapping[int, int], compiled: Compiled, uses: list[_U
 
 
 def _right(product: Product) -> int:
-    """Which of `slices` is the right side: products of columns are products of rows with their sides exchanged."""
+    """Returns the index in `slices` of the right side. Products of columns are products of rows with the sides exchanged."""
     return 1 if isinstance(product, Dot) else 2
 
 
@@ -125,7 +125,7 @@ def _shape(product: Product) -> tuple[int, ...]:
 
 
 def _with(sequence: tuple[Thunk, ...], packing: str, buffers: Set[int]) -> tuple[Thunk, ...]:
-    """Thunks whose products say how the right sides in some buffers are packed."""
+    """Returns thunks whose products name the packing of the right sides in some buffers."""
 
     def changed(thunk: Thunk) -> Thunk:
         if not isinstance(thunk, Product):

@@ -1,4 +1,4 @@
-"""The pass `prepack`: right sides of products, and kernels of convolutions, in panels of as many columns as fill a cache line."""
+"""The pass `prepack`: packs right sides and kernels into panels of as many columns as fill a cache line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def prepack(compiled: Compiled) -> int:
 
 
 def _has_panels(product: packing.Product) -> bool:
-    """Whether panels gain: several rows meet a matrix of more columns than kernels take for narrow, with no panel mostly empty."""
+    """Returns whether panels are faster: several rows, more columns than the kernels' narrow case, and no panel mostly empty."""
     depth, columns = packing.matrix(product)
     width = packing.PANEL_BYTES // SIZES[product.dtype]
     if 5 * columns <= 4 * width or 3 * -(-columns // width) * width > 4 * columns or not depth:
@@ -33,7 +33,7 @@ def _has_panels(product: packing.Product) -> bool:
 
 
 def _panels(values: memoryview, product: packing.Product) -> bytes:
-    """Panels of as many columns as fill a cache line, each with its rows one after another; zeros where the last has no column."""
+    """Packs panels of as many columns as fill a cache line, each row by row, with zeros where the last panel has no column."""
     depth, columns = packing.matrix(product)
     size = SIZES[product.dtype]
     width = packing.PANEL_BYTES // size

@@ -12,11 +12,11 @@ class Buffer:
 
     size: int
     kind: str
-    """`constant`, `temp`, `parameter`, or `thread_local`, the last of which has no memory of its own."""
+    """`constant`, `temp`, `parameter`, or `thread_local`. A `thread_local` buffer has no memory of its own."""
     argument: int | None
-    """The compiler's argument that it holds."""
+    """The compiler's argument that it contains."""
     result: int | None
-    """The compiler's result that it holds. With `argument` too, the result is written in place."""
+    """The compiler's result that it contains. If `argument` is set too, the result is written in place."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Slice:
 
 @dataclass(frozen=True)
 class SizedSlice:
-    """An argument of a kernel."""
+    """A kernel's argument."""
 
     slice: Slice
     size: int
@@ -48,11 +48,11 @@ class Kernel:
 class Epilogue:
     """Finishes the result of a product or convolution: min(max((result + bias) + (addend + addend_bias), low), high).
 
-    tfcompile's header has none; the pass `epilogues` makes them from kernels. The result without the epilogue is stored, too.
+    tfcompile's header has none. The pass `epilogues` makes them from kernels. The result without the epilogue is stored, too.
     """
 
     bias: Slice | None
-    """A value for each column or filter, as `addend_bias`."""
+    """One value for each column or filter, like `addend_bias`."""
     addend: Slice | None
     """As many values as the result."""
     addend_bias: Slice | None
@@ -63,16 +63,16 @@ class Epilogue:
 
 @dataclass(frozen=True)
 class Dot:
-    """`batch` products of matrices that lie in columns: out[m][n] = lhs[m][k] * rhs[k][n]."""
+    """`batch` products of matrices that are stored by columns: out[m][n] = lhs[m][k] * rhs[k][n]."""
 
     dtype: str
-    """As C++ names it, of all three."""
+    """The C++ name of the dtype of all three."""
     batch: int
     out: Slice
     lhs: Slice
     rhs: Slice
     strides: tuple[int, int, int]
-    """Values from one product to the next, of out, lhs, and rhs."""
+    """The number of values from one product to the next, for out, lhs, and rhs."""
     m: int
     n: int
     k: int
@@ -80,15 +80,15 @@ class Dot:
     transpose_rhs: bool
     epilogue: Epilogue | None = None
     packing: str = "none"
-    """How `lhs`, which is the right side of the product of rows, lies in memory: as above, or a name of `prepack`."""
+    """The layout of `lhs`, the right side of the product of rows: as above, or a packing's name in `prepack`."""
 
 
 @dataclass(frozen=True)
 class Convolution:
-    """A convolution of images with channels last; of each pair, x is the slower axis."""
+    """A convolution of images with channels last. In each pair, x is the slower axis."""
 
     dtype: str
-    """As C++ names it, of all three."""
+    """The C++ name of the dtype of all three."""
     out: Slice
     input: Slice
     kernel: Slice
@@ -107,12 +107,12 @@ class Convolution:
     groups: int
     epilogue: Epilogue | None = None
     packing: str = "none"
-    """How `kernel` lies in memory, as `Dot.packing`."""
+    """The layout of `kernel`; see `Dot.packing`."""
 
 
 @dataclass(frozen=True)
 class Copy:
-    """A copy of bytes that do not overlap."""
+    """A copy of bytes that don't overlap."""
 
     out: Slice
     input: Slice
@@ -121,13 +121,13 @@ class Copy:
 
 @dataclass(frozen=True)
 class Sort:
-    """Sorts `shape[0] * shape[2]` vectors of `shape[1]` values, in place, all buffers by the same order."""
+    """Sorts `shape[0] * shape[2]` vectors of `shape[1]` values in place. All buffers get the same order."""
 
     comparator: str
-    """Symbol of a function in the object file."""
+    """The symbol of a function in the object file."""
     values: tuple[Slice, ...]
     value_sizes: tuple[int, ...]
-    """In bytes, of each buffer's values."""
+    """The bytes per value in each buffer."""
     shape: tuple[int, int, int]
     stable: bool
 
@@ -169,7 +169,7 @@ class For:
 
 @dataclass(frozen=True)
 class While:
-    """Runs other thunks while a boolean is true, which `condition` computes before each round."""
+    """Runs other thunks while a boolean is true. `condition` computes it before each round."""
 
     flag: Slice
     condition: tuple[Thunk, ...]
@@ -178,7 +178,7 @@ class While:
 
 @dataclass(frozen=True)
 class Conditional:
-    """Runs one of several bodies, chosen by an int32 or by a boolean; true chooses the first."""
+    """Runs one of several bodies, chosen by an int32 or by a boolean. True chooses the first."""
 
     index: Slice
     boolean: bool
@@ -190,15 +190,15 @@ Thunk = Kernel | Dot | Convolution | Copy | Sort | TopK | Rng | Call | For | Whi
 
 @dataclass(frozen=True)
 class CompiledFunction:
-    """A compiled function: everything that running it needs, beside the object files."""
+    """A compiled function: everything that running it needs, apart from the object files."""
 
     buffers: tuple[Buffer, ...]
     arguments: tuple[int, ...]
-    """Buffers of the compiler's arguments."""
+    """The buffers of the compiler's arguments."""
     results: tuple[int, ...]
-    """Buffers of the compiler's results."""
+    """The buffers of the compiler's results."""
     constants: tuple[str, ...]
-    """Symbols of the data for the nonempty constant buffers, in order. The data start 64 bytes in."""
+    """Symbols of the data for the nonempty constant buffers, in order. The data starts 64 bytes in."""
     rng_deltas: tuple[int, ...]
     thunks: tuple[Thunk, ...]
 
@@ -221,7 +221,7 @@ def bodies(thunk: Thunk) -> tuple[tuple[Thunk, ...], ...]:
 
 
 def with_bodies(thunk: Thunk, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
-    """Returns a thunk in which `change` replaced each of its `bodies`, in order."""
+    """Returns a thunk with each of its `bodies` replaced by `change`, in order."""
     if isinstance(thunk, Call | For):
         return replace(thunk, body=change(thunk.body))
     if isinstance(thunk, While):
@@ -232,7 +232,7 @@ def with_bodies(thunk: Thunk, change: Callable[[tuple[Thunk, ...]], tuple[Thunk,
 
 
 def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
-    """Returns where a thunk itself reads and writes, with sizes in bytes; for products and convolutions, the result first."""
+    """Returns what a thunk itself reads and writes, with sizes in bytes. Products and convolutions have their result first."""
     if isinstance(thunk, Kernel):
         return tuple((arg.slice, arg.size) for arg in thunk.args)
     if isinstance(thunk, Dot):
@@ -290,4 +290,4 @@ SIZES: Mapping[str, int] = {
     "std::complex<float>": 8,
     "std::complex<double>": 16,
 }
-"""Bytes of a value of each dtype that products and convolutions are made of."""
+"""The bytes of a value, for each dtype of products and convolutions."""

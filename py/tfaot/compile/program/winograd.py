@@ -1,8 +1,8 @@
-"""Kernels of 3x3 convolutions for Winograd's minimal filtering F(2x2, 3x3): runtime/tfaot/kernels/winograd.h.
+"""Transforms kernels of 3x3 convolutions for Winograd's minimal filtering F(2x2, 3x3): runtime/tfaot/kernels/winograd.h.
 
-A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1: the outputs of a 2x2 tile are
-A^T [(G g G^T) * (B^T d B)] A, with 16 multiplications where 36 are formed otherwise. G g G^T, of a constant g, is worked out
-here, in float64, and is rounded once.
+A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1: the outputs of a 2x2 tile
+are A^T [(G g G^T) * (B^T d B)] A, with 16 multiplications instead of the usual 36. For a constant g, this module
+computes G g G^T in float64, and rounds it once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _G = np.array([[1, 0, 0], [0.5, 0.5, 0.5], [0.5, -0.5, 0.5], [0, 0, 1]])
 
 
 def winograd(compiled: Compiled) -> int:
-    """The pass: transforms and packs constant kernels of convolutions, and returns how many."""
+    """Runs the pass: transforms and packs constant kernels of convolutions, and returns how many."""
 
     def gains(product: packing.Product) -> bool:
         return isinstance(product, Convolution) and applies(product)
@@ -30,11 +30,12 @@ def winograd(compiled: Compiled) -> int:
 
 
 def applies(convolution: Convolution) -> bool:
-    """Whether a convolution is one that F(2x2, 3x3) computes, and is then quicker.
+    """Returns whether F(2x2, 3x3) can compute a convolution, and is faster.
 
-    Found by `./bazelw run //tests/runtime/kernels:winograd_benchmark -- --grid` (docs/internals/kernels.md). Transforming
-    inputs pays if there are filters, and outputs if there are channels; of few tiles the kernel, which is larger, is read for
-    too little; and tiles that stick out of a small image are computed for nothing.
+    Found by `./bazelw run //tests/runtime/kernels:winograd_benchmark -- --grid` (docs/internals/kernels.md).
+    Transforming inputs pays off with enough filters, and transforming outputs with enough channels. With few tiles,
+    reading the kernel, which is larger, doesn't pay off. Where tiles extend past the edge of a small image, work is
+    wasted.
     """
     c = convolution
     x, y = c.output_size
@@ -53,11 +54,11 @@ def applies(convolution: Convolution) -> bool:
 
 
 def transformed(kernel: memoryview, convolution: Convolution) -> bytes:
-    """Returns G g G^T of every channel and filter, packed: blocks of filters, in each 16 matrices, in each panels of filters.
+    """Returns G g G^T for every channel and filter, packed: blocks of filters, each with 16 matrices in panels of filters.
 
     Args:
       kernel: float32 [3, 3, channels, filters], g
-      convolution: what uses it
+      convolution: the convolution that uses it
     """
     channels, filters = convolution.kernel_channels, convolution.filters
     g = np.frombuffer(kernel, np.float32).reshape(3, 3, channels, filters).astype(np.float64)

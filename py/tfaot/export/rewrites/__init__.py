@@ -1,1 +1,1 @@
-"""Rewrites of the whole graph, pure functions of a GraphDef; `export.py` puts them in order."""
+"""Rewrites of the whole graph, as pure functions of a GraphDef. `export.py` determines their order."""

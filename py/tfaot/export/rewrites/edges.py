@@ -1,9 +1,10 @@
-"""Conversions at a model's edge, of dtypes that the compiler refuses there. Pure.
+"""Converts dtypes at a model's edge that the compiler refuses there. Pure.
 
-tfcompile takes float16, bfloat16, and complex numbers inside a graph, but says of feeds, fetches, and variables that they
-have `no equivalent in C++`. So the first two cross as their bits, uint16, and complex numbers as pairs of reals, in the
-layout of `std::complex`; which dtype crosses as which is in `dtypes.DType.stored`. A bit cast costs nothing: XLA makes it
-a part of whatever reads or writes the value. Complex numbers have no bit cast in XLA; they are taken apart and put together.
+tfcompile accepts float16, bfloat16, and complex numbers inside a graph, but reports that feeds, fetches, and variables
+with these dtypes have `no equivalent in C++`. So float16 and bfloat16 cross the edge as their bits, uint16, and complex
+numbers as pairs of reals, in the layout of `std::complex`. `dtypes.DType.stored` lists which dtype crosses as which. A
+bit cast costs nothing: XLA merges it into whatever reads or writes the value. XLA has no bit cast for complex numbers,
+so these are split and reassembled.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ from tfaot.graph.names import take, tensor_name
 def stored(
     graph: graph_pb2.GraphDef, inputs: Sequence[Edge], outputs: Sequence[Edge]
 ) -> tuple[graph_pb2.GraphDef, tuple[Edge, ...], tuple[Edge, ...]]:
-    """Lets inputs and outputs cross the edge as `dtypes.DType.stored`.
+    """Makes inputs and outputs cross the edge as `dtypes.DType.stored`.
 
     Args:
       graph: the whole graph.
-      inputs: Placeholders. What read one now reads the node that converts it, which has its name.
-      outputs: any tensors; they stay in the graph.
+      inputs: Placeholders. Nodes that read one now read the node that converts it, which takes over its name.
+      outputs: any tensors. They stay in the graph.
 
     Returns:
-      A new graph, or the given one if all dtypes may cross as they are, and the edges in the given order. They still say
-      what the user sees, dtype and shape of the model, but have the names of the feeds and fetches that the compiler and a
-      session take: of dtype `stored`, and with a last dimension of 2 if they are complex.
+      A new graph, or the given one if all dtypes may cross as they are; and the edges in the given order. The edges
+      still have the dtype and shape that the user sees, but the names of the feeds and fetches that the compiler and a
+      session use. These have dtype `stored`, and a last dimension of 2 if they are complex.
     """
     if not any(_is_stored(edge.dtype) for edge in (*inputs, *outputs)):
         return graph, tuple(inputs), tuple(outputs)
@@ -70,10 +71,10 @@ def stored(
 
 
 def stored_variables(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what: str) -> graph_pb2.GraphDef:
-    """Lets variables cross the edge as `dtypes.DType.stored`: declared as such, and converted where they are used.
+    """Makes variables cross the edge as `dtypes.DType.stored`: declared with that dtype, and converted where they are used.
 
     Args:
-      graph: the whole graph. Its variables are those that are fed: it is frozen already.
+      graph: the whole graph. It is frozen already, so its variables are those that are fed.
       sources: `file:line` by node name, or `function/node` inside functions.
       what: names the model or its file, for messages.
 
@@ -81,7 +82,7 @@ def stored_variables(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what
       A new graph, or the given one if all dtypes may cross as they are. Variables keep their shared names.
 
     Raises:
-      TfaotError: something else is done to such a variable.
+      TfaotError: such a variable is used in an unsupported way.
     """
     bodies = [graph.node, *(function.node_def for function in graph.library.function)]
     if not any(node.op == "VarHandleOp" and _is_stored(node.attr["dtype"].type) for nodes in bodies for node in nodes):
@@ -100,16 +101,16 @@ def stored_variables(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what
 
 
 _CONVERTS = {"Bitcast": "type", "Pack": "T"}
-"""The ops whose output `_store` returns, and the attribute that has its dtype."""
+"""The ops whose output `_store` returns, each with the attribute that contains its dtype."""
 
 
 def with_size(graph: graph_pb2.GraphDef, edge: Edge, used: set[str]) -> tuple[graph_pb2.GraphDef, str]:
-    """Adds a fetch for the true size of an output, of which the compiler knows only a bound.
+    """Adds a fetch for the true size of an output when the compiler knows only a bound.
 
     Args:
       graph: the whole graph.
-      edge: an output, as `stored` returned it.
-      used: names of all nodes; the new one's is added.
+      edge: an output that `stored` returned.
+      used: names of all nodes. The new node's name is added.
 
     Returns:
       A new graph, and the fetch as `node:port`: int32[rank], the shape as the user sees it.
@@ -122,7 +123,7 @@ def with_size(graph: graph_pb2.GraphDef, edge: Edge, used: set[str]) -> tuple[gr
     if _is_stored(dtype) and producer.attr[_CONVERTS.get(producer.op, "T")].type == _stored_enum(dtype):
         dtype = _stored_enum(dtype)
         if producer.op == "Pack":
-            value = producer.input[0]  # pairs have a dimension more than their parts
+            value = producer.input[0]  # a pair has one dimension more than its parts
     name = take(f"{node}/size", used)
     shape = result.node.add(name=name, input=[value])
     become(shape, "Shape", {"T": dtype, "out_type": types_pb2.DT_INT32})
@@ -130,7 +131,7 @@ def with_size(graph: graph_pb2.GraphDef, edge: Edge, used: set[str]) -> tuple[gr
 
 
 def _is_stored(enum: int) -> bool:
-    """Whether a dtype crosses the edge as another one."""
+    """Returns whether a dtype crosses the edge as another one."""
     dtype = dtypes.BY_ENUM.get(enum)
     return dtype is not None and dtype.stored != dtype.name
 
@@ -140,7 +141,7 @@ def _stored_enum(enum: int) -> int:
 
 
 def _add_parts(shape: Any, enum: int) -> None:
-    """Adds the dimension that holds the parts of a value, if it has more than one."""
+    """Adds a dimension for a value's parts, if it has more than one."""
     parts = dtypes.BY_ENUM[enum].parts
     if parts > 1 and not shape.unknown_rank:
         shape.dim.add(size=parts)
@@ -148,16 +149,16 @@ def _add_parts(shape: Any, enum: int) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class _Conversion:
-    """An op that is still to get a node."""
+    """An op that doesn't have a node yet."""
 
     op: str
     inputs: tuple[str, ...]
     types: Mapping[str, int]
     output: str
-    """The name of its one output."""
+    """The name of its only output."""
 
     def write(self, node: node_def_pb2.NodeDef) -> None:
-        """Makes a node this op."""
+        """Turns a node into this op."""
         node.ClearField("input")
         node.input.extend(self.inputs)
         become(node, self.op, self.types)
@@ -168,7 +169,7 @@ class _Conversion:
 
 
 def _load(bits: str, enum: int, name: str, scope: Scope) -> _Conversion:
-    """Makes values of what is stored. `name` is a prefix for further nodes."""
+    """Converts stored data to values. `name` is a prefix for additional nodes."""
     parts = _stored_enum(enum)
     if dtypes.BY_ENUM[enum].parts == 1:
         return _Conversion("Bitcast", (bits,), {"T": parts, "type": enum}, "output")
@@ -179,7 +180,7 @@ def _load(bits: str, enum: int, name: str, scope: Scope) -> _Conversion:
 
 
 def _store(value: str, enum: int, name: str, scope: Scope) -> node_def_pb2.NodeDef:
-    """Adds what makes of values what is stored, and returns the last node; its output is called `output`."""
+    """Adds nodes that convert values to stored data. Returns the last one; its output is called `output`."""
     parts = _stored_enum(enum)
     if dtypes.BY_ENUM[enum].parts == 1:
         return scope.add(name, "Bitcast", [value], {"T": enum, "type": parts})
@@ -189,11 +190,11 @@ def _store(value: str, enum: int, name: str, scope: Scope) -> node_def_pb2.NodeD
 
 
 _OUTPUTS = {"ReadVariableOp": "value", "ResourceGather": "output"}
-"""Ops that give what a variable holds, and what they call it."""
+"""Ops that return a variable's value, each with the name of that output."""
 
 
 class _Storing(Rewrite):
-    """Variables of dtype `stored` in place of others, and conversions around the ops that take them."""
+    """Replaces variables with ones of dtype `stored`, and adds conversions around the ops that use them."""
 
     def changes(self, handle: node_def_pb2.NodeDef) -> bool:
         return _is_stored(handle.attr["dtype"].type)
@@ -221,7 +222,7 @@ class _Storing(Rewrite):
         elif node.op in ("AssignAddVariableOp", "AssignSubVariableOp"):
             self._accumulate(node, dtype, scope)
         elif node.op == "ResourceGatherNd":
-            # Of the value: XLA knows no ResourceGatherNd.
+            # Gathers from the value, because XLA doesn't know ResourceGatherNd.
             handle, *others = node.input
             waits = [operand for operand in others if operand.startswith("^")]
             read = scope.add(f"{name}/read", "ReadVariableOp", [handle, *waits], {"dtype": _stored_enum(dtype)})
@@ -237,10 +238,10 @@ class _Storing(Rewrite):
         return True
 
     def _accumulate(self, node: node_def_pb2.NodeDef, dtype: int, scope: Scope) -> None:
-        """Reads, adds or subtracts, and assigns: what TensorFlow and XLA do in one op."""
+        """Reads, adds or subtracts, and assigns, which TensorFlow and XLA do in one op."""
         name, bits = node.name, _stored_enum(dtype)
         handle, value, *waits = node.input
-        # The value may come from what assigns the variable, after which the sum has to be made.
+        # The value may come from an op that assigns the variable. The read must then come after that op.
         after_value = dict.fromkeys([*waits, *scope.wait_for(value)])
         read = scope.add(f"{name}/read", "ReadVariableOp", [handle, *after_value], {"dtype": bits})
         before = _load(scope.output(read, "value"), dtype, f"{name}/before", scope).add(f"{name}/before", scope)
@@ -250,7 +251,7 @@ class _Storing(Rewrite):
         become(node, "AssignVariableOp", {"dtype": bits})
 
     def _measure(self, node: node_def_pb2.NodeDef, dtype: int, scope: Scope) -> None:
-        """Takes the shape of one part: the variable's own has a dimension more."""
+        """Takes the shape of one part, because the variable's own shape has one dimension more."""
         bits = _stored_enum(dtype)
         read = scope.add(f"{node.name}/read", "ReadVariableOp", node.input, {"dtype": bits})
         pair = scope.add(f"{node.name}/parts", "Unpack", [scope.output(read, "value")], {"T": bits}, num=2, axis=-1)

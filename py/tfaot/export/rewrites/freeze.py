@@ -1,7 +1,8 @@
-"""Variables that become constants of the compiled code: which ones, how, and what says so afterwards. Pure.
+"""Variables that become constants in the compiled code: how to choose, freeze, and fingerprint them. Pure.
 
-TensorFlow's own `convert_to_constants` does not do: it takes values only out of a session or a ConcreteFunction, leaves
-gathers inside functions as they are, and breaks a function that is called with a frozen variable and with another one.
+TensorFlow's own `convert_to_constants` isn't sufficient. It takes values only from a session or a ConcreteFunction,
+doesn't convert gathers inside functions, and breaks a function that is called with a frozen variable and with another
+one.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from tfaot.graph.names import producer
 Array = npt.NDArray[Any]
 
 LIMIT = 2**31 - 1
-"""The most bytes that a GraphDef can have: protobuf's limit for any message."""
+"""The maximum size of a GraphDef in bytes: protobuf's limit for any message."""
 
 
 def chosen(
     names: Sequence[str], written: Collection[str], patterns: Sequence[str] | None, *, default_frozen: bool
 ) -> frozenset[str]:
-    """Returns which variables are frozen.
+    """Returns which variables to freeze.
 
     Args:
       names: all of the model's variables, by shared name.
-      written: those that some run assigns.
-      patterns: globs for whole names, whose `*` matches `/` too. Later ones win: one after a `!` takes out again what
-        those before it chose. None leaves it to the default.
-      default_frozen: whether all that nothing writes is frozen if there are no patterns.
+      written: the variables that some run assigns.
+      patterns: globs for whole names, whose `*` also matches `/`. Later ones win: a glob after a `!` removes what the
+        earlier ones chose. None selects the default.
+      default_frozen: whether to freeze every variable that nothing writes if there are no patterns.
 
     Raises:
-      TfaotError: a pattern has no effect, or what they choose is written.
+      TfaotError: a pattern has no effect, or the patterns choose a variable that is written.
     """
     if patterns is None:
         return frozenset(names) - frozenset(written) if default_frozen else frozenset()
     asked = "frozen = [" + ", ".join(f'"{pattern}"' for pattern in patterns) + "]"
-    taken: dict[str, None] = {}  # a set in the variables' order
+    taken: dict[str, None] = {}  # an ordered set, in the variables' order
     for pattern in patterns:
         glob = pattern.removeprefix("!")
         matching = [name for name in names if fnmatch.fnmatchcase(name, glob)]
@@ -74,9 +75,9 @@ def chosen(
 
 
 def fingerprint(values: Mapping[str, Array]) -> dict[str, str]:
-    """SHA-256 of each variable's dtype, shape, and values, in hexadecimal, and under the name `""` one of all of them.
+    """Computes the SHA-256 of each variable's dtype, shape, and values in hexadecimal, and of all together under the name `""`.
 
-    The one of all does not depend on the mapping's order; each variable's does not depend on its name.
+    The hash of all doesn't depend on the mapping's order. A variable's hash doesn't depend on its name.
     """
     result = {}
     for name, value in values.items():
@@ -90,21 +91,20 @@ def fingerprint(values: Mapping[str, Array]) -> dict[str, str]:
 def freeze(
     graph: graph_pb2.GraphDef, values: Mapping[str, Array], sources: Mapping[str, str] | None = None
 ) -> graph_pb2.GraphDef:
-    """Makes constants of variables, wherever their handles go: what was a handle is then the value itself.
+    """Replaces variables with constants, wherever their handles go. What was a handle becomes the value itself.
 
     Args:
       graph: a pruned graph.
-      values: by shared name, of the variable's dtype and shape; such as the graph does not have are ignored.
+      values: values by shared name, with the variable's dtype and shape. Names that the graph lacks are ignored.
       sources: `file:line` by node name, or `function/node` inside functions, for messages.
 
     Returns:
-      A new graph without VarHandleOps of these variables; the given one if it has none. All nodes keep their names, and
-      functions theirs; one that is called with frozen and with other variables in the same place becomes several, of
-      which the first keeps the name.
+      A new graph without VarHandleOps for these variables; the given one if it has none. All nodes and functions keep
+      their names. If calls pass a function a frozen variable in one place and another variable in the same place
+      elsewhere, the function becomes several, and the first one keeps the name.
 
     Raises:
-      TfaotError: the values do not fit into a GraphDef, or something is done to a variable that cannot be done to a
-        constant.
+      TfaotError: the values don't fit into a GraphDef, or something is done to a variable that isn't possible with a constant.
     """
     freezing = _Freezing(values)
     handles = [node for node in graph.node if node.op == "VarHandleOp"]
@@ -134,12 +134,12 @@ def freeze(
 
 
 class _Freezing(Rewrite):
-    """Constants in place of handles, and ops on values in place of ops on variables."""
+    """Replaces handles with constants, and ops on variables with ops on values."""
 
     def __init__(self, values: Mapping[str, Array]) -> None:
         self._values = values
         self._constants: dict[tuple[Scope, str], str] = {}
-        """The constant of a variable that waits for nothing: several handles of one variable share it."""
+        """The constant for a variable if it waits for nothing. Several handles of one variable share it."""
 
     def changes(self, handle: node_def_pb2.NodeDef) -> bool:
         return handle.attr["shared_name"].s.decode() in self._values
@@ -198,21 +198,21 @@ class _Freezing(Rewrite):
 
 
 def _wait(node: node_def_pb2.NodeDef) -> None:
-    """Makes all inputs of a node control inputs."""
+    """Turns all inputs of a node into control inputs."""
     waits = dict.fromkeys("^" + producer(operand) for operand in node.input)
     node.ClearField("input")
     node.input.extend(waits)
 
 
 def _axis(gather: node_def_pb2.NodeDef, axis: int, scope: Scope) -> node_def_pb2.NodeDef:
-    """A gather's axis as a constant. It waits for the indices, so as to run in the same round of a loop as they do."""
+    """Returns a gather's axis as a constant. It waits for the indices, which puts it in the same round of a loop."""
     node = scope.add(f"{gather.name}/axis", "Const", scope.wait_for(gather.input[1]), {"dtype": types_pb2.DT_INT32})
     _scalar(node, types_pb2.DT_INT32).int_val.append(axis)
     return node
 
 
 def _scalar(constant: node_def_pb2.NodeDef, dtype: int) -> Any:
-    """The tensor of a constant, made a scalar that has no value yet."""
+    """Turns a constant's tensor into a scalar without a value, and returns it."""
     tensor = constant.attr["value"].tensor
     tensor.dtype = dtype
     tensor.tensor_shape.SetInParent()

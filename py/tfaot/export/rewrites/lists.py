@@ -1,6 +1,6 @@
-"""Lists of tensors that grow: TensorFlow's do, XLA's keep the size that they start with. Pure.
+"""Checks for tensor lists that grow. TensorFlow's lists can; XLA's keep their initial size. Pure.
 
-What is written beyond that size is lost in compiled code, and nothing says so.
+Compiled code silently loses what is written beyond that size.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ def check(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what: str) -> N
     """Refuses writes that may make a list larger.
 
     Args:
-      graph: pruned.
+      graph: a pruned graph.
       sources: `file:line` by node name, or `function/node` inside functions.
       what: names the model or its file, for messages.
 
     Raises:
-      TfaotError: there are such writes; it lists them.
+      TfaotError: there are such writes. The error lists them.
     """
     bodies = [("", graph.node), *((f"{f.signature.name}/", f.node_def) for f in graph.library.function)]
     key = "resize_if_index_out_of_bounds"
-    # Not read where it is left at its default: that would make an attribute without a value, which the compiler refuses.
+    # Check before reading: reading a missing attribute would create one without a value, which the compiler refuses.
     growing = [
         prefix + node.name
         for prefix, nodes in bodies

@@ -1,4 +1,4 @@
-"""Ops that XLA lacks, in terms of ops that it has. Pure."""
+"""Expresses ops that XLA lacks in terms of ops that it has. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tfaot.graph.ops import has_effects
 from tfaot.graph.prune import reached
 
 _NOTHING = frozenset({"DisableCopyOnRead"})
-"""Ops that only say how a variable is read."""
+"""Ops that only specify how a variable is read."""
 
 
 def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.GraphDef:
@@ -23,12 +23,13 @@ def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.Grap
     - Nothing waits for a feed: it is there before the graph runs, and tfcompile refuses a control dependency on one.
     - `DisableCopyOnRead` becomes a NoOp.
     - `ResourceGatherNd` becomes a read and a `GatherNd`.
-    - In functions, what nothing needs is dropped.
-    - Fake quantization, and some gradients of complex functions, are spelled out: XLA computes other numbers (`spelled.py`).
+    - Functions lose the ops that nothing needs.
+    - Fake quantization, and some gradients of complex functions, are spelled out, because XLA computes other numbers
+    (`spelled.py`).
 
     Args:
-      graph: pruned.
-      feeds: nodes of the inputs.
+      graph: a pruned graph.
+      feeds: the nodes of the inputs.
     """
     waits = {f"^{feed}" for feed in feeds}
     for node in graph.node:
@@ -43,9 +44,9 @@ def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.Grap
 
 
 def _prune(function: function_pb2.FunctionDef) -> None:
-    """Drops ops that no result and no side effect needs: TensorFlow never runs them, but XLA compiles them all.
+    """Drops ops that no result and no side effect needs. TensorFlow never runs them, but XLA compiles them all.
 
-    Such is the `tf.range` of a loop, of which AutoGraph only takes the limits.
+    An example is the `tf.range` of a loop when AutoGraph uses only its limits.
     """
     nodes = {node.name: node for node in function.node_def}
     starts = [producer(operand) for operand in (*function.ret.values(), *function.control_ret.values())]

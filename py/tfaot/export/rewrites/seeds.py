@@ -1,7 +1,7 @@
-"""Counters of random draws that nothing draws from.
+"""Removes counters of random draws that nothing draws from.
 
-A layer of Keras 3 with dropout draws a seed on every call, and advances the counter in its `seed_generator_state`, although
-the seed is used only for training. Inference would then write a variable, and for nothing.
+A Keras 3 layer with dropout draws a seed on every call, and advances the counter in its `seed_generator_state`,
+although only training uses the seed. Inference would then write a variable for nothing.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import has_effects
 
 _COUNTER = re.compile(r"(^|/)seed_generator_state(_\d+)?$")
-"""What Keras calls the state of a SeedGenerator. Other variables that are only written may be for the caller to read."""
+"""Keras' name for the state of a SeedGenerator. Other variables that are only written may be for the caller to read."""
 
 
 def without_unused(graph: graph_pb2.GraphDef, fetches: Collection[str]) -> graph_pb2.GraphDef:
-    """Leaves out Keras' seed counters whose value goes nowhere but into the counter itself.
+    """Removes Keras' seed counters whose value goes nowhere but into the counter itself.
 
     Args:
-      graph: a pruned graph, of all entry points: a counter that one of them draws from stays in all.
+      graph: a pruned graph of all entry points. A counter that one of them draws from stays in all.
       fetches: names of nodes.
 
     Returns:
-      A new graph, whose other nodes wait for what they waited for; the given one if there is no such counter.
+      A new graph, in which users of the removed nodes wait for what those waited for; the given one if there is no such counter.
     """
     users: dict[str, list[node_def_pb2.NodeDef]] = defaultdict(list)
     handles: dict[str, list[str]] = defaultdict(list)
@@ -59,14 +59,14 @@ def _assigns(node: node_def_pb2.NodeDef, counter: Collection[str]) -> bool:
 
 
 def _counts(node: node_def_pb2.NodeDef, counter: Collection[str]) -> bool:
-    """Whether all that a node does with a counter is to hold, read, advance, or change it."""
+    """Returns whether all that a node does with a counter is to provide, read, advance, or change it."""
     if node.op in ("VarHandleOp", "ReadVariableOp") or _assigns(node, counter):
         return True
     return not has_effects(node.op)
 
 
 def _without(graph: graph_pb2.GraphDef, dropped: Collection[str]) -> graph_pb2.GraphDef:
-    """A graph without some nodes whose results nobody else takes; who waited for them waits for what they needed."""
+    """Removes nodes whose results no other node takes. Nodes that waited for them wait for what they needed."""
     nodes = {node.name: node for node in graph.node}
     waits: dict[str, dict[str, None]] = {}
 

@@ -1,9 +1,9 @@
-"""Ops that XLA computes otherwise than TensorFlow's kernels, in terms of simpler ops. Pure.
+"""Spells out ops that XLA computes differently than TensorFlow's kernels, in simpler ops. Pure.
 
-- Fake quantization: XLA rounds the distance from the range's lower end instead of the steps from zero, so that 0.0 does not
+- Fake quantization: XLA rounds the distance from the range's lower end instead of the steps from zero, so 0.0 doesn't
   stay 0.0.
-- Gradients of complex `sqrt`, `rsqrt`, and `reciprocal`: XLA leaves out that the derivative is conjugated.
-- The gradient of `selu`: XLA asks whether the activation is above zero, TensorFlow whether it is below. Zero and NaN are neither.
+- Gradients of complex `sqrt`, `rsqrt`, and `reciprocal`: XLA doesn't conjugate the derivative.
+- The gradient of `selu`: XLA tests whether the activation is above zero, TensorFlow whether it is below. Zero and NaN are neither.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _OPS = {
     "FakeQuantWithMinMaxVars": True,
     "FakeQuantWithMinMaxVarsPerChannel": True,
 }
-"""The ops, and whether a range that is empty at zero makes zeros of everything."""
+"""The ops, and whether a range that is empty at zero turns everything into zeros."""
 
 _GRADIENTS = ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")
-"""Ops of a function's value and the gradient of that."""
+"""Ops that take a function's value and that value's gradient."""
 
 _COMPLEX = (types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128)
 
@@ -30,7 +30,7 @@ _F32 = types_pb2.DT_FLOAT
 
 
 def spell_out(graph: graph_pb2.GraphDef) -> None:
-    """Rewrites a graph and its functions in place; nodes keep their names."""
+    """Rewrites a graph and its functions in place. Nodes keep their names."""
     _spell(Scope.graph(graph))
     for function in graph.library.function:
         scope = Scope.function(function)
@@ -50,7 +50,7 @@ def _spell(scope: Scope) -> None:
 
 
 def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:
-    """Makes the gradient a product, or a quotient, of the conjugated value and the gradient of that."""
+    """Turns the gradient into a product or quotient of the conjugated value and that value's gradient."""
     types = {"T": node.attr["T"].type}
     value, gradient, *waits = node.input
 
@@ -72,7 +72,7 @@ def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:
 
 
 def _not_below(node: node_def_pb2.NodeDef, scope: Scope) -> None:
-    """Replaces activations that are not below zero by one, for which XLA's gradient is right."""
+    """Replaces activations that aren't below zero with one, for which XLA's gradient is correct."""
     types = {"T": node.attr["T"].type}
     value = node.input[1]
 
@@ -84,7 +84,7 @@ def _not_below(node: node_def_pb2.NodeDef, scope: Scope) -> None:
 
 
 def _half(node: node_def_pb2.NodeDef, scope: Scope) -> str:
-    """The constant 0.5, in the same round of a loop as the node."""
+    """Adds the constant 0.5, in the same round of a loop as the node."""
     dtype = node.attr["T"].type
     constant = scope.add(f"{node.name}/half", "Const", scope.wait_for(node.input[0]), {"dtype": dtype})
     tensor = constant.attr["value"].tensor
@@ -95,17 +95,17 @@ def _half(node: node_def_pb2.NodeDef, scope: Scope) -> str:
 
 
 class _Quantization:
-    """One node, and those that are added for it."""
+    """A node, and the nodes that are added for it."""
 
     def __init__(self, node: node_def_pb2.NodeDef, scope: Scope) -> None:
         self._node = node
         self._scope = scope
         self._waits = [operand for operand in node.input if operand.startswith("^")]
-        # Constants wait for what the node waits for, so as to run in the same round of a loop as it does.
+        # Constants wait for what the node waits for, which puts them in the same round of a loop.
         self._with = self._waits or scope.wait_for(node.input[0])
 
     def write(self) -> None:
-        """Makes the node a product of steps and their size."""
+        """Turns the node into a product of the steps and their size."""
         node = self._node
         empty = _OPS[node.op]
         bits = node.attr["num_bits"].i if "num_bits" in node.attr else 8
@@ -123,7 +123,7 @@ class _Quantization:
         scale = self._add(
             "scale", "RealDiv", self._add("range", "Sub", most, least), self._constant("steps", high - low)
         )
-        # Rounds half away from zero, as C++ does; the point is not negative where that matters.
+        # Rounds half away from zero, as C++ does. The point isn't negative where that matters.
         point = self._add("point", "Sub", bottom, self._add("min_steps", "RealDiv", least, scale))
         whole = self._add("whole", "Floor", point)
         up = self._add("up", "GreaterEqual", self._add("rest", "Sub", point, whole), half)
@@ -147,7 +147,7 @@ class _Quantization:
                 self._add("min_zero", "Equal", least, none),
                 self._add("max_zero", "Equal", most, none),
             )
-            # Both, since the steps are NaN there, and so is their size.
+            # Set both, because the steps are NaN there, and so is their size.
             quantized = self._add("quantized_or_0", "SelectV2", nothing, none, quantized)
             scale = self._add("scale_or_0", "SelectV2", nothing, none, scale)
         node.ClearField("input")

@@ -1,4 +1,4 @@
-"""Functions that several loops share, copied so that each loop has its own. Pure."""
+"""Copies functions that several loops share, so each loop has its own. Pure."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from tfaot.graph.ops import WHILES, called, functions_of
 def unshared(graph: graph_pb2.GraphDef, sources: dict[str, str]) -> graph_pb2.GraphDef:
     """Gives each loop over a variable a condition and a body of its own.
 
-    Calling a `tf.function` twice makes two Whiles with one body. If that body takes a variable's handle, tfcompile dies of
-    a segmentation fault. Functions that contain such loops are copied as well, because the compiler inlines their calls.
+    Calling a `tf.function` twice makes two Whiles with one body. If that body takes a variable's handle, tfcompile
+    crashes with a segmentation fault. Functions that contain such loops are copied too, because the compiler inlines
+    their calls.
 
     Args:
-      graph: stays as it is.
-      sources: `file:line` by node name, or `function/node` inside functions; gets the nodes of the copies.
+      graph: stays unchanged.
+      sources: `file:line` by node name, or `function/node` inside functions. The nodes of the copies are added.
 
     Returns:
       A new graph, in which the first user of each function keeps it; the given one if no such function is shared.
@@ -39,7 +40,7 @@ def unshared(graph: graph_pb2.GraphDef, sources: dict[str, str]) -> graph_pb2.Gr
 
 
 class _Copier:
-    """One pass over a graph and over everything that it calls."""
+    """Copies functions for a graph and everything that it calls, in one pass."""
 
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
         self._graph = graph_pb2.GraphDef()
@@ -48,7 +49,7 @@ class _Copier:
         self._looping = self._find_looping()
         self._used: set[str] = set()
         self.copies: dict[str, str] = {}
-        """The function that each copy was made of."""
+        """The original function of each copy."""
 
     @property
     def originals(self) -> set[str]:
@@ -69,7 +70,7 @@ class _Copier:
         return self._graph
 
     def _find_looping(self) -> set[str]:
-        """Names of functions that contain a loop over a variable, or call one that does."""
+        """Returns the names of functions that contain a loop over a variable, or call a function that does."""
         callers: dict[str, set[str]] = {}
         found = set()
         for name, function in self._library.items():
@@ -86,11 +87,11 @@ class _Copier:
         return found
 
     def _own(self, node: node_def_pb2.NodeDef, inside: frozenset[str]) -> Iterator[function_pb2.FunctionDef]:
-        """Gives a node functions of its own, as far as it needs them, and returns these.
+        """Gives a node its own functions, as far as it needs them, and yields these.
 
         Args:
           node: changed in place.
-          inside: the functions that the node is in. A recursive call would be copied forever, so it stays as it is.
+          inside: the functions that contain the node. A recursive call would be copied forever, so it stays unchanged.
         """
         if node.op in self._looping and self.copies.get(node.op, node.op) not in inside:
             node.op = self._taken(node.op)
@@ -104,7 +105,7 @@ class _Copier:
                 yield self._library[reference.name]
 
     def _taken(self, name: str) -> str:
-        """Takes a function if nobody has, or else a copy of it."""
+        """Takes a function if no node has taken it yet, otherwise a copy."""
         if name not in self._used:
             self._used.add(name)
             return name

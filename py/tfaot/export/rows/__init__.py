@@ -1,1 +1,1 @@
-"""Checks that the rows of a batch are independent; `check` is the entry point, and explains the method."""
+"""Checks that the rows of a batch are independent. The entry point is `check`, which also explains the method."""

@@ -1,14 +1,14 @@
 """Checks that the rows of a batch are independent: row i of every result depends on row i of the inputs, and on nothing else.
 
-A class with `batch_sizes` splits a batch into parts and pads the last one. This gives TensorFlow's results only if the model
-computes each row by itself, regardless of its position and of the number of rows. This module decides that by analysis, not
-by sampling.
+A class with `batch_sizes` splits a batch into parts and pads the last one. This gives TensorFlow's results only if the
+model computes each row by itself, regardless of its position and of the number of rows. This module decides that by
+analysis, not by sampling.
 
-It analyzes HLO, to which XLA lowers the graph, because HLO has few operations with exact meanings, and because all shapes and
-shape arithmetic are plain numbers in it. The graph is lowered twice, for batches of `SIZES` rows. The differences show what
-depends on the size of the batch: a dimension of 2 and 1009 is the batch, one of 6 and 3027 has three elements a row, and a
-constant that differs counts rows. Both programs are walked together, and each value gets a `Kind`. An operation that may let
-rows affect each other gives `MIXED`, which records the operation. So does an operation without a rule.
+It analyzes the HLO to which XLA lowers the graph. HLO has few operations with exact meanings, and all its shapes and
+shape arithmetic are plain numbers. The graph is lowered twice, for batches of `SIZES` rows. The differences show what
+depends on the batch size: a dimension of 2 and 1009 is the batch, one of 6 and 3027 has three elements per row, and a
+constant that differs counts rows. One walk visits both programs together and gives each value a `Kind`. An operation
+that may let rows affect each other gives `MIXED`, which records the operation. So does an operation without a rule.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def check(
     """Checks that an entry point with `batch_sizes` computes each row by itself.
 
     Args:
-      graph: the whole graph; placeholders leave the batch open.
+      graph: the whole graph. Its placeholders leave the batch size open.
       entry: an entry point with `batch_sizes`.
-      variables: the manifest's.
+      variables: the manifest's variables.
       what: names the model, for messages.
       sources: `file:line` by node, for messages.
 
     Raises:
-      TfaotError: the analysis cannot show it.
+      TfaotError: the analysis can't show it.
     """
     modules = _lowered(graph, entry, variables, what)
     causes = mixed_results(modules[0], modules[1], [tensor.batched for tensor in entry.inputs])
@@ -88,7 +88,7 @@ def _lowered(
             names = [output.name for output in entry.outputs]
             lowered = lowering.lower(graph, inputs, held, names, stage="hlo_serialized", for_shapes=True)
             modules.append(hlo_pb2.HloModuleProto.FromString(lowered))
-    except Exception as error:  # its types say nothing; its text is all there is
+    except Exception as error:  # its types say nothing, so use its text
         raise TfaotError(
             f"{what}: {entry.name} cannot be analyzed for batches",
             details=str(error).partition("\nStack trace")[0],
@@ -99,7 +99,7 @@ def _lowered(
 
 
 def _located(node: str, sources: Mapping[str, str]) -> str:
-    """The node's name and source line, as far as they are known, followed by a space."""
+    """Returns the node's name and source line, as far as they are known, followed by a space."""
     if not node:
         return ""
     parts = node.split("/")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 SIZES = (2, 1009)
-"""The batch sizes to compare. They are far apart, so that a clipped or rounded row count differs between them."""
+"""The batch sizes to compare. They are far apart, so a clipped or rounded row count differs between them."""
 
 Array = npt.NDArray[Any]
 
@@ -22,7 +22,7 @@ class Module:
 
     computations: Mapping[int, Any]
     instructions: Mapping[int, Mapping[int, Any]]
-    """By computation, then by id."""
+    """Instructions by computation, then by id."""
     entry: int
 
     @classmethod
@@ -37,7 +37,7 @@ class Module:
 
 
 TUPLE = 13
-"""`TUPLE` of xla_data.proto."""
+"""The value of `TUPLE` in xla_data.proto."""
 
 
 def batch_of(one: Any, other: Any) -> tuple[int, int] | bool | None:
@@ -77,7 +77,7 @@ _LINKS = (
 
 
 def same_attributes(one: Any, other: Any) -> bool:
-    """Whether two instructions with the same opcode are equivalent except for sizes."""
+    """Returns whether two instructions with the same opcode are equivalent except for sizes."""
     copies = []
     for instruction in (one, other):
         copy = type(instruction)()
@@ -110,11 +110,11 @@ _LITERALS: Mapping[int, tuple[str, str]] = {
     16: ("bf16s", "<u2"),
     18: ("c128s", "<c16"),
 }
-"""By element type of xla_data.proto: the literal's field with the values, and their dtype; bits for half floats."""
+"""By xla_data.proto element type: the literal's field with the values, and their dtype. Half floats are bits."""
 
 
 def literal(instruction: Any) -> Array | None:
-    """A constant's values; None if its element type is not supported."""
+    """Returns a constant's values, or None if its element type isn't supported."""
     field, dtype = _LITERALS.get(instruction.shape.element_type, ("", ""))
     if not field:
         return None

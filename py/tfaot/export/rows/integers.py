@@ -34,12 +34,12 @@ _COMPARED: Mapping[str, Callable[[int, int], bool]] = {
     "NE": lambda a, b: a != b,
 }
 _INTEGERS = frozenset(range(1, 10))
-"""`PRED` to `U64` of xla_data.proto."""
+"""`PRED` to `U64` in xla_data.proto."""
 _FEW = 16
 
 
 def computed(instruction: Any, operands: Sequence[Integers | None]) -> Integers | None:
-    """The result of an operation on small integer arrays; None if it is unknown or not supported."""
+    """Computes an operation on small integer arrays. Returns None if the result is unknown or the operation not supported."""
     shape, op = instruction.shape, instruction.opcode
     if shape.element_type not in _INTEGERS or math.prod(shape.dimensions) > _FEW or len(shape.dimensions) > 1:
         return None
@@ -64,7 +64,7 @@ def computed(instruction: Any, operands: Sequence[Integers | None]) -> Integers 
 
 
 def evaluated(module: Module, computation: int, parameters: Sequence[Any]) -> Any:
-    """Evaluates a condition for these parameters; None stands for unknown values."""
+    """Evaluates a condition for these parameters. None stands for unknown values."""
     instructions = module.instructions[computation]
     done: dict[int, Any] = {}
 

@@ -1,4 +1,4 @@
-"""Loops, both with a fixed trip count and over the rows of a batch. Pure."""
+"""Analyzes loops, both with a fixed trip count and over the rows of a batch. Pure."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ class Calls(Protocol):
     second: Module
 
     def called(self, step: Step, index: int, parameters: Sequence[Tree]) -> Tree:
-        """The result of a computation that a step's instruction calls."""
+        """Returns the result of a computation that a step's instruction calls."""
         ...
 
 
 class Loop:
-    """A While of both programs.
+    """A While in both programs.
 
-    If its condition depends on no row, the trip count does not depend on the batch, and the body is repeated until its
-    values no longer change. If the condition counts rows, the loop must iterate over the rows, as `tf.map_fn` does: it counts
-    from 0 to the number of rows, and step k reads row k and writes row k.
+    If its condition depends on no row, the trip count doesn't depend on the batch, and the body is repeated until its
+    values no longer change. If the condition counts rows, the loop must iterate over the rows, as `tf.map_fn` does: it
+    counts from 0 to the number of rows, and step k reads row k and writes row k.
     """
 
     def __init__(self, walk: Calls, step: Step) -> None:
@@ -49,7 +49,7 @@ class Loop:
         self._start: Tree = step.operands[0]
 
     def result(self) -> Tree:
-        """The abstract values of the loop's results."""
+        """Returns the abstract values of the loop's results."""
         step, state = self._step, forgotten(self._start)
         while True:
             condition = self._condition(state)
@@ -72,7 +72,7 @@ class Loop:
         return found
 
     def _grown(self, before: Tree, after: Tree) -> Tree:
-        """What the loop may carry before any iteration. Mixed values stay mixed, with their first cause."""
+        """Returns what the loop may carry before any iteration. Mixed values stay mixed, with their first cause."""
         grown = [
             old if old.kind is Kind.MIXED else self._step.either(plain(old), plain(new))
             for old, new in zip(leaves(before), leaves(after), strict=True)
@@ -104,7 +104,7 @@ class Loop:
             for index, value in enumerate(after):
                 if index in mixed or value.same == index or (value.filled == index and value.kind is Kind.ROWS):
                     if counts[index] and index not in mixed:
-                        counts[index], wrong = False, True  # a zero that stays one
+                        counts[index], wrong = False, True  # a zero that never changes
                 elif counts[index] and value.next == index:
                     pass
                 else:
@@ -128,7 +128,7 @@ class Loop:
         return unflattened(self._start, left)
 
     def _runs_once_a_row(self, counts: Sequence[bool], kept: Sequence[bool]) -> bool:
-        """Whether the condition holds exactly while the counters are below the number of rows."""
+        """Returns whether the condition is true exactly while the counters are below the number of rows."""
         step = self._step
         for which, (module, instruction) in enumerate(((self._walk.first, step.one), (self._walk.second, step.other))):
             rows = SIZES[which]

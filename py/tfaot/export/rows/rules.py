@@ -1,6 +1,6 @@
-"""The rule for each operation: what its result depends on. Pure.
+"""The rule for each operation, which decides what its result depends on. Pure.
 
-A rule gets a step without MIXED operands, whose instructions differ between the programs in sizes only.
+A rule gets a step without MIXED operands, whose instructions differ between the programs only in sizes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _elementwise(step: Step) -> Value:
 
 
 def _bits(step: Step) -> Value:
-    """Only the last dimension may appear or disappear."""
+    """Lets only the last dimension appear or disappear."""
     return _along(lambda step: [_rank(step) - 1])(step) if step.operand_shape(0) != step.shape else step.value(0)
 
 
@@ -88,7 +88,7 @@ def _reshape(step: Step) -> Value:
     if before == after:
         return value
     axis, each = batch
-    # Dimensions are ordered: with as much before the rows as before, each row's places stay its own.
+    # Dimensions are ordered. If as many elements come before the rows as before, each row keeps its own places.
     outer, rest = divmod(math.prod(before[: value.axis]) * value.outer, math.prod(after[:axis]))
     if rest or each % max(outer, 1) or not outer:
         return step.mixed(TOGETHER)
@@ -166,7 +166,7 @@ def _pad(step: Step) -> Value:
 
 
 def _along(axes: Callable[[Step], Iterable[int]]) -> Callable[[Step], Value]:
-    """Makes a rule for operations that combine elements along some dimensions of the result only."""
+    """Makes a rule for operations that combine elements only along some dimensions of the result."""
 
     def rule(step: Step) -> Value:
         values = [leaf for operand in step.operands for leaf in leaves(operand)]
@@ -288,7 +288,7 @@ def _gather(step: Step) -> Value:
     paired = list(zip(numbers.operand_batching_dims, numbers.start_indices_batching_dims, strict=True))
     if indices.kind is Kind.ROWS:
         return result if (operand.axis, indices.axis) in paired else step.mixed(TOGETHER)
-    # What is looked up in each row, at the row's own number: x[range(n), columns].
+    # The index columns that look up a row by its own number: x[range(n), columns].
     mapped = list(numbers.start_index_map)
     if indices.kind is Kind.INDEX:
         own = set(range(len(mapped)))

@@ -40,10 +40,10 @@ class Step:
         """Takes a pair of instructions.
 
         Args:
-          one: the first program's.
-          other: the second program's.
-          operands: what is known of their operands.
-          instructions: those of the computations around them, by id.
+          one: the first program's instruction.
+          other: the second program's instruction.
+          operands: what is known about their operands.
+          instructions: the instructions of the surrounding computations, by id.
           order: a number that grows from step to step.
         """
         self.one = one
@@ -59,11 +59,11 @@ class Step:
 
     @property
     def batch(self) -> tuple[int, int] | bool | None:
-        """The batch dimension and the elements per row in it; None if there is no batch, False if it is unclear."""
+        """The batch dimension and its elements per row; None if there is no batch, False if it is unclear."""
         return batch_of(self.one.shape, self.other.shape)
 
     def mixed(self, why: str, *parts: Tree) -> Value:
-        """A MIXED value that records this instruction, or the first cause among `parts`."""
+        """Returns a MIXED value that records this instruction, or the first cause among `parts`."""
         known = [leaf.cause for part in parts for leaf in leaves(part) if leaf.kind is Kind.MIXED and leaf.cause]
         if known:
             return Value(Kind.MIXED, cause=min(known, key=lambda cause: cause.order))
@@ -74,14 +74,14 @@ class Step:
         )
 
     def everywhere(self, value: Value, shape: Any = None) -> Tree:
-        """A tree with this value for each array of the result."""
+        """Returns a tree with this value for each array of the result."""
         shape = self.one.shape if shape is None else shape
         if shape.tuple_shapes or shape.element_type == TUPLE:
             return tuple(self.everywhere(value, part) for part in shape.tuple_shapes)
         return value
 
     def folded(self) -> Value | None:
-        """The result as known integers, if it is a small array and can be evaluated."""
+        """Returns the result as known integers, if it is a small array and can be evaluated."""
         if self.batch is not None:
             return None
         results: list[Integers] = []
@@ -109,7 +109,7 @@ class Step:
         )
 
     def together(self, values: Sequence[Value]) -> Value:
-        """Combines values elementwise; none of them is MIXED."""
+        """Combines values elementwise. None of them is MIXED."""
         kinds = {value.kind for value in values}
         if kinds & BATCHED:
             rows = [value for value in values if value.kind in BATCHED]
@@ -130,7 +130,7 @@ class Step:
         return Value(Kind.SIZE) if Kind.SIZE in kinds else FREE
 
     def without_batch(self, value: Value) -> Value:
-        """The value of a result that is made of `value` alone, and may have a batch dimension in which all rows are equal."""
+        """Returns the value of a result made only from `value`, which may have a batch dimension where all rows are equal."""
         if self.batch is None:
             return value
         if value.kind is Kind.FREE and not isinstance(self.batch, bool):
@@ -138,7 +138,7 @@ class Step:
         return self.mixed({Kind.SIZE: COUNTS, Kind.FREE: TOGETHER}.get(value.kind, PLACE))
 
     def unknown(self) -> Value:
-        """The result of an operation without a rule, which is known only if no operand has rows."""
+        """Returns the result of an operation without a rule, which is known only if no operand has rows."""
         value = self.together([leaf for operand in self.operands for leaf in leaves(operand)])
         shapes = [self.one.shape, *self.one.shape.tuple_shapes], [self.other.shape, *self.other.shape.tuple_shapes]
         if value.kind in BATCHED or any(batch_of(a, b) is not None for a, b in zip(*shapes, strict=True)):
@@ -146,7 +146,7 @@ class Step:
         return value
 
     def decided(self, predicate: Value, tree: Tree) -> Tree:
-        """Results that also depend on a predicate."""
+        """Returns results that also depend on a predicate."""
         if predicate.kind is Kind.FREE:
             return tree
         decided = [
@@ -158,7 +158,7 @@ class Step:
         return unflattened(tree, decided)
 
     def joined(self, a: Tree, b: Tree) -> Tree:
-        """Joins two trees of which either may be the result."""
+        """Joins two trees, either of which may be the result."""
         return unflattened(a, [self.either(x, y) for x, y in zip(leaves(a), leaves(b), strict=True)])
 
     def either(self, a: Value, b: Value) -> Value:
@@ -170,12 +170,12 @@ class Step:
         return self.together([a, b])
 
     def value(self, index: int) -> Value:
-        """The value of an operand that is an array."""
+        """Returns the value of an operand that is an array."""
         value: Value = self.operands[index]
         return value
 
     def operand_shape(self, index: int) -> tuple[int, ...]:
-        """The shape of an operand in the first program."""
+        """Returns the shape of an operand in the first program."""
         return tuple(self.instructions[0][self.one.operand_ids[index]].shape.dimensions)
 
     @property
@@ -184,5 +184,5 @@ class Step:
         return tuple(self.instructions[1][self.other.operand_ids[0]].shape.dimensions)
 
     def full(self, axis: int, sizes: Sequence[int], others: Sequence[int]) -> bool:
-        """Whether slices of these sizes, one list for each program, span all of the first operand's dimension."""
+        """Returns whether slices of these sizes, listed for each program, span the first operand's whole dimension."""
         return sizes[axis] == self.operand_shape(0)[axis] and others[axis] == self.second_shape[axis]

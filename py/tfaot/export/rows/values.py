@@ -12,21 +12,21 @@ class Kind(enum.Enum):
     """What a value may depend on."""
 
     FREE = "free"
-    """Neither on any row nor on their number."""
+    """It depends neither on any row nor on their number."""
     SIZE = "size"
-    """On the number of rows."""
+    """It depends on the number of rows."""
     PLACE = "place"
-    """On the number of rows, and on how many steps a loop over them has run."""
+    """It depends on the number of rows, and on how many steps a loop over them has run."""
     COUNTER = "counter"
     """It is the step of the loop over the rows: 0, 1, and so on."""
     ONE = "one"
-    """On the one row that the loop's counter selects."""
+    """It depends on the one row that the loop's counter selects."""
     ROWS = "rows"
-    """It has a batch dimension, and each row of it depends on the same row of the inputs only."""
+    """It has a batch dimension, and each row depends only on the same row of the inputs."""
     INDEX = "index"
-    """Like ROWS, but each row holds its own index."""
+    """Like ROWS, but each row contains its own index."""
     COLUMNS = "columns"
-    """Like ROWS, but some columns along a dimension hold the row's index."""
+    """Like ROWS, but some columns along a dimension contain the row's index."""
     MIXED = "mixed"
     """None of these, as far as the analysis knows."""
 
@@ -36,7 +36,7 @@ class Cause:
     """The operation at which rows stop being independent."""
 
     order: tuple[int, ...]
-    """Causes that come earlier in the program are lower."""
+    """Causes that come earlier in the program have lower numbers."""
     node: str
     """The TensorFlow node's name, or empty."""
     op: str
@@ -50,23 +50,23 @@ class Value:
 
     kind: Kind
     axis: int = 0
-    """Of ROWS, INDEX, and COLUMNS: the dimension that holds the batch."""
+    """For ROWS, INDEX, and COLUMNS: the batch dimension."""
     each: int = 1
     """How many consecutive elements a row has in that dimension."""
     outer: int = 1
     """How many times that dimension repeats all rows, for instance after a reshape merged it with an outer one."""
     cause: Cause | None = None
-    """Of MIXED."""
+    """For MIXED: the cause."""
     constant: tuple[tuple[int, ...], tuple[int, ...]] | None = None
     """The values of a small integer array in both programs, if known."""
     columns: tuple[int, frozenset[int]] = (0, frozenset())
-    """Of COLUMNS: the dimension along which columns lie, and which of them are row numbers."""
+    """For COLUMNS: the dimension along which the columns are numbered, and which of them are row numbers."""
     same: int | None = None
     """In a loop over rows: it equals this operand of the loop before the iteration."""
     next: int | None = None
-    """In a loop over rows: one more than this operand."""
+    """In a loop over rows: it is one more than this operand."""
     filled: int | None = None
-    """In a loop over rows: this operand with the current row replaced."""
+    """In a loop over rows: it is this operand with the current row replaced."""
 
 
 FREE = Value(Kind.FREE)
@@ -84,12 +84,12 @@ DECIDES = "decides for all rows at once"
 
 
 def leaves(tree: Tree) -> list[Value]:
-    """The values of a tree, in order."""
+    """Returns the values of a tree, in order."""
     return [leaf for part in tree for leaf in leaves(part)] if isinstance(tree, tuple) else [tree]
 
 
 def unflattened(tree: Tree, leaves: Iterable[Value]) -> Tree:
-    """A tree of the same structure with other leaves."""
+    """Returns a tree of the same structure with other leaves."""
     source = iter(leaves)
 
     def fill(part: Tree) -> Tree:
@@ -99,20 +99,20 @@ def unflattened(tree: Tree, leaves: Iterable[Value]) -> Tree:
 
 
 def layout(value: Value) -> tuple[int, int, int]:
-    """Where the rows of a value lie."""
+    """Returns where a value's rows are."""
     return value.axis, value.each, value.outer
 
 
 def kinds(tree: Tree) -> list[tuple[Any, ...]]:
-    """The properties that must stop changing for a loop's analysis to end."""
+    """Returns the properties that must stop changing before a loop's analysis can end."""
     return [(value.kind, layout(value), value.columns) for value in leaves(tree)]
 
 
 def plain(value: Value) -> Value:
-    """A value without the properties that hold for a single iteration only."""
+    """Returns a value without the properties that are valid only for a single iteration."""
     return dataclasses.replace(value, constant=None, same=None, next=None, filled=None)
 
 
 def forgotten(tree: Tree) -> Tree:
-    """A tree of `plain` values."""
+    """Returns a tree of `plain` values."""
     return unflattened(tree, [plain(value) for value in leaves(tree)])

@@ -18,10 +18,10 @@ def mixed_results(first: Any, second: Any, batched: Sequence[bool]) -> list[Caus
     Args:
       first: the HloModuleProto for `SIZES[0]` rows.
       second: the one for `SIZES[1]` rows.
-      batched: for each parameter, whether its first dimension is the batch; that of no further one is.
+      batched: for each parameter, whether its first dimension is the batch. Parameters without an entry have no batch.
 
     Returns:
-      For each result None, or what may let its rows see each other.
+      For each result, None or what may let its rows affect each other.
     """
     walk = Walk(Module.of(first), Module.of(second))
     main = walk.first.instructions[walk.first.entry].values()
@@ -51,7 +51,7 @@ class Walk:
         return self._computation(self.first.entry, self.second.entry, parameters)
 
     def _computation(self, a: int, b: int, parameters: Sequence[Tree]) -> Tree:
-        """A computation's result for these parameters."""
+        """Returns a computation's result for these parameters."""
         mine, theirs = self.first.instructions[a], self.second.instructions[b]
         root = (self.first.computations[a].root_id, self.second.computations[b].root_id)
         done: dict[tuple[int, int], Tree] = {}
@@ -80,13 +80,13 @@ class Walk:
         return done[root]
 
     def called(self, step: Step, index: int, parameters: Sequence[Tree]) -> Tree:
-        """The result of a computation that an instruction calls."""
+        """Returns the result of a computation that an instruction calls."""
         return self._computation(
             step.one.called_computation_ids[index], step.other.called_computation_ids[index], parameters
         )
 
     def _result(self, step: Step) -> Tree:
-        """The abstract value of a step's result."""
+        """Returns the abstract value of a step's result."""
         op = step.one.opcode
         if op == "tuple":
             return tuple(step.operands)
@@ -115,7 +115,7 @@ class Walk:
         return step.everywhere(value) if isinstance(value, Value) else value
 
     def _conditional(self, step: Step) -> Tree:
-        """Joins the branches; the results depend on the predicate, too."""
+        """Joins the branches. The results depend on the predicate, too."""
         predicate, *operands = step.operands
         branches = [self.called(step, index, [operand]) for index, operand in enumerate(operands)]
         joined = branches[0]

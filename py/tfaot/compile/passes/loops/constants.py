@@ -1,4 +1,4 @@
-"""Constant folding: values of tensors that are made of constants and known shapes, such as loop bounds and list shapes."""
+"""Constant folding for tensors made of constants and known shapes, such as loop bounds and list shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfaot.compile.passes.loops.loops import Loops
 
 _LARGEST = 1 << 12
-"""The most elements that are evaluated: shapes and bounds are small."""
+"""The most elements to evaluate. Shapes and bounds are small."""
 
 _FOLDED = frozenset(
     {
@@ -45,12 +45,12 @@ class Constants:
     """Evaluates tensors, each at most once."""
 
     def __init__(self, loops: Loops) -> None:
-        """`loops` gives access to the graph."""
+        """Takes the loops, which give access to the graph."""
         self._loops = loops
         self._values: dict[str, Array | None] = {}
 
     def value(self, tensor: str) -> Array | None:
-        """The value of a tensor; None if it is unknown or large."""
+        """Returns the value of a tensor, or None if it is unknown or large."""
         tensor = self._loops.resolve(tensor)
         if tensor not in self._values:
             self._values[tensor] = None
@@ -73,16 +73,16 @@ class Constants:
             with tf.compat.v1.Session(graph=built) as session:
                 try:
                     return np.asarray(session.run(fetched))
-                except tf.errors.OpError:  # a division by zero, an index out of range: running the model says so
+                except tf.errors.OpError:  # a division by zero or an index out of range: running the model reports it
                     return None
 
     def _collect(self, tensor: str, graph: graph_pb2.GraphDef, made: dict[str, bool]) -> bool:
-        """Copies the nodes that compute a tensor; a copy is named `node/port`.
+        """Copies the nodes that compute a tensor. A copy is named `node/port`.
 
         Args:
-          tensor: as `Loops.resolve` returns it.
+          tensor: a tensor that `Loops.resolve` returned.
           graph: receives the copies.
-          made: by tensor, whether it has a copy.
+          made: for each tensor, whether it has a copy.
 
         Returns:
           Whether the tensor can be evaluated.
@@ -103,7 +103,7 @@ class Constants:
             if node.op not in _FOLDED:
                 return False
             operands = [self._loops.resolve(operand) for operand in node.input if not operand.startswith("^")]
-            # Not a generator: an operand may appear twice, and the second time it must be known.
+            # A list rather than a generator: an operand may appear twice, and must be known the second time.
             if not all([self._collect(operand, graph, made) for operand in operands]):
                 return False
             copy = graph.node.add(op=node.op, name=f"{name}/{port}")
@@ -115,7 +115,7 @@ class Constants:
         return made[tensor]
 
     def _known(self, tensor: str) -> Array | None:
-        """The value of a tensor that needs no evaluation; None for others."""
+        """Returns the value of a tensor that needs no evaluation, or None."""
         name, port = tensor_name(tensor)
         node = self._loops.nodes[name]
         if node.op == "Const":

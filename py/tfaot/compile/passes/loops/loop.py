@@ -23,9 +23,9 @@ class Popped:
     """A value that a loop pops from a stack, which an earlier loop with the same trip count filled."""
 
     loop: Loop
-    """The earlier one."""
+    """The earlier loop."""
     index: int
-    """The position of the stack among its operands."""
+    """The stack's position among the earlier loop's operands."""
     value: str
     """The tensor that the earlier loop's body pushes."""
 
@@ -35,7 +35,7 @@ class Item:
     """A value that a loop reads from a loop-invariant list."""
 
     index: int
-    """The position of the list among the loop's operands."""
+    """The list's position among the loop's operands."""
     indices: Indices
     """The item that each step reads."""
     shape: str
@@ -58,19 +58,19 @@ class Loop:
         self._loops = loops
         self._copies: dict[str, str] = {}
         self.steps = Steps(self, loops.constant)
-        """Its trip count, and the integers in its steps."""
+        """The trip count, and the integers in the steps."""
 
     def invariant(self, index: int) -> bool:
-        """Whether an operand is loop-invariant."""
+        """Returns whether an operand is loop-invariant."""
         return self.body.resolve(self.body.results[index]) == self.body.arguments[index]
 
     def constant_argument(self, tensor: str) -> int | None:
-        """The position of the loop-invariant operand behind a tensor of the body; None if there is none."""
+        """Returns the position of the loop-invariant operand behind a tensor of the body, or None."""
         index = self.body.argument(tensor)
         return index if index is not None and self.invariant(index) else None
 
     def outside(self, tensor: str) -> str | None:
-        """The graph's tensor that equals a loop-invariant tensor of the body; None if there is none. Constants are copied."""
+        """Returns the graph's tensor that equals a loop-invariant tensor of the body, or None. Copies constants."""
         index = self.constant_argument(tensor)
         if index is not None:
             return self.operands[index]
@@ -85,11 +85,11 @@ class Loop:
         return self._copies[node.name]
 
     def scalar(self, values: Indices, name: str) -> str | None:
-        """A scalar int32 tensor of the body with given values in the steps; None if no counter can express them.
+        """Returns a scalar int32 tensor of the body with the given value in each step; None if no counter can express them.
 
         Args:
           values: [trips]
-          name: of new nodes.
+          name: prefix for the names of new nodes.
         """
         found = self.steps.offset(values)
         if found is None:
@@ -109,12 +109,12 @@ class Loop:
         return f"{constant.name}:0"
 
     def vector(self, values: tuple[int, ...], name: str) -> str:
-        """Adds a vector int32 to the body."""
+        """Adds an int32 vector to the body."""
         constant = self.body.add("Const", name, (), dtype=np.dtype(np.int32), value=np.array(values, np.int32))
         return f"{constant.name}:0"
 
     def item(self, tensor: str) -> Item | None:
-        """The list item behind a tensor of the body; None if it is none, or its index is unknown."""
+        """Returns the list item behind a tensor of the body; None if there is none, or its index is unknown."""
         node = self.body.producer(self.body.resolve(tensor))
         if node is None or node.op != "TensorListGetItem":
             return None
@@ -123,7 +123,7 @@ class Loop:
         return Item(index, indices, node.input[2]) if index is not None and indices is not None else None
 
     def popped(self, tensor: str) -> Popped | None:
-        """The origin of a value that the body pops from a stack; None if it is none, or the stack is not understood."""
+        """Returns the origin of a value that the body pops from a stack; None if it isn't popped, or the stack isn't understood."""
         node = self.body.producer(self.body.resolve(tensor))
         if node is None or node.op != "TensorListPopBack":
             return None
@@ -138,7 +138,7 @@ class Loop:
         return Popped(earlier, port, value) if value is not None else None
 
     def pushed(self, index: int) -> str | None:
-        """The tensor that each step pushes onto an operand that starts as an empty stack; None if it is no such stack."""
+        """Returns the tensor that each step pushes onto an operand that starts as an empty stack; None for other operands."""
         node = self.body.producer(self.body.resolve(self.body.results[index]))
         if node is None or node.op != "TensorListPushBack" or self.body.argument(node.input[0]) != index:
             return None
@@ -148,7 +148,7 @@ class Loop:
         return node.input[1] if made is not None and made.op == "EmptyTensorList" else None
 
     def shapes(self) -> dict[str, Tensor]:
-        """Dtypes and shapes of the body's tensors, by name. In XLA, a loop's operands keep their shapes."""
+        """Returns the dtypes and shapes of the body's tensors, by name. In XLA, a loop's operands keep their shapes."""
         import tensorflow as tf
 
         graph = self.body.graph()
@@ -181,12 +181,12 @@ class Loop:
         return result | known
 
     def give(self, operand: str, dtype: int, name: str) -> str:
-        """Adds an operand that the body passes on unchanged; returns the body's argument.
+        """Adds an operand that the body passes on unchanged. Returns the body's argument.
 
         Args:
           operand: a tensor of the graph.
           dtype: its `tensorflow.DataType`.
-          name: of the argument.
+          name: the argument's name.
         """
         argument = f"{self.body.unique(name)}:0"
         self.operands.append(canonical(operand))
@@ -199,7 +199,7 @@ class Loop:
         return argument
 
     def after(self) -> list[str]:
-        """Control inputs that order a node after everything that the loop depends on."""
+        """Returns control inputs that order a node after everything that the loop depends on."""
         names = [tensor_name(operand)[0] for operand in self.operands]
         nodes = self._loops.nodes
         fed = {tensor_name(feed)[0] for feed in self._loops.program.feeds}
@@ -207,7 +207,7 @@ class Loop:
         return list(dict.fromkeys([*self.waits, *(f"^{name}" for name in needed)]))
 
     def write(self) -> None:
-        """Writes the edited loop into the graph, without unused operands and nodes."""
+        """Writes the edited loop to the graph, without unused operands and nodes."""
         kept = self._drop_unneeded()
         program = self._loops.program
         node = self._loops.nodes[self.name]
@@ -218,7 +218,7 @@ class Loop:
             node.attr[key].func.name = name
         node.input[:] = [*self.operands, *self.waits]
         node.attr["T"].CopyFrom(types_attribute(self.body.types))
-        # Without them, shapes of results are those of operands, which XLA wants in any case.
+        # Without these attributes, results have the shapes of operands, which XLA requires in any case.
         for key in ("output_shapes", "_output_shapes", "_num_original_outputs", "_read_only_resource_inputs"):
             node.attr.pop(key, None)
         ports = {index: port for port, index in enumerate(kept)}
@@ -230,7 +230,7 @@ class Loop:
         self.steps.read()
 
     def _drop_unneeded(self) -> list[int]:
-        """Drops unused operands and nodes; returns the former positions of the operands that are left."""
+        """Drops unused operands and nodes. Returns the former positions of the remaining operands."""
         if not self.body.effects():
             for node in self.body.nodes.values():
                 node.input[:] = [operand for operand in node.input if not operand.startswith("^")]
@@ -248,7 +248,7 @@ class Loop:
         return kept
 
     def _live(self) -> list[int]:
-        """Positions of operands that the condition, an effect, or a user of the loop needs, directly or in later steps."""
+        """Returns positions of operands that the condition, an effect, or a user needs, directly or in later steps."""
         count = len(self.operands)
         if self.name in self._loops.program.kept():
             return list(range(count))

@@ -1,7 +1,7 @@
-"""The loops of a graph as passes see them: which values are loop-invariant, which indices steps use, what stacks hold.
+"""A graph's loops as passes see them: loop-invariant values, indices that steps use, and contents of stacks.
 
-A loop is a While of control flow v2 in the graph itself; passes do not touch those in functions. The scalars of step
-k = 0, 1, … are known if they are integer arithmetic on counters and constants.
+A loop is a control flow v2 While in the graph itself. Passes don't touch those in functions. The scalars of step k = 0,
+1, … are known if they are integer arithmetic on counters and constants.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ class Loops:
     """A program's graph, with its loops."""
 
     def __init__(self, program: Program) -> None:
-        """Reads the loops of a program. Passes must add nodes through this object, or announce them with `added`."""
+        """Reads a program's loops. Passes must add nodes through this object, or announce them with `added`."""
         self.program = program
         self.nodes = program.nodes()
         self._tensors = program.tensors() if any(node.op in WHILES for node in program.graph.node) else {}
         self._constants = Constants(self)
         self.loops: dict[str, Loop] = {}
-        """By name; each comes after the loops whose results it takes."""
+        """Loops by name. Each comes after the loops whose results it takes."""
         for node in self._ordered():
             self.loops[node.name] = Loop(self, node)
 
     def _ordered(self) -> list[node_def_pb2.NodeDef]:
-        """The While nodes, each after those that it depends on."""
+        """Returns the While nodes, each after those that it depends on."""
         order: list[node_def_pb2.NodeDef] = []
         seen: set[str] = set()
         stack = [(node.name, False) for node in self.program.graph.node if node.op in WHILES]
@@ -56,12 +56,12 @@ class Loops:
 
         Args:
           op: the op's type.
-          name: of the node; made unique.
-          inputs: operands.
-          shape: of the result.
-          dtype: its `tensorflow.DataType`.
-          origin: the node that it stands for.
-          **attributes: as of `program.attribute`.
+          name: the node's name; made unique.
+          inputs: its operands.
+          shape: the result's shape.
+          dtype: the result's `tensorflow.DataType`.
+          origin: the node that it replaces.
+          **attributes: see `attributes.attribute`.
         """
         node = self.program.add(op, name, inputs, origin=origin, **attributes)
         self.added(node, Tensor(shape, dtype))
@@ -81,18 +81,18 @@ class Loops:
         return f"{node.name}:0"
 
     def added(self, node: node_def_pb2.NodeDef, tensor: Tensor | None) -> None:
-        """Announces a new node of the graph, and what is known of its first result."""
+        """Announces a new node of the graph, and what is known about its first result."""
         self.nodes[node.name] = node
         if tensor is not None:
             self._tensors[f"{node.name}:0"] = tensor
 
     def producer(self, tensor: str) -> node_def_pb2.NodeDef | None:
-        """The node that computes a tensor, identities aside; None if it is fed."""
+        """Returns the node that computes a tensor, past identities, or None if the tensor is fed."""
         resolved = self.resolve(tensor)
         return None if resolved in self.program.feeds else self.nodes[tensor_name(resolved)[0]]
 
     def resolve(self, tensor: str) -> str:
-        """The tensor behind identities and behind loops that only pass it on."""
+        """Returns the tensor behind identities and behind loops that only pass it on."""
         while True:
             tensor = canonical(tensor)
             name, port = tensor_name(tensor)
@@ -108,7 +108,7 @@ class Loops:
                 return tensor
 
     def tensor(self, tensor: str) -> Tensor | None:
-        """The dtype and shape of a tensor of the graph, as far as they are known."""
+        """Returns the known dtype and shape of a tensor of the graph."""
         tensor = canonical(tensor)
         known = self._tensors.get(self.resolve(tensor)) or self._tensors.get(tensor)
         name, port = tensor_name(tensor)
@@ -117,17 +117,17 @@ class Loops:
         return known
 
     def dtype(self, tensor: str) -> int:
-        """The `tensorflow.DataType` of a tensor of the graph."""
+        """Returns the `tensorflow.DataType` of a tensor of the graph."""
         known = self._tensors[canonical(tensor)]
         return known.dtype
 
     def shape(self, tensor: str) -> tuple[int, ...] | None:
-        """The shape of a tensor of the graph; None if a size is not known."""
+        """Returns the shape of a tensor of the graph, or None if a size isn't known."""
         known = self.tensor(tensor)
         return complete(known.shape) if known else None
 
     def variable(self, handle: str) -> str | None:
-        """The shared name of the variable to which a handle belongs; None if it is unknown."""
+        """Returns the shared name of the variable that a handle belongs to, or None if it is unknown."""
         node = self.nodes[tensor_name(handle)[0]]
         while node.op in IDENTITIES or node.name in self.loops:
             name, port = tensor_name(handle)
@@ -139,7 +139,7 @@ class Loops:
         return node.attr["shared_name"].s.decode() if node.op == "VarHandleOp" else None
 
     def tensor_of_variable(self, handle: str) -> Tensor | None:
-        """The dtype and shape of the variable to which a handle belongs; None if it is unknown."""
+        """Returns the dtype and shape of the variable that a handle belongs to, or None if it is unknown."""
         wanted = self.variable(handle)
         for node in self.nodes.values():
             if node.op == "VarHandleOp" and node.attr["shared_name"].s.decode() == wanted:
@@ -149,7 +149,7 @@ class Loops:
         return None
 
     def element_shape(self, tensor: str) -> Shape:
-        """The element shape with which a list was created; None if it is unknown."""
+        """Returns the element shape that a list was created with, or None if it is unknown."""
         made = self.producer(tensor)
         if made is None or made.op not in ("EmptyTensorList", "TensorListReserve", "TensorListFromTensor"):
             return None
@@ -159,11 +159,11 @@ class Loops:
         return tuple(int(size) if size >= 0 else None for size in sizes)
 
     def constant(self, tensor: str) -> Array | None:
-        """The value of a small tensor that is made of constants and known shapes; None for others."""
+        """Returns the value of a small tensor made of constants and known shapes, or None for others."""
         return self._constants.value(tensor)
 
     def zero(self, tensor: str) -> bool:
-        """Whether a tensor of the graph is all zeros, or a list of zeros."""
+        """Returns whether a tensor of the graph is all zeros, or a list of zeros."""
         node = self.producer(tensor)
         if node is None:
             return False
@@ -176,12 +176,12 @@ class Loops:
         return not literal(node).any()
 
     def replace(self, tensor: str, by: str, besides: str = "") -> None:
-        """Replaces a tensor of the graph in all its uses. It must not be fetched.
+        """Replaces a tensor of the graph in all its uses. The tensor must not be fetched.
 
         Args:
           tensor: the tensor.
           by: the replacement.
-          besides: a result of a node that keeps the original.
+          besides: a result of a node that keeps using the original.
         """
         tensor = canonical(tensor)
         for node in self.program.graph.node:
@@ -194,10 +194,10 @@ class Loops:
             loop.operands = [by if operand == tensor else operand for operand in loop.operands]
 
     def fetched(self, tensor: str) -> bool:
-        """Whether the node of a tensor is fed or fetched."""
+        """Returns whether a tensor's node is fed or fetched."""
         return tensor_name(tensor)[0] in self.program.kept()
 
 
 def list_attributes(dtype: int) -> dict[str, attr_value_pb2.AttrValue]:
-    """Attributes of an op that creates a list with int32 shapes."""
+    """Returns attributes for an op that creates a list, with int32 shapes."""
     return {"element_dtype": type_attribute(dtype), "shape_type": type_attribute(types_pb2.DT_INT32)}

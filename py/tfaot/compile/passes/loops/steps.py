@@ -1,4 +1,4 @@
-"""The steps of a loop: how many there are, and the values of integers in each. Pure."""
+"""The steps of a loop: how many there are, and the integer values in each. Pure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from tfaot.compile.passes.loops.loop import Loop
 
 Indices = npt.NDArray[Any]
-"""A scalar of the loop's body in each step, [trips], in its own dtype; it wraps around as TensorFlow's integers do."""
+"""A scalar of the loop's body in each step, [trips], in its own dtype. It wraps around like TensorFlow's integers."""
 
 _LONGEST = 1 << 16
-"""The most steps for which indices are computed."""
+"""The most steps for which to compute indices."""
 _INTEGERS: dict[int, np.dtype[Any]] = {
     types_pb2.DT_INT32: np.dtype(np.int32),
     types_pb2.DT_INT64: np.dtype(np.int64),
@@ -58,7 +58,7 @@ class Steps:
         """Reads a loop.
 
         Args:
-          loop: if its body or condition changes later, call `read` again.
+          loop: the loop. If its body or condition changes later, call `read` again.
           constant: returns the value of a tensor of the graph, or None.
         """
         self._loop = loop
@@ -67,7 +67,7 @@ class Steps:
         self._values: dict[str, Indices | None] = {}
         self.read()
         self.trips: int | None = self._trips()
-        """How often the body runs; None if that is unknown, zero, or more than `_LONGEST`."""
+        """How often the body runs; None if this is unknown, zero, or more than `_LONGEST`."""
 
     def read(self) -> None:
         """Finds the counters, with the start and step of each."""
@@ -84,17 +84,17 @@ class Steps:
             step = self._constant(body, second)
             start = self._outside(self._loop.operands[index])
             if first == body.arguments[index] and step is not None and start is not None and start.ndim == 0:
-                # An array of one element wraps around in silence, where a scalar warns.
+                # A one-element array wraps around silently; a scalar causes a warning.
                 self._counters[index] = (start.reshape(1), -step.reshape(1) if node.op == "Sub" else step.reshape(1))
 
     def _counted(self, index: int, steps: Array) -> Indices:
-        """The values of a counter before given steps."""
+        """Returns a counter's values before given steps."""
         start, step = self._counters[index]
         result: Indices = start + step * steps.astype(_INTEGERS[self._loop.body.types[index]])
         return result
 
     def _constant(self, body: EditableFunction, tensor: str) -> Array | None:
-        """The value of a loop-invariant scalar of the condition or body, an integer or a bool; None if it is unknown."""
+        """Returns the value of a loop-invariant integer or bool in the condition or body, or None if it is unknown."""
         node = body.producer(body.resolve(tensor))
         value = None
         if node is not None and node.op == "Const":
@@ -106,7 +106,7 @@ class Steps:
     def _evaluate(
         self, body: EditableFunction, tensor: str, steps: Array, memo: dict[str, Array | None]
     ) -> Array | None:
-        """The values of a scalar of the condition or body in given steps; None if they are unknown."""
+        """Evaluates a scalar of the condition or body in given steps. Returns None if the values are unknown."""
         tensor = body.resolve(tensor)
         if tensor not in memo:
             memo[tensor] = self._compute(body, tensor, steps, memo)
@@ -131,7 +131,7 @@ class Steps:
         operands = [self._evaluate(body, each, steps, memo) for each in node.input if not each.startswith("^")]
         if any(operand is None for operand in operands):
             return None
-        # TensorFlow refuses a division by zero, and what XLA then computes is its own affair.
+        # TensorFlow refuses to divide by zero. XLA computes a result of its own.
         if node.op in ("FloorDiv", "FloorMod") and not np.asarray(operands[1]).all():
             return None
         return SCALARS[node.op](*operands)
@@ -143,7 +143,7 @@ class Steps:
         return int(np.argmin(going))
 
     def values(self, tensor: str) -> Indices | None:
-        """The values of a scalar integer of the body in all steps; None if they are unknown."""
+        """Returns the values of an integer scalar of the body in all steps, or None if they are unknown."""
         if self.trips is None:
             return None
         tensor = self._loop.body.resolve(tensor)
@@ -153,7 +153,7 @@ class Steps:
         return self._values[tensor]
 
     def last(self, index: int) -> Array | None:
-        """The value of a counter after the loop; None if the operand is no counter, or the trip count is unknown."""
+        """Returns a counter's value after the loop; None if the operand isn't a counter, or the trip count is unknown."""
         if self.trips is None or index not in self._counters:
             return None
         return self._counted(index, np.array([self.trips])).reshape(())
@@ -165,8 +165,8 @@ class Steps:
           values: the wanted value in each step, [trips].
 
         Returns:
-          The position of the counter, `AddV2` or `Sub`, and the number to which the op applies the counter; None if there is no
-          such counter.
+          The counter's position, `AddV2` or `Sub`, and the number that the op takes besides the counter; None if there
+          is no such counter.
         """
         for index in self._counters:
             if self._loop.body.types[index] != types_pb2.DT_INT32:

@@ -1,1 +1,1 @@
-"""Makes random ops draw from one variable; `state` is the entry point."""
+"""Makes random ops draw from one variable. The entry point is `state`."""

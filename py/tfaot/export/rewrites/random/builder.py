@@ -16,14 +16,14 @@ from tfaot.graph.names import canonical, producer
 from tfaot.graph.ops import definition, fill_in_defaults, results
 
 _SHARED = "tfaot/random"
-"""Prefix of nodes that belong to no single random op."""
+"""A prefix for nodes that don't belong to a single random op."""
 
 
 class Builder:
     """Builds the nodes that replace random ops in one body. The caller adds them to the body."""
 
     def __init__(self, scope: Scope) -> None:
-        """`scope` is the body's: it gives free names, and knows how edges are written."""
+        """Takes the body's scope, which provides free names and knows how to write edges."""
         self._scope = scope
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._prefix = _SHARED
@@ -31,20 +31,20 @@ class Builder:
         self.constants: list[node_def_pb2.NodeDef] = []
         """Constants that all random ops of the body share."""
         self.nodes: list[node_def_pb2.NodeDef] = []
-        """The nodes that were made since the last `begin`."""
+        """The nodes added since the last `begin`."""
 
     def begin(self, site: node_def_pb2.NodeDef, anchor: Anchor | None = None) -> None:
-        """Starts to replace a random op: names start with its name, and constants go where it is in v1 control flow."""
+        """Starts to replace a random op. Names start with its name, and constants go to its place in v1 control flow."""
         self._prefix = f"{site.name}/random"
         self._anchor = ""
         self.nodes = []
         if anchor is not None:
-            # A control edge from a Switch would not say which branch is meant.
+            # A control edge from a Switch doesn't identify the branch.
             inside = self.add("Identity", anchor.operand, T=anchor.dtype) if anchor.dtype else anchor.operand
             self._anchor = f"^{producer(inside)}"
 
     def outputs(self, op: str, *inputs: str, **attrs: Any) -> tuple[str, ...]:
-        """Adds a node, and returns references to its outputs. Attributes that are left out have their defaults."""
+        """Adds a node, and returns references to its outputs. Missing attributes get their defaults."""
         defined = definition(op)
         assert defined is not None, op
         node = node_def_pb2.NodeDef(name=self._scope.take(f"{self._prefix}/{op}"), op=op, input=inputs)
@@ -59,7 +59,7 @@ class Builder:
         return self.outputs(op, *inputs, **attrs)[0]
 
     def constant(self, value: Any, dtype: int, *, outside: bool = False) -> str:
-        """A constant of a `tensorflow.DataType`, next to the random op or outside of v1 control flow."""
+        """Adds a constant of a `tensorflow.DataType`, next to the random op or outside of v1 control flow."""
         array = np.asarray(value, dtypes.BY_ENUM[dtype].numpy())
         key = (str(array.dtype), array.shape, array.tobytes())
         if self._anchor and not outside:
@@ -71,11 +71,11 @@ class Builder:
         return self._constants[key]
 
     def cast(self, value: str, before: int, after: int) -> str:
-        """Casts a value, unless it has the dtype already."""
+        """Casts a value, unless it already has the dtype."""
         return value if before == after else self.add("Cast", value, SrcT=before, DstT=after)
 
     def finish(self, site: node_def_pb2.NodeDef, value: str, dtype: int) -> list[node_def_pb2.NodeDef]:
-        """All nodes since `begin`, and one that takes the place of the random op."""
+        """Returns all nodes since `begin`, and one that replaces the random op."""
         result = node_def_pb2.NodeDef(name=site.name, op="Identity", device=site.device, input=[value])
         result.input.extend(operand for operand in site.input if operand.startswith("^"))
         for key, attr in site.attr.items():

@@ -1,4 +1,4 @@
-"""Finds where nodes are in TensorFlow 1's control flow, whose branches and loops are not functions. Pure."""
+"""Finds where nodes are in TensorFlow 1's control flow, whose branches and loops aren't functions. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _V1_ENTRIES = frozenset({"Enter", "RefEnter", "RefSwitch", "Switch", "_SwitchN"}
 
 
 def order(nodes: Sequence[node_def_pb2.NodeDef]) -> list[int]:
-    """Indices of the nodes in their order, except that each comes after those that it needs; back edges of loops aside."""
+    """Returns the indices of the nodes in order, but with each after those that it needs, apart from back edges of loops."""
     index = {node.name: i for i, node in enumerate(nodes)}
     entered = [False] * len(nodes)
     left = [False] * len(nodes)
@@ -37,18 +37,18 @@ def order(nodes: Sequence[node_def_pb2.NodeDef]) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """A place in v1 control flow: inside a branch or a loop, which may be inside another."""
+    """A place in v1 control flow: inside a branch or a loop, which may be nested."""
 
     outer: Place | None
     branch: tuple[str, int] | None
     """The predicate and the Switch's port; None for a loop."""
     depth: int
     looped: bool
-    """Whether this or one around it is a loop, which nothing enters but through its `Enter`."""
+    """Whether this place or one around it is a loop, which values can only enter through its `Enter`."""
 
     @staticmethod
     def inside(outer: Place | None, branch: tuple[str, int] | None) -> Place:
-        """One deeper."""
+        """Returns a place one level deeper."""
         depth, looped = (outer.depth, outer.looped) if outer else (0, False)
         return Place(outer, branch, depth + 1, looped or branch is None)
 
@@ -60,11 +60,11 @@ class Anchor:
     place: Place
     operand: str
     dtype: int
-    """Of the operand if it comes from a Switch, which is itself outside; else 0."""
+    """The operand's dtype if it comes from a Switch, which is itself outside; otherwise 0."""
 
 
 def _port(operand: str) -> int:
-    """The port of a Switch that an input takes."""
+    """Returns the port of a Switch that an input refers to."""
     _, _, port = operand.partition(":")
     return int(port in ("1", "output_true:0"))
 
@@ -90,7 +90,7 @@ def anchors(nodes: Sequence[node_def_pb2.NodeDef], order: Sequence[int]) -> dict
                     found = Place.inside(found, (source.input[1], _port(operand)))
                     found_type = type_of(source, "T")
                 elif source.op == "_SwitchN":
-                    found = Place.inside(found, None)  # as little to be entered as a loop
+                    found = Place.inside(found, None)  # like a loop, impossible to enter
                     found_type = type_of(source, "T")
             if found is not None and (place is None or found.depth > place.depth):
                 place, anchor, dtype = found, operand, found_type

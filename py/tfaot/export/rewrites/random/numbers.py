@@ -1,6 +1,6 @@
-"""Makes random numbers from integers that TensorFlow and XLA draw alike. Pure.
+"""Makes random numbers from integers that TensorFlow and XLA draw identically. Pure.
 
-Floating-point numbers are computed from the integers by our own nodes, because XLA's kernels use other bits than TensorFlow's.
+Our own nodes compute floating-point numbers from the integers, because XLA's kernels use different bits than TensorFlow's.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tfaot.graph.names import producer
 from tfaot.graph.ops import type_of
 
 _PHILOX = 1
-"""`tf.random.Algorithm.PHILOX`; chosen here, since a device that chooses for itself may choose another."""
+"""`tf.random.Algorithm.PHILOX`. It is fixed here, because a device that chooses for itself may choose another one."""
 
 DRAWS = frozenset(
     {"Multinomial", "RandomShuffle", "RandomStandardNormal", "RandomUniform", "RandomUniformInt", "TruncatedNormal"}
 )
-"""Stateful ops that XLA compiles and that this file can express, which take all of XLA's but one."""
+"""Stateful ops that XLA compiles and that this file can express: all of XLA's but one."""
 
 STATELESS = frozenset(
     {
@@ -35,10 +35,10 @@ STATELESS = frozenset(
         "StatelessTruncatedNormalV2",
     }
 )
-"""Stateless ops of which XLA makes other numbers than TensorFlow; of those that give integers it makes the same."""
+"""Stateless ops for which XLA makes other numbers than TensorFlow. Both make the same numbers for integer ops."""
 
 _RESERVED = 1 << 40
-"""How many numbers a draw inside a branch reserves, where its size is unknown: more than any tensor has."""
+"""How many numbers a draw inside a branch reserves if its size is unknown: more than any tensor has."""
 
 _UNIT = {
     types_pb2.DT_HALF: (types_pb2.DT_INT32, 10),
@@ -46,12 +46,12 @@ _UNIT = {
     types_pb2.DT_FLOAT: (types_pb2.DT_INT32, 23),
     types_pb2.DT_DOUBLE: (types_pb2.DT_INT64, 52),
 }
-"""The integers that a number in [0, 1) is made from, and how many of their bits TensorFlow takes: a mantissa's."""
+"""The integers from which to make a number in [0, 1), and how many of their bits TensorFlow uses: a mantissa's."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """Where random integers come from: inputs of stateless ops, uint64[1] and uint64[2], and the algorithm."""
+    """The source of random integers: inputs of stateless ops, uint64[1] and uint64[2], and the algorithm."""
 
     key: str
     counter: str
@@ -59,18 +59,18 @@ class Key:
 
 
 def _integers(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) -> str:
-    """Integers of all bits."""
+    """Draws integers with all bits random."""
     return build.add(
         "StatelessRandomUniformFullIntV2", shape, key.key, key.counter, key.algorithm, dtype=dtype, Tshape=shape_type
     )
 
 
 def _uniform(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) -> str:
-    """Numbers in [0, 1), those that TensorFlow makes."""
+    """Draws numbers in [0, 1), the same as TensorFlow."""
     integer, bits = _UNIT[dtype]
     drawn = _integers(build, key, shape, shape_type, integer)
     if dtype == types_pb2.DT_DOUBLE:
-        # TensorFlow takes the first of two words as the upper one here, and as the lower one of an integer.
+        # Of two words, TensorFlow takes the first as the upper one here, but as the lower one in an integer.
         word = build.constant(32, integer)
         upper = build.add("BitwiseAnd", drawn, build.constant((1 << 20) - 1, integer), T=integer)
         upper = build.add("LeftShift", upper, word, T=integer)
@@ -83,17 +83,17 @@ def _uniform(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) 
 
 
 def _doubles(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) -> str:
-    """Numbers in [0, 1) for results of this dtype, but as doubles.
+    """Draws numbers in [0, 1) for results of this dtype, but as doubles.
 
-    TensorFlow and XLA miss logarithms and the like by different last bits. Rounded from double to float, the difference
-    is gone, all but once in a hundred million times.
+    TensorFlow and XLA have different errors in the last bits of logarithms and similar functions. Rounding from double
+    to float removes the difference, except about once in a hundred million times.
     """
     unit = types_pb2.DT_DOUBLE if dtype == types_pb2.DT_DOUBLE else types_pb2.DT_FLOAT
     return build.cast(_uniform(build, key, shape, shape_type, unit), unit, types_pb2.DT_DOUBLE)
 
 
 def _rounded(build: Builder, value: str, dtype: int) -> str:
-    """A double as another dtype, narrow ones by way of float as in TensorFlow."""
+    """Rounds a double to another dtype. Narrow ones go through float, as in TensorFlow."""
     if dtype == types_pb2.DT_DOUBLE:
         return value
     value = build.cast(value, types_pb2.DT_DOUBLE, types_pb2.DT_FLOAT)
@@ -101,7 +101,7 @@ def _rounded(build: Builder, value: str, dtype: int) -> str:
 
 
 def _normal(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) -> str:
-    """Box-Muller, in pairs, with TensorFlow's bound below the logarithm."""
+    """Applies the Box-Muller transform in pairs, with TensorFlow's lower bound for the logarithm."""
     index, double = shape_type, types_pb2.DT_DOUBLE
     one, two = build.constant(1, index), build.constant(2, index)
     size = build.add("Prod", shape, build.constant([0], types_pb2.DT_INT32), T=index)
@@ -121,7 +121,7 @@ def _normal(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) -
 
 
 def _truncated_normal(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) -> str:
-    """The inverse of the normal distribution between -2 and 2. TensorFlow draws again until a number fits, XLA cannot."""
+    """Inverts the normal distribution between -2 and 2. TensorFlow draws again until a number fits; XLA can't."""
     double, inside = types_pb2.DT_DOUBLE, math.erf(math.sqrt(2.0))
     drawn = _doubles(build, key, shape, shape_type, dtype)
     drawn = build.add("Mul", drawn, build.constant(2 * inside, double), T=double)
@@ -131,7 +131,7 @@ def _truncated_normal(build: Builder, key: Key, shape: str, shape_type: int, dty
 
 
 def _sample_shape(build: Builder, logits: str, logits_type: int, samples: str) -> str:
-    """Of logits [batch, classes], the shape int32[3] `[batch, samples, classes]`."""
+    """Returns the shape int32[3] `[batch, samples, classes]` for logits [batch, classes]."""
     index = types_pb2.DT_INT32
     shape = build.add("Shape", logits, T=logits_type, out_type=index)
     batch, classes = build.outputs("Unpack", shape, num=2, T=index, axis=0)
@@ -139,11 +139,11 @@ def _sample_shape(build: Builder, logits: str, logits_type: int, samples: str) -
 
 
 def _categorical(build: Builder, key: Key, logits: str, logits_type: int, shape: str, output: int) -> str:
-    """The class with the largest sum of its logit and a number from Gumbel's distribution, as XLA does it."""
+    """Returns the class with the largest sum of its logit and a number from Gumbel's distribution, as XLA does."""
     index = types_pb2.DT_INT32
     dtype = types_pb2.DT_DOUBLE if logits_type == types_pb2.DT_DOUBLE else types_pb2.DT_FLOAT
     drawn = _uniform(build, key, shape, index, dtype)
-    # Of zero, the logarithm would be as low as that of a class that must never be drawn.
+    # The logarithm of zero would be as low as that of a class that must never be drawn.
     noise = build.add("Maximum", drawn, build.constant(1e-30, dtype), T=dtype)
     for _ in range(2):
         noise = build.add("Neg", build.add("Log", noise, T=dtype), T=dtype)
@@ -156,10 +156,10 @@ def _categorical(build: Builder, key: Key, logits: str, logits_type: int, shape:
 def _reserve(
     build: Builder, state: str, last: str, shape: str, shape_type: int, place: Place | None
 ) -> tuple[Key, str]:
-    """Takes counters from the state for a tensor of this shape, as a Generator does.
+    """Reserves counters from the state for a tensor of this shape, as a Generator does.
 
-    A branch of a v1 conditional may not run, and nothing may wait for what does not run. For one inside, counters are
-    taken before it, for more numbers than its shape can have, and led in.
+    A branch of a v1 conditional may not run, and nothing may wait for something that doesn't run. For a draw inside a
+    branch, counters are reserved before the branch, for more numbers than its shape can have, and passed in.
 
     Returns:
       The key, and the name of the node that advances the state.
@@ -196,20 +196,20 @@ _FLOATING: Mapping[str, Callable[[Builder, Key, str, int, int], str]] = {
     "StatelessTruncatedNormalV2": _truncated_normal,
     "TruncatedNormal": _truncated_normal,
 }
-"""Ops that return floating-point numbers of a shape, their first input, and the function that makes them."""
+"""Ops that return floating-point numbers with the shape in their first input, and the functions that make the numbers."""
 
 
 def drawn(
     build: Builder, node: node_def_pb2.NodeDef, state: str, last: str, anchor: Anchor | None
 ) -> tuple[list[node_def_pb2.NodeDef], str]:
-    """Builds what replaces a stateful op; also returns the name of the node that advances the state.
+    """Builds the replacement of a stateful op. Also returns the name of the node that advances the state.
 
     Args:
       build: makes the nodes.
       node: one of `DRAWS`.
       state: the variable's handle.
-      last: the node that advances the state before, or empty.
-      anchor: says in which v1 conditional the node is, if it is in one.
+      last: the node that last advanced the state, or empty.
+      anchor: the v1 conditional that contains the node, if any.
     """
     build.begin(node, anchor)
     place = anchor.place if anchor is not None else None
@@ -252,7 +252,7 @@ def drawn(
 
 
 def stateless(build: Builder, node: node_def_pb2.NodeDef, anchor: Anchor | None) -> list[node_def_pb2.NodeDef]:
-    """Builds what replaces one of `STATELESS`: it gives TensorFlow's numbers, except where TensorFlow draws again."""
+    """Builds the replacement of one of `STATELESS`. It gives TensorFlow's numbers, except where TensorFlow draws again."""
     build.begin(node, anchor)
     if node.op.endswith("V2"):
         shape_type, key = type_of(node, "Tshape"), Key(*node.input[1:4])

@@ -1,13 +1,13 @@
-"""Random ops: one state per instance, and the same numbers in TensorFlow and in XLA. Pure: protos in, protos out.
+"""Gives random ops one state per instance, and the same numbers in TensorFlow and in XLA. Pure: protos in, protos out.
 
-Compiled ahead of time, TensorFlow's stateful random ops start from one fixed state in each instance, and their
-floating-point numbers are XLA's own. This rewrite makes each of them draw from a variable, int64[3], with the state of a
-`tf.random.Generator` that uses Philox. An op reserves counters with `RngReadAndSkip`, as the Generator does, and computes on
-integers drawn from them, which are the same bit for bit in TensorFlow and in XLA. Stateless ops are rewritten in the same
-way, with their own keys.
+When compiled ahead of time, TensorFlow's stateful random ops start from one fixed state in each instance, and their
+floating-point numbers are XLA's own. This rewrite makes each of them draw from a variable, int64[3], which contains the
+state of a `tf.random.Generator` that uses Philox. An op reserves counters with `RngReadAndSkip`, as the Generator does,
+and computes on integers drawn from them. These are bit-identical in TensorFlow and in XLA. Stateless ops are rewritten
+in the same way, with their own keys.
 
-Functions get the variable's handle as an additional last argument. In each body, control edges chain the draws in the order
-of the nodes, so that TensorFlow and XLA draw in the same order.
+Functions get the variable's handle as an additional last argument. In each body, control edges chain the draws in the
+order of the nodes. This makes TensorFlow and XLA draw in the same order.
 
 The cost of the rewrite and the size of its result are linear in the size of the graph.
 """
@@ -35,19 +35,19 @@ from tfaot.graph.prune import reached
 Array = npt.NDArray[np.int64]
 
 VARIABLE = "tfaot/random_state"
-"""The state's `shared_name`, if no other variable has it."""
+"""The state's `shared_name`, unless another variable has it."""
 
 _ARGUMENT = "tfaot_random_state"
 _LEFT = frozenset({"ParameterizedTruncatedNormal"})
-"""Stateful ops that XLA compiles, and that stay with XLA's fixed state."""
+"""Stateful ops that XLA compiles, and that keep XLA's fixed state."""
 
 _CONDITION = "it is in a while loop's condition"
 
 _TOP = ""
-"""Stands for the graph itself among functions' names."""
+"""Represents the graph itself among functions' names."""
 
 _SEVERAL = -1
-"""In place of a run's number."""
+"""Used in place of a run's number."""
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -62,20 +62,20 @@ class Left:
 
 @dataclasses.dataclass(frozen=True)
 class Seeded:
-    """A graph whose random ops follow a variable."""
+    """A graph whose random ops use a variable."""
 
     graph: graph_pb2.GraphDef
     variable: str | None
-    """`shared_name` of the state, int64[3], which is written; None if nothing draws from it."""
+    """The `shared_name` of the state, int64[3], which is written. None if nothing draws from it."""
     left: tuple[Left, ...]
 
 
 def state_of(seed: int) -> Array:
-    """The state that a seed starts: int64[3], two words of counter and one of key, `{0, 0, seed}`.
+    """Returns the state for a seed: int64[3], two words of counter and one of key, `{0, 0, seed}`.
 
-    It is that of `tf.random.Generator.from_key_counter(key=seed, counter=[0, 0], alg="philox")`, and of `from_seed` for
-    a NumPy integer. Of a Python integer, `from_seed` makes the counter: seeds 1 and 2 then give one stream, which they
-    enter four numbers apart.
+    `tf.random.Generator.from_key_counter(key=seed, counter=[0, 0], alg="philox")` starts with the same state, and so
+    does `from_seed` for a NumPy integer. From a Python integer, `from_seed` makes the counter. Seeds 1 and 2 then give
+    the same stream, offset by four numbers.
 
     Raises:
       OverflowError: the seed is negative or has more than 64 bits.
@@ -87,13 +87,15 @@ def seeded(graph: graph_pb2.GraphDef, runs: Sequence[Collection[str]] = ()) -> S
     """Makes all random ops that the graph can reach draw from one variable.
 
     Args:
-      graph: a whole graph; it stays as it is. Only functions that its nodes reach are looked at.
-      runs: for each run that the graph is made for, the nodes that it fetches; one run for all if not given. Draws of
-        one run are not chained to another's, which would have to run, too. No two may need the same random op.
+      graph: a whole graph; stays unchanged. Only functions that its nodes reach are considered.
+      runs: for each run that the graph is for, the nodes that it fetches. By default, there is one run for everything.
+        Draws of one run aren't chained to another run's, which would then have to run, too. No two runs may need the
+        same random op.
 
     Returns:
-      A new graph. Rewritten nodes and functions keep their names, and what a node needed is named `NODE/random/…`;
-      functions without random ops keep their bytes. What stands in the attributes `seed` and `seed2` means nothing.
+      A new graph. Rewritten nodes and functions keep their names, and the nodes that they need are named
+      `NODE/random/…`. Functions without random ops keep their bytes. The attributes `seed` and `seed2` no longer mean
+      anything.
 
     Raises:
       ValueError: two runs need the same random op.
@@ -102,12 +104,12 @@ def seeded(graph: graph_pb2.GraphDef, runs: Sequence[Collection[str]] = ()) -> S
 
 
 def refusal(what: str, left: Sequence[Left], sources: Mapping[str, str]) -> TfaotError:
-    """The error for a graph some of whose stateful random ops cannot use the state.
+    """Returns the error for a graph in which some stateful random ops can't use the state.
 
     Args:
       what: names the model.
       left: not empty.
-      sources: `file:line` by names as in `Left`.
+      sources: `file:line` by the names in `Left`.
     """
     places = [f"{site.op} {sources.get(site.name, site.name)} ({site.reason})" for site in left]
     return TfaotError(
@@ -122,13 +124,13 @@ class _Form(enum.IntEnum):
     """What a function does with the state."""
 
     PLAIN = 0
-    """It knows nothing of it."""
+    """It doesn't know the state."""
     IGNORES = 1
-    """It has the handle as its last argument, and leaves it alone: XLA's loops have no effects in their conditions."""
+    """The handle is its last argument, but it doesn't draw: in XLA's loops, conditions have no effects."""
     TAKES = 2
-    """It has the handle as its last argument, and draws."""
+    """The handle is its last argument, and it draws."""
     RETURNS = 3
-    """And has it as its last result: a loop's body."""
+    """The handle is also its last result: a loop's body."""
 
 
 _CALLEES: Mapping[str, Sequence[tuple[str, _Form]]] = {
@@ -138,23 +140,23 @@ _CALLEES: Mapping[str, Sequence[tuple[str, _Form]]] = {
     for op, call in CALLS.items()
     if op != "RemoteCall"
 }
-"""The functions of ops that can hand on one more argument, by their attributes."""
+"""The functions of ops that can pass on one more argument, by their attributes."""
 
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What to rewrite in the graph or in a function; nodes are given by name."""
+    """What to rewrite in the graph or in a function. Nodes are given by name."""
 
     sites: tuple[str, ...]
     """Draws and calls, in the order in which they run."""
     draws: frozenset[str]
     calls: Mapping[str, tuple[tuple[str, _Form], ...]]
-    """Of each node that can hand on the state, the functions that would get it."""
+    """For each node that can pass on the state, the functions that would get it."""
     barred: Mapping[str, str]
-    """Functions that cannot get it from here, and why."""
+    """Functions that can't get the state from here, and why."""
     stateless: tuple[str, ...]
     anchors: Mapping[str, Anchor]
-    """Those of either that are inside v1 control flow."""
+    """The draws, calls, and stateless ops that are inside v1 control flow."""
     left: tuple[Left, ...]
 
 
@@ -176,12 +178,12 @@ class _Rewriter:
     def __init__(self, graph: graph_pb2.GraphDef, runs: Sequence[Collection[str]]) -> None:
         self._graph = graph
         self._runs = _runs_of(graph, runs)
-        """Of each node of the graph, the run that needs it."""
+        """For each node of the graph, the run that needs it."""
         self._library = {function.signature.name: function for function in graph.library.function}
         self._bodies: dict[str, _Plan] = {}
         self._drawing: set[str] = set()
         self._names: dict[tuple[str, _Form], str] = {}
-        """Names of the functions to write, by their names before."""
+        """Names of the functions to write, by their original names and forms."""
         variables = {
             node.attr["shared_name"].s.decode()
             for node in graph.node
@@ -190,7 +192,7 @@ class _Rewriter:
         self._variable = unused(VARIABLE, {*variables, *(node.name for node in graph.node)})
 
     def run(self) -> Seeded:
-        """Does all of it, once."""
+        """Does the whole rewrite. Call it once."""
         pending = [_TOP]
         while pending:
             name = pending.pop()
@@ -222,14 +224,14 @@ class _Rewriter:
         return nodes
 
     def _callees(self, node: node_def_pb2.NodeDef) -> tuple[tuple[str, _Form], ...]:
-        """The functions that would get the state through a node, in the form that they need."""
+        """Returns the functions that would get the state through a node, with the forms that they need."""
         if node.op in self._library:
             return ((node.op, _Form.TAKES),)
         forms = dict(_CALLEES.get(node.op, ()))
         return tuple((func.name, forms[key]) for key, func in functions_of(node) if key in forms)
 
     def _look(self, name: str) -> _Plan:
-        """Sorts the nodes of a body into those that must be rewritten, and those that are left."""
+        """Separates the nodes of a body that must be rewritten from those that are left."""
         nodes = self._nodes(name)
         interesting = [
             node
@@ -278,7 +280,7 @@ class _Rewriter:
         )
 
     def _find_drawing(self) -> None:
-        """Fills `_drawing` with the bodies that draw, themselves or through calls."""
+        """Fills `_drawing` with the bodies that draw, directly or through calls."""
         callers: dict[str, list[str]] = defaultdict(list)
         for name, body in self._bodies.items():
             for callees in body.calls.values():
@@ -296,7 +298,7 @@ class _Rewriter:
         return any(callee in self._drawing for callee, form in callees if form != _Form.IGNORES)
 
     def _choose_forms(self) -> dict[tuple[str, _Form], str]:
-        """Fills `_names`; returns in which forms each body is needed, and why if that is without the state."""
+        """Fills `_names`. Returns the forms that each body is needed in, each with the reason if it lacks the state."""
         reasons: dict[tuple[str, _Form], str] = {}
         todo = [(_TOP, _Form.TAKES if _TOP in self._drawing else _Form.PLAIN, "")]
         while todo:
@@ -314,14 +316,14 @@ class _Rewriter:
         used = set(self._library)
         for name, form in sorted(reasons):
             if name != _TOP:
-                # The form that comes first keeps the name, and so the functions that call it their bytes.
+                # The first form keeps the name, which leaves the functions that call it byte-identical.
                 first = not any((name, other) in self._names for other in _Form)
                 self._names[name, form] = name if first else unused(f"{name}_random", used)
                 used.add(self._names[name, form])
         return reasons
 
     def _write(self, name: str, form: _Form, state: str) -> tuple[Sequence[node_def_pb2.NodeDef], str]:
-        """The nodes of a body that has the state's handle as `state`, and the name of the last node that draws."""
+        """Returns the nodes of a body whose state handle is `state`, and the name of the last node that draws."""
         nodes, body = self._nodes(name), self._bodies[name]
         by_name = {node.name: node for node in nodes}
         arguments = () if name == _TOP else (arg.name for arg in self._library[name].signature.input_arg)
@@ -346,7 +348,7 @@ class _Rewriter:
         return [*build.constants, *result], last[0]
 
     def _handing_on(self, node: node_def_pb2.NodeDef, state: str, last: str) -> node_def_pb2.NodeDef:
-        """A call, loop, or conditional with one more operand, after the draw before it."""
+        """Returns a call, loop, or conditional with one more operand, after the draw before it."""
         result = node_def_pb2.NodeDef()
         result.CopyFrom(node)
         data = sum(not operand.startswith("^") for operand in node.input)
@@ -371,7 +373,7 @@ class _Rewriter:
         return result
 
     def _function(self, function: function_pb2.FunctionDef, form: _Form) -> function_pb2.FunctionDef:
-        """A function in one of the forms that it is needed in."""
+        """Returns a function in one of the forms that it is needed in."""
         name = function.signature.name
         if (name, form) not in self._names or (form == _Form.PLAIN and not self._bodies[name].stateless):
             return function
@@ -392,7 +394,7 @@ class _Rewriter:
             result.attr["_input_shapes"].list.shape.add()
         if last:
             result.signature.is_stateful = True
-            # Nothing that a function returns needs its last draw; without this it might not run, or run too late.
+            # No result of a function needs its last draw. Without this, it might not run, or might run too late.
             effect = unused(_ARGUMENT, signature.control_output)
             result.signature.control_output.append(effect)
             result.control_ret[effect] = last
@@ -401,7 +403,7 @@ class _Rewriter:
             result.signature.output_arg.add(name=output, type=types_pb2.DT_RESOURCE)
             result.ret[output] = argument
             if last:
-                # The next round gets the handle after this one's last draw, however the loop is run.
+                # The next round gets the handle after this round's last draw, no matter how the loop runs.
                 build = Builder(Scope(result.node_def, name, {*used, argument}))
                 result.ret[output] = build.add("Identity", argument, f"^{last}", T=types_pb2.DT_RESOURCE)
                 result.node_def.extend(build.nodes)
@@ -409,7 +411,7 @@ class _Rewriter:
 
 
 def _handle(name: str) -> node_def_pb2.NodeDef:
-    """The state's variable."""
+    """Creates the handle of the state's variable."""
     build = Builder(Scope([]))
     build.add("VarHandleOp", dtype=types_pb2.DT_INT64, shape=(3,), shared_name=name)
     build.nodes[0].name = name
