@@ -13,11 +13,10 @@ import os
 import pickle
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -509,15 +508,3 @@ def chunks(cases: Iterable[Case], size: int = TOGETHER) -> list[list[Case]]:
     """Splits cases into groups that share a model."""
     listed = list(cases)
     return [listed[i : i + size] for i in range(0, len(listed), size)]
-
-
-def run_all(cases: Sequence[Case], *, flags: Sequence[str] = ("-O1",), each: Callable[[Outcome], None]) -> None:
-    """Calls `each` with the outcome of every case."""
-    folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
-    try:
-        engine = Engine(folder, flags=flags)
-        for group in chunks(cases):
-            for outcome in engine.outcomes(group):
-                each(outcome)
-    finally:
-        shutil.rmtree(folder)

@@ -15,6 +15,7 @@ from tensorflow.compiler.tf2xla import tf2xla_pb2
 from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python import _pywrap_tfcompile
 
+from tfaot.core.isa import CPU_LEVELS, TARGET_TRIPLE
 from tfaot.graph.names import unused
 
 
@@ -42,8 +43,8 @@ def _compile(folder: str, graph: bytes, config: tf2xla_pb2.Config) -> str:
         _pywrap_tfcompile.Compile(
             graph=path("graph.pb"),
             config=path("config.pb"),
-            target_triple="x86_64-pc-linux",
-            target_cpu="x86-64",
+            target_triple=TARGET_TRIPLE,
+            target_cpu=CPU_LEVELS[0],
             target_features="",
             entry_point="entry",
             cpp_class="Class",

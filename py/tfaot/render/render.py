@@ -8,9 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import jinja2
-
-from tfaot.core import dtypes, functions, names
+from tfaot.core import dtypes, functions, names, templates
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
 
@@ -197,14 +195,7 @@ def render(request: Request) -> None:
         embed=request.embed,
         keep_denormals=request.keep_denormals,
     )
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    environment = templates.environment(_TEMPLATES)
     for template, path in (
         ("class.h.jinja", request.out_header),
         ("class.cc.jinja", request.out_source),

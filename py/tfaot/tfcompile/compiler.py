@@ -38,7 +38,7 @@ class Texts:
     header: str
     """C++ for XLA's own runtime."""
     optimized_hlo: tuple[str, ...]
-    """The module that it generated code from. None if the target's own XLA flags dump it elsewhere."""
+    """The module that it generated code from. Empty if the target's own XLA flags dump it elsewhere."""
 
 
 def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Texts:

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jinja2
-
 from tfaot.compile.program import packing, thunks
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
+from tfaot.core import templates
 from tfaot.core.errors import TfaotError
 from tfaot.core.functions import for_isa
 
@@ -75,14 +74,7 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
         "programs": {isa: for_isa(name, isa) + "_program" for isa in functions},
         "tensorflow": tensorflow,
     }
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(_TEMPLATES),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
+    environment = templates.environment(_TEMPLATES)
     source = environment.get_template("executor.cc.jinja")
     return Rendered(
         environment.get_template("executor.h.jinja").render(shared),

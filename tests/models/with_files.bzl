@@ -1,29 +1,32 @@
-"""An exported model with another graph, to change only the compiler's input on purpose."""
+"""An exported model with other files, to break one link of the chain on purpose."""
 
 load("//rules:defs.bzl", "TfaotGraphInfo")
 
-def _with_graph_impl(ctx):
+visibility("//tests/models/...")
+
+def _with_files_impl(ctx):
     exported = ctx.attr.exported[TfaotGraphInfo]
     return [
-        DefaultInfo(files = depset([ctx.file.graph])),
+        DefaultInfo(files = depset(ctx.files.graph + ctx.files.variables)),
         TfaotGraphInfo(
             label = ctx.label,
             batch_sizes = exported.batch_sizes,
             configs = exported.configs,
             entry_points = exported.entry_points,
             golden_inputs = exported.golden_inputs,
-            graph = ctx.file.graph,
+            graph = ctx.file.graph or exported.graph,
             manifest = exported.manifest,
             sources = exported.sources,
-            variables = exported.variables,
+            variables = ctx.file.variables or exported.variables,
         ),
     ]
 
-with_graph = rule(
-    implementation = _with_graph_impl,
-    doc = "Passes an exported model on, with another graph.",
+with_files = rule(
+    implementation = _with_files_impl,
+    doc = "Passes an exported model on, with other files.",
     attrs = {
         "exported": attr.label(providers = [TfaotGraphInfo], doc = "The exported model."),
         "graph": attr.label(allow_single_file = True, doc = "The graph to use instead."),
+        "variables": attr.label(allow_single_file = True, doc = "The initial values to use instead."),
     },
 )
