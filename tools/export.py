@@ -62,6 +62,8 @@ def main() -> None:
         debug_info=flags.debug_info,
     )
 
+    environment.need_keras(legacy=source.legacy_keras)
+
     def work() -> None:
         environment.prepare(legacy_keras=source.legacy_keras)
         from tfaot.export.export import Request, export

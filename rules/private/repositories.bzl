@@ -170,6 +170,9 @@ def _tfaot_tensorflow_repository_impl(rctx):
         size = "about 300 MB to download, 1.5 GB on disk",
         title = "TensorFlow " + version,
     )
+
+    # It changes with the packages. They are one directory, whose digest Bazel doesn't compute for a worker's tools.
+    rctx.file("stamp", "{}\n{}".format(interpreter, rctx.read(rctx.path(lock))), executable = False)
     rctx.file("BUILD", _BUILD.format(
         interpreter = interpreter,
         targets = _TARGETS,

@@ -21,6 +21,8 @@ def stage_attrs(main, library):
     return {
         "_main": attr.label(default = main, allow_single_file = [".py"], cfg = "exec"),
         "_library": attr.label(default = library, providers = [PyInfo], cfg = "exec"),
+        "_start": attr.label(default = "//tools:stage.py", allow_single_file = True, cfg = "exec"),
+        "_worker": attr.label(default = "//py/tfaot/worker", providers = [PyInfo], cfg = "exec"),
     }
 
 def graph_attrs():
@@ -96,12 +98,6 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
       deps: (list[Target]) Python libraries that user code imports
     """
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
-    libraries = [ctx.attr._library] + deps
-    imports = [
-        exec_path(path, ctx.workspace_name)
-        for library in libraries
-        for path in library[PyInfo].imports.to_list()
-    ]
 
     # User code imports its neighbors by their path in the workspace. Generated modules are below bin_dir.
     roots = {target.label.workspace_root or ".": None for target in [ctx] + deps}
@@ -110,15 +106,20 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
 
     # Packages from other repositories, such as pip's, come after the toolchain's, so TensorFlow finds the versions that it was
     # locked with.
+    libraries = [ctx.attr._library] + deps
+    imports = _imports(ctx, libraries)
     others = [path for path in imports if path.startswith("external/")]
     own = [path for path in imports if path not in others]
-    python_path = own + roots.keys() + toolchain.imports.to_list() + others
-
-    # No user or interpreter site-packages: all packages are declared.
-    start = ctx.actions.args()
-    start.add_all(["-s", "-S", "-B", ctx.file._main.path])
+    flags.add(ctx.file._main, format = "--stage_main=%s")
+    flags.add_all(own + roots.keys() + toolchain.imports.to_list() + others, format_each = "--stage_path=%s")
+    flags.add_all(outputs, format_each = "--stage_output=%s", expand_directories = False)
     flags.use_param_file("@%s", use_always = True)
     flags.set_param_file_format("multiline")
+
+    # No user or interpreter site-packages: all packages are declared. The command, the environment, and the tools are those of
+    # every stage of every model, so one worker serves all of them.
+    start = ctx.actions.args()
+    start.add_all(["-s", "-S", "-B", ctx.file._start.path])
     ctx.actions.run(
         executable = toolchain.interpreter or toolchain.interpreter_path,
         arguments = [start, flags],
@@ -127,11 +128,12 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
             "LANG": "C.UTF-8",
             "PATH": "/usr/bin:/bin",
             "PYTHONHASHSEED": "0",
-            "PYTHONPATH": ":".join(python_path),
+            "PYTHONPATH": ":".join(_imports(ctx, [ctx.attr._worker]) + toolchain.imports.to_list()),
             # Don't search the main's folder for modules. This is like `-P`, which Python 3.10 doesn't know.
             "PYTHONSAFEPATH": "1",
             "TZ": "UTC",
         },
+        execution_requirements = _REQUIREMENTS,
         inputs = depset(
             inputs + [ctx.file._main],
             transitive = [toolchain.packages, toolchain.interpreter_files] +
@@ -142,4 +144,26 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
         mnemonic = mnemonic,
         progress_message = progress_message,
         toolchain = TOOLCHAIN_TYPE,
+        tools = depset(
+            [ctx.file._start],
+            transitive = [toolchain.stamps, ctx.attr._worker[PyInfo].transitive_sources],
+        ),
     )
+
+def _imports(ctx, libraries):
+    return [
+        exec_path(path, ctx.workspace_name)
+        for library in libraries
+        for path in library[PyInfo].imports.to_list()
+    ]
+
+# How Bazel runs a stage; docs/internals/workers.md explains it. Bazel ignores what it doesn't use.
+_REQUIREMENTS = {
+    "block-network": "1",
+    "requires-worker-protocol": "json",
+    "supports-multiplex-sandboxing": "1",
+    "supports-multiplex-workers": "1",
+    "supports-worker-cancellation": "1",
+    "supports-workers": "1",
+    "worker-key-mnemonic": "Tfaot",
+}

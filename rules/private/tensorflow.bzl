@@ -128,6 +128,7 @@ def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
         name = "tfaot_toolchain",
         python_packages = [":site_packages"],
         python_runtime = ":py_runtime",
+        stamps = ["stamp"],
         tensorflow_version = tensorflow_version,
         visibility = visibility,
     )

@@ -13,6 +13,7 @@ TfaotToolchainInfo = provider(
         "interpreter_path": "(str or None) absolute path of Python's interpreter, if `interpreter` is None",
         "label": "(Label) the toolchain's target, to simplify debugging",
         "packages": "(depset[File]) files or directories that hold the Python packages",
+        "stamps": "(depset[File]) a few files that change when `packages` does; a persistent worker restarts when they change",
         "tensorflow_version": "(str) version of the TensorFlow in `packages`, such as '2.21.0'",
     },
 )
@@ -60,6 +61,11 @@ def _tfaot_toolchain_impl(ctx):
             interpreter_files = runtime.files or depset(),
             packages = depset(transitive = packages),
             imports = depset(imports),
+            stamps = depset(ctx.files.stamps + [
+                file
+                for file in depset(transitive = packages).to_list()
+                if file.basename == "RECORD" and file.dirname.endswith(".dist-info")
+            ]),
             tensorflow_version = ctx.attr.tensorflow_version,
         ),
     )]
@@ -79,6 +85,12 @@ tfaot_toolchain = rule(
             doc = "A py_runtime for Python 3.10 to 3.13.",
             mandatory = True,
             providers = [PyRuntimeInfo],
+            cfg = "exec",
+        ),
+        "stamps": attr.label_list(
+            doc = "Files that change whenever a directory in `python_packages` does. Libraries need none: each wheel's " +
+                  "`RECORD` serves.",
+            allow_files = True,
             cfg = "exec",
         ),
         "tensorflow_version": attr.string(

@@ -1,4 +1,4 @@
-"""Builds examples/fc in two output bases, one with bzlmod and one with WORKSPACE, and compares every output."""
+"""Builds examples/fc twice, with bzlmod and workers and with WORKSPACE and none, and compares every output."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ GROUPS = (
     "optimized_hlo",
     "stablehlo",
     "hlo_graph",
+    "goldens",
 )
 
 RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
@@ -59,7 +60,7 @@ class ReproducibleTest(unittest.TestCase):
     """Nothing in a build can depend on where, when, or how it is set up."""
 
     def test_two_output_bases(self) -> None:
-        """Graph, config, manifest, objects, and sources are the same bytes in another folder and the other mode."""
+        """Graph, config, manifest, objects, and sources are the same bytes in another folder, the other mode, and no worker."""
         with tempfile.TemporaryDirectory(dir=os.environ["TEST_TMPDIR"]) as folder:
             base = pathlib.Path(folder)
             name, repository = wheel()
@@ -67,6 +68,7 @@ class ReproducibleTest(unittest.TestCase):
             workspace = build(
                 base / "another" / "deeper",
                 "--config=workspace",
+                "--spawn_strategy=sandboxed",
                 f"--override_repository=tfaot_tensorflow={repository}",
             )
             subprocess.run(["chmod", "-R", "u+w", folder], check=True)

@@ -54,11 +54,18 @@ def _inputs_test_impl(ctx):
     for name in ctx.attr.reads_not:
         asserts.false(env, name in names, "{} waits for {}".format(ctx.attr.mnemonic, name))
     packages = {file.short_path.split("py/tfaot/")[1].rpartition("/")[0]: None for file in files if "py/tfaot/" in file.short_path}
-    asserts.equals(env, sorted(ctx.attr.packages), sorted(packages.keys()))
+    asserts.equals(env, sorted(ctx.attr.packages + ["worker"]), sorted(packages.keys()))
     asserts.true(env, "site-packages" in names)
     asserts.true(env, len(files) < 150, "{} inputs: each is a link in the sandbox".format(len(files)))
     asserts.equals(env, "0", action.env["PYTHONHASHSEED"])
     asserts.equals(env, "1", action.env["PYTHONSAFEPATH"])
+
+    # What a worker's key contains. If it depended on the stage or the model, each would import TensorFlow again.
+    asserts.equals(env, ["-s", "-S", "-B", "tools/stage.py"], action.argv[1:5])
+    python_path = action.env["PYTHONPATH"].split(":")
+    asserts.equals(env, "py", python_path[0])
+    asserts.true(env, len(python_path) == 2 and python_path[1].endswith("tfaot_tensorflow/site-packages"), str(python_path))
+    asserts.true(env, "stamp" in names, "another TensorFlow doesn't restart the worker")
     return analysistest.end(env)
 
 inputs_test = analysistest.make(_inputs_test_impl, attrs = {

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+import sys
+
+OTHER_KERAS = 79
+"""Exit status of a stage that needs the other Keras than this process has imported."""
 
 
 def xla_flag(name: str, value: str) -> str:
     """Returns a flag for `XLA_FLAGS`. The value can contain spaces and quotes, as the path of a temporary folder can."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'--{name}="{escaped}"'
+
+
+def need_keras(*, legacy: bool) -> None:
+    """Ends this process with `OTHER_KERAS` if it has imported TensorFlow for the other Keras.
+
+    Only a worker's process has imported TensorFlow before the stage starts. The worker then runs the stage in another one.
+    """
+    if "tensorflow" in sys.modules and (os.environ["TF_USE_LEGACY_KERAS"] == "1") != legacy:
+        sys.exit(OTHER_KERAS)
 
 
 def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> None:

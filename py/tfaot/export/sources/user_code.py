@@ -41,7 +41,8 @@ class UserCode:
         self._root = os.getcwd() + os.sep
         self._packages = os.path.dirname(os.path.dirname(os.path.abspath(tf.__file__))) + os.sep
         self._ours = os.path.dirname(os.path.abspath(tfaot.__file__)) + os.sep
-        self._main = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
+        main = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
+        self._mains = {main, os.path.join(os.path.dirname(main), "stage.py")}  # the latter starts the former
         self._shown: dict[str, str] = {}
         self.module = self._load()
 
@@ -60,7 +61,7 @@ class UserCode:
         if filename.startswith("<"):  # not a file: `<string>`, `<frozen importlib._bootstrap>`
             return ""
         path = os.path.abspath(filename)
-        if path == self._main or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
+        if path in self._mains or path.startswith((self._packages, self._ours)) or not path.startswith(self._root):
             return ""
         if not os.path.exists(path):  # extension modules name the source that they were built from: h5py/h5f.pyx
             return ""

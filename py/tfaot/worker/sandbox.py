@@ -1,0 +1,217 @@
+"""A folder with only the declared inputs, and a process that can't write elsewhere or reach a network.
+
+It does what Bazel's linux-sandbox does for an action without a worker (`src/main/tools/linux-sandbox-pid1.cc`). Where the
+system has no user namespaces, Bazel's own sandbox is only the folder, and so is this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import traceback
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+_CLONE_NEWNS, _CLONE_NEWIPC, _CLONE_NEWUSER = 0x00020000, 0x08000000, 0x10000000
+_CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
+_MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
+_MS_REMOUNT, _MS_NOATIME, _MS_NODIRATIME = 32, 1024, 2048
+_MS_BIND, _MS_REC, _MS_PRIVATE, _MS_RELATIME = 4096, 16384, 1 << 18, 1 << 21
+_PR_SET_PDEATHSIG = 1
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_OPTIONS = {
+    "nosuid": _MS_NOSUID,
+    "nodev": _MS_NODEV,
+    "noexec": _MS_NOEXEC,
+    "noatime": _MS_NOATIME,
+    "nodiratime": _MS_NODIRATIME,
+    "relatime": _MS_RELATIME,
+}
+"""Options of a mount, which must be repeated to make it read-only: a user namespace can't drop them."""
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def end_with_parent(parent: int) -> None:
+    """Makes the kernel end this process when its parent, the process `parent`, ends in any way."""
+    _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+    if os.getppid() != parent and parent != 0:
+        os._exit(1)  # it ended before the call
+
+
+def stage_inputs(folder: Path, root: Path, inputs: Iterable[str], outputs: Iterable[str]) -> None:
+    """Fills a folder with links to inputs, whose paths are relative to `root`, and with the outputs' empty folders."""
+    made = {folder}
+    folder.mkdir(parents=True)
+    for path in inputs:
+        link = folder / path
+        if link.parent not in made:
+            link.parent.mkdir(parents=True, exist_ok=True)
+            made.add(link.parent)
+        link.symlink_to(root / path)
+    for path in outputs:
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+
+
+def take_outputs(folder: Path, root: Path, outputs: Iterable[str]) -> None:
+    """Moves the outputs that exist to the execution root. Each appears whole or not at all."""
+    for path in outputs:
+        if (folder / path).exists():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(folder / path, root / path)
+
+
+class Namespaces:
+    """Lets the process that made it fork children in namespaces of their own."""
+
+    def __init__(self) -> None:
+        """Reads where this process is. It must run in `within`."""
+        self._own = os.open("/proc/self/ns/pid", os.O_RDONLY)
+
+    @staticmethod
+    def within(body: Callable[[], int]) -> int:
+        """Calls `body` in a forked child that is allowed to use this class. Returns its exit status, negative for a signal.
+
+        This process enters a user namespace. When it ends, the kernel ends the child and everything that the child started.
+
+        Raises:
+          OSError: the system doesn't allow it.
+        """
+        user, group = os.getuid(), os.getgid()
+        _call("unshare", _CLONE_NEWUSER | _CLONE_NEWPID)
+        Path("/proc/self/setgroups").write_text("deny", encoding="ascii")
+        Path("/proc/self/uid_map").write_text(f"{user} {user} 1", encoding="ascii")
+        Path("/proc/self/gid_map").write_text(f"{group} {group} 1", encoding="ascii")
+
+        def first() -> int:
+            end_with_parent(0)  # the parent is outside this namespace, and has no number in it
+            return body()
+
+        return in_child(first)
+
+    def fork(self) -> int:
+        """Forks a child that is the first process of a new namespace: with its end, the kernel ends all others."""
+        _call("unshare", _CLONE_NEWPID)
+        pid = os.fork()
+        if pid != 0:
+            _call("setns", self._own, _CLONE_NEWPID)
+        return pid
+
+    @staticmethod
+    def isolate(*, writable: Path, own_tmp: bool) -> None:
+        """Takes the network away from such a child, and the right to write to all but `writable` and `/tmp`.
+
+        Afterwards, the child must change to a folder in `writable` again, to reach it where it can write.
+
+        Args:
+          writable: a folder.
+          own_tmp: whether `/tmp` becomes an empty folder. It can't if `writable` or what the child reads is there.
+
+        Raises:
+          OSError: the system doesn't allow it.
+        """
+        _call("unshare", _CLONE_NEWNS | _CLONE_NEWNET | _CLONE_NEWIPC)
+        _mount("none", "/", _MS_REC | _MS_PRIVATE)
+        temporary = writable / "tmp" if own_tmp else Path("/tmp")
+        temporary.mkdir(exist_ok=True)
+        _mount(str(temporary), "/tmp", _MS_BIND | _MS_REC)
+        _mount(str(writable), str(writable), _MS_BIND)
+        _write_protect(except_for=(str(writable), "/tmp", "/dev/shm"))
+        _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, kind="proc")
+        _loopback_up()
+
+    @staticmethod
+    def work(folder: Path) -> bool:
+        """Returns whether the system allows all of this. It uses a folder, which doesn't exist before and after the call."""
+        folder.mkdir(parents=True)
+
+        def attempt() -> int:
+            try:
+                return Namespaces.within(parent)
+            except OSError:
+                return 1
+
+        def parent() -> int:
+            pid = Namespaces().fork()
+            if pid == 0:
+                try:
+                    Namespaces.isolate(writable=folder, own_tmp=not below_tmp([folder]))
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+        try:
+            return in_child(attempt) == 0
+        finally:
+            shutil.rmtree(folder)
+
+
+def below_tmp(paths: Iterable[Path]) -> bool:
+    """Returns whether one of these files is in `/tmp`, with links resolved."""
+    return any(os.path.realpath(path).startswith("/tmp/") for path in paths)
+
+
+def in_child(body: Callable[[], int]) -> int:
+    """Calls `body` in a forked child, and returns its exit status, negative for a signal."""
+    pid = os.fork()
+    if pid == 0:
+        status = 1
+        try:
+            status = body()
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _write_protect(*, except_for: tuple[str, ...]) -> None:
+    for line in Path("/proc/self/mounts").read_bytes().splitlines():
+        _, escaped, _, options, *_ = line.split(b" ")
+        place = os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda match: bytes([int(match[1], 8)]), escaped))
+        if place in except_for:
+            continue
+        flags = _MS_REMOUNT | _MS_BIND | _MS_RDONLY
+        for option in options.decode().split(","):
+            flags |= _OPTIONS.get(option, 0)
+        with contextlib.suppress(
+            OSError
+        ):  # below another mount, or a kind that refuses; linux-sandbox ignores these too
+            _mount("none", place, flags)
+
+
+def _loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[1]
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+
+
+def _mount(source: str, target: str, flags: int, *, kind: str | None = None) -> None:
+    _call(
+        "mount",
+        os.fsencode(source),
+        os.fsencode(target),
+        None if kind is None else kind.encode(),
+        ctypes.c_ulong(flags),
+        None,
+    )
+
+
+def _call(name: str, *arguments: object) -> None:
+    """Calls a function of the C library.
+
+    Raises:
+      OSError: the function failed.
+    """
+    if getattr(_libc, name)(*arguments) != 0:
+        error = ctypes.get_errno()
+        raise OSError(error, f"{name}: {os.strerror(error)}")

@@ -1,0 +1,103 @@
+"""One run of a stage: what an action's flags say about it, and how to run it in this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+_MAIN = "--stage_main="
+_PATH = "--stage_path="
+_OUTPUT = "--stage_output="
+
+
+_GIVEN = {*os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+_FOLDER = os.path.dirname(os.path.abspath(sys.argv[0]))
+_STANDARD_LIBRARY = tuple(
+    entry for entry in map(os.path.abspath, (entry for entry in sys.path if entry not in _GIVEN)) if entry != _FOLDER
+)
+"""Python's search path at the start, without PYTHONPATH, and without the script's folder that Python 3.10 puts first."""
+
+
+_ENVIRONMENT = {**os.environ}
+"""This process's environment at the start."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A run of a stage. Paths are relative to the execution root."""
+
+    main: str
+    """The stage's Python file, such as `tools/export.py`."""
+    path: tuple[str, ...]
+    """Where Python looks for modules before its standard library."""
+    outputs: tuple[str, ...]
+    """The files that the stage writes."""
+    flags: tuple[str, ...]
+    """The flags of `main`."""
+
+    @staticmethod
+    def of(arguments: Sequence[str]) -> Stage:
+        """Reads the lines that `run_stage` in `rules/private/stage.bzl` writes: flags of the main, and our own."""
+
+        def values(prefix: str) -> tuple[str, ...]:
+            return tuple(argument.removeprefix(prefix) for argument in arguments if argument.startswith(prefix))
+
+        (main,) = values(_MAIN)
+        ours = (_MAIN, _PATH, _OUTPUT)
+        flags = tuple(argument for argument in arguments if not argument.startswith(ours))
+        return Stage(main, values(_PATH), values(_OUTPUT), flags)
+
+
+def read_flag_file(path: str) -> list[str]:
+    """Returns the lines of a flag file, as Bazel passes them to a worker."""
+    with open(path, encoding="utf-8") as file:
+        return file.read().splitlines()
+
+
+def run(stage: Stage) -> int:
+    """Runs a stage in this process, from the current folder, and returns its exit status.
+
+    The process can't be used for anything else afterwards.
+    """
+    for name in [name for name in sys.modules if name.split(".")[0] == "tfaot"]:
+        del sys.modules[name]  # a stage imports its own files, which this package's path needn't contain
+    path = [os.path.abspath(entry) for entry in stage.path]
+    sys.path[:] = [*path, *_STANDARD_LIBRARY]
+    sys.path_importer_cache.clear()  # it contains the folder in which this process started
+    os.environ["PYTHONPATH"] = os.pathsep.join(path)  # for Python programs that user code starts
+    sys.argv = [stage.main, *stage.flags]
+    status = 0
+    try:
+        runpy.run_path(stage.main, run_name="__main__")
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            status = end.code
+        elif end.code is not None:
+            print(end.code, file=sys.stderr)
+            status = 1
+    except BaseException:
+        traceback.print_exc()
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    return status
+
+
+def restart(arguments: Sequence[str], flag_file: Path) -> NoReturn:
+    """Turns this process into one that starts a stage without anything imported, as without a worker.
+
+    Args:
+      arguments: the lines of the action's flag file.
+      flag_file: where to write them.
+    """
+    flag_file.write_text("".join(f"{argument}\n" for argument in arguments), encoding="utf-8")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    command = [sys.executable, "-s", "-S", "-B", sys.argv[0], f"@{flag_file}"]
+    os.execve(sys.executable, command, _ENVIRONMENT)

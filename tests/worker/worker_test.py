@@ -1,0 +1,526 @@
+"""A persistent worker: the real process, to which this test speaks as Bazel does."""
+
+from __future__ import annotations
+
+import contextlib
+import http.server
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import textwrap
+import threading
+import time
+import unittest
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from tests.stages.harness import ROOT
+
+PACKAGES = Path(jinja2.__file__).parents[1]
+START = [sys.executable, "-s", "-S", "-B", "tools/stage.py"]
+ENVIRONMENT = {
+    "HOME": "/nonexistent",
+    "LANG": "C.UTF-8",
+    "PATH": "/usr/bin:/bin",
+    "PYTHONHASHSEED": "0",
+    "PYTHONPATH": "py:packages",
+    "PYTHONSAFEPATH": "1",
+    "TZ": "UTC",
+}
+ESTIMATOR = """\
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def input_fn():
+    return v1.placeholder(tf.float32, [4, 3], "x"), v1.placeholder(tf.float32, [4, 2], "y")
+
+
+def model_fn(features, labels):
+    out = v1.layers.dense(features, 2, activation=tf.nn.tanh)
+    loss = v1.losses.mean_squared_error(labels, out)
+    return v1.train.AdamOptimizer(0.01).minimize(loss), loss
+"""
+KERAS = """\
+import tensorflow as tf
+
+model = tf.keras.Sequential([tf.keras.Input([3], batch_size=2), tf.keras.layers.Dense(2, activation="relu")])
+"""
+
+
+class Worker:
+    """A worker's process, in an execution root of its own."""
+
+    def __init__(self, root: Path) -> None:
+        """Starts it. The folder must contain `tools`, `py`, and `packages`."""
+        self.root = root
+        self._log = root.parents[1] / "log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*START, "--persistent_worker"],
+                cwd=root,
+                env=ENVIRONMENT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        self._count = 0
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._process.pid
+
+    def send(self, arguments: Sequence[str], inputs: Sequence[str] = (), **fields: object) -> int:
+        """Sends a request, and returns its number."""
+        self._count += 1
+        self.line(
+            {
+                "requestId": self._count,
+                "arguments": list(arguments),
+                "inputs": [{"path": path, "digest": "1"} for path in ("py", "tools", "packages", *inputs)],
+                "verbosity": 10,
+                **fields,
+            }
+        )
+        return self._count
+
+    def line(self, fields: dict[str, Any]) -> None:
+        """Sends a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(fields).encode() + b"\n")
+        self._process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        """Returns the next answer."""
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise EOFError(self._log.read_text())
+        return dict(json.loads(line))
+
+    def run(self, arguments: Sequence[str], inputs: Sequence[str] = (), **fields: object) -> tuple[int, str]:
+        """Sends a request, and returns the stage's exit status and what it printed."""
+        number = self.send(arguments, inputs, **fields)
+        answer = self.receive()
+        assert answer["requestId"] == number, answer
+        return answer["exitCode"], answer["output"]
+
+    def close(self) -> None:
+        """Ends the worker as Bazel does."""
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+        self._process.wait(60)
+
+
+@contextlib.contextmanager
+def workspace(place: str = os.environ.get("TEST_TMPDIR", os.path.expanduser("~"))) -> Iterator[Path]:
+    """Yields an execution root, two folders below Bazel's output base."""
+    with tempfile.TemporaryDirectory(dir=place) as base:
+        root = Path(base) / "execroot" / "_main"
+        root.mkdir(parents=True)
+        for name, target in (("py", ROOT / "py"), ("tools", ROOT / "tools"), ("packages", PACKAGES)):
+            (root / name).symlink_to(target)
+        yield root
+
+
+@contextlib.contextmanager
+def worker() -> Iterator[Worker]:
+    """Yields a worker in an empty execution root."""
+    with workspace() as root:
+        started = Worker(root)
+        try:
+            yield started
+        finally:
+            started.close()
+
+
+def stage(main: str, *flags: str, outputs: Sequence[str] = (), path: Sequence[str] = (".",)) -> list[str]:
+    """Returns the lines of an action's flag file."""
+    return [
+        *flags,
+        f"--stage_main={main}",
+        *(f"--stage_path={entry}" for entry in ("py", *path, "packages")),
+        *(f"--stage_output={output}" for output in outputs),
+    ]
+
+
+def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
+    """Returns the flag file, inputs, and outputs of the stages of a model."""
+
+    def flags(prefix: str, names: dict[str, str]) -> list[str]:
+        return [f"--{prefix}{name}={path}" for name, path in names.items()]
+
+    exported = {
+        "graph": "out/m.pb",
+        "config": "out/m.pbtxt",
+        "manifest": "out/m.json",
+        "variables": "out/m.safetensors",
+        "golden_inputs": "out/m.in",
+        "sources": "out/m.sources",
+    }
+    compiled = {name: f"out/m.{name}" for name in ("objects", "constants", "header", "sources_", "hlo", "passes")}
+    goldens = ("manifest", "graph", "variables", "golden_inputs", "sources")
+    of_graph = ("manifest", "graph", "config", "sources")
+    compiled_flags = [flag.replace("sources_=", "sources=") for flag in flags("out_", compiled)]
+    return [
+        (
+            stage(
+                "tools/export.py",
+                f"--model={model}",
+                "--cpp_class=a::B",
+                *flags("out_", exported),
+                outputs=[*exported.values()],
+            ),
+            [model],
+            [*exported.values()],
+        ),
+        (
+            stage(
+                "tools/compile.py",
+                "--isa=x86-64-v3",
+                *flags("", {name: exported[name] for name in of_graph}),
+                *compiled_flags,
+                "--passes=*",
+                outputs=[*compiled.values()],
+            ),
+            [exported[name] for name in of_graph],
+            [*compiled.values()],
+        ),
+        (
+            stage(
+                "tools/verify.py",
+                *flags("", {name: exported[name] for name in goldens}),
+                "--out_goldens=out/m.goldens",
+                outputs=["out/m.goldens"],
+            ),
+            [exported[name] for name in goldens],
+            ["out/m.goldens"],
+        ),
+    ]
+
+
+def descendants(pid: int) -> set[int]:
+    """Returns a process and all that it started."""
+    found = {pid}
+    while True:
+        more = {child for child, parent in parents().items() if parent in found} - found
+        if not more:
+            return found
+        found |= more
+
+
+def parents() -> dict[int, int]:
+    """Returns the parent of each process."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = Path("/proc", name, "stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+                if fields[0] != "Z":
+                    found[int(name)] = int(fields[1])
+    return found
+
+
+class WorkerTest(unittest.TestCase):
+    """What Bazel and users rely on."""
+
+    def test_same_bytes(self) -> None:
+        """Protects caches: a stage writes the same bytes in a worker and in a process of its own, with Keras 2 and 3."""
+        for source in (ESTIMATOR, KERAS):
+            with worker() as warm, workspace() as cold:
+                for root in (warm.root, cold):
+                    (root / "model.py").write_text(source)
+                    (root / "out").mkdir()
+                for arguments, inputs, outputs in stages("model.py"):
+                    status, output = warm.run(arguments, inputs)
+                    self.assertEqual(status, 0, output)
+                    (cold / "flags").write_text("".join(f"{argument}\n" for argument in arguments))
+                    subprocess.run([*START, "@flags"], cwd=cold, env=ENVIRONMENT, check=True)
+                    for path in outputs:
+                        self.assertEqual((warm.root / path).read_bytes(), (cold / path).read_bytes(), path)
+
+    def test_crashes(self) -> None:
+        """Protects other requests: user code and the compiler can crash, and the next request runs as if nothing had happened."""
+        with worker() as warm:
+            (warm.root / "out").mkdir()
+            (warm.root / "model.py").write_text(KERAS)
+            (warm.root / "dies.py").write_text("import os\n\nos.abort()\n")
+            good, compiled, _ = stages("model.py")
+            status, output = warm.run(stages("dies.py")[0][0], ["dies.py"])
+            self.assertEqual(status, 1)
+            self.assertIn("was killed by SIGABRT", output)
+            self.assertIn("dies.py", output)
+            self.assertFalse((warm.root / "out/m.pb").exists(), "a failed stage left an output")
+            self.assertEqual(warm.run(*good[:2]), (0, ""))
+            status, output = warm.run(["--xla_flags=--xla_no_such_flag=1", *compiled[0]], compiled[1])
+            self.assertEqual(status, 1)
+            self.assertIn("--xla_no_such_flag", output)
+            self.assertEqual(warm.run(*compiled[:2]), (0, ""))
+
+    def test_stage_dies(self) -> None:
+        """Protects the message of a stage that is killed itself, which no child of it reports."""
+        with worker() as warm:
+            (warm.root / "main.py").write_text("import os\n\nos.kill(os.getpid(), 9)\nos._exit(3)\n")
+            status, output = warm.run(stage("main.py"), ["main.py"])
+            self.assertNotEqual(status, 0)
+            (warm.root / "main.py").write_text("import ctypes\n\nctypes.string_at(0)\n")
+            status, output = warm.run(stage("main.py"), ["main.py"])
+            self.assertEqual(status, signal.SIGSEGV)
+            self.assertIn("error: the stage was killed by SIGSEGV", output)
+
+    def test_no_state(self) -> None:
+        """Protects one model from another: nothing that a request changes in its process is seen by the next."""
+        with worker() as warm:
+            (warm.root / "main.py").write_text(
+                textwrap.dedent(
+                    """\
+                    import os
+                    import random
+                    import sys
+
+                    import numpy
+                    import tensorflow as tf
+
+                    print(hasattr(tf, "mine"), "MINE" in os.environ, "mine" in sys.path, len(os.listdir(".")))
+                    print(random.random(), numpy.random.rand(), tf.random.uniform([]).numpy(), tf.Variable(1.0).name)
+                    tf.mine = os.environ["MINE"] = "1"
+                    sys.path.append("mine")
+                    random.seed(0)
+                    numpy.random.seed(0)
+                    tf.random.set_seed(0)
+                    open("left", "w").close()
+                    open("/tmp/left", "x").close()
+                    """
+                )
+            )
+            first, second = (warm.run(stage("main.py"), ["main.py"]) for _ in range(2))
+            self.assertEqual(first[0], 0, first[1])
+            self.assertEqual(first[1].splitlines()[0], "False False False 4")
+            self.assertEqual(second[1].splitlines()[0], "False False False 4")
+            self.assertEqual(second[0], 0, second[1])
+
+    def test_hermetic(self) -> None:
+        """Protects correct caching: user code sees declared inputs only, has no network, and writes to no other place."""
+        server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        socket = f"socket.create_connection(('127.0.0.1', {server.server_port}), timeout=5)"
+        subprocess.run([sys.executable, "-c", f"import socket; {socket}"], check=True)
+        with worker() as warm:
+            (warm.root / "undeclared").write_text("")
+            tries = {
+                "open('undeclared')": "FileNotFoundError",
+                "open('declared')": "",
+                "import_module('hidden')": "ModuleNotFoundError",
+                socket: "ConnectionRefusedError",
+                "socket.create_connection(('203.0.113.1', 80), timeout=5)": "OSError",
+                f"open({str(warm.root / 'undeclared')!r}, 'w')": "OSError",
+                "open(os.path.join(os.getcwd(), '../../../../../left'), 'w')": "OSError",
+                "open('/tmp/mine', 'w')": "",
+                "open('mine', 'w')": "",
+                "tempfile.TemporaryFile()": "",
+            }
+            (warm.root / "declared").write_text("")
+            (warm.root / "hidden.py").write_text("")
+            (warm.root / "main.py").write_text(
+                "import os, socket, tempfile\nfrom importlib import import_module\n\n\n"
+                f"for text in {[*tries]!r}:\n"
+                "    try:\n        eval(text)\n        print()\n    except Exception as error:\n"
+                "        print(*(kind.__name__ for kind in type(error).__mro__))\n"
+            )
+            status, output = warm.run(stage("main.py"), ["main.py", "declared"])
+            self.assertEqual(status, 0, output)
+            for (text, expected), line in zip(tries.items(), output.splitlines(), strict=True):
+                self.assertEqual(expected in line, True, f"{text}: {line}")
+                self.assertEqual(bool(expected), bool(line), f"{text}: {line}")
+            self.assertFalse(Path("/tmp/mine").exists())
+        server.shutdown()
+        server.server_close()
+
+    def test_below_tmp(self) -> None:
+        """Protects a workspace in /tmp, as somebody who tries the rules has: the sandbox's own /tmp doesn't hide it."""
+        with workspace() as root, tempfile.TemporaryDirectory(dir="/tmp") as source:
+            Path(source, "main.py").write_text("print(open('/tmp/mine', 'w').write('1'))\n")
+            (root / "main.py").symlink_to(Path(source, "main.py"))
+            warm = Worker(root)
+            self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "1\n"))
+            warm.close()
+            os.unlink("/tmp/mine")
+        with workspace("/tmp") as root:
+            (root / "main.py").write_text("open('out', 'w').write('1')\nprint(1)\n")
+            warm = Worker(root)
+            self.assertEqual(warm.run(stage("main.py", outputs=["out"]), ["main.py"]), (0, "1\n"))
+            self.assertEqual((root / "out").read_text(), "1")
+            warm.close()
+
+    def test_outputs(self) -> None:
+        """Protects the build: a stage's outputs, and nothing else, appear in the folder that Bazel asks for."""
+        with worker() as warm:
+            main = "open('sub/a', 'w').write('A')\nopen('sub/b', 'w').write('B')\nprint(open('declared').read())\n"
+            (warm.root / "box").mkdir()
+            for name in ("py", "tools", "packages"):
+                (warm.root / "box" / name).symlink_to(warm.root / name)
+            for folder in (warm.root, warm.root / "box"):
+                (folder / "main.py").write_text(main)
+                (folder / "declared").write_text(folder.name)
+            given = stage("main.py", outputs=["sub/a"]), ["main.py", "declared"]
+            self.assertEqual(warm.run(*given), (0, "_main\n"))
+            self.assertEqual(warm.run(*given, sandboxDir="box"), (0, "box\n"))
+            for folder in (warm.root, warm.root / "box"):
+                self.assertEqual(sorted(path.name for path in (folder / "sub").iterdir()), ["a"])
+            self.assertEqual([*(warm.root.parents[1] / "tfaot-workers" / str(warm.pid)).glob("*/*")], [])
+
+    def test_parallel(self) -> None:
+        """Protects builds on many cores: requests run at the same time, and each gets its own answer."""
+        with worker() as warm:
+            (warm.root / "main.py").write_text(
+                "import sys, time\n\ntime.sleep(2)\nprint(sys.argv[1])\nsys.exit(int(sys.argv[1]))\n"
+            )
+            warm.run(stage("main.py", "0"), ["main.py"])
+            start = time.monotonic()
+            numbers = {warm.send(stage("main.py", str(code)), ["main.py"]): code for code in range(6)}
+            while numbers:
+                answer = warm.receive()
+                code = numbers.pop(answer["requestId"])
+                self.assertEqual((answer["exitCode"], answer["output"]), (code, f"{code}\n"))
+            self.assertLess(time.monotonic() - start, 11, "one after the other takes 12 s")
+
+    def test_cancel(self) -> None:
+        """Protects the user who presses Ctrl-C: a cancelled request is answered once, and all that it started ends."""
+        with worker() as warm:
+            (warm.root / "main.py").write_text(
+                "import subprocess, time\n\n"
+                "subprocess.Popen(['sleep', '1000'], start_new_session=True)\nopen('started', 'w')\ntime.sleep(1000)\n"
+            )
+            before = descendants(warm.pid)
+            number = warm.send(stage("main.py"), ["main.py"])
+            running = self._wait(lambda: descendants(warm.pid) - before, at_least=3)
+            warm.line({"requestId": number, "cancel": True})
+            warm.line({"requestId": 77, "cancel": True})  # has ended: nothing to do
+            answer = warm.receive()
+            self.assertEqual((answer["requestId"], answer["wasCancelled"]), (number, True))
+            self._wait(lambda: {0} - (running & parents().keys()), at_least=1)
+            (warm.root / "main.py").write_text("print(1)\n")
+            self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "1\n"))
+
+    def test_killed(self) -> None:
+        """Protects the machine: when Bazel kills a worker, no process is left, and the next worker removes its files."""
+        with workspace() as root:
+            (root / "main.py").write_text(
+                "import subprocess, time\n\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\ntime.sleep(1000)\n"
+            )
+            first = Worker(root)
+            first.send(stage("main.py"), ["main.py"])
+            running = self._wait(lambda: descendants(first.pid), at_least=5)
+            os.kill(first.pid, signal.SIGKILL)
+            first.close()
+            self._wait(lambda: set() if running & parents().keys() else {1}, at_least=1)
+            second = Worker(root)
+            (root / "main.py").write_text("")
+            self.assertEqual(second.run(stage("main.py"), ["main.py"]), (0, ""))
+            self.assertEqual([path.name for path in (root.parents[1] / "tfaot-workers").iterdir()], [str(second.pid)])
+            second.close()
+            self.assertEqual([*(root.parents[1] / "tfaot-workers").iterdir()], [])
+
+    def test_lost(self) -> None:
+        """Protects a build on a full machine: if the system kills the warm process, its request runs again, once."""
+        with worker() as warm:
+            (warm.root / "main.py").write_text(
+                "import subprocess, time\n\nsubprocess.run(['sleep', '5'])\nprint('done')\n"
+            )
+            lost = {warm.pid}
+
+            def running() -> set[int]:
+                return descendants(warm.pid) - lost
+
+            for kills in (1, 2):
+                number = warm.send(stage("main.py"), ["main.py"])
+                for _ in range(kills):
+                    found = self._wait(running, at_least=4)
+                    (process,) = (pid for pid, parent in parents().items() if parent == warm.pid and pid in found)
+                    lost |= found
+                    os.kill(process, signal.SIGKILL)
+                answer = warm.receive()
+                self.assertEqual(answer["requestId"], number)
+                if kills == 1:
+                    self.assertEqual((answer["exitCode"], answer["output"]), (0, "done\n"))
+                else:
+                    self.assertEqual(answer["exitCode"], 1)
+                    self.assertIn("ended twice, with status -9; see the worker's log", answer["output"])
+
+    def test_shadowed(self) -> None:
+        """Protects user code's own modules: one with the name of a package comes first, as without a worker."""
+        with worker() as warm:
+            (warm.root / "main.py").write_text(
+                "import jinja2, sys\n\nprint(jinja2.__name__, len(jinja2.__dict__) > 20)\n"
+            )
+            (warm.root / "jinja2.py").write_text("")
+            self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "jinja2 True\n"))
+            self.assertEqual(warm.run(stage("main.py"), ["main.py", "jinja2.py"]), (0, "jinja2 False\n"))
+
+    def test_flat(self) -> None:
+        """Protects a server that builds all day: 1,000 requests leave no memory, descriptors, or files behind."""
+        with worker() as warm:
+            (warm.root / "main.py").write_text("data = bytearray(1 << 20)\nopen('out', 'w').write('x')\n")
+            given = stage("main.py", outputs=["out"]), ["main.py"]
+
+            def used() -> tuple[int, int]:
+                processes = descendants(warm.pid)
+                memory = sum(private_kilobytes(pid) for pid in processes)
+                return memory, sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in processes)
+
+            def requests(count: int) -> None:
+                for start in range(0, count, 4):
+                    for _ in range(min(4, count - start)):
+                        warm.send(*given)
+                    for _ in range(min(4, count - start)):
+                        self.assertEqual(warm.receive()["exitCode"], 0)
+
+            requests(100)
+            memory, descriptors = used()
+            requests(1000)
+            after, descriptors_after = used()
+            self.assertEqual(descriptors_after, descriptors)
+            self.assertLess(after - memory, 2048, f"{memory} KB, then {after} KB")
+            self.assertEqual([*(warm.root.parents[1] / "tfaot-workers" / str(warm.pid)).glob("*/*")], [])
+
+    def test_broken_packages(self) -> None:
+        """Protects the message about broken packages: without TensorFlow, a stage reports what is missing, as without a worker."""
+        with workspace() as root:
+            (root / "packages").unlink()
+            (root / "packages").mkdir()
+            (root / "packages" / "tensorflow.py").write_text("raise ImportError('no wheel')\n")
+            (root / "main.py").write_text("import tensorflow\n")
+            warm = Worker(root)
+            status, output = warm.run(stage("main.py"), ["main.py"])
+            warm.close()
+            self.assertEqual(status, 1)
+            self.assertIn("ImportError: no wheel", output)
+
+    def _wait(self, found: Any, *, at_least: int) -> set[int]:
+        """Waits for processes to appear."""
+        for _ in range(600):
+            if len(result := found()) >= at_least:
+                return set(result)
+            time.sleep(0.1)
+        self.fail(f"{result} after a minute")
+
+
+def private_kilobytes(pid: int) -> int:
+    """Returns the memory of a process that no file backs."""
+    for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="utf-8").splitlines():
+        if line.startswith("Pss_Anon:"):
+            return int(line.split()[1])
+    raise ValueError(pid)
+
+
+if __name__ == "__main__":
+    unittest.main()
