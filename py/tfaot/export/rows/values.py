@@ -76,10 +76,10 @@ PLACED = frozenset({Kind.PLACE, Kind.COUNTER})
 Tree = Any
 """A Value, or a tuple of Trees for an HLO tuple."""
 
-TOGETHER = "puts rows together"
-COUNTS = "uses how many rows there are"
-PLACE = "uses where in the batch a row stands"
-UNKNOWN = "is not known to keep rows apart"
+TOGETHER = "combines rows"
+COUNTS = "uses the number of rows"
+PLACE = "uses a row's position in the batch"
+UNKNOWN = "might not keep rows apart"
 DECIDES = "decides for all rows at once"
 
 
