@@ -93,7 +93,7 @@ def _named_pages(root: Path, text: str) -> Iterator[str]:
 
 
 def _map(pages: dict[str, str]) -> Iterator[str]:
-    """Yields the pages of docs/ that the map does not link to."""
+    """Yields the pages of docs/ that the map doesn't link to."""
     linked = {link for link, _ in _LINK.findall(pages.get(_MAP, ""))}
     for name in pages:
         if name.startswith("docs/") and name != _MAP and name.removeprefix("docs/") not in linked:

@@ -213,7 +213,7 @@ class Manifest:
     def restored(self) -> tuple[tuple[Variable, ...], ...]:
         """Returns, for each call, the variables that the generated test sets to TensorFlow's values before the call.
 
-        This way, each call is compared on its own, and an error in one call does not widen the tolerance of the next. There
+        This way, each call is compared on its own, and an error in one call doesn't widen the tolerance of the next. There
         are none before the first call, which uses the initial values, and none at all if they exceed `RESTORED` bytes.
         """
         result: list[tuple[Variable, ...]] = []

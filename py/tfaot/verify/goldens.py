@@ -26,7 +26,7 @@ from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import EXCESS, EXCURSIONS, SAMPLES, Expected, Spread, expected, kept_units
 
 LARGE = 1 << 30
-"""A model with more bytes of variables is not made precise, because that would double them."""
+"""A model with more bytes of variables isn't made precise, because that would double them."""
 COARSE = 16.0
 """Noise in a graph that isn't precise, in rounding errors. It is well above the graph's own rounding errors."""
 FREE = 8

@@ -54,7 +54,7 @@ class Value:
     each: int = 1
     """How many consecutive elements a row has in that dimension."""
     outer: int = 1
-    """How many times that dimension repeats all rows, for instance after a reshape merged it with an outer one."""
+    """How many times that dimension repeats all rows, for example after a reshape merged it with an outer one."""
     cause: Cause | None = None
     """For MIXED: the cause."""
     constant: tuple[tuple[int, ...], tuple[int, ...]] | None = None
