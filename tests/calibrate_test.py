@@ -134,7 +134,7 @@ model.build((None, 2))
 calibrated(model)
 """
         self.assertIn(
-            "calibrated() cannot rebuild the model own in float64",
+            "calibrated() can't rebuild the model own in float64",
             self.error_of(self.export, model, signature={"x": "float32[1, 2]"}),
         )
 

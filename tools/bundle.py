@@ -11,8 +11,8 @@ from tfaot.hlo.bundle import Request, pack
 def main() -> None:
     """Parses the flags, which are the fields of `tfaot.hlo.bundle.Request`, and packs the bundle."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
-    parser.add_argument("--name", required=True, help="the model's name, and that of the folder in the archive")
-    parser.add_argument("--file", action="append", default=[], help="NAME=PATH: what to pack, and where it is")
+    parser.add_argument("--name", required=True, help="the name of the model and of the folder in the archive")
+    parser.add_argument("--file", action="append", default=[], help="NAME=PATH: the name in the archive, and the file")
     parser.add_argument("--out_archive", required=True, help="output file")
     flags = parser.parse_args()
     files = tuple((name, path) for name, _, path in (entry.partition("=") for entry in flags.file))

@@ -23,22 +23,26 @@ def main() -> None:
     parser.add_argument("--input", action="append", help="a feed of --graph")
     parser.add_argument("--output", action="append", help="a fetch of --graph")
     parser.add_argument("--checkpoint", help="values of the variables of --graph")
-    parser.add_argument("--saver", help="a SaverDef that says how --checkpoint is restored")
+    parser.add_argument("--saver", help="a SaverDef that describes how to restore --checkpoint")
     parser.add_argument("--debug_info", help="a GraphDebugInfo of --graph")
     parser.add_argument("--entry_point", action="append", type=_pair, help="C++ name=the model's own name")
-    parser.add_argument("--dims", action="append", type=_pair, help="INPUT=32,?,3: sizes that the model leaves open")
-    parser.add_argument("--batch_size", action="append", type=int, help="a size of batch to compile for")
+    parser.add_argument(
+        "--dims", action="append", type=_pair, help="INPUT=32,?,3: sizes for the dimensions that the model leaves open"
+    )
+    parser.add_argument("--batch_size", action="append", type=int, help="a batch size to compile for")
     parser.add_argument("--max_batch", type=int, default=0, help="the largest batch that the class takes")
     parser.add_argument(
-        "--rows_independent", action="store_true", help="no row of a batch changes another row's results"
+        "--rows_independent", action="store_true", help="no row of a batch affects another row's results"
     )
     parser.add_argument("--freeze", choices=("default", "listed"), default="default", help="what --frozen means")
     parser.add_argument("--frozen", action="append", help="a pattern of variables that become constants")
     parser.add_argument("--weights", help="a safetensors file with values of all variables")
     parser.add_argument("--call", action="append", help="an entry point, in the order in which the test calls them")
     parser.add_argument("--cpp_class", required=True, help="the generated class with its namespaces, a::b::Class")
-    parser.add_argument("--edge", choices=dtypes.EDGES, default="cpp", help="what the model's edge is met by")
-    parser.add_argument("--golden_steps", type=int, default=3, help="how many steps the test verifies")
+    parser.add_argument(
+        "--edge", choices=dtypes.EDGES, default="cpp", help="what uses the model: a C++ program, or another compiler"
+    )
+    parser.add_argument("--golden_steps", type=int, default=3, help="the number of steps that the test verifies")
     parser.add_argument("--tap", action="append", help="a pattern of nodes whose values become outputs")
     parser.add_argument("--user_config", help="a partial tf2xla config, merged into the inferred ones")
     parser.add_argument("--out_config", action="append", required=True, help="output file, one for each entry point")
@@ -101,7 +105,7 @@ def main() -> None:
 def _pair(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} is no NAME=VALUE")
+        raise argparse.ArgumentTypeError(f"{text!r} isn't NAME=VALUE")
     return name, value
 
 

@@ -12,18 +12,18 @@ def main() -> None:
     """Parses the flags, which are the fields of `tfaot.render.render.Request`, and renders the sources."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--manifest", required=True, help="an output of the export stage")
-    parser.add_argument("--header", required=True, help="how the public header is included")
+    parser.add_argument("--header", required=True, help="the path that #include uses for the public header")
     parser.add_argument(
         "--function",
         action="append",
         nargs=3,
         required=True,
         metavar=("ENTRY_POINT", "BATCH", "HEADER"),
-        help="a compiled function: its entry point, its size of batch or 0, and how its header is included",
+        help="a compiled function: its entry point, its batch size or 0, and the path that #include uses for its header",
     )
-    parser.add_argument("--embed", action="store_true", help="the library holds the variables' initial values")
-    parser.add_argument("--keep_denormals", action="store_true", help="a run does not count denormal floats as zero")
-    parser.add_argument("--sources", help="an output of the export stage: says which line made an output")
+    parser.add_argument("--embed", action="store_true", help="the library contains the variables' initial values")
+    parser.add_argument("--keep_denormals", action="store_true", help="a run doesn't treat denormal floats as zero")
+    parser.add_argument("--sources", help="an output of the export stage: the source line of each output")
     for output in ("header", "source", "variables", "test", "benchmark"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = vars(parser.parse_args())

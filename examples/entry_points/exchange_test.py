@@ -1,4 +1,4 @@
-"""Weights that were trained in C++ go back into TensorFlow, and those of TensorFlow into C++, as safetensors files."""
+"""Exchanges weights between C++ and TensorFlow, in both directions, as safetensors files."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ TRAIN = os.path.join(os.path.dirname(__file__), "train")
 
 
 class ExchangeTest(unittest.TestCase):
-    """The class's files beside those of the safetensors library, and its numbers beside TensorFlow's."""
+    """Compares the class's files with the safetensors library's, and its numbers with TensorFlow's."""
 
     def setUp(self) -> None:
         """Makes a folder, and finds TensorFlow's variables."""
@@ -28,12 +28,12 @@ class ExchangeTest(unittest.TestCase):
         return subprocess.run([TRAIN, *args], capture_output=True, check=False, text=True)
 
     def predictions(self, stdout: str) -> np.ndarray:
-        """What the C++ program predicted."""
+        """Returns the predictions of the C++ program."""
         line = next(line for line in stdout.splitlines() if line.startswith("predictions:"))
         return np.array([float(value) for value in line.split()[1:]])
 
     def test_trained_weights_evaluate_in_tensorflow(self) -> None:
-        """A model that was trained in C++ and saved gives the same predictions in TensorFlow, and is a good one."""
+        """A model that was trained in C++ and saved makes the same predictions in TensorFlow, and they are good."""
         path = os.path.join(self.folder, "trained.safetensors")
         done = self.run_train(path)
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -50,7 +50,7 @@ class ExchangeTest(unittest.TestCase):
         self.assertLess(loss, 0.5)
 
     def test_weights_of_tensorflow_load(self) -> None:
-        """Weights that safetensors' own library wrote of TensorFlow's variables give TensorFlow's numbers in C++."""
+        """With weights of TensorFlow's variables, written by the safetensors library, C++ computes TensorFlow's numbers."""
         model.model.init([5, 6])
         path, out = (os.path.join(self.folder, name) for name in ("from_tf.safetensors", "out.safetensors"))
         save_file({name: np.asarray(variable) for name, variable in self.variables.items()}, path)
@@ -62,7 +62,7 @@ class ExchangeTest(unittest.TestCase):
             np.testing.assert_array_equal(value, self.variables[name].numpy())
 
     def test_every_mismatch_is_listed(self) -> None:
-        """A file that does not fit changes nothing, and one message says all that is wrong with it."""
+        """A file that doesn't fit changes nothing, and one message lists everything that is wrong with it."""
         values = {name: np.asarray(variable) for name, variable in self.variables.items()}
         values["kernel"] = values.pop("out/kernel")
         values["steps"] = np.asarray(values["steps"].astype(np.int32))
@@ -73,7 +73,7 @@ class ExchangeTest(unittest.TestCase):
         self.assertEqual(done.returncode, 1)
         self.assertEqual(
             done.stderr,
-            f"""loading: {path} does not fit the model: 3 of 5 variable(s)
+            f"""loading: {path} doesn't fit the model: 3 of 5 variable(s)
 
     hidden/kernel: float32[16, 4]; the model has float32[4, 16]
     out/kernel: missing; the model has float32[16, 1]

@@ -4,8 +4,8 @@
 //   ./bazelw run //examples/entry_points:train                   # 200 steps
 //   ./bazelw run //examples/entry_points:train -- OUT [STEPS [IN]]
 //
-// IN: weights to go on from, instead of new ones. OUT: where the trained ones
-// go. The data: y is the sum of the four values of x.
+// IN is a file of weights to start from, instead of new ones. OUT is the file
+// for the trained weights. In the data, y is the sum of the four values of x.
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -54,7 +54,7 @@ int main(int argc, char** argv) {
   std::printf("%lld steps, norm of the weights %.5f\n",
               static_cast<long long>(*model.read_steps()), *model.read_norm());
 
-  // What it predicts of ones, zeros, and a ramp: evaluate.py asks TensorFlow.
+  // Predicts a ramp. exchange_test.py compares the result with TensorFlow's.
   for (std::size_t i = 0; i < model.forward_x().size(); ++i) {
     model.forward_x()[i] = 0.01f * static_cast<float>(i);
   }

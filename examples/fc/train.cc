@@ -1,11 +1,11 @@
-// Trains the compiled model on data that it makes, and prints the falling loss.
+// Trains the compiled model on generated data, and prints the falling loss.
 //
 //   ./bazelw run //examples/fc:train             # 300 steps
 //   ./bazelw run //examples/fc:train -- 1000
 //
-// The data: ten fixed random patterns of 784 values, one a class, each example
-// a pattern under noise. The whole optimizer is inside Run(); this program only
-// fills the inputs.
+// The data has ten classes, each with a fixed random pattern of 784 values. An
+// example is a pattern with noise. The whole optimizer is inside Run(), and
+// this program only fills the inputs.
 #include <cstdio>
 #include <cstdlib>
 #include <random>

@@ -41,7 +41,7 @@ def dense(values, units, name, activation=None, norm=None):
     values = tf1.layers.dense(values, units, activation=activation, name=name)
     if norm is None:
         return values
-    # Statistics that are only read stand for those of an earlier training: 0 and 1 would hide whether they are used.
+    # Read-only statistics represent those of an earlier training. With 0 and 1, a model that ignores them would go unnoticed.
     mean, variance = (
         (uniform(-0.5, 0.5), uniform(0.5, 2)) if not norm else (tf1.zeros_initializer(), tf1.ones_initializer())
     )

@@ -1,5 +1,5 @@
-// Trains one model on one thread, on the pool that rules_tfaot has, and on a
-// pool that the program has anyway; prints how long a step takes.
+// Trains one model on one thread, on the pool of rules_tfaot, and on a pool
+// that the program already has. Prints the time per step.
 //
 //   ./bazelw run -c opt //examples/threads:train             # 1,000 steps
 //   ./bazelw run -c opt //examples/threads:train -- 5000
@@ -21,7 +21,8 @@
 
 namespace {
 
-// Stands for what a program has: any pool that runs functions.
+// Represents the pool that your program already has: anything that runs
+// functions.
 class Executor {
  public:
   explicit Executor(int threads) {
@@ -61,8 +62,8 @@ class Executor {
   std::vector<std::thread> threads_;
 };
 
-// The caller takes parts as well, and others help if they come in time: no call
-// waits for a thread that is busy elsewhere, whoever makes it.
+// The caller also takes parts, and other threads help if they are free in time.
+// So no call waits for a thread that is busy elsewhere.
 class ExecutorPool final : public tfaot::ThreadPool {
  public:
   explicit ExecutorPool(Executor& executor) : executor_(executor) {}
@@ -71,7 +72,7 @@ class ExecutorPool final : public tfaot::ThreadPool {
 
   void ParallelFor(int parts, void (*run)(void* context, int part),
                    void* context) noexcept override {
-    // Helpers may come when all is over, so that they own it too.
+    // Shared, because a helper may start after the work is done.
     const auto work = std::make_shared<Work>();
     work->parts = parts;
     work->run = run;
@@ -121,7 +122,7 @@ std::vector<float> Train(const char* name, int steps, tfaot::ThreadPool* pool) {
   }
   const std::chrono::duration<double, std::micro> took =
       std::chrono::steady_clock::now() - begin;
-  std::printf("%-24s %8.1f us a step, loss %.6f\n", name, took.count() / steps,
+  std::printf("%-24s %8.1f us/step, loss %.6f\n", name, took.count() / steps,
               losses.back());
   return losses;
 }

@@ -147,11 +147,11 @@ def _in_float64(model: Any) -> Any:
         return type(model).from_config(_widened(model.get_config()), custom_objects=classes)
     except (NotImplementedError, TypeError) as error:
         raise TfaotError(
-            f"calibrated() cannot rebuild the model {model.name} in float64",
+            f"calibrated() can't rebuild the model {model.name} in float64",
             details=str(error),
             exists=f"{type(model).__name__}, a subclass of Model, has no config that describes its layers",
             do="build the model with Sequential or the functional API; or call tfaot.calibrate.draw(model), which "
-            "draws weights and leaves statistics alone",
+            "draws weights but doesn't set statistics",
         ) from None
 
 

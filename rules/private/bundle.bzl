@@ -8,7 +8,7 @@ visibility(["//rules/...", "//tests/..."])
 def _tf_aot_bundle_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     if len(graph.entry_points) > 1 or graph.batch_sizes:
-        fail(("{}: a bundle holds one program, and {} is several: {}. " +
+        fail(("{}: a bundle contains one program, but {} has several: {}. " +
               "To do: bundle a target with one of its entry points, without batch_sizes.").format(
             ctx.label,
             graph.label,

@@ -10,15 +10,15 @@ def _model_flags(ctx, flags):
     """Adds the flags that say where the model is, and returns its files."""
     sources = [name for name in ("model", "saved_model", "graph") if getattr(ctx.attr, name)]
     if len(sources) != 1:
-        fail("{}: a model is one of model, saved_model, and graph; this target has {}. To do: give exactly one.".format(
+        fail("{}: a model is one of model, saved_model, and graph; this target has {}. To do: set exactly one.".format(
             ctx.label,
             " and ".join(sources) or "none",
         ))
     for name in _GRAPH_ONLY:
         if getattr(ctx.attr, name) and not ctx.attr.graph:
-            fail("{}: {} belongs to graph, and this target has {}. To do: leave it out.".format(ctx.label, name, sources[0]))
+            fail("{}: {} applies only to graph, but this target has {}. To do: remove it.".format(ctx.label, name, sources[0]))
     if ctx.attr.signature and not ctx.attr.model:
-        fail("{}: signature belongs to model, and this target has {}. To do: leave it out, or use dims.".format(
+        fail("{}: signature applies only to model, but this target has {}. To do: remove it, or use dims.".format(
             ctx.label,
             sources[0],
         ))

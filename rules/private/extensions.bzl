@@ -15,7 +15,7 @@ _tensorflow = tag_class(
 def _tfaot_impl(module_ctx):
     tags = [tag for module in module_ctx.modules if module.is_root for tag in module.tags.tensorflow]
     if len(tags) > 1:
-        fail("tfaot.tensorflow() is declared {} times in the root module: there is one TensorFlow for the whole build, leave one".format(
+        fail("tfaot.tensorflow() is declared {} times in the root module: the whole build uses one TensorFlow, so keep only one".format(
             len(tags),
         ))
     if not tags:

@@ -33,16 +33,16 @@ def isa_of(ctx):
     """
     cpu, isa = ctx.attr.cpu, ctx.attr.isa
     if cpu and isa:
-        fail("cpu = {} and isa = {} both say which CPU levels to compile for. To do: leave one out.".format(cpu, isa))
+        fail("cpu = {} and isa = {} both set CPU levels. To do: remove one.".format(cpu, isa))
     levels = [cpu] if cpu else isa
     for level in levels:
         if level not in LEVELS:
-            fail("{} is no CPU level; there are {}. To do: name one of these, or several.".format(
+            fail("{} isn't a CPU level; the levels are {}. To do: name one or more of these.".format(
                 level,
                 ", ".join(LEVELS),
             ))
         if len([other for other in levels if other == level]) > 1:
             fail("isa = {} names {} twice. To do: name each level once.".format(isa, level))
     if not levels:
-        fail("isa = [] names no CPU level; there are {}. To do: name at least one.".format(", ".join(LEVELS)))
+        fail("isa = [] names no CPU level; the levels are {}. To do: name at least one.".format(", ".join(LEVELS)))
     return [level for level in LEVELS if level in levels]

@@ -20,8 +20,8 @@ def platform_error(os, arch):
     """
     if os == "linux" and arch in ("amd64", "x86_64"):
         return None
-    return ("rules_tfaot compiles models on linux x86-64 only; this machine is {} {}. tensorflow-cpu has the compiler in its wheel " +
-            "for that platform alone: build on such a machine, or send the build to one by remote execution.").format(os, arch)
+    return ("rules_tfaot compiles models on linux x86-64 only; this machine is {} {}. The wheel of tensorflow-cpu contains the compiler " +
+            "only for that platform: build on such a machine, or use remote execution on one.").format(os, arch)
 
 def python_error(python, implementation, version):
     """Explains why a Python isn't supported.
@@ -54,7 +54,7 @@ def broken_python_error(python, details):
     Returns:
       (str) the error
     """
-    return "{python} does not run: {details}. TensorFlow needs cpython {supported}. {how}".format(
+    return "{python} doesn't run: {details}. TensorFlow needs cpython {supported}. {how}".format(
         python = python,
         details = details,
         supported = ", ".join(SUPPORTED_PYTHONS),

@@ -67,7 +67,7 @@ def _find_python(rctx):
     for name in ["python3"] + ["python" + version for version in reversed(SUPPORTED_PYTHONS)]:
         path = rctx.which(name)
         if not path:
-            tried.append(name + " is not on PATH")
+            tried.append(name + " isn't on PATH")
             continue
         info, error = _probe(rctx, str(path))
         if not error:
@@ -80,7 +80,7 @@ def _tensorflow_version(lock, text):
         name, equals, rest = line.partition("==")
         if equals and name.strip() in ("tensorflow-cpu", "tensorflow"):
             return rest.split(" ")[0].split(";")[0]
-    fail("{} names no tensorflow-cpu==VERSION: take tools/python/requirements.in as a start".format(lock))
+    fail("{} doesn't name tensorflow-cpu==VERSION: start from tools/python/requirements.in".format(lock))
 
 def pip_install(rctx, *, package, title, size):
     """Installs the packages in `requirements_lock` into the folder site-packages, and byte-compiles them.
@@ -129,7 +129,7 @@ def pip_install(rctx, *, package, title, size):
         timeout = 3600,
     )
     if result.return_code != 0:
-        fail("pip of {} could not install {}:\n{}\nWhich index pip asks is for pip.conf or PIP_INDEX_URL to say.".format(
+        fail("pip of {} couldn't install {}:\n{}\npip.conf or PIP_INDEX_URL sets the index that pip uses.".format(
             python["executable"],
             rctx.attr.requirements_lock,
             result.stderr.strip()[-4000:],
@@ -158,7 +158,7 @@ def pip_install(rctx, *, package, title, size):
 
     # A few files of other packages are templates that aren't valid Python, so the exit status says nothing.
     if not rctx.path("site-packages/{}/__pycache__".format(package)).exists:
-        fail("could not byte-compile {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
+        fail("couldn't byte-compile {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
     return python["base"]
 
 def _tfaot_tensorflow_repository_impl(rctx):
@@ -181,7 +181,7 @@ def _tfaot_tensorflow_repository_impl(rctx):
 
 tfaot_tensorflow_repository = repository_rule(
     implementation = _tfaot_tensorflow_repository_impl,
-    doc = "Installs TensorFlow with pip, and makes of it a toolchain.",
+    doc = "Installs TensorFlow with pip, and creates a toolchain from it.",
     attrs = {
         "python_interpreter": attr.label(
             allow_single_file = True,

@@ -5,7 +5,7 @@ load("@rules_python//python:defs.bzl", "PyInfo", "PyRuntimeInfo")
 visibility("//rules/...")
 
 TfaotToolchainInfo = provider(
-    doc = "What the stages need of the machine that builds: Python and TensorFlow.",
+    doc = "What the stages need from the build machine: Python and TensorFlow.",
     fields = {
         "imports": "(depset[str]) entries of PYTHONPATH for `packages`, relative to the execution root",
         "interpreter": "(File or None) Python's interpreter, if it is a file that Bazel knows",
@@ -75,7 +75,7 @@ tfaot_toolchain = rule(
     doc = "Declares a toolchain for `//rules:toolchain_type`; read as `ctx.toolchains[...].tfaot`, a `TfaotToolchainInfo`.",
     attrs = {
         "python_packages": attr.label_list(
-            doc = "Python libraries (PyInfo) or single directories of packages. Together they must hold all that " +
+            doc = "Python libraries (PyInfo) or single directories of packages. Together they must contain all packages that " +
                   "tools/python/requirements.in names.",
             allow_files = True,
             mandatory = True,

@@ -11,7 +11,7 @@
 #elif defined(__aarch64__)
 #include <cstdint>
 #else
-#error "rules_tfaot knows x86-64 and aarch64 only"
+#error "rules_tfaot supports only x86-64 and aarch64"
 #endif
 
 namespace tfaot {

@@ -26,9 +26,9 @@ class Goldens {
     std::ifstream file(path, std::ios::binary);
     bytes_.assign(std::istreambuf_iterator<char>(file), {});
     std::uint64_t header = 0;
-    if (!file || bytes_.size() < sizeof(header)) Fail("cannot be read");
+    if (!file || bytes_.size() < sizeof(header)) Fail("can't be read");
     std::memcpy(&header, bytes_.data(), sizeof(header));
-    if (header > bytes_.size() - sizeof(header)) Fail("is cut short");
+    if (header > bytes_.size() - sizeof(header)) Fail("is truncated");
     position_ = sizeof(header) + static_cast<std::size_t>(header);
   }
 
@@ -46,22 +46,23 @@ class Goldens {
   }
 
   void Read(void* target, std::size_t size) {
-    if (size > bytes_.size() - position_) Fail("is cut short");
+    if (size > bytes_.size() - position_) Fail("is truncated");
     if (size > 0) std::memcpy(target, bytes_.data() + position_, size);
     position_ += size;
   }
 
   // Fails if anything is left in the file.
   void End() const {
-    if (position_ != bytes_.size()) Fail("holds more than the test expects");
+    if (position_ != bytes_.size()) Fail("contains more than the test expects");
   }
 
  private:
   [[noreturn]] void Fail(const char* what) const {
-    std::fprintf(stderr,
-                 "%s %s: build the target's goldens again, or name them as the "
-                 "first argument\n",
-                 path_.c_str(), what);
+    std::fprintf(
+        stderr,
+        "%s %s: build the target's goldens again, or pass their path as "
+        "the first argument\n",
+        path_.c_str(), what);
     std::exit(2);
   }
 

@@ -119,17 +119,16 @@ IsaChoice ChooseIsa(const char* model, const char* const* isas,
   std::string error = model;
   std::string advice;
   if (any) {
-    error +=
-        ": this CPU runs none of the levels that the model is compiled for";
-    advice = "add a lower one to the target's isa, or run it on a newer CPU";
+    error += ": this CPU can't run any level that the model is compiled for";
+    advice = "add a lower level to the target's isa, or use a newer CPU";
   } else {
-    error += by_caller ? ": its constructor is asked for \""
+    error += by_caller ? ": the caller asked for \""
                        : ": the environment variable TFAOT_ISA asks for \"";
     error += asked;
-    error += found ? "\", which this CPU cannot run" : "\"";
+    error += found ? "\", which this CPU can't run" : "\"";
     advice = by_caller ? "pass " : "set it to ";
-    advice += found ? "one that runs" : "one of these";
-    advice += by_caller ? ", or nothing" : ", or unset it";
+    advice += found ? "a level that this CPU can run" : "one of these";
+    advice += by_caller ? ", or no level" : ", or unset it";
   }
   error += "\n  found: code for " + Listed(isas);
   if (any || found) {

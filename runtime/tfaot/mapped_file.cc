@@ -28,7 +28,7 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
                                      std::string* error) {
   const bool load = purpose == Purpose::kLoad;
   const std::string name =
-      path + std::string(load ? "" : " cannot be saved over: it");
+      path + std::string(load ? "" : " can't be overwritten: it");
   const auto fail = [&](const char* what, const std::string& found,
                         const char* to_do) {
     *error =
@@ -43,33 +43,32 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
   const Descriptor fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   auto file = std::make_unique<MappedFile>();
   if (fd.get() < 0 || fstat(fd.get(), &file->status) != 0) {
-    return fail(" cannot be opened", SystemError(), other);
+    return fail(" can't be opened", SystemError(), other);
   }
   if (!S_ISREG(file->status.st_mode)) {
-    return fail(" is no regular file", "", other);
+    return fail(" isn't a regular file", "", other);
   }
   const auto size = static_cast<std::uint64_t>(file->status.st_size);
   std::uint64_t header = 0;
   if (size < sizeof(header)) {
-    return fail(" is cut short, or is no safetensors file",
+    return fail(" is truncated, or isn't a safetensors file",
                 std::to_string(size) + " bytes", again);
   }
   const auto unreadable = [&] {
-    return fail(" cannot be read",
-                errno == 0 ? "fewer bytes than a moment ago" : SystemError(),
-                other);
+    return fail(" can't be read",
+                errno == 0 ? "the file became shorter" : SystemError(), other);
   };
   if (!files::Read(fd.get(), &header, sizeof(header), 0)) return unreadable();
   if (header > size - sizeof(header)) {
-    return fail(" is cut short, or is no safetensors file",
+    return fail(" is truncated, or isn't a safetensors file",
                 "a header of " + std::to_string(header) +
                     " bytes in a file of " + std::to_string(size),
                 again);
   }
   if (header > kMaxHeader) {
-    return fail(" has too large a header",
-                std::to_string(header) + " bytes; at most " +
-                    std::to_string(kMaxHeader) + " are read",
+    return fail(" has a header that is too large",
+                std::to_string(header) + " bytes, and the limit is " +
+                    std::to_string(kMaxHeader),
                 "write it with fewer tensors, or with less metadata");
   }
   // Parsed in private memory, so it can't change meanwhile.
@@ -80,7 +79,7 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
   std::string problem;
   if (!safetensors::ParseHeader(file->header, &file->tensors, &file->metadata,
                                 &problem)) {
-    return fail(" is no safetensors file", problem, again);
+    return fail(" isn't a safetensors file", problem, again);
   }
   file->data_bytes = size - sizeof(header) - header;
   for (const Tensor& tensor : file->tensors) {
@@ -88,7 +87,7 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
     const std::string found = Contradiction(tensor, file->data_bytes);
     if (found.empty()) continue;
     return fail(
-        tensor.end > file->data_bytes ? " is cut short" : " contradicts itself",
+        tensor.end > file->data_bytes ? " is truncated" : " contradicts itself",
         found, again);
   }
   std::sort(file->by_name.begin(), file->by_name.end(),
@@ -97,9 +96,9 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
   if (!found.empty()) return fail(" contradicts itself", found, again);
   file->mapping = files::Map(size, fd.get());
   if (!file->mapping) {
-    *error = Message(path + std::string(" cannot be mapped"), SystemError(),
-                     "pass a file that can be mapped within the limit of "
-                     "address space (ulimit -v); it takes " +
+    *error = Message(path + std::string(" can't be mapped"), SystemError(),
+                     "pass a file that fits in the address space limit "
+                     "(ulimit -v), or raise the limit: this one takes " +
                          std::to_string(size) + " bytes");
     return nullptr;
   }

@@ -9,7 +9,7 @@ namespace tfaot::safetensors {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "values are used as they are in the file");
+              "values are used unconverted, in the file's byte order");
 
 // TensorFlow's largest rank.
 constexpr std::size_t kMaxRank = 254;
@@ -145,7 +145,7 @@ class HeaderParser {
 
   // Skips any value.
   bool Skip(int depth) {
-    if (depth > kMaxDepth) return Fail("a value that is not nested as deeply");
+    if (depth > kMaxDepth) return Fail("a value with less nesting");
     Space();
     const char first = rest_.empty() ? '\0' : rest_[0];
     if (first == '{') {
@@ -394,14 +394,14 @@ std::string Contradiction(const Tensor& tensor, std::uint64_t data_bytes) {
     overflow = false;
   }
   if (!overflow && bytes == tensor.end - tensor.begin) return "";
-  return name + where + ", which is not the size of " +
+  return name + where + ", which isn't the size of " +
          Signature(tensor.dtype, tensor.shape);
 }
 
 std::string Contradiction(std::vector<const Tensor*> order) {
   for (std::size_t i = 1; i < order.size(); ++i) {
     if (order[i - 1]->name == order[i]->name) {
-      return Shown(order[i]->name) + " is in its header twice";
+      return Shown(order[i]->name) + " appears twice in its header";
     }
   }
   const Tensor* last = nullptr;

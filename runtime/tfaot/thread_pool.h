@@ -13,7 +13,7 @@ namespace tfaot {
 
 // Runs the parts of one piece of work in parallel.
 //
-// A model does not own its pool, which must outlive the model's last run.
+// A model doesn't own its pool, which must outlive the model's last run.
 // Several models may share a pool and run in several threads at the same time.
 // ParallelFor() must then be thread-safe, and must also finish when one of the
 // pool's own threads calls it. In that case, it can run all parts itself. No

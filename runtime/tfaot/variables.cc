@@ -104,7 +104,7 @@ bool Match(const char* path, const MappedFile& file, const VariableInfo* infos,
     also += ", and " + std::to_string(others - kMaxShownTensors) + " more";
   }
   *error = Message(
-      path + std::string(" does not fit the model: ") +
+      path + std::string(" doesn't fit the model: ") +
           std::to_string(wrong.size()) + " of " + std::to_string(count) +
           " variable(s)",
       also,
@@ -123,7 +123,7 @@ bool WithinMemory(const char* path, const char* what, std::string* error,
   try {
     return work();
   } catch (const std::bad_alloc&) {
-    *error = Message(path + std::string(what), "too little memory",
+    *error = Message(path + std::string(what), "out of memory",
                      "free memory, or raise the limit of this process");
     return false;
   }
@@ -215,7 +215,7 @@ void* Variables::mutable_data(std::size_t index) {
 
 bool Variables::Load(const char* path) {
   error_.clear();
-  return WithinMemory(path, " cannot be loaded", &error_,
+  return WithinMemory(path, " can't be loaded", &error_,
                       [&] { return TakeFrom(path); });
 }
 
@@ -255,10 +255,10 @@ bool Variables::TakeFrom(const char* path) {
     Block copies = Map(copied, -1);
     if (!copies) {
       error_ = Message(
-          path + std::string(" cannot be loaded"), SystemError(),
+          path + std::string(" can't be loaded"), SystemError(),
           "free " + std::to_string(copied) +
-              " bytes of memory, or write the file with tensors that start at "
-              "multiples of 64 bytes: they are not copied");
+              " bytes of memory, or align the file's tensors to 64 bytes, so "
+              "that they aren't copied");
       return false;
     }
     unsigned char* next = copies.get();
@@ -279,7 +279,7 @@ bool Variables::TakeFrom(const char* path) {
 
 bool Variables::Save(const char* path) {
   error_.clear();
-  return WithinMemory(path, " cannot be saved", &error_,
+  return WithinMemory(path, " can't be saved", &error_,
                       [&] { return WriteTo(path); });
 }
 
@@ -287,17 +287,20 @@ bool Variables::WriteTo(const char* path) {
   const auto fail = [&](const std::string& found, const std::string& to_do,
                         const std::vector<std::string>& details = {}) {
     error_ =
-        Message(path + std::string(" cannot be saved"), found, to_do, details);
+        Message(path + std::string(" can't be saved"), found, to_do, details);
     return false;
   };
-  if (!loaded_) return fail("variables without values", "call Load() before");
+  if (!loaded_) {
+    return fail("the variables have no values", "call Load() first");
+  }
 
   // Find what exists and must stay next to the model's own tensors.
   struct stat status;
   const bool replaces = stat(path, &status) == 0;
   if (replaces && !S_ISREG(status.st_mode)) {
-    return fail("something there that is no regular file",
-                "pass the path of a regular file, or of none yet");
+    return fail(
+        "the path exists but isn't a regular file",
+        "pass the path of a regular file, or one that doesn't exist yet");
   }
   std::unique_ptr<MappedFile> old;
   if (replaces && status.st_size > 0) {
@@ -320,7 +323,7 @@ bool Variables::WriteTo(const char* path) {
     }
   }
   if (!wrong.empty()) {
-    return fail("a file there that does not fit the model",
+    return fail("an existing file that doesn't fit the model",
                 "save to another path, or remove that file", wrong);
   }
   if (old != nullptr) {
@@ -347,8 +350,8 @@ bool Variables::WriteTo(const char* path) {
   if (!saved) {
     return fail(
         SystemError(),
-        "pass a path in a folder that exists, that this process may write to, "
-        "and that has room for " +
+        "pass a path in a folder that exists, that this process can write to, "
+        "and that has space for " +
             std::to_string(size) + " bytes");
   }
   // The new name should also survive a power failure.

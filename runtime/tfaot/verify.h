@@ -148,8 +148,7 @@ class Verifier {
     ++compared_;
     if (Crc32(got.data(), got.size_bytes()) == want) return;
     ++failed_;
-    std::printf("      %-44s is not TensorFlow's initial value  FAILED\n",
-                name);
+    std::printf("      %-44s isn't TensorFlow's initial value  FAILED\n", name);
   }
 
   // Reads an input, or its first `rows` rows; or a variable, which gets
@@ -339,7 +338,8 @@ int VerifyIsas(const char* model, const char* const* isas, Verify verify) {
       ++ran;
       if (verify(*isas) != 0) ++failed;
     } else {
-      std::printf("%s, %s: NOT RUN, this machine cannot\n", model, *isas);
+      std::printf("%s, %s: NOT RUN, because this machine can't run it\n", model,
+                  *isas);
     }
   }
   if (ran == 0) std::printf("%s: nothing was compared  FAILED\n", model);

@@ -49,7 +49,7 @@ class FlagsTest(unittest.TestCase):
             model.missing,
             {
                 "without_fold_batch_norm": "it compiles to the same code",
-                "typo": "error: compiling benchmarks::Mlp: XLA does not know --xla_typo=1",
+                "typo": "error: compiling benchmarks::Mlp: XLA doesn't know --xla_typo=1",
             },
         )
 

@@ -163,9 +163,9 @@ class ErrorsTest(CompileTest):
         self.assert_error(
             self.refused(self.export(PLUS_ONE), isa=("x86-64-v2", "native")),
             """
-            'native' is no CPU level that can be compiled for
+            'native' isn't a CPU level that the rules can compile for
               found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4
-              to do: name one of these, or several
+              to do: name one or more of these
             """,
         )
 
@@ -176,9 +176,9 @@ class ErrorsTest(CompileTest):
             self.assert_error(
                 self.refused(exported, isa=isa),
                 f"""
-                isa = {list(isa)} is no list of CPU levels to compile for
+                isa = {list(isa)} isn't a valid list of CPU levels
                   found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4
-                  to do: name at least one, each once, the lowest first
+                  to do: name at least one, each only once, lowest first
                 """,
             )
 
@@ -187,7 +187,7 @@ class ErrorsTest(CompileTest):
         self.assert_error(
             self.refused(self.export(PLUS_ONE), xla_flags=("--xla_cpu_use_fusion_emitters=true", "--xla_typo=1")),
             """
-            compiling t::Model: XLA does not know --xla_typo=1
+            compiling t::Model: XLA doesn't know --xla_typo=1
               found: xla_flags = --xla_cpu_use_fusion_emitters=true, --xla_typo=1
               to do: correct or remove it in the target's xla_flags; the XLA in the TensorFlow wheel defines the flags
             """,
@@ -202,7 +202,7 @@ class ErrorsTest(CompileTest):
         result = run_main("compile", *flags, "--isa=x86-64-v3", "--xla_flags=--xla_typo=1")
         self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
         self.assertEqual(
-            result.stderr.splitlines()[0], "error: compiling t::Model: XLA does not know --xla_typo=1", result.stderr
+            result.stderr.splitlines()[0], "error: compiling t::Model: XLA doesn't know --xla_typo=1", result.stderr
         )
         self.assertEqual(len(result.stderr.splitlines()), 3, result.stderr)
 
@@ -212,11 +212,11 @@ class ErrorsTest(CompileTest):
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
             """
-            t::Model: XLA cannot compile AsString
+            t::Model: XLA can't compile AsString
 
                 AsString 'AsString' at model.py:11
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
         )
 
@@ -235,11 +235,11 @@ def model_fn(x, n):
         self.assert_error(
             re.sub(r"__inference_inner_\d+", "__inference_inner_N", text),
             """
-            t::Model: XLA cannot compile AsString
+            t::Model: XLA can't compile AsString
 
                 AsString '__inference_inner_N/AsString' at model.py:14
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
         )
 
@@ -256,11 +256,11 @@ def model_fn(x, n):
         self.assert_error(
             re.sub(r"while_body_\d+", "while_body_N", text),
             """
-            t::Model: XLA cannot compile AsString
+            t::Model: XLA can't compile AsString
 
                 AsString 'while_body_N/AsString' at model.py:12
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
         )
 
@@ -278,12 +278,12 @@ def model(x):
         self.assert_error(
             self.refused(self.export(model)),
             """
-            t::Model: XLA cannot compile MatMul of uint8
+            t::Model: XLA can't compile MatMul of uint8
 
                 MatMul 'MatMul_1' at model.py:7
 
-              to do: replace these ops, convert what they take to a dtype that XLA has them for, such as float32 or int32, \
-or move them out of the model to where its inputs are made
+              to do: replace these ops, cast their operands to a dtype that XLA supports, such as float32 or int32, \
+or move them out of the model to where you prepare its inputs
             """,
         )
 
@@ -310,12 +310,12 @@ model = Model()
         self.assert_error(
             self.refused(exported),
             """
-            t::Model: a slice is assigned at an index that is known only at run time
+            t::Model: the index of a slice assignment is known only at run time
 
                 'strided_slice/_assign' at model.py:10
 
-              to do: write rows by their index: variable.scatter_nd_update([[i]], [row]), or \
-tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are (i + tf.range(n))[:, None]
+              to do: write rows by index: variable.scatter_nd_update([[i]], [row]), or tf.tensor_scatter_nd_update(tensor, [[i]], \
+[row]); for n rows starting at i, the indices are (i + tf.range(n))[:, None]
             """,
         )
         for rewrite in (
@@ -334,11 +334,11 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
             """
-            t::Model: argument 1 of ReverseV2 'ReverseV2' must be known when the model is built
+            t::Model: argument 1 of ReverseV2 'ReverseV2' must be known at build time
 
                 'ReverseV2' at model.py:11
 
-              to do: make it of Python numbers, constants, and shapes; not of inputs, variables, or random values
+              to do: compute it from Python numbers, constants, and shapes, not from inputs, variables, or random values
             """,
         )
 
@@ -348,11 +348,11 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
             """
-            t::Model: XLA cannot compile fft ahead of time
+            t::Model: XLA can't compile fft ahead of time
 
                 FFT 'FFT' at model.py:12
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
         )
 
@@ -363,11 +363,11 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
         self.assert_error(
             self.refused(self.export(PREAMBLE + body)),
             """
-            t::Model: XLA cannot compile convolutions of three dimensions ahead of time
+            t::Model: XLA can't compile 3D convolutions ahead of time
 
                 Conv3D 'deep' at model.py:12
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
         )
 
@@ -377,12 +377,12 @@ tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indi
         self.assert_error(
             text,
             """
-            t::Model: the gradient of a loop needs to know how often the loop runs at most
+            t::Model: the gradient of a loop needs the loop's maximum number of iterations
 
                 While 'while_1' at model.py:13
 
-              to do: pass maximum_iterations=… to the tf.while_loop at the line named above; \
-one that a Python integer or a shape gives, not a tensor
+              to do: pass maximum_iterations=… to the tf.while_loop at the line above, as a \
+Python integer or a static shape, not a tensor
             """,
         )
 
@@ -392,7 +392,7 @@ one that a Python integer or a shape gives, not a tensor
         self.assert_error(
             self.refused(exported),
             """
-            t::Model: the config says of the variable variable1 what the compiler finds wrong
+            t::Model: the config's entry for the variable variable1 is wrong according to the compiler
 
                 Variable "variable1" is marked as readonly, but is modified by the computation.
 
@@ -406,7 +406,7 @@ one that a Python integer or a shape gives, not a tensor
         self.assert_error(
             self.refused(exported),
             """
-            t::Model: the config says of the variable layer/b.c-1 what the compiler finds wrong
+            t::Model: the config's entry for the variable layer/b.c-1 is wrong according to the compiler
 
                 Variable "layer/b.c-1" is marked as not readonly, but is not modified by the computation.
 
@@ -419,8 +419,8 @@ class ClaimsTest(CompileTest):
     """Shapes and dtypes that a model claims but doesn't have. The class would access memory out of bounds."""
 
     DO = (
-        "correct the shape or dtype that the model claims: tf.Tensor.set_shape and a SavedModel's signature are believed "
-        "without a check; tf.ensure_shape and tf.reshape are checked"
+        "correct the shape or dtype that the model declares: TensorFlow doesn't check tf.Tensor.set_shape and the signature of "
+        "a SavedModel; it checks tf.ensure_shape and tf.reshape"
     )
 
     def test_set_shape(self) -> None:
@@ -576,8 +576,8 @@ class KilledTest(CompileTest):
             text,
             """
             exporting model.py: the process was killed by SIGKILL
-              to do: see its last words above; a model that leaves the process (sys.exit, os.abort, out of memory) \
-cannot be exported
+              to do: see the end of its output above; a model that ends the process (sys.exit, os.abort, out of \
+memory) can't be exported
             """,
         )
         self.assertEqual([path.name for path in self.folder.glob("*/*")], ["model.py"])
@@ -706,7 +706,7 @@ class OutputsTest(CompileTest):
         self.assert_error(
             self.error_of(self.compile, exported, batch=4),
             """
-            t::Model: the stage is asked for the only entry point for batches of 4
+            t::Model: the stage got the wrong functions: the only entry point for batches of 4
               found: the manifest has Run
               to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none
             """,
@@ -723,7 +723,7 @@ class OutputsTest(CompileTest):
             self.compile(alone, isa=(level,))
             for output in ("object", "source"):
                 found = Path(several.path(f"{output}.{level}")).read_bytes()
-                self.assertEqual(found, Path(alone.path(output)).read_bytes(), "what else is compiled does not matter")
+                self.assertEqual(found, Path(alone.path(output)).read_bytes(), "other compilations don't matter")
                 self.assertIn(name.encode(), found)
             self.assertIn(f"extern const ::tfaot::Program {name}_program;", Path(several.path("header")).read_text())
         self.assertIn(

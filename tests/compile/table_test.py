@@ -41,7 +41,7 @@ class TableTest(StageTest):
             f"""
             passes = ["*", "!fold_batchnorm"]: "!fold_batchnorm" matches no pass
               found: {", ".join(each.name for each in table.PASSES)}
-              to do: use one of these names, or a pattern: ["*", "!NAME"] means all but NAME
+              to do: use one of these names, or a pattern: ["*", "!NAME"] means all passes except NAME
             """,
         )
 
@@ -97,11 +97,11 @@ class TableTest(StageTest):
         self.assert_error(
             self.error_of(self.compile, exported),
             """
-            t::Model: XLA cannot compile AsString
+            t::Model: XLA can't compile AsString
 
                 AsString 'AsString' at model.py:14
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
         )
 

@@ -42,7 +42,7 @@ class StandsStillTest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as warned, self.assertRaises(TfaotError) as raised:
             isolate.run_isolated(function, what="waiting", idle_seconds=LIMIT)
         self.assertEqual(os.path.getsize(self.count), 2)
-        self.assertIn("warning: waiting: no CPU time for 0.6 s; trying once more\nprocess ", warned.getvalue())
+        self.assertIn("warning: waiting: used no CPU time for 0.6 s; trying again\nprocess ", warned.getvalue())
         return str(raised.exception)
 
     def test_a_deadlock(self) -> None:
@@ -55,9 +55,9 @@ class StandsStillTest(unittest.TestCase):
             lock.acquire()
 
         text = self.stuck(deadlock)
-        self.assertIn("waiting: the process stood still, twice: it used no CPU time for 0.6 s\n", text)
+        self.assertIn("waiting: the process hung twice: it used no CPU time for 0.6 s\n", text)
         self.assertRegex(text, r'isolate_test\.py", line \d+ in deadlock\n')
-        self.assertIn("  to do: if the stack above ends in your code, do not let it wait there; otherwise report", text)
+        self.assertIn("  to do: if the stack above ends in your code, don't wait there; otherwise, report", text)
 
     def test_a_child_of_the_child(self) -> None:
         """The outermost parent watches the whole tree: both stacks appear, and the grandchild is gone afterwards."""

@@ -135,10 +135,12 @@ class ManifestTest(unittest.TestCase):
 
     def test_missing_field(self) -> None:
         """Protects against defaults that nobody chose: a missing field is an error that names it."""
-        self.assertEqual(self.changed("max_batch", drop=True), "m.json: manifest lacks the fields ['max_batch']" + _DO)
+        self.assertEqual(
+            self.changed("max_batch", drop=True), "m.json: manifest doesn't have the fields ['max_batch']" + _DO
+        )
         self.assertEqual(
             self.changed("entry_points", 0, "inputs", 1, "dtype", drop=True),
-            "m.json: manifest.entry_points[0].inputs[1] lacks the fields ['dtype']" + _DO,
+            "m.json: manifest.entry_points[0].inputs[1] doesn't have the fields ['dtype']" + _DO,
         )
 
     def test_mistyped_field(self) -> None:
@@ -155,8 +157,8 @@ class ManifestTest(unittest.TestCase):
             self.changed("variables", 0, "shape", to=[3, 1.5]),
             "m.json: manifest.variables[0].shape[1] is 1.5, not of type int" + _DO,
         )
-        self.assertEqual(self.changed("variables", to={}), "m.json: manifest.variables is no list" + _DO)
-        self.assertEqual(self.changed("fingerprints", to=[]), "m.json: manifest.fingerprints is no object" + _DO)
+        self.assertEqual(self.changed("variables", to={}), "m.json: manifest.variables isn't a list" + _DO)
+        self.assertEqual(self.changed("fingerprints", to=[]), "m.json: manifest.fingerprints isn't an object" + _DO)
 
     def test_other_format(self) -> None:
         """Protects against a manifest whose fields have other meanings: the format's number is compared first."""
@@ -170,10 +172,10 @@ class ManifestTest(unittest.TestCase):
     def test_no_manifest_at_all(self) -> None:
         """Protects against a traceback for a file that is empty, truncated, or something else."""
         for text, message in (
-            ("", "m.json is not a manifest: Expecting value: line 1 column 1 (char 0)"),
-            (MANIFEST.to_json()[:-3], "m.json is not a manifest: "),
-            ("[]", "m.json: manifest is no object"),
-            ("1", "m.json: manifest is no object"),
+            ("", "m.json isn't a manifest: Expecting value: line 1 column 1 (char 0)"),
+            (MANIFEST.to_json()[:-3], "m.json isn't a manifest: "),
+            ("[]", "m.json: manifest isn't an object"),
+            ("1", "m.json: manifest isn't an object"),
         ):
             with self.subTest(text[:9]), self.assertRaises(TfaotError) as raised:
                 Manifest.from_json(text, path="m.json")

@@ -111,7 +111,7 @@ class ClassTest(unittest.TestCase):
         self.assertEqual(
             self.message("a::class::B"),
             "cpp_class = 'a::class::B': 'class' is a C++ keyword\n"
-            "  to do: write namespaces and a class name with letters, digits, and single underscores, for instance "
+            "  to do: write namespaces and a class name with letters, digits, and single underscores, for example "
             'cpp_class = "a::class_::B"',
         )
 
@@ -130,9 +130,9 @@ class ClassTest(unittest.TestCase):
             with self.subTest(wrong):
                 self.assertEqual(
                     self.message(wrong),
-                    f"cpp_class = {wrong!r}: {part!r} is not a C++ identifier that a program may use\n"
+                    f"cpp_class = {wrong!r}: {part!r} isn't a C++ identifier that a program may use\n"
                     "  to do: write namespaces and a class name with letters, digits, and single underscores, "
-                    f'for instance cpp_class = "{proposed}"',
+                    f'for example cpp_class = "{proposed}"',
                 )
                 names.split_class(proposed)
 
@@ -142,8 +142,8 @@ class ClassTest(unittest.TestCase):
             with self.subTest(wrong):
                 self.assertEqual(
                     self.message(wrong),
-                    f"cpp_class = {wrong!r} is a name that the generated code needs itself\n"
-                    f"  to do: choose another class name than {names.listed_members()}, "
+                    f"cpp_class = {wrong!r} is reserved for the generated code\n"
+                    f"  to do: choose a class name other than {names.listed_members()}, "
                     "outside the namespaces std, tfaot, tfaot_internal",
                 )
 
@@ -154,15 +154,15 @@ class ClassTest(unittest.TestCase):
                 first = wrong.partition("::")[0]
                 self.assertEqual(
                     self.message(wrong),
-                    f"cpp_class = {wrong!r}: a global {what} cannot be called {first!r}\n"
-                    "  found: C's library, which every C++ header includes parts of, declares this name itself\n"
-                    f'  to do: put it into a namespace of your own, for instance cpp_class = "models::{wrong}"',
+                    f"cpp_class = {wrong!r}: a global {what} can't be named {first!r}\n"
+                    "  found: the C library, parts of which every C++ header includes, already declares this name\n"
+                    f'  to do: put it in your own namespace, for example cpp_class = "models::{wrong}"',
                 )
                 names.split_class(f"models::{wrong}")
         self.assertEqual(
             self.message("a::INT_MAX"),
-            "cpp_class = 'a::INT_MAX': 'INT_MAX' is a macro of C's library\n"
-            "  to do: write namespaces and a class name with letters, digits, and single underscores, for instance "
+            "cpp_class = 'a::INT_MAX': 'INT_MAX' is a macro of the C library\n"
+            "  to do: write namespaces and a class name with letters, digits, and single underscores, for example "
             'cpp_class = "a::INT_MAX_"',
         )
 

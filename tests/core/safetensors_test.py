@@ -174,12 +174,12 @@ class SafetensorsTest(unittest.TestCase):
         content = self.written(tensors())
         (length,) = struct.unpack("<Q", content[:8])
         for size, what in (
-            (0, "{} is cut short, or is no safetensors file"),
-            (7, "{} is cut short, or is no safetensors file"),
-            (8, "{} is cut short, or is no safetensors file"),
-            (7 + length, "{} is cut short, or is no safetensors file"),
-            (8 + length, "{} is cut short: matrix lies past its end"),
-            (len(content) - 1, "{} is cut short: größe lies past its end"),
+            (0, "{} is truncated, or isn't a safetensors file"),
+            (7, "{} is truncated, or isn't a safetensors file"),
+            (8, "{} is truncated, or isn't a safetensors file"),
+            (7 + length, "{} is truncated, or isn't a safetensors file"),
+            (8 + length, "{} is truncated: matrix is past its end"),
+            (len(content) - 1, "{} is truncated: größe is past its end"),
         ):
             with self.subTest(size):
                 path = self.file(content[:size])
@@ -196,7 +196,7 @@ class SafetensorsTest(unittest.TestCase):
         self.assertEqual(
             str(raised.exception),
             f"{path}: a has dtype F8_E4M3\n"
-            "  found: known are F32, F64, I32, U8, I16, I8, I64, C64, BOOL, BF16, U16, C128, F16, U32, U64\n"
+            "  found: the known dtypes are F32, F64, I32, U8, I16, I8, I64, C64, BOOL, BF16, U16, C128, F16, U32, U64\n"
             "  to do: write it with one of these dtypes",
         )
 
@@ -205,7 +205,7 @@ class SafetensorsTest(unittest.TestCase):
         path = self.file(struct.pack("<Q", 4) + b"oops" + bytes(100))
         with self.assertRaises(TfaotError) as raised:
             safetensors.read(path)
-        self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
+        self.assertEqual(str(raised.exception), f"{path} isn't a safetensors file\n  to do: write it again")
 
     def test_something_else_in_the_header(self) -> None:
         """Protects against a traceback for JSON that isn't a header: files come from users, too."""
@@ -225,7 +225,7 @@ class SafetensorsTest(unittest.TestCase):
                 path = self.file(struct.pack("<Q", len(text)) + text + bytes(100))
                 with self.assertRaises(TfaotError) as raised:
                     safetensors.read(path)
-                self.assertEqual(str(raised.exception), f"{path} is no safetensors file\n  to do: write it again")
+                self.assertEqual(str(raised.exception), f"{path} isn't a safetensors file\n  to do: write it again")
 
     def refused(self, header: str | bytes, data: bytes = bytes(100)) -> str:
         """Reads a file with this header. Returns the error without the file's name."""
@@ -249,7 +249,9 @@ class SafetensorsTest(unittest.TestCase):
             (f'{{"a":{one},"b":{two.replace("dtype", "shape")}}}', "shape"),
         ):
             with self.subTest(header):
-                wanted = f"FILE contradicts itself\n  found: {name} is in its header twice\n  to do: write it again"
+                wanted = (
+                    f"FILE contradicts itself\n  found: {name} appears twice in its header\n  to do: write it again"
+                )
                 self.assertEqual(self.refused(header), wanted)
 
     def test_overlaps(self) -> None:
@@ -267,7 +269,7 @@ class SafetensorsTest(unittest.TestCase):
     def test_deep_nesting(self) -> None:
         """Protects against a traceback, or worse, for an endlessly nested header."""
         for deep in ("[" * 200_000, '{"a":' * 200_000):
-            self.assertEqual(self.refused(deep), "FILE is no safetensors file\n  to do: write it again")
+            self.assertEqual(self.refused(deep), "FILE isn't a safetensors file\n  to do: write it again")
 
     def test_large_headers(self) -> None:
         """Protects memory: a header that is larger than the format allows isn't even read."""
@@ -289,14 +291,14 @@ class SafetensorsTest(unittest.TestCase):
         for shape in ([0, 1 << 70], [0, 1 << 62, 1 << 62], [0] * 100):
             with self.subTest(shape):
                 header = json.dumps({"a": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}})
-                self.assertIn("found: a has a shape that cannot be: ", self.refused(header))
+                self.assertIn("found: a has an impossible shape: ", self.refused(header))
 
     def test_text_of_other_kinds(self) -> None:
         """Protects terminals and readers: a header is UTF-8, and quotes from it in a message are escaped."""
         header = f'{{"a":{self.entry(0, 4)}}}'
         half = header.replace('"a"', '"\\ud800"')
         for text in (header.encode("utf-16"), header.encode("utf-32-le"), b"\xff" + header.encode(), half):
-            self.assertEqual(self.refused(text), "FILE is no safetensors file\n  to do: write it again")
+            self.assertEqual(self.refused(text), "FILE isn't a safetensors file\n  to do: write it again")
         text = self.refused(header.replace('"a"', '"\\u001b[2J"').replace("U8", "\\u0007" * 300))
         self.assertTrue(text.startswith("FILE: '\\x1b[2J' has dtype '\\x07\\x07"), text)
         self.assertLess(len(text), 500)
@@ -312,7 +314,7 @@ class SafetensorsTest(unittest.TestCase):
                 self.assertEqual(
                     str(raised.exception),
                     f"{path} contradicts itself\n"
-                    f"  found: a is at bytes {offsets[0]} to {offsets[1]}, which is not the size of float32{shape}\n"
+                    f"  found: a is at bytes {offsets[0]} to {offsets[1]}, which isn't the size of float32{shape}\n"
                     "  to do: write it again",
                 )
 

@@ -124,9 +124,9 @@ def model(x):
         self.assert_error(
             self.error_of(self.verified, exported),
             """
-            t::Model: rows of a batch change each other's results: 6 output(s) of Run
+            t::Model: rows of a batch affect each other's results: 6 output(s) of Run
               found: mean:0, norm:0, order:0, ranks:0, small:0, sums:0
-              to do: leave batch_sizes out, and fix the batch with dims; or compute each row by itself (batch norm with training=False, no mean over the batch)
+              to do: remove batch_sizes, and fix the batch with dims; or compute each row independently (batch norm with training=False, no mean over the batch)
             """,  # noqa: E501
         )
 
@@ -145,7 +145,7 @@ class RefusedTest(EagerTest):
             """
             model.py: batch_sizes = [2, 4], and Run has no batch
               found: x [4, 3]; n []
-              to do: leave the first dimension of its inputs open, or batch_sizes out
+              to do: leave the first dimension of its inputs open, or remove batch_sizes
             """,
             signature={"x": "float32[4, 3]", "n": "int32"},
         )
@@ -156,8 +156,8 @@ class RefusedTest(EagerTest):
             "def model(x):\n    return x\n",
             """
             max_batch = 3, and batch_sizes = [2, 4]
-              found: code for a batch that is larger than any that comes
-              to do: write sizes up to 3, or leave max_batch out: then it is 4
+              found: code for a larger batch than the class ever gets
+              to do: use sizes up to 3, or remove max_batch, which then defaults to 4
             """,
             max_batch=3,
             signature={"x": "float32[None, 3]"},
@@ -170,9 +170,9 @@ class RefusedTest(EagerTest):
             """
             model.py: batch_sizes = [2, 4], and Run writes 2 variable(s): \
 batch_normalization/moving_mean, batch_normalization/moving_variance
-              found: a batch is run in parts, each of which would write them
-              to do: do not assign them in this entry point, as with training = False; \
-or leave batch_sizes out, and fix the batch with dims
+              found: a batch runs in parts, and each part would write them
+              to do: don't assign them in this entry point (for example, training = False), or remove \
+batch_sizes and fix the batch with dims
             """,
             signature={"x": "float32[None, 3]"},
         )
@@ -193,8 +193,8 @@ or leave batch_sizes out, and fix the batch with dims
                     f"def model(x):\n    return {{'out': {output}, 'x': x}}\n",
                     f"""
                     model.py: the output out of Run has no batch: it is {found}
-                      found: batch_sizes = [2, 4]: results are put together along their first dimension
-                      to do: return a value for each row, or leave batch_sizes out
+                      found: batch_sizes = [2, 4]: the rules concatenate results along their first dimension
+                      to do: return a value for each row, or remove batch_sizes
                     """,
                     signature={"x": "float32[None, 3]"},
                 )
@@ -204,12 +204,12 @@ or leave batch_sizes out, and fix the batch with dims
         self.refused(
             "def model(x):\n    return tf.nn.relu(x) * tf.reduce_sum(x + tf.ones([4, 3]))\n",
             """
-            model.py: Run cannot take a batch of 2
+            model.py: Run can't take a batch of 2
 
                 Dimensions must be equal, but are 2 and 4 for '{{node add}} = AddV2[T=DT_FLOAT](x, ones)' with input shapes: [2,3], [4,3].
 
-              found: batch_sizes = [2, 4]: a batch of any size is run in parts
-              to do: compute each row by itself, or leave batch_sizes out
+              found: batch_sizes = [2, 4]: a batch of any size runs in parts
+              to do: compute each row independently, or remove batch_sizes
             """,  # noqa: E501
             signature={"x": "float32[None, 3]"},
         )
@@ -222,9 +222,9 @@ or leave batch_sizes out, and fix the batch with dims
                     f"def model(x, y):\n    return x + y[:tf.shape(x)[0]]\n\n\n"
                     f"def golden_fn(step, rng):\n    return np.ones(({x}, 3)), np.ones(({y}, 3))\n",
                     f"""
-                    model.py: golden_fn gave batches of {rows} rows to one call
+                    model.py: golden_fn returned batches of {rows} rows for one call
                       found: the class takes 1 to 9 rows, the same in every input
-                      to do: give every input of a call as many rows
+                      to do: return the same number of rows for every input of a call
                     """,
                     max_batch=9,
                     signature={"x": "float32[None, 3]", "y": "float32[None, 3]"},

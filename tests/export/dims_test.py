@@ -120,7 +120,7 @@ class DimsTest(EagerTest):
         self.refused(
             OPEN,
             """
-            model.py: 3 input(s) have dimensions that are not known before running
+            model.py: 3 input(s) have dimensions that aren't known at build time
               found: nest/a [2, None]; nest/b (unknown rank); x [None, 2, 4]
               to do: fix them in the model, or in the target: dims = {"nest/a": [2, 1], "nest/b": [1, 2, 3], "x": [1, 2, 4]}
             """,
@@ -132,7 +132,7 @@ class DimsTest(EagerTest):
             self.refused(
                 model,
                 f"""
-                {name}{function}: 2 input(s) have dimensions that are not known before running
+                {name}{function}: 2 input(s) have dimensions that aren't known at build time
                   found: a [2, None]; b (unknown rank)
                   to do: fix them in the model, or in the target: dims = {{"a": [2, 1], "b": [1, 2, 3]}}
                 """,
@@ -145,8 +145,8 @@ class DimsTest(EagerTest):
             OPEN,
             """
             model.py: dims contradicts the shape of 2 input(s)
-              found: nest/a has 2 dimensions, [2, None], dims gives [2, 2, 2]; x is [None, None, 4], dims says [1, 2, 3]
-              to do: write None where the model's own size is right, and as many sizes as it has dimensions
+              found: nest/a has 2 dimensions, [2, None], but dims has [2, 2, 2]; x is [None, None, 4], but dims has [1, 2, 3]
+              to do: use None to keep the model's own size, and list a size for every dimension
             """,
             dims={"nest/a": (2, 2, 2), "nest/b": (7,), "x": (1, 2, 3)},
             entry_points=self.ENTRY_POINTS,
@@ -157,8 +157,8 @@ class DimsTest(EagerTest):
                 model,
                 f"""
                 {name}{function}: dims contradicts the shape of 2 input(s)
-                  found: a is [2, None], dims says [3, 1]; x has 3 dimensions, [None, None, 4], dims gives [4]
-                  to do: write None where the model's own size is right, and as many sizes as it has dimensions
+                  found: a is [2, None], but dims has [3, 1]; x has 3 dimensions, [None, None, 4], but dims has [4]
+                  to do: use None to keep the model's own size, and list a size for every dimension
                 """,
                 dims={"a": (3, 1), "b": (7,), "x": (4,)},
             )
@@ -169,9 +169,9 @@ class DimsTest(EagerTest):
         self.refused(
             OPEN,
             """
-            model.py: dims names a, output, which the model has no input of
+            model.py: dims names a, output, which isn't an input of the model
               found: nest/a, nest/b, x
-              to do: name inputs as they are called here
+              to do: use the names listed here
             """,
             dims=fixed | {"a": (2, 3), "output": (1,)},
             entry_points=self.ENTRY_POINTS,
@@ -180,9 +180,9 @@ class DimsTest(EagerTest):
             self.refused(
                 model,
                 f"""
-                {name}: dims names nest/a, nest/b, which the model has no input of
+                {name}: dims names nest/a, nest/b, which isn't an input of the model
                   found: a, b, x
-                  to do: name inputs as they are called here
+                  to do: use the names listed here
                 """,
                 dims=fixed | {"a": (2, 3), "b": ()},
             )

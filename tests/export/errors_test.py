@@ -56,9 +56,9 @@ class ErrorsTest(StageTest):
         self.refused(
             PREAMBLE + "def model_fn(features, labels, mode):\n    return features\n",
             """
-            model.py:10: model_fn cannot be called as model_fn(features, labels): missing a required argument: 'mode'
+            model.py:10: model_fn can't be called as model_fn(features, labels): missing a required argument: 'mode'
               found: model_fn(features, labels, mode)
-              to do: give it the parameters (features, labels)
+              to do: define it with the parameters (features, labels)
             """,
         )
 
@@ -80,7 +80,7 @@ class ErrorsTest(StageTest):
             "import tensorflow as tf\n\n\ndef input_fn():\n    return tf.constant(1.0, name='one'), tf.constant(2.0)\n"
             "\n\ndef model_fn(features, labels):\n    return features\n",
             """
-            model.py: input_fn() returned something else than a placeholder
+            model.py: input_fn() returned something other than a placeholder
               found: 'one:0', the result of a Const
               to do: make each input with tf.compat.v1.placeholder(dtype, shape, name)
             """,
@@ -101,7 +101,7 @@ class ErrorsTest(StageTest):
                     raise ValueError('no such layer')
                 ValueError: no such layer
 
-              to do: mend model.py:11
+              to do: fix model.py:11
             """,
         )
 
@@ -118,8 +118,8 @@ class ErrorsTest(StageTest):
         message = self.error_of(self.export, "weights = open('models/weights.txt').read()\n")
         self.assertEqual(
             message.splitlines()[-1],
-            "  to do: name the file in the target's data, and open it by its path in the workspace, or mend model.py:1; "
-            'what a rule generates is at importlib.resources.files("its.package") / "its_name"',
+            "  to do: add the file to the target's data, and open it by its path in the workspace, or fix model.py:1; "
+            'a file that a rule generates is at importlib.resources.files("its.package") / "its_name"',
         )
 
     def test_missing_package(self) -> None:
@@ -127,7 +127,7 @@ class ErrorsTest(StageTest):
         message = self.error_of(self.export, "import os\nimport no_such_package.part\n")
         self.assertEqual(
             message.splitlines()[-1],
-            "  to do: name the library that provides no_such_package in the target's deps, or mend model.py:2",
+            "  to do: add the library that provides no_such_package to the target's deps, or fix model.py:2",
         )
 
     def test_syntax_error(self) -> None:
@@ -135,7 +135,7 @@ class ErrorsTest(StageTest):
         message = self.error_of(self.export, PREAMBLE + "def model_fn(features, labels:\n    return features\n")
         self.assertTrue(message.startswith("model.py: importing it raised SyntaxError at model.py:10\n"), message)
         self.assertIn('File "model.py", line 10', message)
-        self.assertTrue(message.endswith("to do: mend model.py:10"), message)
+        self.assertTrue(message.endswith("to do: fix model.py:10"), message)
 
     def test_exit_in_user_code(self) -> None:
         """A model that calls sys.exit, even with 0, doesn't look like a success, and its line is named."""
@@ -149,7 +149,7 @@ class ErrorsTest(StageTest):
                         {call}
                     {shown}
 
-                  to do: mend model.py:14
+                  to do: fix model.py:14
                 """,
             )
 
@@ -177,7 +177,7 @@ class ErrorsTest(StageTest):
             "    return v1.placeholder(tf.float32, [None, 3], 'x'), v1.placeholder(tf.int32, None, 'y')\n"
             "\n\ndef model_fn(features, labels):\n    return features\n",
             """
-            model.py: 2 input(s) have dimensions that are not known before running
+            model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
               to do: fix them in the model, or in the target: dims = {"x": [1, 3], "y": [1, 2, 3]}
             """,
@@ -188,7 +188,7 @@ class ErrorsTest(StageTest):
         self.refused(
             PREAMBLE + "def model_fn(features, labels):\n    return tf.range(labels)\n",
             """
-            model.py: 1 output(s) of Run have a size that the compiler cannot find
+            model.py: the compiler can't determine the size of 1 output(s) of Run
 
                 Input 1 to node `range` with op Range must be a compile-time constant.
 
@@ -198,7 +198,7 @@ class ErrorsTest(StageTest):
                 'range' at model.py:11
 
               found: loss [None] at model.py:11
-              to do: let sizes depend on constants and on shapes of the inputs only, not on values that come later
+              to do: make sizes depend only on constants and the inputs' shapes, not on values that are known later
             """,  # noqa: E501
         )
 
@@ -210,7 +210,7 @@ class ErrorsTest(StageTest):
             "    return v1.placeholder(tf.string, [2], 'x'), v1.placeholder(tf.string, [], 's')\n"
             "\n\ndef model_fn(features, labels):\n    return features\n",
             f"""
-            model.py: 2 input(s) have a dtype that cannot cross a compiled model's edge
+            model.py: 2 input(s) have a dtype that the generated class doesn't support
               found: x [2] at model.py:7 is DT_STRING; s [] at model.py:7 is DT_STRING
               to do: {todo}
             """,
@@ -218,7 +218,7 @@ class ErrorsTest(StageTest):
         self.refused(
             PREAMBLE + "def model_fn(features, labels):\n    return tf.strings.as_string(features)\n",
             f"""
-            model.py: 1 output(s) have a dtype that cannot cross a compiled model's edge
+            model.py: 1 output(s) have a dtype that the generated class doesn't support
               found: loss [2] at model.py:11 is DT_STRING
               to do: {todo}
             """,
@@ -226,13 +226,13 @@ class ErrorsTest(StageTest):
 
     def test_dtype_of_a_variable(self) -> None:
         """A variable of a dtype that no compiler accepts is named."""
-        todo = "use one of " + ", ".join(dtype.name for dtype in dtypes.ALL) + ", and cast where it is read"
+        todo = "use one of " + ", ".join(dtype.name for dtype in dtypes.ALL) + ", and cast the value after you read it"
         self.refused(
             PREAMBLE
             + "def model_fn(features, labels):\n    v = v1.get_variable('v', initializer=['a', 'b'])\n"
             + "    return tf.where(tf.equal(v, 'a'), features, 0 * features)\n",
             f"""
-            model.py: the variable v is DT_STRING, which cannot cross a compiled model's edge
+            model.py: the variable v is DT_STRING, which the generated class doesn't support
               to do: {todo}
             """,
             frozen=(),
@@ -245,10 +245,10 @@ class ErrorsTest(StageTest):
             + "def model_fn(features, labels):\n"
             + "    return features * v1.Variable([1.0, 2.0], use_resource=False, name='w')\n",
             """
-            model.py: 1 variable(s) are no resource variables, which alone can be compiled
+            model.py: 1 variable(s) aren't resource variables, the only kind that can be compiled
               found: w at model.py:11
-              to do: leave out use_resource=False; where importing the file makes variables, leave out \
-tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
+              to do: remove use_resource=False; if importing the file creates variables, remove tf.compat.v1.disable_v2_behavior() \
+and disable_resource_variables()
             """,
         )
 
@@ -276,8 +276,8 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
                     features[labels] = 0.0
                 TypeError: 'SymbolicTensor' object does not support item assignment
 
-              to do: assign no part of a tensor at model.py:11: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], \
-[row]), or keep a tf.Variable and write variable.scatter_nd_update([[i]], [row])
+              to do: don't assign to a part of a tensor at model.py:11: use tensor = tf.tensor_scatter_nd_update(tensor, [[i]], \
+[row]), or keep a tf.Variable and call variable.scatter_nd_update([[i]], [row])
             """,
         )
 
@@ -290,7 +290,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
             """
             model.py: 1 variable(s) have no initial value in the graph
               found: w
-              to do: create them while model_fn runs, in the global or local variables' collection
+              to do: create them while model_fn runs, in the collection of global or local variables
             """,
         )
 
@@ -307,7 +307,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
                 bad : Tensor had Inf values
                 \t [[{{node w/Initializer/CheckNumerics}}]]
 
-              to do: mend model.py:11
+              to do: fix model.py:11
             """,
         )
 
@@ -318,7 +318,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
             """
             model.py: model_fn(features, labels) returned NoneType
               found: None
-              to do: return the loss as a tensor, or a dict, tuple, or named tuple of tensors; let it depend on the train op
+              to do: return the loss as a tensor, or a dict, tuple, or named tuple of tensors, which depends on the train op
             """,
         )
 
@@ -328,7 +328,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
             PREAMBLE + "def model_fn(features, labels):\n    return features\n",
             """
             cpp_class = 'a::class': 'class' is a C++ keyword
-              to do: write namespaces and a class name with letters, digits, and single underscores, for instance cpp_class = "a::class_"
+              to do: write namespaces and a class name with letters, digits, and single underscores, for example cpp_class = "a::class_"
             """,  # noqa: E501
             cpp_class="a::class",
         )
@@ -336,14 +336,12 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
     def test_illegal_class(self) -> None:
         """A cpp_class that isn't a valid C++ name is refused."""
         message = self.error_of(self.export, PREAMBLE, cpp_class="a::my-model")
-        self.assertIn("'my-model' is not a C++ identifier that a program may use", message)
+        self.assertIn("'my-model' isn't a C++ identifier that a program may use", message)
         self.assertIn('cpp_class = "a::my_model"', message)
 
     def test_reserved_class(self) -> None:
         """A class in namespace std would collide with the library's own."""
-        self.assertIn(
-            "is a name that the generated code needs itself", self.error_of(self.export, "", cpp_class="std::A")
-        )
+        self.assertIn("is reserved for the generated code", self.error_of(self.export, "", cpp_class="std::A"))
 
     def test_golden_fn_of_another_shape(self) -> None:
         """A golden input with the wrong shape is shown with the input's shape."""
@@ -383,15 +381,15 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
                     return 1 / step, 0
                 ZeroDivisionError: division by zero
 
-              to do: mend model.py:15
+              to do: fix model.py:15
             """,
         )
         self.refused(
             model + "def golden_fn(step):\n    return 0, 0\n",
             """
-            model.py:14: golden_fn cannot be called as golden_fn(step, rng): too many positional arguments
+            model.py:14: golden_fn can't be called as golden_fn(step, rng): too many positional arguments
               found: golden_fn(step)
-              to do: give it the parameters (step, rng)
+              to do: define it with the parameters (step, rng)
             """,
         )
 
@@ -404,7 +402,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
             + "def golden_fn(step, rng):\n    return {'x': rng.standard_normal(2)}\n",
         )
         self.assertTrue(
-            message.startswith("model.py: golden_fn(step, rng) returned another structure than input_fn()"), message
+            message.startswith("model.py: golden_fn(step, rng) and input_fn() returned different structures"), message
         )
 
     def test_variable_without_static_shape(self) -> None:
@@ -415,7 +413,7 @@ tf.compat.v1.disable_v2_behavior() and disable_resource_variables()
             + "    v = tf.Variable([1.0, 2.0], shape=[None], name='v')\n"
             + "    return tf.reduce_sum(features) + tf.reduce_sum(v)\n",
             """
-            model.py: the variable v has a shape that is not known before running
+            model.py: the shape of the variable v isn't known at build time
               found: (-1,)
               to do: create it with a fixed shape
             """,
@@ -468,7 +466,7 @@ def model_fn(features, labels):
                     "",
                     f"""
                     batch_sizes = {shown}
-                      to do: write sizes of at least 1, rising: {meant}
+                      to do: use sizes of at least 1, in ascending order: {meant}
                     """,
                     batch_sizes=given,
                 )
@@ -479,7 +477,7 @@ def model_fn(features, labels):
             "",
             """
             max_batch = 64 without batch_sizes
-              to do: say which sizes to compile for: batch_sizes = [1, 8, 64]
+              to do: set the sizes to compile for: batch_sizes = [1, 8, 64]
             """,
             max_batch=64,
         )
@@ -500,7 +498,7 @@ def model_fn(features, labels):
         self.refused(
             "",
             """
-            golden_calls names train, which is no entry point
+            golden_calls names train, which isn't an entry point
               found: Init, Train
               to do: name entry points of the target
             """,
@@ -510,7 +508,7 @@ def model_fn(features, labels):
         self.refused(
             "",
             """
-            golden_calls names Step, which is no entry point
+            golden_calls names Step, which isn't an entry point
               found: Run
               to do: name entry points of the target
             """,
@@ -523,8 +521,8 @@ def model_fn(features, labels):
             self.OPEN,
             """
             model.py has no entry point 'train'
-              found: it defines model_fn, and so has this one only
-              to do: leave entry_points out, or write the model as a tf.Module with a method for each
+              found: it defines model_fn, which is its only entry point
+              to do: remove entry_points, or write the model as a tf.Module with a method for each
             """,
             entry_points=(("Train", "train"),),
         )
@@ -535,8 +533,8 @@ def model_fn(features, labels):
             self.OPEN,
             """
             model.py: dims contradicts the shape of 2 input(s)
-              found: x is [None, 3], dims says [2, 4]; y has 2 dimensions, [None, None], dims gives [2]
-              to do: write None where the model's own size is right, and as many sizes as it has dimensions
+              found: x is [None, 3], but dims has [2, 4]; y has 2 dimensions, [None, None], but dims has [2]
+              to do: use None to keep the model's own size, and list a size for every dimension
             """,
             dims={"x": (2, 4), "y": (2,)},
         )
@@ -546,9 +544,9 @@ def model_fn(features, labels):
         self.refused(
             self.OPEN,
             """
-            model.py: dims names X, z, which the model has no input of
+            model.py: dims names X, z, which isn't an input of the model
               found: x, y
-              to do: name inputs as they are called here
+              to do: use the names listed here
             """,
             dims={"x": (2, None), "y": (2, 2), "z": (1,), "X": (2, 3)},
         )
@@ -558,7 +556,7 @@ def model_fn(features, labels):
         self.refused(
             self.OPEN,
             """
-            model.py: 2 input(s) have dimensions that are not known before running
+            model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:8; y [None, 2] at model.py:8
               to do: fix them in the model, or in the target: dims = {"x": [1, 3], "y": [1, 2]}
             """,
@@ -567,7 +565,7 @@ def model_fn(features, labels):
         self.refused(
             self.OPEN,
             """
-            model.py: 1 input(s) have dimensions that are not known before running
+            model.py: 1 input(s) have dimensions that aren't known at build time
               found: y [None, None] at model.py:8
               to do: fix them in the model, or in the target: dims = {"y": [1, 1]}
             """,
@@ -579,7 +577,7 @@ def model_fn(features, labels):
         self.refused(
             self.OPEN.replace('get_variable("unused', 'get_variable("other'),
             """
-            weights.safetensors does not fit the model: 2 of 2 variable(s)
+            weights.safetensors doesn't fit the model: 2 of 2 variable(s)
 
                 w: float64[2, 3]; the model has float32[3, 2]
                 b: missing; the model has float32[2]
@@ -604,9 +602,9 @@ def model_fn(features, labels):
                 self.refused(
                     model % (x, y),
                     f"""
-                    model.py: golden_fn gave batches of {rows} rows to one call
+                    model.py: golden_fn returned batches of {rows} rows for one call
                       found: the class takes 1 to 4 rows, the same in every input
-                      to do: give every input of a call as many rows
+                      to do: return the same number of rows for every input of a call
                     """,
                     batch_sizes=(1, 4),
                     dims={"y": (None, 2)},
@@ -618,8 +616,8 @@ def model_fn(features, labels):
             self.OPEN.replace('{"out": ', '{"mean": tf.reduce_mean(features["x"]), "out": '),
             """
             model.py: the output mean of Run has no batch: it is []
-              found: batch_sizes = [1, 4]: results are put together along their first dimension
-              to do: return a value for each row, or leave batch_sizes out
+              found: batch_sizes = [1, 4]: the rules concatenate results along their first dimension
+              to do: return a value for each row, or remove batch_sizes
             """,
             batch_sizes=(1, 4),
             dims={"y": (None, 2)},
@@ -674,7 +672,7 @@ model = Model()
             "def model():\n    pass\n",
             """
             model.py: model() returned None
-              to do: return a Keras model, a tf.Module, a tf.function, or a function; if model() is itself what is to be compiled, write @tf.function before it
+              to do: return a Keras model, a tf.Module, a tf.function, or a function; if you want to compile model() itself, decorate it with @tf.function
             """,  # noqa: E501
         )
 
@@ -683,9 +681,9 @@ model = Model()
         self.refused(
             self.MODULE,
             """
-            model.py: nothing says what plain takes
+            model.py: the inputs of plain aren't specified
               found: plain(x)
-              to do: give it an input_signature, or the target a signature = {"x": "float32[64, 3]"}, or define input_fn() to return a tf.TensorSpec for each parameter
+              to do: set its input_signature, or the target\'s signature = {"x": "float32[64, 3]"}, or define an input_fn() that returns a tf.TensorSpec for each parameter
             """,  # noqa: E501
             entry_points=(("Plain", "plain"),),
         )
@@ -695,9 +693,9 @@ model = Model()
         self.refused(
             self.MODULE,
             """
-            model.py: signature names y, z, which no entry point takes
+            model.py: signature names y, z, but no entry point has a parameter with this name
               found: x
-              to do: name parameters, or inputs as they are called here
+              to do: name parameters, or inputs by the names listed here
             """,
             entry_points=(("Plain", "plain"),),
             signature={"z": "float32", "y": "float32", "x": "int32[2]"},
@@ -715,7 +713,7 @@ model = Model()
                     self.MODULE,
                     f"""
                     signature says {text!r} for x: {why}
-                      to do: write a dtype and a shape, for instance "float32[64, None, 3]"
+                      to do: write a dtype and a shape, for example "float32[64, None, 3]"
                     """,
                     signature={"x": text},
                 )
@@ -725,7 +723,7 @@ model = Model()
         self.refused(
             "def model(x):\n    return x\n\n\ndef input_fn():\n    return {'a': 'float32'}\n",
             """
-            model.py: input_fn() returned something else than a tf.TensorSpec
+            model.py: input_fn() returned something other than a tf.TensorSpec
               found: 'float32'
               to do: return a tf.TensorSpec for each input, in the nest in which the function takes them
             """,
@@ -742,7 +740,7 @@ model = Model()
                     raise ValueError('no such layer')
                 ValueError: no such layer
 
-              to do: mend model.py:2
+              to do: fix model.py:2
             """,
             signature={"x": "float32[2]"},
         )
@@ -764,9 +762,9 @@ model = Model()
             "import tensorflow as tf\n\n\n@tf.function(input_signature=[tf.RaggedTensorSpec([2, None], tf.float32)])\n"
             "def model(x):\n    return x.values\n",
             """
-            call: 1 input(s) are no dense tensors
+            call: 1 input(s) aren't dense tensors
               found: x is a RaggedTensorSpec
-              to do: take dense tensors, and build the others of them inside
+              to do: take dense tensors, and build the other kinds from them inside the function
             """,
         )
 
@@ -777,9 +775,9 @@ model = Model()
             "table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer([1], [2]), 0)\n\n\n"
             "def model(x):\n    return table.lookup(x)\n",
             """
-            call: the function uses 1 resource(s) that are no variables
+            call: the function uses 1 resource(s) other than variables
               found: None_Lookup/LookupTableFindV2/table_handle at model.py:7
-              to do: keep tables, datasets, and queues out of it: look values up where its inputs are made
+              to do: don't use tables, datasets, or queues in it: look up values where you prepare its inputs
             """,
             signature={"x": "int32[2]"},
         )
@@ -801,7 +799,7 @@ model = Model()
         self.refused(
             "import keras\n\nmodel = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])\n",
             """
-            model.py: train_step is asked of a Keras model that was not compiled
+            model.py: train_step needs a compiled Keras model
               to do: call model.compile(optimizer=…, loss=…) in the file
             """,
             entry_points=(("Train", "train_step"),),
@@ -834,9 +832,9 @@ class ConfigTest(StageTest):
         self.refused(
             'variable { node_name: "v" }',
             """
-            user.pbtxt configures the variable 'v', which the model does not have
+            user.pbtxt configures the variable 'v', which the model doesn't have
               found: a/v
-              to do: name one of these, or leave the entry out: what is not written is inferred
+              to do: name one of these, or remove the entry: missing entries are inferred
             """,
         )
 
@@ -847,7 +845,7 @@ class ConfigTest(StageTest):
             """
             user.pbtxt: x:0 is configured as float32[3]
               found: the model has float32[2]
-              to do: change the model, or leave type and shape out: they are inferred
+              to do: change the model, or remove type and shape, which are inferred
             """,
         )
 
@@ -858,7 +856,7 @@ class ConfigTest(StageTest):
             """
             user.pbtxt: a/v is configured as float64[2]
               found: the model has float32[2]
-              to do: change the model, or leave type and shape out: they are inferred
+              to do: change the model, or remove type and shape, which are inferred
             """,
         )
 
@@ -880,8 +878,8 @@ class ConfigTest(StageTest):
         self.refused(
             'feed { id { node_name: "x" } name: "class" }',
             """
-            user.pbtxt: x:0 is named 'class', which cannot name a member of Model
-              to do: write an identifier, for instance 'class_'
+            user.pbtxt: x:0 is named 'class', which isn't a valid member name for Model
+              to do: use an identifier, for example 'class_'
             """,
         )
 
@@ -890,16 +888,16 @@ class ConfigTest(StageTest):
         self.refused(
             'feed { id { node_name: "x" } name: "same" } feed { id { node_name: "n" } name: "same" }',
             """
-            user.pbtxt: the name 'same' is given to 2 tensors
+            user.pbtxt: 2 tensors have the same name 'same'
               found: x:0, n:0
-              to do: give each a name of its own, or leave names out: they are inferred without collisions
+              to do: give each a different name, or remove the names: inferred names don't collide
             """,
         )
 
     def test_syntax(self) -> None:
         """A file that isn't a valid config says where parsing fails."""
         message = self.error_of(self.export, self.MODEL, user_config="feed { nonsense: 1 }")
-        self.assertTrue(message.startswith("user.pbtxt is no tf2xla config: 1:8"), message)
+        self.assertTrue(message.startswith("user.pbtxt isn't a tf2xla config: 1:8"), message)
 
 
 if __name__ == "__main__":

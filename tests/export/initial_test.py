@@ -99,7 +99,7 @@ class InitialTest(StageTest):
         self.assert_error(
             self.error_of(self.export, MODEL, weights=wrong),
             """
-            weights.safetensors does not fit the model: 5 of 5 variable(s)
+            weights.safetensors doesn't fit the model: 5 of 5 variable(s)
 
                 tfaot/random_state: uint64[3]; the model has int64[3]
                 steps: int32[]; the model has int64[]
@@ -118,7 +118,7 @@ class InitialTest(StageTest):
         self.assert_error(
             self.error_of(self.export, MODEL, weights=wrong),
             """
-            weights.safetensors does not fit the model: 1 of 5 variable(s)
+            weights.safetensors doesn't fit the model: 1 of 5 variable(s)
 
                 dense/kernel: float32[2, 3]; the model has float32[3, 2]
 
@@ -132,7 +132,7 @@ class InitialTest(StageTest):
         self.assert_error(
             self.error_of(self.export, MODEL, weights=wrong),
             """
-            weights.safetensors does not fit the model: 1 of 5 variable(s)
+            weights.safetensors doesn't fit the model: 1 of 5 variable(s)
 
                 keep: bool[2] with values other than 0 and 1
 

@@ -98,8 +98,8 @@ def dependent() -> dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]]:
         x = v["x"]
         return tf.while_loop(lambda i, s, o: i < rows(x), lambda i, s, o: (i + 1, s + o, o), (0, x, x))[1]
 
-    together, counts = "puts rows together", "uses how many rows there are"
-    place, unknown = "uses where in the batch a row stands", "is not known to keep rows apart"
+    together, counts = "combines rows", "uses the number of rows"
+    place, unknown = "uses a row's position in the batch", "might not keep rows apart"
     return {
         "any": ("Any", together, lambda v: tf.where(tf.reduce_any(v["x"] > 3), v["x"], -v["x"])),
         "backwards": (
@@ -242,12 +242,12 @@ class ModelTest(StageTest):
         self.assert_error(
             text,
             """
-            model.py: Run cannot be shown to compute each row of a batch by itself
+            model.py: the rules can't show that Run computes each row of a batch independently
 
-                Max 'while/Max' at model.py:8 puts rows together
+                Max 'while/Max' at model.py:8 combines rows
 
-              found: batch_sizes = [1, 4]: a batch is run in parts, and padded; that op decides given, halved, other
-              to do: compute each row by itself, with batch norm for inference and no sums over the batch; or leave batch_sizes out; or, if no row changes another row's results, say so: rows_independent = True
+              found: batch_sizes = [1, 4]: a batch runs in parts, with padding; that op affects given, halved, other
+              to do: compute each row independently, with batch norm in inference mode and no sums over the batch; or remove batch_sizes; or, if no row affects another row's results, declare it: rows_independent = True
             """,  # noqa: E501
         )
         self.export(self.LOOP, rows_independent=True, **attributes)
@@ -260,8 +260,8 @@ class ModelTest(StageTest):
             ),
             """
             rows_independent = True without batch_sizes
-              found: a model whose batch is never run in parts
-              to do: leave rows_independent out, or say which sizes to compile for: batch_sizes = [1, 8, 64]
+              found: a batch that never runs in parts
+              to do: remove rows_independent, or set the sizes to compile for: batch_sizes = [1, 8, 64]
             """,
         )
 
@@ -293,7 +293,7 @@ class ModelTest(StageTest):
             batch_sizes=(1, 4),
             signature={"x": "float32[None, 3]"},
         )
-        self.assertRegex(text, r"Mean '[\w/]*Mean' at model.py:9 puts rows together")
+        self.assertRegex(text, r"Mean '[\w/]*Mean' at model.py:9 combines rows")
 
 
 if __name__ == "__main__":

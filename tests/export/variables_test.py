@@ -504,9 +504,9 @@ class FrozenTest(StageTest):
         self.assert_error(
             self.error_of(self.export, self.WRITES, frozen=("*",)),
             """
-            frozen = ["*"]: 1 of the variables that it chooses are written, so that they cannot be constants
+            frozen = ["*"]: 1 of the selected variables are written, so they can't be constants
               found: a
-              to do: take them out: "!a"
+              to do: exclude them: "!a"
             """,
         )
 

@@ -73,17 +73,17 @@ void Write(const std::string& path, const std::string& bytes) {
       open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const auto size = static_cast<ssize_t>(bytes.size());
   Require(fd >= 0 && write(fd, bytes.data(), bytes.size()) == size,
-          "its file cannot be written");
+          "its file can't be written");
   close(fd);
 }
 
 std::string Read(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status;
-  Require(fd >= 0 && fstat(fd, &status) == 0, "its file cannot be read");
+  Require(fd >= 0 && fstat(fd, &status) == 0, "its file can't be read");
   std::string bytes(static_cast<std::size_t>(status.st_size), '\0');
   Require(read(fd, bytes.data(), bytes.size()) == status.st_size,
-          "its file cannot be read");
+          "its file can't be read");
   close(fd);
   return bytes;
 }

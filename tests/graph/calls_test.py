@@ -210,7 +210,7 @@ class CallsTest(StageTest):
         """What the compiler refuses in a call, after passes changed the graph, is reported with the user's line."""
         exported = self.export(NESTED)
         text = self.error_of(self.compile, exported)
-        self.assertIn("t::Model: XLA cannot compile AsString\n", text)
+        self.assertIn("t::Model: XLA can't compile AsString\n", text)
         self.assertRegex(text, r"\n    AsString '\S*/AsString' at model\.py:10\n")
 
 

@@ -57,7 +57,7 @@ class ReplayTest(unittest.TestCase):
         result = replay(str(self.bundle), "--module=hlo")
         self.assertEqual(1, result.returncode, result.stdout + result.stderr)
         failed = [line for line in result.stdout.splitlines() if line.endswith("FAILED")]
-        self.assertIn("is not TensorFlow's initial value", failed[0])
+        self.assertIn("isn't TensorFlow's initial value", failed[0])
         self.assertTrue(any(line.startswith("0     loss ") for line in failed), result.stdout)
         self.assertTrue(any(line.startswith("0     layer_0_a_b_w ") for line in failed), result.stdout)
 
@@ -87,7 +87,7 @@ class ReplayTest(unittest.TestCase):
         (self.bundle / "model.json").unlink()
         result = replay(str(self.bundle))
         self.assertEqual(2, result.returncode)
-        self.assertEqual(f"replay: {self.bundle} is no bundle: it has no model.json\n", result.stderr)
+        self.assertEqual(f"replay: {self.bundle} isn't a bundle: it has no model.json\n", result.stderr)
         result = replay(str(self.bundle / "README.md"))
         self.assertEqual(2, result.returncode)
         self.assertIn("README.md is neither a bundle nor a folder", result.stderr)
@@ -102,7 +102,7 @@ class ReplayTest(unittest.TestCase):
         """A platform that JAX can't use here is named, with those that it can use."""
         result = replay(str(self.bundle), "--platform=tpu", "--module=hlo")
         self.assertEqual(2, result.returncode)
-        self.assertIn("cannot use the platform 'tpu'", result.stderr)
+        self.assertIn("can't use the platform 'tpu'", result.stderr)
 
 
 if __name__ == "__main__":

@@ -117,8 +117,8 @@ class PortableTest(unittest.TestCase):
                 return %2 : tensor<2xf32>
                 """)
         self.assertEqual(
-            "m: chlo.lgamma, mhlo.topk cannot be written as StableHLO\n"
-            "  to do: replace what the model makes them of; the HLO, in the output group hlo, has them all",
+            "m: chlo.lgamma, mhlo.topk can't be written as StableHLO\n"
+            "  to do: replace the ops that they come from; the HLO in the output group hlo contains all of them",
             str(raised.exception),
         )
 

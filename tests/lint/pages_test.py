@@ -40,7 +40,7 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(
             self.faults(**{PAGE: text, MAP: "[A](guide/a.md) [B](guide/b.md) [m](guide/models.md)"}),
             [
-                f"{PAGE}: links to nowhere.md, which does not exist",
+                f"{PAGE}: links to nowhere.md, which doesn't exist",
                 f"{PAGE}: links to b.md#two, but that page has no such heading",
                 f"{PAGE}: links to #three, but that page has no such heading",
             ],
@@ -59,10 +59,10 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(
             self.faults(**{PAGE: text}),
             [
-                f"{PAGE}: names py/gone.py, which does not exist",
-                f"{PAGE}: names //examples/x:z, which is not in its BUILD",
-                f"{PAGE}: names //examples/x:y_old_test, which is not in its BUILD",
-                f"{PAGE}: names //tests/gone, which is not a package",
+                f"{PAGE}: names py/gone.py, which doesn't exist",
+                f"{PAGE}: names //examples/x:z, which isn't in its BUILD",
+                f"{PAGE}: names //examples/x:y_old_test, which isn't in its BUILD",
+                f"{PAGE}: names //tests/gone, which isn't a package",
             ],
         )
 
@@ -78,13 +78,13 @@ class PagesTest(unittest.TestCase):
     def test_code_names_a_page(self) -> None:
         """A comment that names a page that has moved is stale."""
         gone = "docs/" + "gone.md"
-        self.assertEqual(self.faults(**{"a.py": f"# see {gone}\n"}), [f"a.py: names {gone}, which does not exist"])
+        self.assertEqual(self.faults(**{"a.py": f"# see {gone}\n"}), [f"a.py: names {gone}, which doesn't exist"])
 
     def test_blocks(self) -> None:
         """What a page shows from a file is in that file, and each source of models shows a target."""
         stale = GOOD[f"{GUIDE}/b.md"].replace('"y"', '"w"', 1)
         self.assertIn(
-            f"{GUIDE}/b.md: a block under examples/x/BUILD is not in that file; copy it from there",
+            f"{GUIDE}/b.md: a block under examples/x/BUILD isn't in that file; copy it from there",
             self.faults(**{f"{GUIDE}/b.md": stale}),
         )
         self.assertEqual(
@@ -96,7 +96,7 @@ class PagesTest(unittest.TestCase):
         """A new page must be on the map."""
         self.assertEqual(
             self.faults(**{f"{GUIDE}/c.md": "# C\n"}),
-            [f"{MAP}: does not link to {GUIDE}/c.md; add it to the map"],
+            [f"{MAP}: doesn't link to {GUIDE}/c.md; add it to the map"],
         )
 
 

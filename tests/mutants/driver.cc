@@ -35,7 +35,7 @@ constexpr int kRoundings = 3;
 std::string Read(const char* path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
-    std::fprintf(stderr, "%s cannot be read\n", path);
+    std::fprintf(stderr, "%s can't be read\n", path);
     std::exit(2);
   }
   return {std::istreambuf_iterator<char>(file), {}};

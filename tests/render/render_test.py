@@ -294,7 +294,7 @@ class GoldenTest(RenderTest):
                 stage.context_of(FAMILY, header="h", compiled=named, embed=False)
             self.assertEqual(
                 str(raised.exception),
-                f"a::Family: the stage is asked for {shown}\n"
+                f"a::Family: the stage got the wrong functions: {shown}\n"
                 "  found: the manifest has Train, Embed for batches of 1, Embed for batches of 8\n"
                 "  to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none",
             )
@@ -327,9 +327,9 @@ class GoldenTest(RenderTest):
             self.render(manifest)
         self.assertEqual(
             str(raised.exception),
-            "a::b::Small: its variables are 6,000,000,000 bytes, too many for a C++ library to hold\n"
-            "  found: code reaches data within 2 GB; a library can hold 1,900,000,000 bytes of variables\n"
-            "  to do: leave them in a file: embed_variables = False, and call Load(path) in the program",
+            "a::b::Small: its variables take 6,000,000,000 bytes, too many to embed in a C++ library\n"
+            "  found: code can address data within 2 GB; a library can contain 1,900,000,000 bytes of variables\n"
+            "  to do: keep them in a file: set embed_variables = False, and call Load(path) in the program",
         )
         self.assertIn(
             "6000000000", self.render(manifest, embed=False)["source"].replace("2000000000u, 0u", "6000000000")
@@ -568,7 +568,7 @@ int main() {
   CHECK(read.moving_mean()(1) == 2 && read.moving_mean()(0) == 0.5 && other.moving_mean()(1) == 0.5);
   // Without a level that can run: all may be looked at, and nothing runs.
   a::b::Small none("x86-64-v9");
-  const std::string why = "a::b::Small: its constructor is asked for \\"x86-64-v9\\", which this CPU cannot run\\n"
+  const std::string why = "a::b::Small: the caller asked for \\"x86-64-v9\\", which this CPU can't run\\n"
       "  found: code for x86-64, x86-64-v9; this CPU and its operating system run x86-64";
   CHECK(!std::strncmp(none.error(), why.c_str(), why.size()) && !*none.isa());
   none.x()(1, 2) = 8;
@@ -663,7 +663,7 @@ int main(int, char** argv) {
   static_assert(a::Family::kMaxBatch == 12);
   a::Family m;
   CHECK(!m.Train());
-  CHECK(!std::strcmp(m.error(), "a::Family::Train(): the variables have no values\\n  to do: call Load(path) before"));
+  CHECK(!std::strcmp(m.error(), "a::Family::Train(): the variables have no values\\n  to do: call Load(path) first"));
   CHECK(!m.Embed(1) && std::strstr(m.error(), "a::Family::Embed(): the variables have no values"));
   CHECK(!m.Load("/nonexistent") && std::strstr(m.error(), "/nonexistent"));
   CHECK(m.Load(argv[1]) && !*m.error());
@@ -864,7 +864,7 @@ int main(int, char** argv) {
         with mock.patch.object(stage, "ALIGNMENT", 32):
             self.render()
         result = self.compiler("-fsyntax-only", "small.cc")
-        self.assertIn("static assertion failed: inputs and outputs are placed by it", result.stderr)
+        self.assertIn("static assertion failed: the layout of inputs and outputs depends on it", result.stderr)
 
     def test_without_exceptions(self) -> None:
         """Protects programs built without exceptions: a class and its runtime compile there."""
@@ -899,7 +899,7 @@ int main(int, char** argv) {
         ran = self.ran("goldens")
         self.assertEqual(ran.returncode, 1, ran.stderr)
         self.assertIn("a::b::Small, x86-64, against TensorFlow\n", ran.stdout)
-        self.assertIn("a::b::Small, x86-64-v9: NOT RUN, this machine cannot\n", ran.stdout)
+        self.assertIn("a::b::Small, x86-64-v9: NOT RUN, because this machine can't run it\n", ran.stdout)
         for number in range(3):
             failed = "Run() failed: a::b::Small::Run(): a compiled kernel reported an error  FAILED"
             self.assertIn(f"{number}     {failed}", ran.stdout)
@@ -922,7 +922,7 @@ int main(int, char** argv) {
             ({"results": 3}, "the compiler's results are the manifest's outputs, their sizes, and written variables"),
             ({"w_bytes": 52}, "the compiler's argument 2 has the manifest's size"),
             ({"w_bytes": 44}, "the compiler's argument 2 has the manifest's size"),
-            ({"loss_bytes": 3}, "the compiler's result 0 has room for what the manifest says"),
+            ({"loss_bytes": 3}, "the compiler's result 0 has room for the manifest's size"),
         ):
             (self.folder / "small.executor.h").write_text(self.fake(**change))
             result = self.compiler("-fsyntax-only", "small.cc")

@@ -27,7 +27,7 @@ _several = rule(
 _REFUSED = {
     "graph_only": (
         {"checkpoint": "small.ckpt", "model": "small.py"},
-        "checkpoint belongs to graph, and this target has model. To do: leave it out.",
+        "checkpoint applies only to graph, but this target has model. To do: remove it.",
     ),
     "no_folder": (
         {"saved_model": "small.py"},
@@ -36,11 +36,11 @@ _REFUSED = {
     ),
     "no_model": (
         {},
-        "a model is one of model, saved_model, and graph; this target has none. To do: give exactly one.",
+        "a model is one of model, saved_model, and graph; this target has none. To do: set exactly one.",
     ),
     "no_signature": (
         {"graph": "small.pb", "signature": {"x": "float32[2]"}},
-        "signature belongs to model, and this target has graph. To do: leave it out, or use dims.",
+        "signature applies only to model, but this target has graph. To do: remove it, or use dims.",
     ),
     "two_folders": (
         {"saved_model": ":folders"},
@@ -48,18 +48,18 @@ _REFUSED = {
     ),
     "two_models": (
         {"graph": "small.pb", "model": "small.py"},
-        "a model is one of model, saved_model, and graph; this target has model and graph. To do: give exactly one.",
+        "a model is one of model, saved_model, and graph; this target has model and graph. To do: set exactly one.",
     ),
 }
 
 _REFUSED_LEVELS = {
     "both": (
         {"cpu": "x86-64-v2", "isa": ["x86-64-v3"]},
-        "cpu = x86-64-v2 and isa = [\"x86-64-v3\"] both say which CPU levels to compile for. To do: leave one out.",
+        "cpu = x86-64-v2 and isa = [\"x86-64-v3\"] both set CPU levels. To do: remove one.",
     ),
     "no_level": (
         {},
-        "isa = [] names no CPU level; there are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name at least one.",
+        "isa = [] names no CPU level; the levels are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name at least one.",
     ),
     "twice": (
         {"isa": ["x86-64-v2", "x86-64-v3", "x86-64-v2"]},
@@ -67,7 +67,7 @@ _REFUSED_LEVELS = {
     ),
     "unknown_level": (
         {"isa": ["x86-64-v2", "native"]},
-        "native is no CPU level; there are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name one of these, or several.",
+        "native isn't a CPU level; the levels are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name one or more of these.",
     ),
 }
 
@@ -101,7 +101,7 @@ def attributes_test_suite(*, name):
     )
     _refused_test(
         name = "bundle_of_several_test",
-        message = ".several is several: init, train. " +
+        message = ".several has several: init, train. " +
                   "To do: bundle a target with one of its entry points, without batch_sizes.",
         target_under_test = name + ".bundle",
     )

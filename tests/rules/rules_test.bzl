@@ -50,7 +50,7 @@ def _inputs_test_impl(ctx):
     files = action.inputs.to_list()
     names = [file.basename for file in files]
     for name in ctx.attr.reads:
-        asserts.true(env, name in names, "{} does not read {}".format(ctx.attr.mnemonic, name))
+        asserts.true(env, name in names, "{} doesn't read {}".format(ctx.attr.mnemonic, name))
     for name in ctx.attr.reads_not:
         asserts.false(env, name in names, "{} waits for {}".format(ctx.attr.mnemonic, name))
     packages = {file.short_path.split("py/tfaot/")[1].rpartition("/")[0]: None for file in files if "py/tfaot/" in file.short_path}
@@ -194,7 +194,7 @@ def _compile_flags_test_impl(ctx):
             for action in analysistest.target_actions(env)
             if action.mnemonic == "CppCompile" and action.argv and [arg for arg in action.argv if arg.endswith("/" + source)]
         ]
-        asserts.true(env, len(actions) > 0, source + " is not compiled")
+        asserts.true(env, len(actions) > 0, source + " isn't compiled")
         for action in actions:
             for flag in given:
                 asserts.true(env, flag in action.argv, "{} is missing".format(flag))

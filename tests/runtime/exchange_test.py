@@ -139,7 +139,7 @@ class ExchangeTest(unittest.TestCase):
                 (
                     1,
                     "in contradicts itself\n"
-                    f"  found: x is at bytes 0 to {3 * dtype.bytes - 1}, which is not the size of {dtype.name}[3]\n"
+                    f"  found: x is at bytes 0 to {3 * dtype.bytes - 1}, which isn't the size of {dtype.name}[3]\n"
                     "  to do: write it again\n",
                 ),
             )

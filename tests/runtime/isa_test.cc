@@ -112,24 +112,24 @@ void TestErrors() {
   unsetenv("TFAOT_ISA");
   ExpectError(
       ChooseIsa("a::B", kLevels, nullptr, kOld),
-      R"(a::B: this CPU runs none of the levels that the model is compiled for
+      R"(a::B: this CPU can't run any level that the model is compiled for
   found: code for x86-64-v2, x86-64-v3, x86-64-v4; this CPU and its operating system run x86-64
-  to do: add a lower one to the target's isa, or run it on a newer CPU)");
+  to do: add a lower level to the target's isa, or use a newer CPU)");
   ExpectError(
       ChooseIsa("a::B", kLevels, "x86-64-v4", kZen3),
-      R"(a::B: its constructor is asked for "x86-64-v4", which this CPU cannot run
+      R"(a::B: the caller asked for "x86-64-v4", which this CPU can't run
   found: code for x86-64-v2, x86-64-v3, x86-64-v4; this CPU and its operating system run x86-64-v3
-  to do: pass one that runs, or nothing)");
+  to do: pass a level that this CPU can run, or no level)");
   ExpectError(ChooseIsa("a::B", kLast, "avx2", kZen3),
-              R"(a::B: its constructor is asked for "avx2"
+              R"(a::B: the caller asked for "avx2"
   found: code for x86-64-v4
-  to do: pass one of these, or nothing)");
+  to do: pass one of these, or no level)");
   setenv("TFAOT_ISA", "x86-64-v4", 1);
   ExpectError(
       ChooseIsa("a::B", kLevels, nullptr, kZen3),
-      R"(a::B: the environment variable TFAOT_ISA asks for "x86-64-v4", which this CPU cannot run
+      R"(a::B: the environment variable TFAOT_ISA asks for "x86-64-v4", which this CPU can't run
   found: code for x86-64-v2, x86-64-v3, x86-64-v4; this CPU and its operating system run x86-64-v3
-  to do: set it to one that runs, or unset it)");
+  to do: set it to a level that this CPU can run, or unset it)");
   setenv("TFAOT_ISA", "v3", 1);
   ExpectError(ChooseIsa("a::B", kLevels, nullptr, kZen3),
               R"(a::B: the environment variable TFAOT_ISA asks for "v3"

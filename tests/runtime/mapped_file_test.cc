@@ -97,7 +97,7 @@ void TestMismatch() {
                              Member("a\\nb", "I16", "", 35, 37);
   ExpectError(
       File("{" + others + "}", std::string(37, '\0')),
-      "FILE does not fit the model: 4 of 4 variable(s)\n"
+      "FILE doesn't fit the model: 4 of 4 variable(s)\n"
       "\n"
       "    a/matrix: missing; the model has float32[2, 3]\n"
       "    gr\xc3\xb6\xc3\x9f"
@@ -118,7 +118,7 @@ void TestMismatch() {
   wrong.replace(wrong.find("[2,3]"), 5, "[6,1]");
   ExpectError(
       File(wrong + "}", Data() + "x"),
-      "FILE does not fit the model: 1 of 4 variable(s)\n"
+      "FILE doesn't fit the model: 1 of 4 variable(s)\n"
       "\n"
       "    a/matrix: float32[6, 1]; the model has float32[2, 3]\n"
       "\n"
@@ -126,7 +126,7 @@ void TestMismatch() {
       "and with its dtype and shape");
   ExpectError(
       File("{}", ""),
-      "FILE does not fit the model: 4 of 4 variable(s)\n"
+      "FILE doesn't fit the model: 4 of 4 variable(s)\n"
       "\n"
       "    a/matrix: missing; the model has float32[2, 3]\n"
       "    gr\xc3\xb6\xc3\x9f"
@@ -144,20 +144,20 @@ void TestNoFile() {
   Variables variables(kModel, kCount, nullptr);
   EXPECT(!variables.Load("/nonexistent/file"));
   EXPECT(variables.error() ==
-         "/nonexistent/file cannot be opened\n  found: No such file or "
+         "/nonexistent/file can't be opened\n  found: No such file or "
          "directory" +
              again);
   EXPECT(!variables.Load(Folder().c_str()));
-  EXPECT(variables.error() == Folder() + " is no regular file" + again);
+  EXPECT(variables.error() == Folder() + " isn't a regular file" + again);
   // A pipe must not make it wait for a writer.
   EXPECT(mkfifo(Path("pipe").c_str(), 0600) == 0);
   EXPECT(!variables.Load(Path("pipe").c_str()));
-  EXPECT(variables.error() == Path("pipe") + " is no regular file" + again);
+  EXPECT(variables.error() == Path("pipe") + " isn't a regular file" + again);
 }
 
 void TestContradictions() {
   const std::string again = "\n  to do: write it again";
-  const std::string cut = "FILE is cut short, or is no safetensors file\n";
+  const std::string cut = "FILE is truncated, or isn't a safetensors file\n";
   ExpectError("", cut + "  found: 0 bytes" + again);
   ExpectError("1234567", cut + "  found: 7 bytes" + again);
   ExpectError(Bytes(std::uint64_t{3}) + "{}",
@@ -167,7 +167,7 @@ void TestContradictions() {
       cut + "  found: a header of 18446744073709551615 bytes in a file of 10" +
           again);
   ExpectError(File("{" + kMembers + "}", Data().substr(0, 33)),
-              "FILE is cut short\n  found: gr\\u00f6\\u00dfe is at bytes 32 to "
+              "FILE is truncated\n  found: gr\\u00f6\\u00dfe is at bytes 32 to "
               "34, and the file ends at 33" +
                   again);
 
@@ -177,22 +177,22 @@ void TestContradictions() {
   };
   one(Member("x", "F32", "1", 8, 4), "x is at bytes 8 to 4");
   one(Member("x", "F32", "2", 0, 4),
-      "x is at bytes 0 to 4, which is not the size of float32[2]");
+      "x is at bytes 0 to 4, which isn't the size of float32[2]");
   one(Member("x", "F32", "", 0, 3),
-      "x is at bytes 0 to 3, which is not the size of float32[]");
+      "x is at bytes 0 to 3, which isn't the size of float32[]");
   // Sizes that are correct only modulo 2^64.
   one(Member("x", "U8", "4294967296,4294967296", 0, 0),
-      "x is at bytes 0 to 0, which is not the size of uint8[4294967296, "
+      "x is at bytes 0 to 0, which isn't the size of uint8[4294967296, "
       "4294967296]");
   one(Member("x", "F64", "2305843009213693953", 0, 8),
-      "x is at bytes 0 to 8, which is not the size of "
+      "x is at bytes 0 to 8, which isn't the size of "
       "float64[2305843009213693953]");
   one(Member("x", "U8", "4", 0, 4) + "," + Member("y", "U8", "4", 3, 7),
       "x and y overlap");
   one(Member("x", "U8", "2", 1, 3) + "," + Member("y", "U8", "4", 0, 4),
       "y and x overlap");
   one(Member("x", "U8", "1", 0, 1) + "," + Member("x", "U8", "1", 1, 2),
-      "x is in its header twice");
+      "x appears twice in its header");
   // Empty tensors never overlap, however large their other sizes are.
   for (const char* shape :
        {"0,4294967296,4294967296", "4294967296,4294967296,0"}) {
@@ -201,7 +201,7 @@ void TestContradictions() {
   }
   ExpectError(
       File("{" + Member("x", "U8", "1", 0, ~std::uint64_t{0}) + "}", Data()),
-      "FILE is cut short\n  found: x is at bytes 0 to 18446744073709551615, "
+      "FILE is truncated\n  found: x is at bytes 0 to 18446744073709551615, "
       "and the file ends at 34" +
           again);
 
@@ -262,7 +262,7 @@ void TestNames() {
 void TestHeadersThatAreNone() {
   const auto at = [](const std::string& header, std::size_t byte,
                      const char* expected) {
-    const std::string wanted = "FILE is no safetensors file\n  found: byte " +
+    const std::string wanted = "FILE isn't a safetensors file\n  found: byte " +
                                std::to_string(byte) + " of the header, where " +
                                expected + " should be\n  to do: write it again";
     const std::string error = HeaderError(header);
@@ -342,7 +342,7 @@ void TestHeadersThatAreNone() {
   at("{" + Member("a", "F32", sizes + ",1", 0, 4) + "}", 29 + 508,
      "no more than 254 sizes");
   at("{\"__metadata__\":{},\"__metadata__\":{}}", 34, "another key");
-  const char* flat = "a value that is not nested as deeply";
+  const char* flat = "a value with less nesting";
   at(start + std::string(1000000, '['), 16 + 65, flat);
   std::string objects;
   for (int i = 0; i < 100000; ++i) objects += "{\"\":";
@@ -365,9 +365,9 @@ void TestHostileText() {
   };
   check(Member(hostile, "U8", "", 1, 0), shown + " is at bytes 1 to 0");
   check(Member(hostile, "U8", "", 0, 2),
-        shown + " is at bytes 0 to 2, which is not the size of uint8[]");
+        shown + " is at bytes 0 to 2, which isn't the size of uint8[]");
   check(Member(hostile, "U8", "", 0, 1) + "," + Member(hostile, "I8", "", 1, 2),
-        shown + " is in its header twice");
+        shown + " appears twice in its header");
   check(Member(hostile, "U8", "2", 0, 2) + "," + Member("y", "I8", "", 1, 2),
         shown + " and y overlap");
   check(Member(std::string(1000, 'x'), "U8", "", 1, 0),
@@ -394,8 +394,8 @@ void TestLargeHeader() {
   EXPECT(!variables.Load(path.c_str()));
   EXPECT(variables.error() ==
          path +
-             " has too large a header\n"
-             "  found: 7999999992 bytes; at most 100000000 are read\n"
+             " has a header that is too large\n"
+             "  found: 7999999992 bytes, and the limit is 100000000\n"
              "  to do: write it with fewer tensors, or with less metadata");
 #if !defined(__SANITIZE_ADDRESS__)
   // The largest header that is accepted, without memory for it.
@@ -410,7 +410,7 @@ void TestLargeHeader() {
            EXPECT(!variables.Load(many.c_str()));
            EXPECT(variables.error() ==
                   many +
-                      " cannot be loaded\n  found: too little memory\n"
+                      " can't be loaded\n  found: out of memory\n"
                       "  to do: free memory, or raise the limit of this "
                       "process");
          }) == 0);

@@ -119,9 +119,9 @@ void TestNoValues() {
   EXPECT(!variables.Load((folder + "/other").c_str()));
   for (const std::string& to : {path, folder + "/new"}) {
     EXPECT(!variables.Save(to.c_str()));
-    EXPECT(variables.error() == to + " cannot be saved\n"
-                                     "  found: variables without values\n"
-                                     "  to do: call Load() before");
+    EXPECT(variables.error() == to + " can't be saved\n"
+                                     "  found: the variables have no values\n"
+                                     "  to do: call Load() first");
   }
   EXPECT(Names(folder) == kOnlyFile && Read(path) == kSaved);
   EXPECT(variables.Load(path.c_str()) && variables.Save(path.c_str()));
@@ -188,29 +188,30 @@ void TestRefused() {
     if (model.error() != wanted) std::printf("got:\n%s\n", model.error());
     EXPECT(Read(path) == bytes && Names(folder) == kOnlyFile);
   };
-  const std::string over = " cannot be saved over: it ";
+  const std::string over = " can't be overwritten: it ";
   refused("a diary",
-          over + "is cut short, or is no safetensors file\n  found: 7 bytes");
+          over + "is truncated, or isn't a safetensors file\n  found: 7 bytes");
   refused("the diary of a year",
           over +
-              "is cut short, or is no safetensors file\n  found: a header of "
+              "is truncated, or isn't a safetensors file\n  found: a header of "
               "8241984671825881204 bytes in a file of 19");
-  refused(File("[]", ""),
-          over +
-              "is no safetensors file\n  found: byte 0 of the header, where { "
-              "should be");
+  refused(
+      File("[]", ""),
+      over +
+          "isn't a safetensors file\n  found: byte 0 of the header, where { "
+          "should be");
   refused(kSaved.substr(0, kSaved.size() - 1),
           over +
-              "is cut short\n  found: odd is at bytes 64 to 67, and the file "
+              "is truncated\n  found: odd is at bytes 64 to 67, and the file "
               "ends at 66");
   // Another model's file.
   refused(File("{" + Member("kernel", "F64", "8", 0, 64) + "," +
                    Member("odd", "U8", "1,3", 64, 67) + "}",
                kKernel + "odd"),
-          " cannot be saved\n\n"
+          " can't be saved\n\n"
           "    odd: uint8[1, 3]; the model has uint8[3]\n"
           "    kernel: float64[8]; the model has float32[16]\n\n"
-          "  found: a file there that does not fit the model");
+          "  found: an existing file that doesn't fit the model");
   // One that can't be read, as far as that is known.
   Write(path, kSaved, 0);
   EXPECT(InChild([&] {
@@ -218,7 +219,7 @@ void TestRefused() {
            EXPECT(!model.Save(path.c_str()));
            EXPECT(model.error() ==
                   path + over +
-                      "cannot be opened\n  found: Permission denied\n"
+                      "can't be opened\n  found: Permission denied\n"
                       "  to do: save to another path, or remove that file");
          }) == 0);
   EXPECT(ModeOf(path) == 0 && Names(folder) == kOnlyFile);

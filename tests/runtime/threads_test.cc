@@ -82,7 +82,7 @@ void TestCallersShareThePool() {
   std::vector<std::thread> callers;
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back(
-        [&] { CountParts(threads, 300, "callers do not disturb each other"); });
+        [&] { CountParts(threads, 300, "callers don't disturb each other"); });
   }
   for (std::thread& caller : callers) caller.join();
 }

@@ -351,29 +351,30 @@ void TestSaveFails() {
   const Embedded file(GoodFile(5));
   Variables variables(kModel, kCount, file.begin());
   const auto todo =
-      "\n  to do: pass a path in a folder that exists, that this "
-      "process may write to, and that has room for " +
+      "\n  to do: pass a path in a folder that exists, that this process "
+      "can write to, and that has space for " +
       std::to_string(GoodFile(5).size()) + " bytes";
   const std::string nowhere = Path("nowhere/file");
   EXPECT(!variables.Save(nowhere.c_str()));
   EXPECT(variables.error() ==
-         nowhere + " cannot be saved\n  found: No such file or directory" +
+         nowhere + " can't be saved\n  found: No such file or directory" +
              todo);
   EXPECT(!variables.Save((path + "/file").c_str()));
   EXPECT(variables.error() ==
-         path + "/file cannot be saved\n  found: Not a directory" + todo);
+         path + "/file can't be saved\n  found: Not a directory" + todo);
   EXPECT(!variables.Save(folder.c_str()));
   EXPECT(variables.error() ==
          folder +
-             " cannot be saved\n  found: something there that is no regular "
-             "file\n  to do: pass the path of a regular file, or of none yet");
+             " can't be saved\n  found: the path exists but isn't a regular "
+             "file\n  to do: pass the path of a regular file, or one that "
+             "doesn't exist yet");
   // No space: in the middle of the header, and of a variable.
   for (const std::uint64_t bytes : {100u, 600u}) {
     EXPECT(bytes < GoodFile(5).size());
     EXPECT(Limited(RLIMIT_FSIZE, bytes, [&] {
              EXPECT(!variables.Save(path.c_str()));
              EXPECT(variables.error() ==
-                    path + " cannot be saved\n  found: File too large" + todo);
+                    path + " can't be saved\n  found: File too large" + todo);
            }) == 0);
   }
   EXPECT(Names(folder) == std::vector<std::string>{"file"});
@@ -448,30 +449,32 @@ void TestNoMemory() {
   Variables variables(kModel, kCount, nullptr);
   EXPECT(Limited(RLIMIT_AS, Size(false) + room, [&] {
            EXPECT(!variables.Load(aligned.c_str()));
-           EXPECT(variables.error() ==
-                  aligned +
-                      " cannot be mapped\n  found: Cannot allocate memory\n"
-                      "  to do: pass a file that can be mapped within the "
-                      "limit of address space (ulimit -v); it takes " +
-                      std::to_string(std::filesystem::file_size(aligned)) +
-                      " bytes");
+           EXPECT(
+               variables.error() ==
+               aligned +
+                   " can't be mapped\n  found: Cannot allocate memory\n"
+                   "  to do: pass a file that fits in the address space limit "
+                   "(ulimit -v), or raise the limit: this one takes " +
+                   std::to_string(std::filesystem::file_size(aligned)) +
+                   " bytes");
            // Anything that needs no more memory still succeeds.
            EXPECT(variables.Load(Written("small", GoodFile(4)).c_str()));
          }) == 0);
   Variables large(kLargeModel, 2, nullptr);
   static_cast<float*>(large.mutable_data(1))[0] = 5;
-  EXPECT(Limited(RLIMIT_AS, Size(false) + kLarge + room, [&] {
-           EXPECT(!large.Load(odd.c_str()));
-           EXPECT(large.error() ==
-                  odd +
-                      " cannot be loaded\n  found: Cannot allocate memory\n"
-                      "  to do: free 6000000064 bytes of memory, or write the "
-                      "file with tensors that start at multiples of 64 bytes: "
-                      "they are not copied");
-           EXPECT(!large.loaded());
-           EXPECT(*static_cast<const float*>(large.data(1)) == 5);
-           EXPECT(Mappings(odd) == 0);
-         }) == 0);
+  EXPECT(
+      Limited(RLIMIT_AS, Size(false) + kLarge + room, [&] {
+        EXPECT(!large.Load(odd.c_str()));
+        EXPECT(
+            large.error() ==
+            odd +
+                " can't be loaded\n  found: Cannot allocate memory\n"
+                "  to do: free 6000000064 bytes of memory, or align the file's "
+                "tensors to 64 bytes, so that they aren't copied");
+        EXPECT(!large.loaded());
+        EXPECT(*static_cast<const float*>(large.data(1)) == 5);
+        EXPECT(Mappings(odd) == 0);
+      }) == 0);
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ def measure_keras(layers: int) -> KerasResult:
 
 def print_keras(counts: Sequence[int]) -> None:
     """Prints one row per number of variables."""
-    print("\n| variables | CPU time | of which the model's code | the rules | a 1,000 variables |")
+    print("\n| variables | CPU time | of which the model's code | the rules | per 1,000 variables |")
     print("|---|---|---|---|---|")
     for count in counts:
         result = isolate.run_isolated(lambda n=count: measure_keras(n // 2), what=f"exporting {count} variables")

@@ -35,5 +35,5 @@ def rows(log: pathlib.Path) -> list[Row]:
                 step, name, _, ulp, share, sees, verdict = match.groups()
                 found.append(Row(int(step), name, float(ulp), float(share) / 100, float(sees), verdict or ""))
     if not found:
-        sys.exit(f"{log} holds no table of comparisons: run ./bazelw test //examples/... first")
+        sys.exit(f"{log} contains no table of comparisons: run ./bazelw test //examples/... first")
     return found

@@ -75,7 +75,7 @@ def main() -> int:
     for process in load:
         process.wait()
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024
-    print("| runs | hangs | time | a run | peak memory |\n|---|---|---|---|---|")
+    print("| runs | hangs | time | per run | peak memory |\n|---|---|---|---|---|")
     print(f"| {flags.runs:,} | {hangs} | {seconds:,.0f} s | {seconds / flags.runs:.2f} s | {peak:,} MB |")
     return 1 if hangs else 0
 

@@ -7,8 +7,8 @@ import unittest
 from tests.stages.harness import Exported, StageTest, run_main
 
 DO = (
-    "define golden_fn(step, rng) in the model's Python file, to return inputs that the model takes; without it, floats are "
-    "drawn from a normal distribution, and integers are 0 or 1"
+    "define a golden_fn(step, rng) in the model's Python file that returns inputs that the model accepts; without it, floats are "
+    "normally distributed, and integers are 0 or 1"
 )
 
 DIVISION = """\
@@ -59,7 +59,7 @@ class FailedRunTest(StageTest):
         self.assert_error(
             self.failed(self.export(DIVISION)),
             f"""
-            t::Model: TensorFlow itself cannot run the model on the inputs that are verified: \
+            t::Model: TensorFlow itself can't run the model on the test inputs: \
 InvalidArgumentError in FloorDiv 'floordiv'
 
                 Integer division by zero
@@ -75,7 +75,7 @@ InvalidArgumentError in FloorDiv 'floordiv'
         self.assert_error(
             self.failed(self.export(ASSERTION)),
             f"""
-            t::Model: TensorFlow itself cannot run the model on the inputs that are verified: InvalidArgumentError
+            t::Model: TensorFlow itself can't run the model on the test inputs: InvalidArgumentError
 
                 assertion failed: [too small.  ] [Condition x > 0 did not hold element-wise:] [x (x:0) = ] [0 1]
                 'assert_positive/assert_less/Assert/Assert' at model.py:10

@@ -370,9 +370,9 @@ def model_fn(features, labels):
             self.error_of(self.goldens, exported),
             """
             t::Model: the generated test is blind to 1 output(s) or variable(s)
-              found: dead: other inputs, and variables changed by 1 %, move nothing by more than rounding errors may
+              found: dead: neither other inputs nor variables changed by 1 % move anything by more than rounding errors could
               to do: verify with inputs that matter (define golden_fn) and with weights that are trained or calibrated \
-(weights=); or accept it, with unseen = ["pattern", ...] on the target
+(weights=); or accept it with unseen = ["pattern", ...] on the target
             """,
         )
 
@@ -558,10 +558,10 @@ def golden_fn(step, rng):
         self.assert_error(
             self.error_of(self.goldens, exported),
             """
-            t::Model: rows of a batch change each other's results: 1 output(s) of Run
+            t::Model: rows of a batch affect each other's results: 1 output(s) of Run
               found: mixed:0
-              to do: leave batch_sizes out, and fix the batch with dims; or compute each row by itself \
-(batch norm with training=False, no mean over the batch)
+              to do: remove batch_sizes, and fix the batch with dims; or compute each row independently (batch norm with \
+training=False, no mean over the batch)
             """,
         )
 
@@ -603,8 +603,8 @@ def golden_fn(step, rng):
             self.error_of(self.goldens, exported),
             """
             t::Model: output:0 is [3, 1] in TensorFlow, and [2, 1] when compiled
-              to do: look at what sets its size: the compiler takes shapes for granted that TensorFlow infers or is told, \
-as by set_shape
+              to do: check what sets its size: the compiler trusts shapes that TensorFlow infers or that you set, for example with \
+set_shape
             """,
         )
 
@@ -625,8 +625,8 @@ def golden_fn(step, rng):
             self.error_of(self.goldens, exported),
             """
             t::Model: rounding errors change the size of Where:0
-              found: inputs that are verified lie where the model decides, as 1.0 does for tf.where(x >= 1.0)
-              to do: define golden_fn(step, rng), and return inputs that lie off it
+              found: the test inputs are at a decision boundary of the model, like 1.0 for tf.where(x >= 1.0)
+              to do: define golden_fn(step, rng), and return inputs away from it
             """,
         )
 

@@ -39,7 +39,7 @@ def usable(environ: Mapping[str, str]) -> Path:
     real = Path(os.path.realpath(folder))
     if real == Path("/tmp") or Path("/tmp") in real.parents:
         raise BazelwError(
-            f"the cache folder {folder} lies under /tmp, which Bazel's sandbox hides from every action; "
+            f"the cache folder {folder} is under /tmp, which Bazel's sandbox hides from every action; "
             f"set {VARIABLE} to a folder outside /tmp"
         )
     return real

@@ -34,12 +34,12 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], root: str) -> int
         return 1
     except OSError as failure:
         print(
-            f"bazelw: {failure}; make room, or set {cache.VARIABLE} to another folder, then call bazelw again",
+            f"bazelw: {failure}; free disk space, or set {cache.VARIABLE} to another folder, then call bazelw again",
             file=sys.stderr,
         )
         return 1
     except KeyboardInterrupt:
-        print("\nbazelw: interrupted; the next call goes on from here", file=sys.stderr)
+        print("\nbazelw: interrupted; the next call continues from here", file=sys.stderr)
         return 130
     command = [bazel.program, *bazel.startup, f"--output_user_root={folder / 'bazel'}", *arguments]
     # Python ignores this signal, and Bazel would inherit that. From here, the exit code and all other signals are Bazel's.
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str], root: str) -> int
 def get(folder: Path, environ: Mapping[str, str], root: Path) -> Bazel:
     """Returns a Bazel that fits .bazelversion: one that is ready, or else one that it sets up now."""
     if find.PROBE_VARIABLE in environ:
-        raise BazelwError("a program on PATH calls bazelw; it is passed over")
+        raise BazelwError("a program on PATH calls bazelw; skipping it")
     ways = chosen_ways(environ)
     version = (root / ".bazelversion").read_text(encoding="utf-8").strip()
     tell = progress.Progress()

@@ -81,7 +81,7 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
     # Debian's version looks like 7.7.1+ds-8+b1: the upstream version, then Debian's changes.
     upstream = offered.partition("+")[0].partition("-")[0]
     if not versions.fits(upstream, version):
-        raise WayFailed(f"Debian {SUITE} has Bazel {upstream} now, which does not fit {version}")
+        raise WayFailed(f"Debian {SUITE} has Bazel {upstream} now, which isn't compatible with {version}")
     debs = _download(apt, chosen, progress)
     abseil = _abseil_source(apt, progress)
 
@@ -150,10 +150,10 @@ def _lists(home: Path, progress: Progress) -> _Apt:
     )
     found = mirrors(targets)
     if not found:
-        raise WayFailed("apt on this machine is set up for no Debian mirror")
+        raise WayFailed("apt on this machine has no Debian mirror")
     if not _KEYRING.is_file():
         raise WayFailed(
-            f"this machine has no {_KEYRING}, so it cannot check Debian's signatures; install debian-archive-keyring"
+            f"this machine has no {_KEYRING}, so it can't check Debian's signatures; install debian-archive-keyring"
         )
     apt = _private_apt(home / "apt")
     reasons = []
@@ -266,7 +266,7 @@ def _download(apt: _Apt, chosen: Sequence[packages.Package], progress: Progress)
         path = folder / package.file
         if not _whole(path, package):
             path.unlink(missing_ok=True)
-            raise WayFailed(f"the package {package.name} is not the one that the signed list promises")
+            raise WayFailed(f"the package {package.name} doesn't match the signed list")
     return [folder / package.file for package in chosen]
 
 
@@ -312,6 +312,6 @@ def _unpack_source(archive: Path, into: Path) -> None:
         raise WayFailed(f"{archive.name} is damaged; it was removed, and the next call downloads it again") from failure
     tops = list(part.iterdir())
     if len(tops) != 1:
-        raise WayFailed(f"{archive.name} has {len(tops)} top folders, not one")
+        raise WayFailed(f"{archive.name} has {len(tops)} top-level folders instead of one")
     tops[0].rename(into)
     part.rmdir()

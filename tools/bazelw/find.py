@@ -56,7 +56,8 @@ def find(folder: Path, environ: Mapping[str, str], launcher: Path, wanted: str, 
             cache.write_json(folder / "path.json", answers)
         if versions.fits(answer["version"], wanted):
             return Bazel(str(path), environ=tuple("=".join(pair) for pair in bazelisk_environ(folder, wanted).items()))
-        seen.append(f"{path} ({answer['version'] or 'it does not run'})")
+        reason = answer["version"] or "it doesn't run"
+        seen.append(f"{path} ({reason})")
     raise WayFailed(f"no Bazel on PATH fits {wanted}" + (f": {', '.join(seen)}" if seen else ""))
 
 

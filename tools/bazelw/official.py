@@ -51,7 +51,7 @@ def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
     try:
         size = fetch(_ADDRESS.format(version=version, name=name), target, digest, progress)
     except Unreachable as failure:
-        reason = f"the official release cannot be downloaded: {failure}"
+        reason = f"can't download the official release: {failure}"
         cache.write_json(memory, {"reason": reason, "until": time.time() + REMEMBER})
         raise WayFailed(reason) from failure
     seconds = time.monotonic() - started
@@ -77,13 +77,11 @@ def fetch(address: str, target: Path, digest: str, progress: Progress) -> int:
         if _append(address, part, progress):
             break
     else:
-        raise WayFailed(f"the download of {target.name} broke off; the next call resumes it")
+        raise WayFailed(f"the download of {target.name} was interrupted; the next call resumes it")
     content = part.read_bytes()
     if hashlib.sha256(content).hexdigest() != digest:
         part.unlink()
-        raise WayFailed(
-            f"the downloaded {target.name} is not the release that is pinned by its SHA-256; it was removed"
-        )
+        raise WayFailed(f"the downloaded {target.name} doesn't match the pinned SHA-256; it was removed")
     part.chmod(0o755)
     part.rename(target)
     return len(content)
@@ -130,16 +128,16 @@ def _open(address: str, have: int) -> Any | None:
     thread.start()
     thread.join(ANSWER_TIMEOUT)
     if not result:
-        raise Unreachable(f"the host gave no answer within {ANSWER_TIMEOUT:.0f} s")
+        raise Unreachable(f"the host didn't answer within {ANSWER_TIMEOUT:.0f} s")
     answer = result[0]
     if isinstance(answer, urllib.error.HTTPError):
         if answer.code == http.client.REQUESTED_RANGE_NOT_SATISFIABLE and have:
             return None
         raise Unreachable(f"the host answered {answer.code} {answer.reason}") from answer
     if isinstance(answer, urllib.error.URLError):
-        raise Unreachable(f"the host cannot be reached ({answer.reason})") from answer
+        raise Unreachable(f"the host can't be reached ({answer.reason})") from answer
     if isinstance(answer, (OSError, http.client.HTTPException)):
-        raise Unreachable(f"the host cannot be reached ({answer})") from answer
+        raise Unreachable(f"the host can't be reached ({answer})") from answer
     if isinstance(answer, Exception):
         raise answer
     return answer

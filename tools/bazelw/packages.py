@@ -117,7 +117,7 @@ def _java_runtime(available: Mapping[str, Package]) -> str:
     for name in default.depends if default else ():
         if re.fullmatch(r"openjdk-\d+-jre-headless", name):
             return name
-    raise WayFailed("the Debian suite names no default Java runtime")
+    raise WayFailed("the Debian suite has no default Java runtime")
 
 
 def _names(relation: str) -> tuple[str, ...]:

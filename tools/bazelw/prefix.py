@@ -108,7 +108,7 @@ def one(tree: Path, pattern: str) -> Path:
     for path in sorted(tree.glob(pattern)):
         if path.is_file():
             return path
-    raise WayFailed(f"the Debian packages hold no {pattern}")
+    raise WayFailed(f"the Debian packages don't contain {pattern}")
 
 
 def remove(folder: Path) -> None:
@@ -141,4 +141,4 @@ def last_words(text: str) -> str:
     if errors:
         # What follows the first error is often only a consequence.
         return errors[0].rstrip(".")
-    return lines[-1].rstrip(".") if lines else "it said nothing"
+    return lines[-1].rstrip(".") if lines else "it printed nothing"

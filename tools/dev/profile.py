@@ -38,7 +38,7 @@ def shares(script: str) -> list[tuple[str, float]]:
 
 def table(script: str, microseconds: float) -> list[str]:
     """Returns lines of a table: a function's share, its microseconds per step, and its name. Omits the smallest."""
-    return [f"{'share':>7} {'us a step':>10}  function"] + [
+    return [f"{'share':>7} {'us/step':>10}  function"] + [
         f"{share:7.1%} {share * microseconds:10.2f}  {function}" for function, share in shares(script) if share >= 0.001
     ]
 
@@ -63,7 +63,7 @@ def run(target: str, *, under: Sequence[str], steps: int, flags: Sequence[str]) 
     done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(
-            f"profile: {target}_benchmark does not build or run: name a tf_aot_library that has not gen_benchmark = False"
+            f"profile: {target}_benchmark doesn't build or run: name a tf_aot_library without gen_benchmark = False"
         )
     if not medians(done.stdout):
         sys.exit(f"profile: {target}_benchmark printed no times:\n{done.stdout}")
@@ -76,11 +76,11 @@ def main() -> None:
     flags = words[words.index("--") + 1 :] if "--" in words else []
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("target", help="label of a tf_aot_library")
-    parser.add_argument("--seconds", type=float, default=3, help="how long it is sampled, about (default: 3)")
+    parser.add_argument("--seconds", type=float, default=3, help="how long to sample, approximately (default: 3)")
     parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
     given = parser.parse_args(words[: words.index("--")] if "--" in words else words)
     if not shutil.which("perf"):
-        sys.exit("profile: perf is not on PATH: install linux-perf (Debian) or linux-tools of your distribution")
+        sys.exit("profile: perf isn't on PATH: install linux-perf (Debian) or your distribution's linux-tools")
     os.chdir(os.environ.get("BUILD_WORKSPACE_DIRECTORY", "."))
     target = given.target if ":" in given.target else f"{given.target}:{given.target.rpartition('/')[2]}"
     pin = ["taskset", "-c", str(max(os.sched_getaffinity(0)) if given.cpu is None else given.cpu)]
@@ -98,7 +98,10 @@ def main() -> None:
     for what, microseconds in times.items():
         print(f"{what}: {microseconds:.2f} us, the median of {steps:,} steps")
     print(*table(done.stdout, sum(times.values())), sep="\n")
-    print("profile: a fusion's ops are in the optimized HLO: the library's output group optimized_hlo", file=sys.stderr)
+    print(
+        "profile: to see a fusion's ops, read the optimized HLO in the library's output group optimized_hlo",
+        file=sys.stderr,
+    )
 
 
 if __name__ == "__main__":

@@ -68,36 +68,36 @@ def anchors(text: str) -> set[str]:
 def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[str]:
     for file, block in _BLOCK.findall(text):
         if not (root / file).exists() or block not in (root / file).read_text(encoding="utf-8"):
-            yield f"a block under {file} is not in that file; copy it from there"
+            yield f"a block under {file} isn't in that file; copy it from there"
     for link, anchor in _LINK.findall(_INLINE_CODE.sub("", _FENCE.sub("", text))):
         target = ((root / name).parent / link).resolve() if link else root / name
         if not target.exists():
-            yield f"links to {link}, which does not exist"
+            yield f"links to {link}, which doesn't exist"
         elif anchor and anchor not in anchors(pages.get(str(target.relative_to(root)), "")):
             yield f"links to {link}#{anchor}, but that page has no such heading"
     for path in _PATH.findall(_FENCE.sub("", text)):
         if not any(part.isupper() for part in Path(path).with_suffix("").parts) and not (root / path).exists():
-            yield f"names {path}, which does not exist"
+            yield f"names {path}, which doesn't exist"
     for package, label in _TARGET.findall(text):
         build = root / package.rstrip("/") / "BUILD"
         if not build.exists():
-            yield f"names //{package}, which is not a package"
+            yield f"names //{package}, which isn't a package"
         elif label and not (build.parent / label).exists() and not _declared(label, build):
-            yield f"names //{package}:{label}, which is not in its BUILD"
+            yield f"names //{package}:{label}, which isn't in its BUILD"
 
 
 def _named_pages(root: Path, text: str) -> Iterator[str]:
     for page in sorted(set(_NAMED_PAGE.findall(text))):
         if not (root / page).exists():
-            yield f"names {page}, which does not exist"
+            yield f"names {page}, which doesn't exist"
 
 
 def _map(pages: dict[str, str]) -> Iterator[str]:
-    """Yields the pages of docs/ that the map does not link to."""
+    """Yields the pages of docs/ that the map doesn't link to."""
     linked = {link for link, _ in _LINK.findall(pages.get(_MAP, ""))}
     for name in pages:
         if name.startswith("docs/") and name != _MAP and name.removeprefix("docs/") not in linked:
-            yield f"{_MAP}: does not link to {name}; add it to the map"
+            yield f"{_MAP}: doesn't link to {name}; add it to the map"
 
 
 def _ways_in(pages: dict[str, str]) -> Iterator[str]:

@@ -69,8 +69,8 @@ def check(program_shape: Any, manifest: Manifest, entry_point: str, batch: int, 
             f"{_name(manifest, entry)}: the compiled function doesn't match the model: "
             f"{len(differences)} difference(s)",
             details="\n".join(differences),
-            do="correct the shape or dtype that the model claims: tf.Tensor.set_shape and a SavedModel's signature are "
-            "believed without a check; tf.ensure_shape and tf.reshape are checked",
+            do="correct the shape or dtype that the model declares: TensorFlow doesn't check tf.Tensor.set_shape and the "
+            "signature of a SavedModel; it checks tf.ensure_shape and tf.reshape",
         )
 
 

@@ -49,71 +49,72 @@ class Pass(Generic[Subject]):
 PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     Pass(
         "fold_batch_norm",
-        "Batch norm of inference goes into the kernel of the convolution or matrix product before it: "
-        "a sum is left of its five operations on every value.",
+        "Folds batch norm in inference mode into the kernel of the convolution or matrix product before it. Only one of its "
+        "five operations on every value remains, an addition.",
         Program,
         fold_batch_norm,
     ),
     Pass(
         "loop_invariants",
-        "Loops read variables before their first step, and give their gradients weights, indices, and items of lists as they "
-        "are instead of a stack with a copy a step.",
+        "Loops read variables before their first step. They pass weights, indices, and list items to their gradients directly, "
+        "instead of through a stack with one copy per step.",
         Program,
         loop_invariants,
     ),
     Pass(
         "hoist_projections",
-        "A loop's inputs are multiplied by their weight for all steps before it, which reads the weight once.",
+        "Multiplies a loop's inputs by their weight before the loop, for all steps at once, so that the weight is read only once.",
         Program,
         hoist_projections,
     ),
     Pass(
         "gather_gradients",
-        "A gradient loop's steps write down what they would multiply and add to a weight's gradient; one product after it does.",
+        "The steps of a gradient loop store the factors of a weight's gradient, and one product after the loop multiplies and "
+        "adds them.",
         Program,
         gather_gradients,
     ),
     Pass(
         "unroll_loops",
-        "Loops of at most eight steps become straight code, without conditions, counters, and copies.",
+        "Replaces loops of at most eight steps with straight-line code, without conditions, counters, and copies.",
         Program,
         unroll_loops,
     ),
     Pass(
         "erfc",
-        "The complement of the error function, which GELU has, is one quotient and one polynomial instead of two of each.",
+        "Computes the complementary error function, which GELU uses, with one quotient and one polynomial instead of two of each.",
         Program,
         erfc,
     ),
     Pass(
         "epilogues",
-        "Bias, bounds, and the sum with another value are formed by the product or convolution before them, on sums that are "
-        "still in a register or the nearest cache.",
+        "The product or convolution also adds the bias and another value, and applies bounds, while its sums are still in a "
+        "register or in the nearest cache.",
         Compiled,
         epilogues,
     ),
     Pass(
         "row_sums",
-        "Sums and means along rows, which layer norms have, add up vectors, in the kernels around them.",
+        "Computes sums and means along rows, as in layer norms, by adding vectors, inside the kernels around them.",
         Program,
         row_sums,
     ),
     Pass(
         "short_products",
-        "A row times a constant matrix of few rows adds up these rows, which are vectors, and not along each column.",
+        "Multiplies a row by a constant matrix of few rows by adding these rows as vectors, instead of summing each column.",
         Program,
         short_products,
     ),
     Pass(
         "winograd",
-        "3x3 convolutions with constant kernels form 16 products where 36 are otherwise, by Winograd's minimal filtering; "
-        "they round differently.",
+        "Computes 3x3 convolutions with constant kernels by Winograd's minimal filtering, with 16 products instead of 36. They "
+        "round differently.",
         Compiled,
         winograd,
     ),
     Pass(
         "prepack",
-        "Constant weights lie in the order in which products and convolutions read them, which then read one stream.",
+        "Stores constant weights in the order in which products and convolutions read them, as one stream.",
         Compiled,
         prepack,
     ),
@@ -153,7 +154,7 @@ def chosen(patterns: Sequence[str]) -> frozenset[str]:
             raise TfaotError(
                 "passes = [" + ", ".join(f'"{each}"' for each in patterns) + f']: "{pattern}" matches no pass',
                 exists=listed(names),
-                do='use one of these names, or a pattern: ["*", "!NAME"] means all but NAME',
+                do='use one of these names, or a pattern: ["*", "!NAME"] means all passes except NAME',
             )
         taken = taken | matching if glob == pattern else taken - matching
     return frozenset(taken)

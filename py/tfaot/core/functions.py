@@ -96,7 +96,7 @@ def _differs(manifest: Manifest, named: Sequence[tuple[str, int]]) -> TfaotError
         )
 
     return TfaotError(
-        f"{manifest.cpp_class}: the stage is asked for {shown(named)}",
+        f"{manifest.cpp_class}: the stage got the wrong functions: {shown(named)}",
         exists="the manifest has " + shown([(each.entry_point.name, each.batch) for each in _functions(manifest)]),
         do="name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none",
     )

@@ -21,13 +21,13 @@ def check_isa(isa: Sequence[str]) -> None:
     for level in isa:
         if level not in CPU_LEVELS:
             raise TfaotError(
-                f"{level!r} is no CPU level that can be compiled for",
+                f"{level!r} isn't a CPU level that the rules can compile for",
                 exists=listed(CPU_LEVELS),
-                do="name one of these, or several",
+                do="name one or more of these",
             )
     if not isa or list(isa) != [level for level in CPU_LEVELS if level in isa]:
         raise TfaotError(
-            f"isa = {list(isa)} is no list of CPU levels to compile for",
+            f"isa = {list(isa)} isn't a valid list of CPU levels",
             exists=listed(CPU_LEVELS),
-            do="name at least one, each once, the lowest first",
+            do="name at least one, each only once, lowest first",
         )

@@ -70,13 +70,13 @@ def run_isolated(
     """
     ended = _attempt(function, what, idle_seconds)
     if ended.stacks:
-        sys.stderr.write(f"warning: {what}: no CPU time for {idle_seconds:g} s; trying once more\n{ended.stacks}")
+        sys.stderr.write(f"warning: {what}: used no CPU time for {idle_seconds:g} s; trying again\n{ended.stacks}")
         ended = _attempt(function, what, idle_seconds)
     if ended.stacks:
         raise TfaotError(
-            f"{what}: the process stood still, twice: it used no CPU time for {idle_seconds:g} s",
+            f"{what}: the process hung twice: it used no CPU time for {idle_seconds:g} s",
             details=ended.stacks,
-            do="if the stack above ends in your code, do not let it wait there; otherwise report it to rules_tfaot",
+            do="if the stack above ends in your code, don't wait there; otherwise, report it to rules_tfaot",
         )
     if ended.status == 0:
         kind, value = ended.outcome
@@ -96,8 +96,8 @@ def run_isolated(
     raise TfaotError(
         f"{what}: the process {how}",
         details="\n".join(last_words(ended.printed)),
-        do="see its last words above; a model that leaves the process (sys.exit, os.abort, out of memory) "
-        "cannot be exported",
+        do="see the end of its output above; a model that ends the process (sys.exit, os.abort, out of memory) "
+        "can't be exported",
     )
 
 

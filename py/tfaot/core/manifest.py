@@ -213,7 +213,7 @@ class Manifest:
     def restored(self) -> tuple[tuple[Variable, ...], ...]:
         """Returns, for each call, the variables that the generated test sets to TensorFlow's values before the call.
 
-        This way, each call is compared on its own, and an error in one call does not widen the tolerance of the next. There
+        This way, each call is compared on its own, and an error in one call doesn't widen the tolerance of the next. There
         are none before the first call, which uses the initial values, and none at all if they exceed `RESTORED` bytes.
         """
         result: list[tuple[Variable, ...]] = []
@@ -246,7 +246,7 @@ class Manifest:
         try:
             data = json.loads(text)
         except json.JSONDecodeError as error:
-            raise TfaotError(f"{path} is not a manifest: {error}", do=again) from None
+            raise TfaotError(f"{path} isn't a manifest: {error}", do=again) from None
         if isinstance(data, dict) and data.get("format") != FORMAT:
             raise TfaotError(
                 f"{path} has format {data.get('format')!r}", exists=f"this version reads format {FORMAT}", do=again
@@ -267,17 +267,17 @@ def _read(kind: Any, data: Any, where: str) -> Any:
     """Converts parsed JSON to `kind`: a dataclass, a homogeneous tuple, or a plain type."""
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(data, Mapping):
-            raise _Mismatch(f"{where} is no object")
+            raise _Mismatch(f"{where} isn't an object")
         hints = typing.get_type_hints(kind)
         fields = [field.name for field in dataclasses.fields(kind)]
         if extra := sorted(set(data) - set(fields)):
             raise _Mismatch(f"{where} has unknown fields {extra}")
         if missing := [field for field in fields if field not in data]:
-            raise _Mismatch(f"{where} lacks the fields {missing}")
+            raise _Mismatch(f"{where} doesn't have the fields {missing}")
         return kind(**{name: _read(hints[name], data[name], f"{where}.{name}") for name in fields})
     if typing.get_origin(kind) is tuple:
         if not isinstance(data, list):
-            raise _Mismatch(f"{where} is no list")
+            raise _Mismatch(f"{where} isn't a list")
         item = typing.get_args(kind)[0]
         return tuple(_read(item, value, f"{where}[{index}]") for index, value in enumerate(data))
     if isinstance(kind, types.UnionType) or type(data) is not kind:

@@ -188,26 +188,26 @@ def split_class(cpp_class: str) -> tuple[tuple[str, ...], str]:
             why = (
                 "is a C++ keyword"
                 if part in KEYWORDS
-                else "is a macro of C's library"
+                else "is a macro of the C library"
                 if part in reserved.MACROS
-                else "is not a C++ identifier that a program may use"
+                else "isn't a C++ identifier that a program may use"
             )
             raise TfaotError(
                 f"cpp_class = {cpp_class!r}: {part!r} {why}",
-                do="write namespaces and a class name with letters, digits, and single underscores, for instance "
+                do="write namespaces and a class name with letters, digits, and single underscores, for example "
                 f'cpp_class = "{"::".join(to_identifier(p) for p in parts)}"',
             )
     if parts[0] in _NAMESPACES or parts[-1] in MEMBERS or re.fullmatch(r"kDims\d+", parts[-1]):
         raise TfaotError(
-            f"cpp_class = {cpp_class!r} is a name that the generated code needs itself",
-            do=f"choose another class name than {listed_members()}, outside the namespaces {', '.join(_NAMESPACES)}",
+            f"cpp_class = {cpp_class!r} is reserved for the generated code",
+            do=f"choose a class name other than {listed_members()}, outside the namespaces {', '.join(_NAMESPACES)}",
         )
     if parts[0] == "main" or reserved.is_global(parts[0]):
         what = "namespace" if len(parts) > 1 else "class"
         raise TfaotError(
-            f"cpp_class = {cpp_class!r}: a global {what} cannot be called {parts[0]!r}",
-            exists="C's library, which every C++ header includes parts of, declares this name itself",
-            do=f'put it into a namespace of your own, for instance cpp_class = "models::{"::".join(parts)}"',
+            f"cpp_class = {cpp_class!r}: a global {what} can't be named {parts[0]!r}",
+            exists="the C library, parts of which every C++ header includes, already declares this name",
+            do=f'put it in your own namespace, for example cpp_class = "models::{"::".join(parts)}"',
         )
     return tuple(parts[:-1]), parts[-1]
 

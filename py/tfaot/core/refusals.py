@@ -37,14 +37,14 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
     if constant := _not_constant(message):
         return TfaotError(
             f"{manifest.cpp_class}: argument {constant['argument']} of {constant['op']} {constant['node']!r} must be known "
-            "when the model is built",
+            "at build time",
             details="\n".join(mentioned(message, sources_of(request))),
-            do="make it of Python numbers, constants, and shapes; not of inputs, variables, or random values",
+            do="compute it from Python numbers, constants, and shapes, not from inputs, variables, or random values",
         )
     return TfaotError(
         f"{manifest.cpp_class}: the compiler refuses the graph",
         details=unknown(message, request),
-        do="change the model at the lines named above; --xla_dump_to among the target's xla_flags shows more",
+        do="change the model at the lines above; for more details, add --xla_dump_to to the target's xla_flags",
     )
 
 
@@ -70,10 +70,10 @@ def _unbounded_loop(message: str, request: Origin, what: str) -> TfaotError | No
     if not re.search(r"requires a fixed (tensor list|stack) size", message):
         return None
     return TfaotError(
-        f"{what}: the gradient of a loop needs to know how often the loop runs at most",
+        f"{what}: the gradient of a loop needs the loop's maximum number of iterations",
         details="\n".join(_loops_of(_named(message), request) or [message]),
-        do="pass maximum_iterations=… to the tf.while_loop at the line named above; one that a Python integer or a "
-        "shape gives, not a tensor",
+        do="pass maximum_iterations=… to the tf.while_loop at the line above, as a Python integer or a static shape, "
+        "not a tensor",
     )
 
 
@@ -81,12 +81,12 @@ def _unsupported_ops(message: str, request: Origin, what: str) -> TfaotError | N
     if not (unsupported := _unsupported(message)):
         return None
     shown = {op + (" of " + ", ".join(sorted({*dtypes.values()})) if dtypes else "") for op, dtypes in unsupported}
-    convert = "convert what they take to a dtype that XLA has them for, such as float32 or int32, "
+    convert = "cast their operands to a dtype that XLA supports, such as float32 or int32, "
     return TfaotError(
-        f"{what}: XLA cannot compile {listed(sorted(shown))}",
+        f"{what}: XLA can't compile {listed(sorted(shown))}",
         details="\n".join(_nodes_of(lambda node: any(_is(node, *each) for each in unsupported), request)),
         do=f"replace these ops, {convert if any(d for _, d in unsupported) else ''}"
-        "or move them out of the model to where its inputs are made",
+        "or move them out of the model to where you prepare its inputs",
     )
 
 
@@ -95,10 +95,10 @@ def _slice_assignment(message: str, request: Origin, what: str) -> TfaotError | 
     if not constant or constant["op"] not in _SLICE_ASSIGNMENTS:
         return None
     return TfaotError(
-        f"{what}: a slice is assigned at an index that is known only at run time",
+        f"{what}: the index of a slice assignment is known only at run time",
         details="\n".join(mentioned(message, sources_of(request))),
-        do="write rows by their index: variable.scatter_nd_update([[i]], [row]), or "
-        "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); of n rows from i on, the indices are "
+        do="write rows by index: variable.scatter_nd_update([[i]], [row]), or "
+        "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); for n rows starting at i, the indices are "
         "(i + tf.range(n))[:, None]",
     )
 
@@ -110,9 +110,9 @@ def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotErro
     nodes = _nodes_of(lambda node: node.op.startswith("Conv3D"), request)
     nodes = nodes or _nodes_of(lambda node: "Conv2D" in node.op, request)
     return TfaotError(
-        f"{what}: XLA cannot compile convolutions of three dimensions ahead of time",
+        f"{what}: XLA can't compile 3D convolutions ahead of time",
         details="\n".join(nodes or [message]),
-        do="replace these ops, or move them out of the model to where its inputs are made",
+        do="replace these ops, or move them out of the model to where you prepare its inputs",
     )
 
 
@@ -123,9 +123,9 @@ def _no_result(message: str, request: Origin, what: str) -> TfaotError | None:
     sources = sources_of(request)
     nodes = [place(prefix, node, sources) for prefix, node in _all_nodes(request) if node.name == empty[1]]
     return TfaotError(
-        f"{what}: XLA finds no result for an op",
+        f"{what}: XLA can't compute the result of an op",
         details="\n".join(nodes or [message]),
-        do="leave this op out if its operands are empty, or replace it",
+        do="remove this op if its operands are empty, or replace it",
     )
 
 
@@ -134,9 +134,9 @@ def _unsupported_thunk(message: str, request: Origin, what: str) -> TfaotError |
         return None
     kind = thunk[1].replace("-", "")
     return TfaotError(
-        f"{what}: XLA cannot compile {kind} ahead of time",
+        f"{what}: XLA can't compile {kind} ahead of time",
         details="\n".join(_nodes_of(lambda node: kind in node.op.lower(), request)),
-        do="replace these ops, or move them out of the model to where its inputs are made",
+        do="replace these ops, or move them out of the model to where you prepare its inputs",
     )
 
 
@@ -147,7 +147,7 @@ def _wrong_flag(message: str, request: Origin, what: str) -> TfaotError | None:
     name = flag[1]  # the node's name, not the one in the config
     actual = "true" if flag[2] else "false"
     return TfaotError(
-        f"{what}: the config says of the variable {name} what the compiler finds wrong",
+        f"{what}: the config's entry for the variable {name} is wrong according to the compiler",
         details=message,
         do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
     )

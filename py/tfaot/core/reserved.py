@@ -1,4 +1,4 @@
-"""Names that C++ programs cannot give to a class or a namespace, because the language or its library has them.
+"""Names that C++ programs can't use for a class or a namespace, because the language or its library has them.
 
 A generated header is included beside others, and every C++ header includes some of C's, whose names are global. What is
 listed is what gcc 12 with glibc 2.36 declares in the global namespace when all headers of C++17, and the commonly used ones

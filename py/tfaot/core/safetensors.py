@@ -115,7 +115,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
         head = file.read(8)
         length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
         if 8 + length > size:
-            raise TfaotError(f"{os.fspath(path)} is cut short, or is no safetensors file", do="write it again")
+            raise TfaotError(f"{os.fspath(path)} is truncated, or isn't a safetensors file", do="write it again")
         if length > LARGEST_HEADER:
             raise TfaotError(
                 f"{os.fspath(path)} has a header of {length:,} bytes",
@@ -125,24 +125,24 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
         try:
             header = _header(file.read(length).decode())
         except _Twice as twice:
-            raise _contradiction(path, f"{_name(twice.key)} is in its header twice") from None
+            raise _contradiction(path, f"{_name(twice.key)} appears twice in its header") from None
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            raise TfaotError(f"{os.fspath(path)} is no safetensors file", do="write it again") from None
+            raise TfaotError(f"{os.fspath(path)} isn't a safetensors file", do="write it again") from None
     tensors: dict[str, npt.NDArray[Any]] = {}
     for name, (code, shape, begin, end) in header.items():
         if code not in _BY_CODE:
             raise TfaotError(
                 f"{os.fspath(path)}: {_name(name)} has dtype {_name(code)}",
-                exists="known are " + ", ".join(_BY_CODE),
+                exists="the known dtypes are " + ", ".join(_BY_CODE),
                 do="write it with one of these dtypes",
             )
         dtype = _BY_CODE[code]
         if 8 + length + end > size:
-            raise TfaotError(f"{os.fspath(path)} is cut short: {_name(name)} lies past its end", do="write it again")
+            raise TfaotError(f"{os.fspath(path)} is truncated: {_name(name)} is past its end", do="write it again")
         if min(begin, *shape, 0) < 0 or end - begin != dtype.bytes * math.prod(shape):
             raise _contradiction(
                 path,
-                f"{_name(name)} is at bytes {begin} to {end}, which is not the size of {dtype.name}{list(shape)}",
+                f"{_name(name)} is at bytes {begin} to {end}, which isn't the size of {dtype.name}{list(shape)}",
             )
         try:
             if begin == end:
@@ -154,7 +154,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, npt.NDArray[Any]]:
                     else np.memmap(path, dtype.numpy(), "r", 8 + length + begin, (1,)).reshape(())
                 )
         except (ValueError, OverflowError) as error:  # too many dimensions, or too large ones next to one of zero
-            raise _contradiction(path, f"{_name(name)} has a shape that cannot be: {error}") from None
+            raise _contradiction(path, f"{_name(name)} has an impossible shape: {error}") from None
     placed = sorted((begin, end, name) for name, (_, _, begin, end) in header.items() if begin != end)
     for (_, end, first), (begin, _, second) in itertools.pairwise(placed):
         if begin < end:

@@ -145,10 +145,10 @@ def _inferred(
             tf.import_graph_def(sized, name="")
         except ValueError as error:
             raise TfaotError(
-                f"{what}: {draft.name} cannot take a batch of {batch}",
+                f"{what}: {draft.name} can't take a batch of {batch}",
                 details=str(error),
-                exists=f"batch_sizes = {list(draft.batch_sizes)}: a batch of any size is run in parts",
-                do="compute each row by itself, or leave batch_sizes out",
+                exists=f"batch_sizes = {list(draft.batch_sizes)}: a batch of any size runs in parts",
+                do="compute each row independently, or remove batch_sizes",
             ) from None
         tensors = [imported.get_tensor_by_name(edge.name).shape for edge in edges]
     return [
@@ -166,8 +166,8 @@ def _as_seen(shape: Shape, edge: Edge, stored: Callable[[str], str]) -> Shape:
 def _without_batch(edge: Edge, found: str, draft: manifest.EntryPoint, what: str) -> TfaotError:
     return TfaotError(
         f"{what}: the output {edge.label} of {draft.name} has no batch: it is {found}",
-        exists=f"batch_sizes = {list(draft.batch_sizes)}: results are put together along their first dimension",
-        do="return a value for each row, or leave batch_sizes out",
+        exists=f"batch_sizes = {list(draft.batch_sizes)}: the rules concatenate results along their first dimension",
+        do="return a value for each row, or remove batch_sizes",
     )
 
 
@@ -199,12 +199,12 @@ def _found(
         with open(origin.sources, "w", encoding="utf-8") as file:
             json.dump(dict(sources), file)
         raise refusals.known(answer, origin, what) or TfaotError(
-            f"{what}: {len(unknown)} output(s) of {draft.name} have a size that the compiler cannot find",
+            f"{what}: the compiler can't determine the size of {len(unknown)} output(s) of {draft.name}",
             details=refusals.unknown(answer, origin),
             exists="; ".join(
                 f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "") for edge in unknown
             ),
-            do="let sizes depend on constants and on shapes of the inputs only, not on values that come later",
+            do="make sizes depend only on constants and the inputs' shapes, not on values that are known later",
         )
 
 

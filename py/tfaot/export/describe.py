@@ -212,14 +212,14 @@ def _check_batch(what: str, entry: manifest.EntryPoint, variables: Sequence[str]
         raise TfaotError(
             f"{asked}, and {entry.name} has no batch",
             exists="; ".join(f"{tensor.cpp_name} {list(tensor.shape)}" for tensor in entry.inputs) or "no inputs",
-            do="leave the first dimension of its inputs open, or batch_sizes out",
+            do="leave the first dimension of its inputs open, or remove batch_sizes",
         )
     if written := [variables[use.variable] for use in entry.variables if use.written]:
         raise TfaotError(
             f"{asked}, and {entry.name} writes {len(written)} variable(s): {listed(written)}",
-            exists="a batch is run in parts, each of which would write them",
-            do="do not assign them in this entry point, as with training = False; "
-            "or leave batch_sizes out, and fix the batch with dims",
+            exists="a batch runs in parts, and each part would write them",
+            do="don't assign them in this entry point (for example, training = False), or remove batch_sizes and fix the "
+            "batch with dims",
         )
 
 
@@ -231,7 +231,7 @@ def check_dtypes(what: str, kind: str, tensors: Sequence[Edge]) -> None:
     """
     if refused := [edge for edge in tensors if edge.dtype not in dtypes.BY_ENUM]:
         raise TfaotError(
-            f"{what}: {len(refused)} {kind}(s) have a dtype that cannot cross a compiled model's edge",
+            f"{what}: {len(refused)} {kind}(s) have a dtype that the generated class doesn't support",
             exists="; ".join(
                 f"{edge.label} {shown(edge.shape)}"
                 + (f" at {edge.source}" if edge.source else "")
@@ -246,13 +246,15 @@ def _check_variables(what: str, uses: Sequence[VariableUse]) -> None:
     for use in uses:
         if use.shape is None or min(use.shape, default=0) < 0:
             raise TfaotError(
-                f"{what}: the variable {use.shared_name} has a shape that is not known before running",
+                f"{what}: the shape of the variable {use.shared_name} isn't known at build time",
                 exists=str(use.shape),
                 do="create it with a fixed shape",
             )
         if use.dtype not in dtypes.BY_ENUM:
             raise TfaotError(
                 f"{what}: the variable {use.shared_name} is {dtype_name(use.dtype)}, "
-                "which cannot cross a compiled model's edge",
-                do="use one of " + ", ".join(dtype.name for dtype in dtypes.ALL) + ", and cast where it is read",
+                "which the generated class doesn't support",
+                do="use one of "
+                + ", ".join(dtype.name for dtype in dtypes.ALL)
+                + ", and cast the value after you read it",
             )

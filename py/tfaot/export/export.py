@@ -125,9 +125,9 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     dims.check_used(what, labels)
     if unused := sorted(set(request.model.signature) - labels):
         raise TfaotError(
-            f"{what}: signature names {listed(unused)}, which no entry point takes",
+            f"{what}: signature names {listed(unused)}, but no entry point has a parameter with this name",
             exists=listed(sorted(labels)),
-            do="name parameters, or inputs as they are called here",
+            do="name parameters, or inputs by the names listed here",
         )
     describe.check_dtypes(what, "input", [edge for function in functions for edge in function.inputs])
     describe.check_dtypes(what, "output", [edge for function in functions for edge in function.outputs])
@@ -203,31 +203,31 @@ def _check(request: Request) -> None:
     if sizes and (min(sizes) < 1 or list(sizes) != sorted(set(sizes))):
         raise TfaotError(
             f"batch_sizes = {list(sizes)}",
-            do=f"write sizes of at least 1, rising: {sorted({max(1, s) for s in sizes})}",
+            do=f"use sizes of at least 1, in ascending order: {sorted({max(1, s) for s in sizes})}",
         )
     if sizes and 0 < request.max_batch < sizes[-1]:
         raise TfaotError(
             f"max_batch = {request.max_batch}, and batch_sizes = {list(sizes)}",
-            exists="code for a batch that is larger than any that comes",
-            do=f"write sizes up to {request.max_batch}, or leave max_batch out: then it is {sizes[-1]}",
+            exists="code for a larger batch than the class ever gets",
+            do=f"use sizes up to {request.max_batch}, or remove max_batch, which then defaults to {sizes[-1]}",
         )
     if request.max_batch and not sizes:
         raise TfaotError(
             f"max_batch = {request.max_batch} without batch_sizes",
-            do="say which sizes to compile for: batch_sizes = [1, 8, 64]",
+            do="set the sizes to compile for: batch_sizes = [1, 8, 64]",
         )
     if request.rows_independent and not sizes:
         raise TfaotError(
             "rows_independent = True without batch_sizes",
-            exists="a model whose batch is never run in parts",
-            do="leave rows_independent out, or say which sizes to compile for: batch_sizes = [1, 8, 64]",
+            exists="a batch that never runs in parts",
+            do="remove rows_independent, or set the sizes to compile for: batch_sizes = [1, 8, 64]",
         )
     cpp_names = [cpp_name for cpp_name, _ in request.entry_points]
     if twice := [name for name, count in Counter(cpp_names).items() if count > 1]:
         raise TfaotError(f"entry_points names {listed(twice)} more than once", do="give each entry point its own name")
     if unknown := [call for call in request.calls if call not in (cpp_names or ["Run"])]:
         raise TfaotError(
-            f"golden_calls names {listed(sorted(set(unknown)))}, which is no entry point",
+            f"golden_calls names {listed(sorted(set(unknown)))}, which isn't an entry point",
             exists=listed(cpp_names or ["Run"]),
             do="name entry points of the target",
         )

@@ -69,9 +69,9 @@ def drawn(
         rows = {array.shape[0] for edge, array in zip(inputs, arrays, strict=True) if None in (edge.shape or ())}
         if len(rows) > 1 or (rows and not 1 <= max(rows) <= largest):
             raise TfaotError(
-                f"{what}: golden_fn gave batches of {sorted(rows)} rows to one call",
+                f"{what}: golden_fn returned batches of {sorted(rows)} rows for one call",
                 exists=f"the class takes 1 to {largest} rows, the same in every input",
-                do="give every input of a call as many rows",
+                do="return the same number of rows for every input of a call",
             )
         values.append(arrays)
         made.append(manifest.Call(name, rows.pop() if rows else 0))

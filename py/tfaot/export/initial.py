@@ -50,7 +50,7 @@ def _weights(path: str, uses: Sequence[VariableUse], random_state: str | None) -
     if wrong:
         others = sorted(set(held) - {use.shared_name for use in uses})
         raise TfaotError(
-            f"{path} does not fit the model: {len(wrong)} of {len(uses)} variable(s)",
+            f"{path} doesn't fit the model: {len(wrong)} of {len(uses)} variable(s)",
             details="\n".join(wrong),
             exists="also in the file: " + listed(others) if missing and others else "",
             do="write a file with every variable of the model, under its name in model.json",

@@ -103,10 +103,10 @@ def _chosen(found: Sequence[_Tappable], patterns: Sequence[str], what: str) -> l
             asked = ", ".join(f'"{each}"' for each in patterns)
             raise TfaotError(
                 f'{what}: taps = [{asked}]: "{pattern}" '
-                + ("matches no tensor" if glob == pattern else "takes out nothing that was chosen before it"),
+                + ("matches no tensor" if glob == pattern else "excludes nothing that an earlier pattern selected"),
                 exists=listed([tap.label for tap in found], limit=_SHOWN),
-                do='write a node\'s name, or a pattern such as "dense/*"; only values of known shape that inputs or variables '
-                "decide can be tapped, and none inside a loop or a branch",
+                do='use a node\'s name, or a pattern such as "dense/*"; you can tap only values of known shape that depend on '
+                "inputs or variables, and none inside loops or branches",
             )
         taken = taken | matching if glob == pattern else taken - matching
     return [tap for tap in found if tap.label in taken]

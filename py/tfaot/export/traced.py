@@ -115,11 +115,13 @@ class Dims:
             given = self.given.get(edge.label)
             if given is not None:
                 if shape is not None and len(given) != len(shape):
-                    wrong.append(f"{edge.label} has {len(shape)} dimensions, {shown(shape)}, dims gives {shown(given)}")
+                    wrong.append(
+                        f"{edge.label} has {len(shape)} dimensions, {shown(shape)}, but dims has {shown(given)}"
+                    )
                     continue
                 known = shape if shape is not None else (None,) * len(given)
                 if any(a is not None and b is not None and a != b for a, b in zip(known, given, strict=True)):
-                    wrong.append(f"{edge.label} is {shown(known)}, dims says {shown(given)}")
+                    wrong.append(f"{edge.label} is {shown(known)}, but dims has {shown(given)}")
                     continue
                 shape = tuple(a if b is None else b for a, b in zip(known, given, strict=True))
             fixed.append(dataclasses.replace(edge, shape=shape))
@@ -127,7 +129,7 @@ class Dims:
             raise TfaotError(
                 f"{what}: dims contradicts the shape of {len(wrong)} input(s)",
                 exists="; ".join(wrong),
-                do="write None where the model's own size is right, and as many sizes as it has dimensions",
+                do="use None to keep the model's own size, and list a size for every dimension",
             )
         unknown = [edge for edge in fixed if edge.shape is None or None in edge.shape[1 if self.batched else 0 :]]
         if unknown:
@@ -137,7 +139,7 @@ class Dims:
                 for edge in unknown
             )
             raise TfaotError(
-                f"{what}: {len(unknown)} input(s) have dimensions that are not known before running",
+                f"{what}: {len(unknown)} input(s) have dimensions that aren't known at build time",
                 exists="; ".join(
                     f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "")
                     for edge in unknown
@@ -154,9 +156,9 @@ class Dims:
         """
         if unused := sorted(set(self.given) - set(labels)):
             raise TfaotError(
-                f"{what}: dims names {listed(unused)}, which the model has no input of",
+                f"{what}: dims names {listed(unused)}, which isn't an input of the model",
                 exists=listed(sorted(labels)),
-                do="name inputs as they are called here",
+                do="use the names listed here",
             )
 
 

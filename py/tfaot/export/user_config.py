@@ -43,7 +43,7 @@ def parse(text: str, *, path: str) -> Any:
         return text_format.Parse(text, _user_config()())
     except text_format.ParseError as error:
         raise TfaotError(
-            f"{path} is no tf2xla config: {error}",
+            f"{path} isn't a tf2xla config: {error}",
             do="write it in protobuf's text format, as tensorflow/compiler/tf2xla/tf2xla.proto declares it",
         ) from None
 
@@ -68,9 +68,9 @@ def override(inferred: Sequence[tf2xla_pb2.Config], user: Any, *, path: str) -> 
         for entry in getattr(user, kind):
             if _key(entry) not in entries:
                 raise TfaotError(
-                    f"{path} configures the {kind} {_key(entry)!r}, which the model does not have",
+                    f"{path} configures the {kind} {_key(entry)!r}, which the model doesn't have",
                     exists=listed(sorted(entries)),
-                    do="name one of these, or leave the entry out: what is not written is inferred",
+                    do="name one of these, or remove the entry: missing entries are inferred",
                 )
             for target in entries[_key(entry)]:
                 for field, value in entry.ListFields():
@@ -116,14 +116,14 @@ def reread(result: manifest.Manifest, merged: Sequence[Any], path: str) -> manif
         name = item.cpp_name
         if not names.is_identifier(name) or name in members:
             raise TfaotError(
-                f"{path}: {item.name} is named {name!r}, which cannot name a member of {class_name}",
-                do=f"write an identifier, for instance {names.unique_identifiers([name], taken=members)[0]!r}",
+                f"{path}: {item.name} is named {name!r}, which isn't a valid member name for {class_name}",
+                do=f"use an identifier, for example {names.unique_identifiers([name], taken=members)[0]!r}",
             )
         if count[name] > 1:
             raise TfaotError(
-                f"{path}: the name {name!r} is given to {count[name]} tensors",
+                f"{path}: {count[name]} tensors have the same name {name!r}",
                 exists=", ".join(i.name for i in items if i.cpp_name == name),
-                do="give each a name of its own, or leave names out: they are inferred without collisions",
+                do="give each a different name, or remove the names: inferred names don't collide",
             )
     return dataclasses.replace(result, entry_points=tuple(points), variables=tuple(variables))
 
@@ -138,6 +138,6 @@ def _renamed(tensor: _T, config: Any, path: str, point: manifest.EntryPoint | No
         raise TfaotError(
             f"{path}: {tensor.name} is configured as {dtype.name if dtype else 'an unsupported dtype'}{list(shape)}",
             exists=f"the model has {tensor.stored}{list(expected)}",
-            do="change the model, or leave type and shape out: they are inferred",
+            do="change the model, or remove type and shape, which are inferred",
         )
     return dataclasses.replace(tensor, cpp_name=config.name)

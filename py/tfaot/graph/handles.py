@@ -24,7 +24,7 @@ from tfaot.graph.ops import BRANCHING, CALLS, FORWARDS, Call, functions_of
 
 @dataclasses.dataclass(frozen=True)
 class Refused:
-    """A use of a variable's handle that a rewrite does not support."""
+    """A use of a variable's handle that a rewrite doesn't support."""
 
     function: str
     """The function that contains it, by its original name; empty for the graph itself."""

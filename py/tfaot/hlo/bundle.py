@@ -97,8 +97,8 @@ Made by rules_tfaot {version} with TensorFlow {tensorflow}.
 | `module.stablehlo.mlirbc` | the same as a portable artifact, which StableHLO's compatibility guarantee covers |
 | `model.json` | names, dtypes, shapes, and order of inputs, outputs, and variables |
 | `variables.safetensors` | initial values of the variables, by TensorFlow's name |
-| `goldens.safetensors` | for each of {steps} steps the inputs, what must come out, and how far it may be missed |
-| `replay.py` | runs the program through all steps with JAX, and compares |
+| `goldens.safetensors` | for each of {steps} steps, the inputs, the expected values, and their tolerances |
+| `replay.py` | runs all steps of the program with JAX, and compares the results |
 | `VERSION`, `SHA256SUMS` | what made this bundle, and checksums: `sha256sum -c SHA256SUMS` |
 
 ## Parameters
@@ -107,7 +107,7 @@ Made by rules_tfaot {version} with TensorFlow {tensorflow}.
 ## Results
 {results}
 
-After each run, a written variable's result is its parameter of the next run, unless `goldens.safetensors` sets it.
+A written variable's result becomes its parameter of the next run, unless `goldens.safetensors` sets it.
 
 ## Replaying
 ```sh
@@ -115,18 +115,23 @@ python3 -m venv jax && jax/bin/pip install jax
 jax/bin/python replay.py
 ```
 
-JAX 0.6 to 0.11 are known to work. On a GPU, install `jax[cuda12]` and add `--platform gpu`. `--help` tells the rest.
+JAX 0.6 to 0.11 are known to work. On a GPU, install `jax[cuda12]` and add `--platform gpu`. For other flags, see `--help`.
 The exit status is 0 only if all differences are tolerated.
 
 ## The numbers
-In `goldens.safetensors`, `stepN/NAME` is an input or a result in step N, and `stepN/NAME/tolerance` the largest absolute
-difference that each value of the result may have. `stepN/NAME/before` is what a written variable is set to before the step.
-`stepN/NAME/sees` says how many tolerances the result moves by when the model is given other inputs or weights: a comparison
-with less than 4 proves nothing. A complex result is kept as pairs of reals. Of a result with
-more than 16384 values, `stepN/NAME` holds 1024 samples, number i being the value at `i * size // 1024` in row-major
-order, and `stepN/NAME/blocks` sums over 64 values in a row, with the signs that `block_sums` in `replay.py` gives them.
-`initial/NAME` is the CRC-32 of a variable's initial value.
+`goldens.safetensors` contains these tensors:
 
-The tolerances are derived: the model ran in float64, and many times more with random rounding errors of float32 after each
-operation. How far these move a value is how far correct arithmetic may move it.
+- `stepN/NAME` is an input or a result in step N. Complex results are stored as pairs of reals.
+- `stepN/NAME/tolerance` is the largest absolute difference that each value of the result may have.
+- `stepN/NAME/before` is the value that a written variable is set to before the step.
+- `stepN/NAME/sees` is the number of tolerances that the result moves by if the inputs or weights of the model change. A
+  comparison with less than 4 proves nothing.
+- `initial/NAME` is the CRC-32 of a variable's initial value.
+
+If a result has more than 16384 values, `stepN/NAME` contains 1024 samples: sample i is the value at `i * size // 1024` in
+row-major order. `stepN/NAME/blocks` then contains sums of 64 consecutive values, with the signs from `block_sums` in
+`replay.py`.
+
+The tolerances come from the model itself: it ran in float64, and many more times with random float32 rounding errors after
+each operation. A correct implementation may differ from TensorFlow by as much as these errors move a value.
 """

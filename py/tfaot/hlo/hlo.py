@@ -138,7 +138,7 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
         texts = glob.glob(glob.escape(dumps) + f"/*.{stage}.txt")
         if len(texts) != 1:
             raise refused or TfaotError(
-                f"{request.name}: the compiler dumped {len(texts)} modules {stage}, not one",
+                f"{request.name}: the compiler dumped {len(texts)} modules {stage} instead of one",
                 do="remove --xla_dump_… from the target's xla_flags",
             )
         found.append(texts[0].removesuffix(".txt"))

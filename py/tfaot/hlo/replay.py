@@ -80,14 +80,14 @@ class Bundle:
                 raise Unusable(f"{path} is neither a bundle nor a folder: {error}") from None
         manifest = json.loads(self.read("model.json"))
         if manifest["format"] != MANIFEST_FORMAT:
-            raise Unusable(f"model.json has format {manifest['format']}, this script reads {MANIFEST_FORMAT}")
+            raise Unusable(f"model.json has format {manifest['format']}, but this script reads {MANIFEST_FORMAT}")
         self.name: str = os.path.basename(os.path.abspath(path)).removesuffix(".bundle.tar.gz")
         self.steps: int = len(manifest["calls"])
         self.inputs: list[dict[str, Any]] = manifest["entry_points"][0]["inputs"]
         self.outputs: list[dict[str, Any]] = manifest["entry_points"][0]["outputs"]
         self.variables: list[dict[str, Any]] = manifest["variables"]
         if bounded := [output["cpp_name"] for output in self.outputs if output["size"]]:
-            raise Unusable(f"results whose size only a run tells cannot be replayed: {', '.join(bounded)}")
+            raise Unusable(f"can't replay results whose size is known only at run time: {', '.join(bounded)}")
         self.goldens = read_safetensors(self.read("goldens.safetensors"))
         self.initial = read_safetensors(self.read("variables.safetensors"))
 
@@ -103,7 +103,7 @@ class Bundle:
             with open(os.path.join(self._path, name), "rb") as file:
                 return file.read()
         except OSError:
-            raise Unusable(f"{self._path} is no bundle: it has no {name}") from None
+            raise Unusable(f"{self._path} isn't a bundle: it has no {name}") from None
 
 
 def read_safetensors(data: bytes) -> dict[str, Array]:
@@ -126,7 +126,7 @@ def _numpy_dtype(code: str) -> np.dtype[Any]:
         except ImportError as error:
             raise Unusable(f"{error}: pip install jax") from None
     if code not in DTYPES:
-        raise Unusable(f"dtype {code} is not known; known are {', '.join(DTYPES)}")
+        raise Unusable(f"dtype {code} isn't known; the known dtypes are {', '.join(DTYPES)}")
     return np.dtype(DTYPES[code])
 
 
@@ -245,7 +245,7 @@ class Program:
         try:
             client = jax.extend.backend.get_backend(platform)
         except RuntimeError as error:
-            raise Unusable(f"JAX {jax.__version__} cannot use the platform {platform!r}: {error}") from None
+            raise Unusable(f"JAX {jax.__version__} can't use the platform {platform!r}: {error}") from None
         self.device = client.local_devices()[0]
         self._jax = jax
         if not code.startswith((b"ML\xefR", b"//", b"module")):
@@ -288,11 +288,15 @@ def main() -> int:
     """Parses the flags, replays the bundle, and returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     here = os.path.dirname(os.path.abspath(__file__))
-    parser.add_argument("bundle", nargs="?", default=here, help="a .tar.gz, or a folder; default: this script's")
+    parser.add_argument(
+        "bundle", nargs="?", default=here, help="a .tar.gz file, or a folder; default: the folder of this script"
+    )
     parser.add_argument("--platform", default="cpu", help="JAX's name: cpu, gpu, cuda, rocm, tpu; default: cpu")
     parser.add_argument("--module", action="append", choices=MODULES, help="may be repeated; default: all of them")
     parser.add_argument(
-        "--tf32", action="store_true", help="let an accelerator round the factors of matrix products, as is its default"
+        "--tf32",
+        action="store_true",
+        help="let an accelerator round the factors of matrix products, as it does by default",
     )
     flags = parser.parse_args()
     try:
@@ -316,7 +320,7 @@ def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
         value = bundle.initial[variable["name"]]
         if zlib.crc32(value.reshape(-1).view(np.uint8).data) != bundle.goldens[f"initial/{variable['cpp_name']}"]:
             failed += 1
-            print(f"      {variable['cpp_name']:<44} is not TensorFlow's initial value  FAILED")
+            print(f"      {variable['cpp_name']:<44} isn't TensorFlow's initial value  FAILED")
     values = dict(bundle.initial)
     written = [variable for variable in bundle.variables if variable["written"]]
     for step in range(bundle.steps):
@@ -330,12 +334,12 @@ def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
         results = program([*inputs, *(to_stored(values[v["name"]], v) for v in bundle.variables)])
         checked = [*bundle.outputs, *written]
         if len(results) != len(checked):
-            raise Unusable(f"{MODULES[module]} gives {len(results)} results, model.json names {len(checked)}")
+            raise Unusable(f"{MODULES[module]} returns {len(results)} results, but model.json names {len(checked)}")
         results = [from_stored(result, tensor) for tensor, result in zip(checked, results, strict=True)]
         for tensor, result in zip(checked, results, strict=True):
             if (str(result.dtype), list(result.shape)) != (tensor["dtype"], tensor["shape"]):
                 raise Unusable(
-                    f"{MODULES[module]} gives {result.dtype}{list(result.shape)} for {tensor['cpp_name']}, "
+                    f"{MODULES[module]} returns {result.dtype}{list(result.shape)} for {tensor['cpp_name']}, "
                     f"which model.json says is {tensor['dtype']}{tensor['shape']}"
                 )
             for expected in read_expected(bundle.goldens, step, tensor["cpp_name"]):

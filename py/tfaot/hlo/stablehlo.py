@@ -54,7 +54,7 @@ def translate(request: Request) -> None:
         return TfaotError(
             f"translating {request.name} to StableHLO: the compiler {how}",
             details="\n".join(log.splitlines()[-20:]),
-            do="look for an op that XLA cannot take; the last lines above are the compiler's own",
+            do="look for an op that XLA can't compile in the compiler's last lines above",
         )
 
     isolate.run_isolated(
@@ -78,7 +78,7 @@ def _translate(request: Request, manifest: Manifest) -> None:
         artifact = stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
     except ValueError as error:
         raise TfaotError(
-            f"{request.name}: the StableHLO cannot be serialized: {error}",
+            f"{request.name}: can't serialize the StableHLO: {error}",
             do="replace what the compiler's log names above; the HLO itself is in the output group hlo",
         ) from None
     with open(request.out_text, "w", encoding="utf-8") as file:
@@ -161,8 +161,8 @@ def portable(text: str, name: str) -> str:
         lines.append(line)
     if foreign:
         raise TfaotError(
-            f"{name}: {listed(sorted(foreign))} cannot be written as StableHLO",
-            do="replace what the model makes them of; the HLO, in the output group hlo, has them all",
+            f"{name}: {listed(sorted(foreign))} can't be written as StableHLO",
+            do="replace the ops that they come from; the HLO in the output group hlo contains all of them",
         )
     end = max(index for index, line in enumerate(lines) if line.startswith("}"))
     return "\n".join(lines[:end]) + "\n" + "".join(functions.values()) + "\n".join(lines[end:]) + "\n"

@@ -184,9 +184,9 @@ def render(request: Request) -> None:
     total = sum(variable.bytes for variable in manifest.variables)
     if request.embed and total > LARGEST_EMBEDDED:
         raise TfaotError(
-            f"{manifest.cpp_class}: its variables are {total:,} bytes, too many for a C++ library to hold",
-            exists=f"code reaches data within 2 GB; a library can hold {LARGEST_EMBEDDED:,} bytes of variables",
-            do="leave them in a file: embed_variables = False, and call Load(path) in the program",
+            f"{manifest.cpp_class}: its variables take {total:,} bytes, too many to embed in a C++ library",
+            exists=f"code can address data within 2 GB; a library can contain {LARGEST_EMBEDDED:,} bytes of variables",
+            do="keep them in a file: set embed_variables = False, and call Load(path) in the program",
         )
     context = context_of(
         manifest,
@@ -362,7 +362,7 @@ def _outputs(entry: EntryPoint, function: str, arena: _Arena) -> list[_Edge]:
             output,
             get=f"impl.arena.at({offset})" if output.batched else f"impl.{function}.result_data({index})",
             size=f"impl.{function}.result_data({sizes[output.name]})" if output.size else "",
-            note=", at most; its true size is known after the run" if output.size else "",
+            note=" at most; the actual size is known after the run" if output.size else "",
             batched=output.batched,
         )
         outputs.append(_Edge(member, offset))

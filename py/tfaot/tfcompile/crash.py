@@ -29,7 +29,7 @@ def error(
     def crashed(how: str, log: str) -> TfaotError:
         if unknown := re.search(r"Unknown flags? in XLA_FLAGS: (.+)", log):
             return TfaotError(
-                f"compiling {what}: XLA does not know {listed(unknown[1].split())}",
+                f"compiling {what}: XLA doesn't know {listed(unknown[1].split())}",
                 exists="xla_flags = " + listed(xla_flags),
                 do="correct or remove it in the target's xla_flags; the XLA in the TensorFlow wheel defines the flags",
             )

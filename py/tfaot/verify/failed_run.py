@@ -50,12 +50,11 @@ def explained(
                 shown += f" = {value.tolist()}"
             inputs.append(shown)
     return TfaotError(
-        f"{manifest.cpp_class}: TensorFlow itself cannot run the model on the inputs that are verified: "
-        f"{type(error).__name__}{what}",
+        f"{manifest.cpp_class}: TensorFlow itself can't run the model on the test inputs: {type(error).__name__}{what}",
         details="\n".join([reason, *places]),
         exists=f"inputs {'; '.join(inputs)}" if inputs else "",
-        do="define golden_fn(step, rng) in the model's Python file, to return inputs that the model takes; without it, "
-        "floats are drawn from a normal distribution, and integers are 0 or 1",
+        do="define a golden_fn(step, rng) in the model's Python file that returns inputs that the model accepts; without "
+        "it, floats are normally distributed, and integers are 0 or 1",
     )
 
 

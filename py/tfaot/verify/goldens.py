@@ -26,7 +26,7 @@ from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import EXCESS, EXCURSIONS, SAMPLES, Expected, Spread, expected, kept_units
 
 LARGE = 1 << 30
-"""A model with more bytes of variables is not made precise, because that would double them."""
+"""A model with more bytes of variables isn't made precise, because that would double them."""
 COARSE = 16.0
 """Noise in a graph that isn't precise, in rounding errors. It is well above the graph's own rounding errors."""
 FREE = 8
@@ -274,8 +274,8 @@ def _wavering(manifest: Manifest, entry: EntryPoint, index: int) -> TfaotError:
     """Returns the error for an output whose size depends on rounding, so no size could be expected of a compiler."""
     return TfaotError(
         f"{manifest.cpp_class}: rounding errors change the size of {entry.outputs[index].name}",
-        exists="inputs that are verified lie where the model decides, as 1.0 does for tf.where(x >= 1.0)",
-        do="define golden_fn(step, rng), and return inputs that lie off it",
+        exists="the test inputs are at a decision boundary of the model, like 1.0 for tf.where(x >= 1.0)",
+        do="define golden_fn(step, rng), and return inputs away from it",
     )
 
 
@@ -292,8 +292,8 @@ def _check_shapes(manifest: Manifest, results: Sequence[Sequence[Array]]) -> Non
                 raise TfaotError(
                     f"{manifest.cpp_class}: {output.name} is {list(value.shape)} in TensorFlow, and {list(wanted)} "
                     "when compiled",
-                    do="look at what sets its size: the compiler takes shapes for granted that TensorFlow infers or is told, "
-                    "as by set_shape",
+                    do="check what sets its size: the compiler trusts shapes that TensorFlow infers or that you set, for "
+                    "example with set_shape",
                 )
 
 
@@ -322,9 +322,9 @@ def _check_rows(manifest: Manifest, run: Runner, initial: Mapping[str, Array], c
         ]
         if mixed:
             raise TfaotError(
-                f"{manifest.cpp_class}: rows of a batch change each other's results: {len(mixed)} output(s) of {entry.name}",
+                f"{manifest.cpp_class}: rows of a batch affect each other's results: {len(mixed)} output(s) of {entry.name}",
                 exists=listed(mixed),
-                do="leave batch_sizes out, and fix the batch with dims; or compute each row by itself (batch norm with "
+                do="remove batch_sizes, and fix the batch with dims; or compute each row independently (batch norm with "
                 "training=False, no mean over the batch)",
             )
 
@@ -369,9 +369,9 @@ def _check_sight(
         raise TfaotError(
             f"{manifest.cpp_class}: the generated test is blind to {len(blind)} output(s) or variable(s)",
             exists=listed(blind)
-            + ": other inputs, and variables changed by 1 %, move nothing by more than rounding errors may",
+            + ": neither other inputs nor variables changed by 1 % move anything by more than rounding errors could",
             do="verify with inputs that matter (define golden_fn) and with weights that are trained or calibrated (weights=); "
-            'or accept it, with unseen = ["pattern", ...] on the target',
+            'or accept it with unseen = ["pattern", ...] on the target',
         )
 
 

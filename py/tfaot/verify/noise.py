@@ -74,11 +74,11 @@ def noisy(graph: graph_pb2.GraphDef, *, precise: bool) -> Noisy:
     """Returns the graph with noise after each operation that rounds.
 
     Args:
-      graph: it is not changed.
+      graph: it isn't modified.
       precise: whether floating values become float64; placeholders and variables too.
 
     Raises:
-      UnsupportedError: the graph cannot be made precise.
+      UnsupportedError: the graph can't be made precise.
     """
     result = graph_pb2.GraphDef()
     result.CopyFrom(graph)

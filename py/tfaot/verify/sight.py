@@ -30,7 +30,7 @@ CHANGE = 0.01
 ULPS = 16
 """In low-precision dtypes, 1% is a rounding error. There, the change is this many units in the last place."""
 SECONDS = 20.0
-"""Time limit for changing read-only variables one by one. Those that are left are not judged."""
+"""Time limit for changing read-only variables one by one. Variables for which no time is left aren't judged."""
 
 
 class Probe:

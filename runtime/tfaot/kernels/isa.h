@@ -15,8 +15,8 @@
     defined(__RECIPROCAL_MATH__) || defined(__NO_SIGNED_ZEROS__) || \
     (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__)
 #error \
-    "models are compiled without fast math: take -ffast-math and the like \
-out of the flags of these files, such as those of --per_file_copt"
+    "models must be compiled without fast math: remove -ffast-math and similar \
+flags for these files, for example from --per_file_copt"
 #endif
 
 // Instructions in no level that compilers use on their own.
@@ -31,8 +31,9 @@ out of the flags of these files, such as those of --per_file_copt"
                           defined(__LZCNT__) || defined(__MOVBE__))) ||      \
      (TFAOT_LEVEL < 2 && (defined(__SSE3__) || defined(__POPCNT__))))
 #error \
-    "a model's code for a CPU level is compiled for more than that: take \
-flags such as -mavx512fp16 out of --copt, or compile the model for this CPU"
+    "a model's code for a CPU level is compiled with more instructions than \
+the level has: remove flags such as -mavx512fp16 from --copt, or compile the \
+model for a higher level"
 #endif
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__)

@@ -270,8 +270,8 @@ class ExecutorTest(StageTest):
             self.error_of(executor.render, {"x86-64": function}, cpp_class="a::B", cost=1.0, tensorflow="2"),
             """
             the model sorts 65 arrays together
-              found: at most 64 can be
-              to do: sort the indices, and gather by them
+              found: the limit is 64
+              to do: sort their indices instead, and gather each array by the sorted indices
             """,
         )
 

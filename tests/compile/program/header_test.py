@@ -87,7 +87,7 @@ class HeaderTest(StageTest):
         index = re.search(r"kArgIndexToBufferIndex\[kNumArgs\] = \{\s*(\d+), (\d+)", self.header)
         assert index
         swapped = index[0].replace(f"{index[1]}, {index[2]}", f"{index[2]}, {index[1]}")
-        self.assertIn("which holds argument 1", self.changed(index[0], swapped))
+        self.assertIn("which contains argument 1", self.changed(index[0], swapped))
 
     def test_other_files(self) -> None:
         """Protects readers of an error: a file that isn't such a header is reported as such."""

@@ -280,7 +280,7 @@ class FactsTest(unittest.TestCase):
             with self.subTest(name), mock.patch.object(module, name, 32):
                 errors = self.compiled()
                 self.assertIn(
-                    "static assertion failed: the compile stage and the runtime know different numbers", errors
+                    "static assertion failed: the compile stage and the runtime disagree on this number", errors
                 )
                 self.assertIn(condition, errors)
 

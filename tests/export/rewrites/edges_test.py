@@ -438,14 +438,14 @@ class VariablesTest(RewriteTest):
         self.assert_error(
             isolate.run_isolated(work, what="rewriting"),
             """
-            model.py: 2 op(s) use float16, bfloat16, or complex variables in a way that a C++ library cannot
+            model.py: 2 op(s) use float16, bfloat16, or complex variables in ways that a C++ library doesn't support
 
                 ResourceApplyGradientDescent 'train' on a at model.py:7
                 ResourceScatterUpdate 'scatter' on c
 
-              found: it holds the bits of such variables, which can be read, assigned, added to, subtracted from, and gathered from
-              to do: keep these variables in float32 or float64 and cast them where they are read, or freeze those that nothing \
-writes
+              found: it stores the bits of such variables, which it can read, assign, add to, subtract from, and gather from
+              to do: keep these variables in float32 or float64 and cast them where you read them, or freeze those that \
+nothing writes
             """,
         )
 

@@ -401,9 +401,9 @@ class FreezeTest(StageTest):
         self.assert_error(
             self.error_of(freeze, graph, values),
             """
-            freezing 4 variable(s) makes 2,151,678,464 bytes of constants, more than a GraphDef can hold
+            freezing 4 variable(s) makes 2,151,678,464 bytes of constants, which exceeds a GraphDef's limit
               found: 2,147,483,647 bytes at most; the largest are d (1,077,936,128), a (536,870,912), c (536,870,912), and 1 more
-              to do: feed them: frozen = [] keeps all variables in a file beside the code, a pattern freezes only some
+              to do: freeze fewer: frozen = [] keeps all variables in a file beside the code, and a pattern freezes only some
             """,
         )
 
@@ -441,14 +441,14 @@ class FreezeTest(StageTest):
         self.assert_error(
             isolate.run_isolated(work, what="freezing"),
             """
-            2 op(s) take a variable in a way that a constant cannot be taken
+            2 op(s) use a variable in a way that doesn't work with a constant
 
                 DestroyResourceOp 'f/destroy' on a, c at model.py:3
                 If 'which' on a
 
-              found: variables can be frozen that are read, gathered from, and handed to functions, all of whose ways to an op \
-lead there with frozen variables only
-              to do: feed these variables: take them out of frozen
+              found: a frozen variable can only be read, gathered from, and passed to functions, and an op that can get \
+several variables works only if all of them are frozen
+              to do: feed these variables: exclude them from frozen
             """,
         )
 
@@ -487,7 +487,7 @@ class ChosenTest(StageTest):
             """
             frozen = ["dense/*", "Head/*"]: "Head/*" matches no variable
               found: dense/kernel, dense/bias, head/kernel, step
-              to do: write a whole name, or a pattern such as "dense/*"
+              to do: use a full name, or a pattern such as "dense/*"
             """,
         )
 
@@ -496,9 +496,9 @@ class ChosenTest(StageTest):
         self.assert_error(
             self.error_of(self.chosen, ["!head/*"]),
             """
-            frozen = ["!head/*"]: "!head/*" takes out head/kernel, which nothing before it chose
-              found: chosen until there: nothing
-              to do: first write what is to be frozen: ["*", "!head/*"] is all but what "head/*" matches
+            frozen = ["!head/*"]: "!head/*" excludes head/kernel, which no earlier pattern selected
+              found: earlier patterns select nothing
+              to do: first list what to freeze: ["*", "!head/*"] means all variables except those that "head/*" matches
             """,
         )
 
@@ -507,9 +507,9 @@ class ChosenTest(StageTest):
         self.assert_error(
             self.error_of(self.chosen, ["*"], written="step dense/bias"),
             """
-            frozen = ["*"]: 2 of the variables that it chooses are written, so that they cannot be constants
+            frozen = ["*"]: 2 of the selected variables are written, so they can't be constants
               found: dense/bias, step
-              to do: take them out: "!dense/bias", "!step"
+              to do: exclude them: "!dense/bias", "!step"
             """,
         )
 

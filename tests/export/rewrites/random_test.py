@@ -508,9 +508,7 @@ class RandomTest(unittest.TestCase):
             ],
             version=1,
         )
-        left = random.Left(
-            "while/random_uniform/RandomUniform", "RandomUniform", "it is in a while loop of TensorFlow 1"
-        )
+        left = random.Left("while/random_uniform/RandomUniform", "RandomUniform", "it is in a TensorFlow 1 while loop")
         model, variable = self.rewritten(model, left=[left])
         compile_ahead(model, variable, {})
         (ours, _, fixed), (_, _, again) = session(model, variable)[0]
@@ -572,10 +570,10 @@ class RandomTest(unittest.TestCase):
         self.assertEqual((seeded.graph, seeded.variable), (model.graph, None))
         self.assertEqual(
             str(random.refusal("model.py", seeded.left, {"odd": "model.py:3"})),
-            "model.py: 1 random op(s) cannot follow a seed\n"
-            "  found: ParameterizedTruncatedNormal model.py:3 (TensorFlow and XLA have no way of drawing it in common)\n"
-            "  to do: draw in the loop's body and not in its condition, build loops with"
-            " tf.compat.v1.enable_control_flow_v2(), or draw with tf.random.stateless_uniform and its like, which take"
+            "model.py: 1 random op(s) can't use the model's seed\n"
+            "  found: ParameterizedTruncatedNormal model.py:3 (TensorFlow and XLA have no common way to draw it)\n"
+            "  to do: draw in the loop's body and not in its condition, build loops with "
+            "tf.compat.v1.enable_control_flow_v2(), or draw with tf.random.stateless_uniform and similar functions, which take"
             " their seed as an input",
         )
 

@@ -80,9 +80,9 @@ class SeedsTest(StageTest):
             text,
             """
             model.py: batch_sizes = [1, 4], and Run writes 1 variable(s): calls
-              found: a batch is run in parts, each of which would write them
-              to do: do not assign them in this entry point, as with training = False; \
-or leave batch_sizes out, and fix the batch with dims
+              found: a batch runs in parts, and each part would write them
+              to do: don't assign them in this entry point (for example, training = False), or remove \
+batch_sizes and fix the batch with dims
             """,
         )
 

@@ -461,9 +461,9 @@ def model(i):
     return [view[0] for view in views]
 """,
             """
-            call: the function captures 2,214,592,512 bytes of constants, more than a GraphDef can hold
+            call: the function captures 2,214,592,512 bytes of constants, which exceeds a GraphDef's limit
               found: 2,147,483,647 bytes at most
-              to do: keep large values in variables: frozen = [] feeds them
+              to do: keep large values in variables, and feed these with frozen = []
             """,
             {"i": "int32"},
         )
@@ -483,9 +483,9 @@ def model(x):
     return y
 """,
             """
-            call: the function uses 2 resource(s) that are no variables
+            call: the function uses 2 resource(s) other than variables
               found: None_Lookup/LookupTableFindV2/table_handle at model.py:14, ScanDataset/input_dataset at model.py:15
-              to do: keep tables, datasets, and queues out of it: look values up where its inputs are made
+              to do: don't use tables, datasets, or queues in it: look up values where you prepare its inputs
             """,
             {"x": "int32[2]"},
         )
@@ -503,9 +503,9 @@ def model(x):
     }
 """,
             """
-            call: 3 output(s) are no dense tensors
+            call: 3 output(s) aren't dense tensors
               found: ragged is a RaggedTensor; sparse/0 is a SparseTensor; sparse/1 is a TensorArray
-              to do: return dense tensors: what they are made of, or to_tensor()
+              to do: return dense tensors: their components, or to_tensor()
             """,
             {"x": "float32[2]"},
         )
@@ -519,7 +519,7 @@ def model(x):
         self.refused(
             "def model(x, y):\n    return y\n",
             f"""
-            model.py: 1 input(s) have a dtype that cannot cross a compiled model's edge
+            model.py: 1 input(s) have a dtype that the generated class doesn't support
               found: x [3] is DT_STRING
               to do: {allowed}
             """,
@@ -528,7 +528,7 @@ def model(x):
         self.refused(
             "def model(y):\n    return {'text': tf.strings.as_string(y)}\n",
             f"""
-            model.py: 1 output(s) have a dtype that cannot cross a compiled model's edge
+            model.py: 1 output(s) have a dtype that the generated class doesn't support
               found: text [] at model.py:10 is DT_STRING
               to do: {allowed}
             """,
@@ -541,11 +541,11 @@ def model(x):
             self.refused(
                 f"def model(y):\n    x = {body}\n    return y if x is None else x\n",
                 f"""
-                t::Model: XLA cannot compile {op}
+                t::Model: XLA can't compile {op}
 
                     {op} '{op}' at model.py:10
 
-                  to do: replace these ops, or move them out of the model to where its inputs are made
+                  to do: replace these ops, or move them out of the model to where you prepare its inputs
                 """,
                 {"y": "float32"},
             )
@@ -561,12 +561,12 @@ def model(x):
     return tf.reduce_sum(array.stack(), 0) + array.write(5, x).read(0)
 """,
             """
-            model.py: 2 write(s) may make a TensorArray larger, which compiled code cannot
+            model.py: 2 write(s) can make a TensorArray grow, which compiled code doesn't support
 
                 'TensorArrayV2Write/TensorListSetItem' at model.py:13
                 'while_body_20/while/TensorArrayV2Write/TensorListSetItem' at model.py:12
 
-              to do: give each tf.TensorArray its size, and leave dynamic_size out
+              to do: set the size of each tf.TensorArray, and remove dynamic_size
             """,
             {"x": "float32[2]"},
         )
@@ -580,22 +580,22 @@ def model(x):
     return tf.reduce_sum(ragged, 1), ragged.to_tensor()
 """,
             """
-            model.py: XLA cannot compile RaggedTensorToTensor
+            model.py: XLA can't compile RaggedTensorToTensor
 
                 RaggedTensorToTensor 'RaggedToTensor/RaggedTensorToTensor' at model.py:11
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
             {"x": "float32[3]"},
         )
         self.refused(
             "def model(x):\n    return tf.numpy_function(np.sin, [x], tf.float32)\n",
             """
-            model.py: XLA cannot compile PyFunc
+            model.py: XLA can't compile PyFunc
 
                 PyFunc 'PyFunc' at model.py:10
 
-              to do: replace these ops, or move them out of the model to where its inputs are made
+              to do: replace these ops, or move them out of the model to where you prepare its inputs
             """,
             {"x": "float32[3]"},
         )

@@ -276,7 +276,7 @@ class EdgesTest(Base):
         self.refused_function(
             self.open(config="config.pbtxt"),
             """
-            graph.pb: 1 input(s) have dimensions that are not known before running
+            graph.pb: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
               to do: fix them in the model, or in the target: dims = {"x": [1, 3]}
             """,
@@ -336,7 +336,7 @@ class EdgesTest(Base):
         self.refused_function(
             self.open("graph.pbtxt"),
             """
-            graph.pbtxt: 1 input(s) have dimensions that are not known before running
+            graph.pbtxt: 1 input(s) have dimensions that aren't known at build time
               found: x (unknown rank)
               to do: fix them in the model, or in the target: dims = {"x": [1, 2, 3]}
             """,
@@ -518,9 +518,9 @@ class RefVariablesTest(Base):
         self.refused_function(
             self.open(outputs=["y"], checkpoint="model.ckpt"),
             """
-            graph.pb: 1 op(s) use variables of TensorFlow 1 in ways that resource variables lack
+            graph.pb: 1 op(s) use TensorFlow 1 variables in ways that resource variables don't support
               found: RefSelect (RefSelect)
-              to do: leave them out of what the outputs need, or build the graph with resource variables \\
+              to do: remove them from what the outputs need, or build the graph with resource variables \\
             (tf.compat.v1.enable_resource_variables())
             """,
         )
@@ -571,9 +571,9 @@ class CheckpointTest(Base):
             self.open(outputs=["y"], checkpoint="model.ckpt"),
             ["w", "b"],
             """
-            graph.pb: 1 variable(s) have no value that fits in model.ckpt
-              found: w: not there; the checkpoint holds average/w, b
-              to do: give the checkpoint of this very graph; if it was saved under other names, give the saver that did: \\
+            graph.pb: model.ckpt has no matching value for 1 variable(s)
+              found: w: missing; the checkpoint contains average/w, b
+              to do: use the checkpoint of this exact graph; if it was saved under other names, also add its saver: \\
             saver = …
             """,
         )
@@ -629,9 +629,9 @@ class CheckpointTest(Base):
             self.open(outputs=["y"]),
             ["w", "b"],
             """
-            graph.pb: the graph has 2 variable(s), and nothing says what they hold
+            graph.pb: the graph has 2 variable(s) without values
               found: b, w
-              to do: give the target the checkpoint of its training: checkpoint = "model.ckpt.index"
+              to do: add the checkpoint from its training: checkpoint = "model.ckpt.index"
             """,
         )
 
@@ -659,10 +659,10 @@ class CheckpointTest(Base):
             self.open(outputs=["y"], checkpoint="other/model.ckpt"),
             ["w", "b"],
             """
-            graph.pb: 2 variable(s) have no value that fits in other/model.ckpt
+            graph.pb: other/model.ckpt has no matching value for 2 variable(s)
               found: w: float32[3, 2] in the model, float32[3, 4] in the checkpoint; \\
             b: float32[2] in the model, float64[2] in the checkpoint
-              to do: give the checkpoint of this very graph; if it was saved under other names, give the saver that did: \\
+              to do: use the checkpoint of this exact graph; if it was saved under other names, also add its saver: \\
             saver = …
             """,
         )
@@ -675,7 +675,7 @@ class CheckpointTest(Base):
             self.make, lambda folder: self.open(outputs=["y"], checkpoint="nothing.ckpt")().initial(["w"])
         )
         text = text.replace(f"{self.folder}/", "")
-        self.assertTrue(text.startswith("graph.pb: nothing.ckpt is no checkpoint that TensorFlow can read\n"), text)
+        self.assertTrue(text.startswith("graph.pb: nothing.ckpt isn't a checkpoint that TensorFlow can read\n"), text)
         self.assertTrue(
             text.endswith(
                 "  to do: name a checkpoint's prefix or its .index file, and list all of its files: "
@@ -692,11 +692,10 @@ class CheckpointTest(Base):
             self.make, lambda folder: self.open(outputs=["y"], checkpoint="model.ckpt")().initial(["w"])
         )
         text = text.replace(f"{self.folder}/", "")
-        self.assertTrue(text.startswith("graph.pb: model.ckpt cannot be read\n"), text)
+        self.assertTrue(text.startswith("graph.pb: can't read model.ckpt\n"), text)
         self.assertTrue(
             text.endswith(
-                "  to do: list all files of the checkpoint, as they were written: "
-                "NAME.index, and each NAME.data-?????-of-?????"
+                "  to do: list all files of the checkpoint, unchanged: NAME.index, and each NAME.data-?????-of-?????"
             ),
             text,
         )
@@ -709,16 +708,16 @@ class CheckpointTest(Base):
             self.open(outputs=["y"], checkpoint="model.ckpt", saver="other.pbtxt"),
             ["w"],
             """
-            graph.pb: the saver restores by 'other/restore_all', which the graph does not have
+            graph.pb: the saver's restore op 'other/restore_all' isn't in the graph
               found: NoOp, save/restore_all, init
-              to do: name the saver of this graph, or none: variables are then looked up by their own names
+              to do: use this graph's saver, or remove it: variables are then looked up by their own names
             """,
         )
         self.refused(
             self.open(outputs=["y"], saver="other.pbtxt"),
             """
-            graph.pb: a saver is given, but no checkpoint
-              to do: give the checkpoint that it wrote, checkpoint = …, or leave the saver out
+            graph.pb: the target has a saver but no checkpoint
+              to do: add the checkpoint that it wrote (checkpoint = …), or remove the saver
             """,
         )
 
@@ -736,20 +735,20 @@ class ErrorsTest(Base):
         self.refused(
             self.open("graph.pbtxt"),
             """
-            graph.pbtxt is no graph
+            graph.pbtxt isn't a graph
 
                 1:1 : Message type "tensorflow.GraphDef" has no field named "nodes".
 
-              to do: give a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)
+              to do: use a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)
             """,
         )
         self.text("empty.pb", "")
         self.refused(
             self.open("empty.pb"),
             """
-            empty.pb is no graph
+            empty.pb isn't a graph
               found: a proto without nodes
-              to do: give a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)
+              to do: use a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)
             """,
         )
 
@@ -767,8 +766,8 @@ class ErrorsTest(Base):
         self.refused(
             self.open("saved/saved_model.pb"),
             """
-            saved/saved_model.pb is no graph, but the main file of a SavedModel
-              to do: give the whole folder: saved_model = …
+            saved/saved_model.pb is the main file of a SavedModel, not a graph
+              to do: use the whole folder: saved_model = …
             """,
         )
 
@@ -778,7 +777,7 @@ class ErrorsTest(Base):
         self.refused_function(
             self.open(inputs=["inputs/X"], outputs=["y", "loss"]),
             """
-            graph.pb: the graph does not have the input inputs/X, the output loss
+            graph.pb: the graph doesn't have the input inputs/X, the output loss
               found: 20 nodes, among them x
               to do: name nodes of the graph, or node:output
             """,
@@ -786,7 +785,7 @@ class ErrorsTest(Base):
         self.refused_function(
             self.open(inputs=["x:1"], outputs=["y"]),
             """
-            graph.pb: the input x:1 is x:1, which the graph does not have
+            graph.pb: the input x:1 is x:1, which isn't in the graph
               found: x (Placeholder) has 1 output(s)
               to do: feed a tensor, node:output
             """,
@@ -794,7 +793,7 @@ class ErrorsTest(Base):
         self.refused_function(
             self.open(inputs=["x"], outputs=["y:2"]),
             """
-            graph.pb: the output y:2 is y:2, which the graph does not have
+            graph.pb: the output y:2 is y:2, which isn't in the graph
               found: y (Relu) has 1 output(s)
               to do: name y:0 to y:0
             """,
@@ -806,7 +805,7 @@ class ErrorsTest(Base):
         self.refused_function(
             self.open(inputs=["b"], outputs=["y"]),
             """
-            graph.pb: the outputs need 1 placeholder(s) that are no inputs
+            graph.pb: the outputs need 1 placeholder(s) that aren't inputs
               found: x; the inputs are b
               to do: make them inputs too, or name other outputs
             """,
@@ -832,7 +831,7 @@ class ErrorsTest(Base):
             """
             graph.pbtxt: the graph is incomplete
               found: y takes x
-              to do: save all of it: tf.compat.v1.graph_util.extract_sub_graph keeps what nodes need
+              to do: save the whole graph: tf.compat.v1.graph_util.extract_sub_graph keeps what the outputs need
             """,
         )
 
@@ -841,7 +840,7 @@ class ErrorsTest(Base):
         self.text("graph.pbtxt", 'node { name: "y" op: "MyOwnOp" }')
         text = self.error_of(self.make, lambda folder: self.ran(self.open("graph.pbtxt", outputs=["y"]), "graph", []))
         self.assertIn("graph.pbtxt: TensorFlow 2.", text)
-        self.assertIn("does not take this graph", text)
+        self.assertIn("rejects this graph", text)
         self.assertIn("MyOwnOp", text)
 
     def test_no_outputs(self) -> None:
@@ -855,8 +854,8 @@ class ErrorsTest(Base):
         self.refused(
             self.open("graph.pbtxt"),
             """
-            graph.pbtxt: nothing says what the graph's outputs are
-              found: every tensor is taken by another node; the last ones are y
+            graph.pbtxt: the graph's outputs aren't specified
+              found: another node consumes every tensor; the last ones are y
               to do: name them: outputs = ["…"]
             """,
         )
@@ -864,7 +863,7 @@ class ErrorsTest(Base):
         self.refused(
             self.open("graph.pbtxt"),
             """
-            graph.pbtxt: nothing says what the graph's outputs are
+            graph.pbtxt: the graph's outputs aren't specified
               found: no node computes a tensor
               to do: name them: outputs = ["…"]
             """,
@@ -880,18 +879,18 @@ class ErrorsTest(Base):
         self.refused_function(
             self.open(config="config.pbtxt"),
             """
-            graph.pb: the input a is said to be int32
+            graph.pb: the input a has the wrong dtype int32
               found: x:0 is float32 in the graph
-              to do: say its own dtype, or none
+              to do: use the graph's dtype, or remove the dtype
             """,
         )
         self.text("config.pbtxt", 'feed { id { node_name: "x" } } fetch { id { node_name: "y" } type: DT_DOUBLE }')
         self.refused_function(
             self.open(config="config.pbtxt"),
             """
-            graph.pb: the output y is said to be float64
+            graph.pb: the output y has the wrong dtype float64
               found: y:0 is float32 in the graph
-              to do: say its own dtype, or none
+              to do: use the graph's dtype, or remove the dtype
             """,
         )
 
@@ -902,7 +901,7 @@ class ErrorsTest(Base):
         self.refused(
             self.open(config="config.pbtxt"),
             """
-            config.pbtxt is no tf2xla config: 1:1 : Message type "tfaot.user.Config" has no field named "feeds".
+            config.pbtxt isn't a tf2xla config: 1:1 : Message type "tfaot.user.Config" has no field named "feeds".
               to do: write it in protobuf's text format, as tensorflow/compiler/tf2xla/tf2xla.proto declares it
             """,
         )
@@ -910,25 +909,25 @@ class ErrorsTest(Base):
         self.refused(
             self.open(config="config.pbtxt"),
             """
-            config.pbtxt configures no fetch
-              to do: write what the graph computes: fetch { id { node_name: "…" } }
+            config.pbtxt has no fetch
+              to do: add what the graph computes: fetch { id { node_name: "…" } }
             """,
         )
         self.text("config.pbtxt", 'fetch { id { node_name: "y" } } variable { node_name: "v" }')
         self.refused(
             self.open(config="config.pbtxt"),
             """
-            config.pbtxt configures the variable 'v', which graph.pb does not have
+            config.pbtxt configures the variable 'v', but graph.pb has no such variable
               found: w, b
-              to do: name one of these, or leave the entry out: what is not written is inferred
+              to do: name one of these, or remove the entry: missing entries are inferred
             """,
         )
         self.refused(
             self.open(config="config.pbtxt", inputs=["x"]),
             """
-            graph.pb: inputs and outputs are given twice
+            graph.pb: the config and the lists both specify inputs and outputs
               found: config.pbtxt, and inputs = ['x'], outputs = []
-              to do: leave out the config, or the lists
+              to do: remove the config or the lists
             """,
         )
 
@@ -939,11 +938,12 @@ class ErrorsTest(Base):
         self.refused(
             self.open(debug_info="info.pb"),
             """
-            info.pb is no GraphDebugInfo
+            info.pb isn't a GraphDebugInfo
 
                 1:1 : Message type "tensorflow.GraphDebugInfo" has no field named "source".
 
-              to do: give the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or none
+              to do: use the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or remove \
+debug_info
             """,
         )
 
@@ -960,8 +960,8 @@ class ErrorsTest(Base):
             work,
             """
             graph.pb has no entry point 'train'
-              found: a graph has one only, between its inputs and its outputs
-              to do: leave entry_points out, or save the model as a SavedModel with a signature for each
+              found: a graph has a single entry point, from its inputs to its outputs
+              to do: remove entry_points, or save the model as a SavedModel with a signature for each
             """,
         )
 

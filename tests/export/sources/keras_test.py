@@ -342,7 +342,7 @@ def input_fn():
             self.refused(
                 "model = K.Sequential([K.Input((2,)), K.layers.Dense(1)])\n",
                 f"""
-                model.py: {step} is asked of a Keras model that was not compiled
+                model.py: {step} needs a compiled Keras model
                   to do: call model.compile(optimizer=…, loss=…) in the file
                 """,
                 step,
@@ -350,8 +350,8 @@ def input_fn():
         self.refused(
             "model = K.layers.Dense(1)\n",
             """
-            model.py: train_step is asked of a Dense, which is a layer and no model
-              to do: put it into a keras.Sequential or a keras.Model, and compile that
+            model.py: train_step needs a model, but Dense is a layer
+              to do: put it in a keras.Sequential or a keras.Model, and compile that
             """,
             "train_step",
         )
@@ -374,9 +374,9 @@ def input_fn():
         self.refused(
             "model = K.Sequential([K.Input((2,)), K.layers.Dense(1)])\nmodel.compile(loss='mse')\n",
             """
-            model.py: nothing says what train_step takes
+            model.py: the inputs of train_step aren't specified
               found: train_step(x, y, sample_weight)
-              to do: give it an input_signature, or the target a signature = {"x": "float32[64, 3]"}, or define input_fn() to return a tf.TensorSpec for each parameter
+              to do: set its input_signature, or the target\'s signature = {"x": "float32[64, 3]"}, or define an input_fn() that returns a tf.TensorSpec for each parameter
             """,  # noqa: E501
             "train_step",
         )
@@ -386,7 +386,7 @@ def input_fn():
         self.refused(
             "model = K.Sequential([K.Input((None, 2), name='x'), K.layers.Dense(1)])\n",
             """
-            model.py: 1 input(s) have dimensions that are not known before running
+            model.py: 1 input(s) have dimensions that aren't known at build time
               found: x [None, None, 2]
               to do: fix them in the model, or in the target: dims = {"x": [1, 1, 2]}
             """,

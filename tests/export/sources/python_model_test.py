@@ -338,7 +338,7 @@ class RefusedTest(EagerTest):
             "def model():\n    return tf.ones([2])\n",
             """
             model.py: model() returned EagerTensor
-              to do: return a Keras model, a tf.Module, a tf.function, or a function; if model() is itself what is to be compiled, write @tf.function before it
+              to do: return a Keras model, a tf.Module, a tf.function, or a function; if you want to compile model() itself, decorate it with @tf.function
             """,  # noqa: E501
         )
 
@@ -368,9 +368,9 @@ class RefusedTest(EagerTest):
         self.refused(
             "def model(x, y):\n    return x\n",
             """
-            model.py: nothing says what call takes
+            model.py: the inputs of call aren't specified
               found: call(x, y), and a signature of x
-              to do: give it an input_signature, or the target a signature = {"x": "float32[64, 3]"}, or define input_fn() to return a tf.TensorSpec for each parameter
+              to do: set its input_signature, or the target\'s signature = {"x": "float32[64, 3]"}, or define an input_fn() that returns a tf.TensorSpec for each parameter
             """,  # noqa: E501
             signature={"x": "float32[2]"},
         )
@@ -382,7 +382,7 @@ class RefusedTest(EagerTest):
             """
             model.py: signature names x of call, which is a ConcreteFunction
               found: x float32[None, 2], y float32[]
-              to do: leave signature out: it was traced already; dims fixes dimensions that it left open
+              to do: remove signature, because the function is already traced; use dims to fix dimensions that it leaves open
             """,
             dims={"x": (3, None)},
             signature={"x": "float32[3, 2]"},
@@ -395,7 +395,7 @@ class RefusedTest(EagerTest):
             """
             model.py: input_fn() returned 2 argument(s) for call: too many positional arguments
               found: call(x)
-              to do: return a tuple with one item for each parameter, or the item itself if there is one; an input_fn(entry_point) is told which entry point they are for
+              to do: return a tuple with one item for each parameter, or the item itself if there is only one; if input_fn takes a parameter entry_point, it gets the entry point's name
             """,  # noqa: E501
         )
 
@@ -404,7 +404,7 @@ class RefusedTest(EagerTest):
         self.refused(
             "def model(x):\n    return x\n\n\ndef input_fn():\n    return tf.RaggedTensorSpec([2, None])\n",
             """
-            model.py: input_fn() returned something else than a tf.TensorSpec
+            model.py: input_fn() returned something other than a tf.TensorSpec
               found: RaggedTensorSpec(TensorShape([2, None]), tf.float32, 1, tf.int64)
               to do: return a tf.TensorSpec for each input, in the nest in which the function takes them
             """,
@@ -428,9 +428,9 @@ class RefusedTest(EagerTest):
         self.refused(
             "def golden_fn(step):\n    return np.ones(2)\n\n\ndef model(x):\n    return x\n",
             """
-            model.py:10: golden_fn cannot be called as golden_fn(step, rng): too many positional arguments
+            model.py:10: golden_fn can't be called as golden_fn(step, rng): too many positional arguments
               found: golden_fn(step)
-              to do: give it the parameters (step, rng)
+              to do: define it with the parameters (step, rng)
             """,
             signature={"x": "float32[2]"},
         )

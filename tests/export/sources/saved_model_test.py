@@ -149,9 +149,9 @@ class ObjectsTest(Base):
             self.open(),
             "scaled",
             """
-            saved: scaled was traced 3 times, and 'scaled' does not say which is meant
+            saved: scaled was traced 3 times, so 'scaled' is ambiguous
               found: scaled[0](x: float32[2, 3]); scaled[1](x: float32[2, 3], more: float32[1]); scaled[2](x: float32[3])
-              to do: name one of these, for instance entry_points = ["scaled[0]"]
+              to do: name one of these, for example entry_points = ["scaled[0]"]
             """,
         )
 
@@ -403,9 +403,9 @@ class GraphTest(Base):
         self.refused(
             self.open(tags=["serve", "gpu"]),
             """
-            saved holds no graph with the tags ['serve', 'gpu']
+            saved contains no graph with the tags ['serve', 'gpu']
               found: ['train'], ['serve']
-              to do: write all of its tags in the target: saved_model_tags = [...]
+              to do: list all of a graph's tags in the target: saved_model_tags = [...]
             """,
         )
 
@@ -435,7 +435,7 @@ class GraphTest(Base):
             self.open(),
             "serving_default",
             """
-            saved, serving_default: 1 input(s) have dimensions that are not known before running
+            saved, serving_default: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
               to do: fix them in the model, or in the target: dims = {"x": [1, 3]}
             """,
@@ -487,9 +487,9 @@ class GraphTest(Base):
         self.refused(
             lambda: self.open()().initial(["w", "count"]),
             """
-            saved: 1 variable(s) have no value that fits in saved/variables/variables
-              found: count: not there; the checkpoint holds w
-              to do: save the model again, with all of its variables, local ones too
+            saved: saved/variables/variables has no matching value for 1 variable(s)
+              found: count: missing; the checkpoint contains w
+              to do: save the model again with all of its variables, including local ones
             """,
         )
 
@@ -510,9 +510,9 @@ class GraphTest(Base):
             self.open(),
             "serving_default",
             """
-            saved, serving_default: x is no dense tensor
+            saved, serving_default: x isn't a dense tensor
               found: coo_sparse
-              to do: save a signature of dense tensors, from which the model makes the others
+              to do: save a signature of dense tensors, and build the other kinds from them inside the model
             """,
         )
 
@@ -525,8 +525,8 @@ class ErrorsTest(Base):
         self.refused(
             self.open(),
             """
-            saved is no folder, and so no SavedModel
-              to do: give the folder that holds saved_model.pb: a filegroup of its files, or the target that makes it
+            saved isn't a folder, so it isn't a SavedModel
+              to do: use the folder that contains saved_model.pb: a filegroup of its files, or the target that makes it
             """,
         )
 
@@ -536,9 +536,9 @@ class ErrorsTest(Base):
         self.refused(
             self.open(),
             """
-            saved holds no saved_model.pb
+            saved doesn't contain a saved_model.pb
               found: variables
-              to do: give the folder that does, with its variables/ beside it
+              to do: use the folder that does, including its variables/
             """,
         )
 
@@ -548,11 +548,9 @@ class ErrorsTest(Base):
         (self.folder / "saved" / "saved_model.pb").write_text("version https://example.com/spec/v1\n")
         text = self.error_of(self.make, lambda folder: self.open()())
         text = text.replace(f"{self.folder}/", "")
-        self.assertTrue(text.startswith("saved holds a saved_model.pb that cannot be read\n"), text)
+        self.assertTrue(text.startswith("saved contains a saved_model.pb that TensorFlow can't read\n"), text)
         self.assertTrue(
-            text.endswith(
-                "  to do: save the model again; a file of version control's large file storage must be checked out first"
-            ),
+            text.endswith("  to do: save the model again; if the file is in Git LFS, check it out first"),
             text,
         )
 
@@ -569,9 +567,9 @@ class ErrorsTest(Base):
         self.refused(
             lambda: self.open()().default_entry_point,
             """
-            saved: nothing says which of the SavedModel's functions is meant
-              found: there is no signature serving_default; there is a, b, reset, serve, train
-              to do: name those that the class shall have: entry_points = ["a"]
+            saved: the SavedModel has no default function
+              found: it has no signature serving_default; it has a, b, reset, serve, train
+              to do: name the functions for the class: entry_points = ["a"]
             """,
         )
 
@@ -589,8 +587,8 @@ class ErrorsTest(Base):
         self.refused(
             lambda: self.open()().default_entry_point,
             """
-            saved: nothing says which of the SavedModel's functions is meant
-              found: there is no signature serving_default; there is nothing
+            saved: the SavedModel has no default function
+              found: it has no signature serving_default; it has nothing
               to do: save the model with a signature: tf.saved_model.save(model, folder, signatures=…)
             """,
         )
@@ -612,9 +610,9 @@ class ErrorsTest(Base):
             self.open(),
             "serving_default",
             """
-            saved, serving_default: the function uses 1 thing(s) that are neither variables nor constants
+            saved, serving_default: the function uses 1 object(s) other than variables and constants
               found: table (resource)
-              to do: keep tables, assets, and datasets out of it: look values up where its inputs are made
+              to do: don't use tables, assets, or datasets in it: look up values where you prepare its inputs
             """,
         )
 
@@ -639,9 +637,9 @@ class ErrorsTest(Base):
                     self.open(),
                     name,
                     f"""
-                    saved, {name}: 1 {kind}(s) are no dense tensors
+                    saved, {name}: 1 {kind}(s) aren't dense tensors
                       found: {label} is SparseTensorSpec
-                      to do: save a signature that takes and returns dense tensors, and builds the others inside
+                      to do: save a signature that takes and returns dense tensors, and builds the other kinds inside
                     """,
                 )
 
@@ -652,7 +650,7 @@ class ErrorsTest(Base):
         text = self.error_of(self.make, lambda folder: self.open()().initial(["w"]))
         text = text.replace(f"{self.folder}/", "")
         self.assertTrue(
-            text.startswith("saved: saved/variables/variables is no checkpoint that TensorFlow can read\n"), text
+            text.startswith("saved: saved/variables/variables isn't a checkpoint that TensorFlow can read\n"), text
         )
 
     def test_wrong_dims(self) -> None:

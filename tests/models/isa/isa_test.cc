@@ -78,18 +78,19 @@ void TestChoice() {
         EXPECT(std::string(model.isa()) == *level);
         EXPECT(Right(model));
       } else {
-        std::printf("%s is not run, this machine cannot\n", *level);
+        std::printf("%s isn't run, because this machine can't\n", *level);
         EXPECT(Refuses(
             model,
             std::string("isa::Product: ") +
                 (by_environment ? "the environment variable TFAOT_ISA asks"
-                                : "its constructor is asked") +
-                " for \"" + *level + "\", which this CPU cannot run\n" +
+                                : "the caller asked") +
+                " for \"" + *level + "\", which this CPU can't run\n" +
                 "  found: code for x86-64-v2, x86-64-v3, x86-64-v4; this CPU "
                 "and its operating system run " +
                 Machine() + "\n  to do: " +
-                (by_environment ? "set it to one that runs, or unset it"
-                                : "pass one that runs, or nothing")));
+                (by_environment
+                     ? "set it to a level that this CPU can run, or unset it"
+                     : "pass a level that this CPU can run, or no level")));
       }
     }
   }
@@ -107,9 +108,9 @@ void TestChoice() {
 void TestErrors() {
   Product model("avx512f");
   EXPECT(Refuses(model,
-                 "isa::Product: its constructor is asked for \"avx512f\"\n"
+                 "isa::Product: the caller asked for \"avx512f\"\n"
                  "  found: code for x86-64-v2, x86-64-v3, x86-64-v4\n"
-                 "  to do: pass one of these, or nothing"));
+                 "  to do: pass one of these, or no level"));
   // Another level is assigned to an instance.
   model = Product("x86-64-v2");
   EXPECT(Right(model));
@@ -119,14 +120,15 @@ void TestErrors() {
   if (tfaot::CpuRuns("x86-64-v4")) {
     EXPECT(Right(last) && std::string(last.isa()) == "x86-64-v4");
   } else {
-    EXPECT(Refuses(last,
-                   "isa::Last: this CPU runs none of the levels that the "
-                   "model is compiled for\n"
-                   "  found: code for x86-64-v4; this CPU and its operating "
-                   "system run " +
-                       Machine() +
-                       "\n  to do: add a lower one to the target's isa, or "
-                       "run it on a newer CPU"));
+    EXPECT(
+        Refuses(last,
+                "isa::Last: this CPU can't run any level that the model is "
+                "compiled for\n"
+                "  found: code for x86-64-v4; this CPU and its operating "
+                "system run " +
+                    Machine() +
+                    "\n  to do: add a lower level to the target's isa, or use "
+                    "a newer CPU"));
   }
 }
 

@@ -26,13 +26,13 @@ class FlippedTest(unittest.TestCase):
         self.assertEqual(result.returncode, 1, result.stdout)
         failures = [line for line in result.stdout.splitlines() if line.endswith("FAILED")]
         self.assertIn("w ", failures[0])
-        self.assertIn("is not TensorFlow's initial value", failures[0])
+        self.assertIn("isn't TensorFlow's initial value", failures[0])
 
     def test_no_goldens(self) -> None:
         """A test without its goldens fails with a sentence instead of comparing nothing."""
         result = subprocess.run([UNHARMED, "missing"], text=True, capture_output=True, check=False)
         self.assertEqual(result.returncode, 2)
-        self.assertIn("missing cannot be read", result.stderr)
+        self.assertIn("missing can't be read", result.stderr)
 
 
 if __name__ == "__main__":

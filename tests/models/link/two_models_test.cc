@@ -47,7 +47,7 @@ int main() {
   Fill(one);
   Fill(other);
   Expect(one.Run() && other.Run(), "both models run");
-  Expect(*one.error() == '\0', "there is no error after a run that succeeded");
+  Expect(*one.error() == '\0', "a run that succeeds clears the error");
   Expect(Gives(one, 1.5f, 16.5f), "y = w x + b");
   Expect(one.w()(3) == 5, "w grew by one");
   Expect(one.Run() && Gives(one, 2.5f, 20.5f), "the next run sees the new w");

@@ -97,7 +97,7 @@ class TapsTest(StageTest):
         """A pattern after `!` excludes nodes that earlier patterns selected."""
         self.assertEqual(self.outputs(LAYERS, "a/*", "!a/parts")[:-3], ["a/product:0"])
         self.assertIn(
-            'taps = ["a/*", "!b/*"]: "!b/*" takes out nothing that was chosen before it',
+            'taps = ["a/*", "!b/*"]: "!b/*" excludes nothing that an earlier pattern selected',
             self.error_of(self.outputs, LAYERS, "a/*", "!b/*"),
         )
 
@@ -108,8 +108,8 @@ class TapsTest(StageTest):
             """
             model.py: taps = ["dense/*"]: "dense/*" matches no tensor
               found: doubled, flat, mean, mul, add, Identity
-              to do: write a node's name, or a pattern such as "dense/*"; only values of known shape that inputs or variables \
-decide can be tapped, and none inside a loop or a branch
+              to do: use a node's name, or a pattern such as "dense/*"; you can tap only values of known shape that depend \
+on inputs or variables, and none inside loops or branches
             """,
         )
 

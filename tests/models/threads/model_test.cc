@@ -96,11 +96,12 @@ int main() {
   for (const int count : {1, 2, 3, 8}) {
     tfaot::Threads pool(count);
     const Results shared = Run(&pool);
-    Expect(Same(alone, shared), "as many threads as there be give the same");
+    Expect(Same(alone, shared), "any number of threads gives the same results");
     Expect(shared.allocations == 0, "a run on a pool allocates nothing");
 
     tfaot::ShuffledPool shuffled(count);
-    Expect(Same(alone, Run(&shuffled)), "parts in any order give the same");
+    Expect(Same(alone, Run(&shuffled)),
+           "parts in any order give the same results");
     // Both convolutions, the depthwise one, the four products, and gradients.
     Expect(count == 1 || shuffled.calls > 20, "a pool gets the large calls");
   }

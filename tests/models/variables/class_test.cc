@@ -149,7 +149,7 @@ void TestLoadOfAMisfit(const std::string& good, const std::string& misfit) {
   EXPECT(!model.Load(misfit.c_str()));
   const std::string wanted =
       misfit +
-      " does not fit the model: 4 of 7 variable(s)\n"
+      " doesn't fit the model: 4 of 7 variable(s)\n"
       "\n"
       "    dense/kernel: float32[16, 4]; the model has float32[4, 16]\n"
       "    dense/bias: missing; the model has float32[16]\n"
@@ -193,13 +193,14 @@ void TestSaveAndLoad() {
 
   const std::string nowhere = Scratch("no/folder/saved.safetensors");
   EXPECT(!model.Save(nowhere.c_str()));
-  EXPECT(model.error() ==
-         nowhere +
-             " cannot be saved\n"
-             "  found: No such file or directory\n"
-             "  to do: pass a path in a folder that exists, that this process "
-             "may write to, and that has room for " +
-             std::to_string(std::filesystem::file_size(path)) + " bytes");
+  EXPECT(
+      model.error() ==
+      nowhere +
+          " can't be saved\n"
+          "  found: No such file or directory\n"
+          "  to do: pass a path in a folder that exists, that this process can "
+          "write to, and that has space for " +
+          std::to_string(std::filesystem::file_size(path)) + " bytes");
 }
 
 void TestRandomState(const char* without) {

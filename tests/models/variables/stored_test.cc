@@ -29,7 +29,7 @@ bool IsZero(const Stored& model) {
 void ExpectRefused(Stored& model) {
   const std::string wanted =
       "tests::Stored::Run(): the variables have no values\n"
-      "  to do: call Load(path) before";
+      "  to do: call Load(path) first";
   EXPECT(!model.Run());
   EXPECT(model.error() == wanted);
 }
@@ -42,7 +42,7 @@ void TestRunBeforeLoad() {
   // A failed load provides no values.
   EXPECT(!model.Load("/proc/nonexistent"));
   EXPECT(std::string(model.error()) ==
-         "/proc/nonexistent cannot be opened\n"
+         "/proc/nonexistent can't be opened\n"
          "  found: No such file or directory\n"
          "  to do: pass a safetensors file that this process may read");
   ExpectRefused(model);

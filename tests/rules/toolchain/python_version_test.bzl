@@ -14,7 +14,7 @@ load(
 
 def _contains(env, text, pieces):
     for piece in pieces:
-        asserts.true(env, piece in text, "{} is not in: {}".format(repr(piece), text))
+        asserts.true(env, piece in text, "{} isn't in: {}".format(repr(piece), text))
 
 def _supported_test_impl(ctx):
     """Protects users without a problem: they see no error."""
@@ -46,7 +46,7 @@ def _broken_python_test_impl(ctx):
     _contains(
         env,
         broken_python_error("/shims/python3.9", "pyenv: python3.9: command not found"),
-        ["/shims/python3.9 does not run: pyenv: python3.9: command not found", "3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON"],
+        ["/shims/python3.9 doesn't run: pyenv: python3.9: command not found", "3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON"],
     )
     return unittest.end(env)
 
@@ -57,8 +57,8 @@ def _no_python_test_impl(ctx):
     env = unittest.begin(ctx)
     _contains(
         env,
-        no_python_error(["python3 is not on PATH", "/usr/bin/python3.13 does not run: boom"]),
-        ["3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON", "\n  python3 is not on PATH\n  /usr/bin/python3.13 does not run: boom"],
+        no_python_error(["python3 isn't on PATH", "/usr/bin/python3.13 doesn't run: boom"]),
+        ["3.10, 3.11, 3.12, 3.13", "TFAOT_PYTHON", "\n  python3 isn't on PATH\n  /usr/bin/python3.13 doesn't run: boom"],
     )
     return unittest.end(env)
 

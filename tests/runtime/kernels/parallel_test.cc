@@ -36,7 +36,7 @@ void TestCuts() {
   const double much = 1e9;
   Expect(
       IsCut(CutFor({1, 900, 900, 6, 16, 2 * kLeastOperations - 1}, 8), 1, 1, 1),
-      "work for less than two parts is not cut");
+      "work for less than two parts isn't split");
   Expect(IsCut(CutFor({1, 900, 900, 6, 16, 2 * kLeastOperations}, 8), 1, 2, 1),
          "no part is smaller than the least");
   Expect(IsCut(CutFor({1, 900, 900, 6, 16, much}, 1), 1, 1, 1),
@@ -49,7 +49,7 @@ void TestCuts() {
   Expect(IsCut(CutFor({1, 90, 900, 6, 16, much}, 2), 1, 1, 2 * kPartsPerThread),
          "many columns");
   Expect(IsCut(CutFor({1, 12, 40, 6, 16, much}, 8), 1, 2, 3),
-         "both, but no tile is cut");
+         "both, but no tile is split");
   Expect(IsCut(CutFor({1, 0, 0, 6, 16, 0}, 8), 1, 1, 1), "nothing at all");
 }
 

@@ -78,7 +78,7 @@ class CliTest(ScratchTest):
         self.bazel("")
         code, out, err = self.call("build", RULES_TFAOT_CACHE="/tmp/bazelw_test_refused")
         self.assertEqual((code, out), (1, ""))
-        self.assertRegex(err, "^bazelw: the cache folder /tmp/bazelw_test_refused lies under /tmp.*\n$")
+        self.assertRegex(err, "^bazelw: the cache folder /tmp/bazelw_test_refused is under /tmp.*\n$")
 
     def test_cache_that_cannot_be_written(self) -> None:
         """Protects users with a full disk or another user's folder: no traceback, but a way out."""
@@ -111,7 +111,7 @@ class CliTest(ScratchTest):
         self.program("bin/bazel", f'exec {sys.executable} -I -S {main} "$@"')
         code, _, err = self.call("build", BAZELW_WAYS="path")
         self.assertEqual(code, 1)
-        self.assertIn("bin/bazel (it does not run)", err)
+        self.assertIn("bin/bazel (it doesn't run)", err)
 
     def test_interrupted_set_up(self) -> None:
         """Protects an interrupted setup: it ends quietly, and no half-made Bazel counts as ready."""
@@ -120,7 +120,7 @@ class CliTest(ScratchTest):
             self.program(f"bin/{tool}", "")
         code, _, err = self.call("build", BAZELW_WAYS="debian")
         self.assertEqual(code, 130)
-        self.assertIn("interrupted; the next call goes on from here", err)
+        self.assertIn("interrupted; the next call continues from here", err)
         self.assertNotIn("Traceback", err)
         self.assertFalse((self.cache / "ready").exists())
 

@@ -47,7 +47,7 @@ class FindTest(ScratchTest):
         """Protects machines with a Bazelisk whose download host is blocked: it is asked once a day."""
         self.program("a/bazelisk", f"echo asked >> {self.folder}/log; echo could not download >&2; exit 1")
         for _ in range(2):
-            with self.assertRaisesRegex(WayFailed, r"bazelisk \(it does not run\)"):
+            with self.assertRaisesRegex(WayFailed, r"bazelisk \(it doesn't run\)"):
                 self.find("a")
         self.assertEqual((self.folder / "log").read_text(), "asked\n")
 

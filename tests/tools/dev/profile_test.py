@@ -22,7 +22,7 @@ class ProfileTest(unittest.TestCase):
         self.assertEqual(
             profile.table(script, 9.0),
             [
-                "  share  us a step  function",
+                "  share    us/step  function",
                 "  66.7%       6.00  M1a_add_fusion",
                 "  33.3%       3.00  [unknown]",
             ],

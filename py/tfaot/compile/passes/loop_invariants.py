@@ -18,7 +18,7 @@ _READS = frozenset({"ReadVariableOp", "VariableShape"})
 def loop_invariants(program: Program) -> int:
     """Moves out of loops what is the same in every step or available elsewhere.
 
-    - A variable that a loop reads and does not write is read before the loop.
+    - A variable that a loop reads but doesn't write is read before the loop.
     - The stacks between a loop and its gradient lose what the gradient can get otherwise: values that are the same in every
       step (above all weights, with one copy for each step), indices, and items of a list that is an operand.
     - A gradient loop zeroes each item of a list after reading it. If nothing reads the list again, it stays as it is.

@@ -272,8 +272,8 @@ class _Plan:
         if len(sort.values) > MAX_SORTED:
             raise TfaotError(
                 f"the model sorts {len(sort.values)} arrays together",
-                exists=f"at most {MAX_SORTED} can be",
-                do="sort the indices, and gather by them",
+                exists=f"the limit is {MAX_SORTED}",
+                do="sort their indices instead, and gather each array by the sorted indices",
             )
         outer, length, inner = sort.shape
         self._facts[f"::tfaot::kMaxSorted == {MAX_SORTED}"] = None

@@ -216,10 +216,10 @@ def _check(function: CompiledFunction) -> None:
     for index, buffer in enumerate(function.arguments):
         held = function.buffers[buffer].argument
         if held != index:
-            _contradicts(f"argument {index} is in buffer {buffer}, which holds argument {held}")
+            _contradicts(f"argument {index} is in buffer {buffer}, which contains argument {held}")
     filled = [buffer for buffer in function.buffers if buffer.kind == "constant" and buffer.size]
     if len(filled) != len(function.constants):
-        _contradicts(f"{len(filled)} constant buffers are not empty, but there are {len(function.constants)} constants")
+        _contradicts(f"{len(filled)} constant buffers aren't empty, but there are {len(function.constants)} constants")
     for thunk in walk(function.thunks):
         for at, size in slices(thunk):
             if at.buffer >= count or at.offset + size > function.buffers[at.buffer].size:

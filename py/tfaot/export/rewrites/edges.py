@@ -90,11 +90,11 @@ def stored_variables(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what
     result, refused = _Storing().apply(graph)
     if refused:
         raise TfaotError(
-            f"{what}: {len(refused)} op(s) use float16, bfloat16, or complex variables in a way that a C++ library cannot",
+            f"{what}: {len(refused)} op(s) use float16, bfloat16, or complex variables in ways that a C++ library doesn't "
+            "support",
             details="\n".join(use.shown(sources) for use in refused),
-            exists="it holds the bits of such variables, which can be read, assigned, added to, subtracted from, and gathered "
-            "from",
-            do="keep these variables in float32 or float64 and cast them where they are read, or freeze those that nothing "
+            exists="it stores the bits of such variables, which it can read, assign, add to, subtract from, and gather from",
+            do="keep these variables in float32 or float64 and cast them where you read them, or freeze those that nothing "
             "writes",
         )
     return result

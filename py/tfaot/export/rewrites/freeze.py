@@ -53,23 +53,23 @@ def chosen(
             raise TfaotError(
                 f'{asked}: "{pattern}" matches no variable',
                 exists=listed(names),
-                do='write a whole name, or a pattern such as "dense/*"',
+                do='use a full name, or a pattern such as "dense/*"',
             )
         if pattern == glob:
             taken |= dict.fromkeys(matching)
             continue
         if not taken.keys() & set(matching):
             raise TfaotError(
-                f'{asked}: "{pattern}" takes out {listed(matching)}, which nothing before it chose',
-                exists=f"chosen until there: {listed(list(taken))}",
-                do='first write what is to be frozen: ["*", "!head/*"] is all but what "head/*" matches',
+                f'{asked}: "{pattern}" excludes {listed(matching)}, which no earlier pattern selected',
+                exists=f"earlier patterns select {listed(list(taken))}",
+                do='first list what to freeze: ["*", "!head/*"] means all variables except those that "head/*" matches',
             )
         taken = {name: None for name in taken if name not in matching}
     if refused := [name for name in taken if name in written]:
         raise TfaotError(
-            f"{asked}: {len(refused)} of the variables that it chooses are written, so that they cannot be constants",
+            f"{asked}: {len(refused)} of the selected variables are written, so they can't be constants",
             exists=listed(refused),
-            do="take them out: " + listed([f'"!{name}"' for name in refused]),
+            do="exclude them: " + listed([f'"!{name}"' for name in refused]),
         )
     return frozenset(taken)
 
@@ -116,19 +116,19 @@ def freeze(
     if size > LIMIT or size + graph.ByteSize() + 1024 * len(names) > LIMIT:
         largest = sorted(names, key=lambda name: (-values[name].nbytes, name))
         raise TfaotError(
-            f"freezing {len(names)} variable(s) makes {size:,} bytes of constants, more than a GraphDef can hold",
+            f"freezing {len(names)} variable(s) makes {size:,} bytes of constants, which exceeds a GraphDef's limit",
             exists=f"{LIMIT:,} bytes at most; the largest are "
             + listed([f"{name} ({values[name].nbytes:,})" for name in largest], limit=3),
-            do="feed them: frozen = [] keeps all variables in a file beside the code, a pattern freezes only some",
+            do="freeze fewer: frozen = [] keeps all variables in a file beside the code, and a pattern freezes only some",
         )
     result, refused = freezing.apply(graph)
     if refused:
         raise TfaotError(
-            f"{len(refused)} op(s) take a variable in a way that a constant cannot be taken",
+            f"{len(refused)} op(s) use a variable in a way that doesn't work with a constant",
             details="\n".join(use.shown(sources or {}) for use in refused),
-            exists="variables can be frozen that are read, gathered from, and handed to functions, all of whose ways to an "
-            "op lead there with frozen variables only",
-            do="feed these variables: take them out of frozen",
+            exists="a frozen variable can only be read, gathered from, and passed to functions, and an op that can get "
+            "several variables works only if all of them are frozen",
+            do="feed these variables: exclude them from frozen",
         )
     return result
 

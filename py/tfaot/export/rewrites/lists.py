@@ -36,7 +36,7 @@ def check(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what: str) -> N
         return
     shown = [f"{name!r} at {sources[name]}" if name in sources else repr(name) for name in growing]
     raise TfaotError(
-        f"{what}: {len(growing)} write(s) may make a TensorArray larger, which compiled code cannot",
+        f"{what}: {len(growing)} write(s) can make a TensorArray grow, which compiled code doesn't support",
         details="\n".join(shown),
-        do="give each tf.TensorArray its size, and leave dynamic_size out",
+        do="set the size of each tf.TensorArray, and remove dynamic_size",
     )

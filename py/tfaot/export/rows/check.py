@@ -56,12 +56,12 @@ def check(
     first = min(wrong, key=lambda cause: cause.order)
     decided = [output.cpp_name for output, cause in zip(entry.outputs, causes, strict=True) if cause == first]
     raise TfaotError(
-        f"{what}: {entry.name} cannot be shown to compute each row of a batch by itself",
+        f"{what}: the rules can't show that {entry.name} computes each row of a batch independently",
         details=f"{first.op} {_located(first.node, sources)}{first.why}",
-        exists=f"batch_sizes = {list(entry.batch_sizes)}: a batch is run in parts, and padded; that op decides "
+        exists=f"batch_sizes = {list(entry.batch_sizes)}: a batch runs in parts, with padding; that op affects "
         + listed(decided),
-        do="compute each row by itself, with batch norm for inference and no sums over the batch; or leave batch_sizes out; "
-        f"or, if no row changes another row's results, say so: {ATTRIBUTE}",
+        do="compute each row independently, with batch norm in inference mode and no sums over the batch; or remove "
+        f"batch_sizes; or, if no row affects another row's results, declare it: {ATTRIBUTE}",
     )
 
 
@@ -90,10 +90,10 @@ def _lowered(
             modules.append(hlo_pb2.HloModuleProto.FromString(lowered))
     except Exception as error:  # its types say nothing, so use its text
         raise TfaotError(
-            f"{what}: {entry.name} cannot be analyzed for batches",
+            f"{what}: the rules can't analyze {entry.name} for batches",
             details=str(error).partition("\nStack trace")[0],
-            exists=f"batch_sizes = {list(entry.batch_sizes)}, and a compiler that takes the model for other sizes or not at all",
-            do=f"mend what it names; or, if no row changes another row's results, say so: {ATTRIBUTE}",
+            exists=f"batch_sizes = {list(entry.batch_sizes)}; the compiler accepts the model only for other sizes, or not at all",
+            do=f"fix what it names; or, if no row affects another row's results, declare it: {ATTRIBUTE}",
         ) from None
     return modules
 

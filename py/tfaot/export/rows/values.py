@@ -54,7 +54,7 @@ class Value:
     each: int = 1
     """How many consecutive elements a row has in that dimension."""
     outer: int = 1
-    """How many times that dimension repeats all rows, for instance after a reshape merged it with an outer one."""
+    """How many times that dimension repeats all rows, for example after a reshape merged it with an outer one."""
     cause: Cause | None = None
     """For MIXED: the cause."""
     constant: tuple[tuple[int, ...], tuple[int, ...]] | None = None
@@ -76,10 +76,10 @@ PLACED = frozenset({Kind.PLACE, Kind.COUNTER})
 Tree = Any
 """A Value, or a tuple of Trees for an HLO tuple."""
 
-TOGETHER = "puts rows together"
-COUNTS = "uses how many rows there are"
-PLACE = "uses where in the batch a row stands"
-UNKNOWN = "is not known to keep rows apart"
+TOGETHER = "combines rows"
+COUNTS = "uses the number of rows"
+PLACE = "uses a row's position in the batch"
+UNKNOWN = "might not keep rows apart"
 DECIDES = "decides for all rows at once"
 
 

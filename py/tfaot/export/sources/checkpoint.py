@@ -67,7 +67,7 @@ class Checkpoint:
             self._dtypes = self._reader.get_variable_to_dtype_map()
         except (ValueError, tf.errors.OpError) as error:
             raise TfaotError(
-                f"{what}: {path} is no checkpoint that TensorFlow can read",
+                f"{what}: {path} isn't a checkpoint that TensorFlow can read",
                 details=str(error).splitlines()[0],
                 do="name a checkpoint's prefix or its .index file, and list all of its files: "
                 "NAME.index, and each NAME.data-?????-of-?????",
@@ -101,7 +101,7 @@ class Checkpoint:
                 key = next((dataclasses.replace(k, name=named[k.name]) for k in variable.keys if k.name in named), None)
             if key is None:
                 missing = True
-                wrong.append(f"{variable.name}: not there")
+                wrong.append(f"{variable.name}: missing")
                 continue
             found[variable.name] = key
             shape, dtype = self._shape(key), self._dtypes[key.name]
@@ -118,17 +118,18 @@ class Checkpoint:
         if wrong:
             there = sorted(name for name in self._shapes if name != _OBJECTS)
             raise TfaotError(
-                f"{self._what}: {len(wrong)} variable(s) have no value that fits in {self._path}",
-                exists="; ".join(wrong) + (f"; the checkpoint holds {listed(there, limit=_LISTED)}" if missing else ""),
+                f"{self._what}: {self._path} has no matching value for {len(wrong)} variable(s)",
+                exists="; ".join(wrong)
+                + (f"; the checkpoint contains {listed(there, limit=_LISTED)}" if missing else ""),
                 do=do,
             )
         try:
             return {name: self._read(key) for name, key in found.items()}
         except tf.errors.OpError as error:
             raise TfaotError(
-                f"{self._what}: {self._path} cannot be read",
+                f"{self._what}: can't read {self._path}",
                 details=error.message,
-                do="list all files of the checkpoint, as they were written: NAME.index, and each NAME.data-?????-of-?????",
+                do="list all files of the checkpoint, unchanged: NAME.index, and each NAME.data-?????-of-?????",
             ) from None
 
     def _by_full_name(self) -> dict[str, str]:
@@ -189,9 +190,9 @@ def saved_by(graph: graph_pb2.GraphDef, saver: saver_pb2.SaverDef, *, what: str)
     restore = tensor_name(saver.restore_op_name)[0]
     if restore not in nodes:
         raise TfaotError(
-            f"{what}: the saver restores by {restore!r}, which the graph does not have",
+            f"{what}: the saver's restore op {restore!r} isn't in the graph",
             exists=listed([node.name for node in graph.node if node.op == "NoOp"]),
-            do="name the saver of this graph, or none: variables are then looked up by their own names",
+            do="use this graph's saver, or remove it: variables are then looked up by their own names",
         )
     result: dict[str, Key] = {}
     seen: set[str] = set()

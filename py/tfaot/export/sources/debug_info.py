@@ -33,9 +33,9 @@ def read(path: str) -> graph_debug_info_pb2.GraphDebugInfo:
         text_format.Parse(data.decode(), info)
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise TfaotError(
-            f"{path} is no GraphDebugInfo",
+            f"{path} isn't a GraphDebugInfo",
             details=str(error),
-            do="give the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or none",
+            do="use the file that TensorFlow wrote (tensorflow.GraphDebugInfo, as a binary or a text proto), or remove debug_info",
         ) from None
     return info
 

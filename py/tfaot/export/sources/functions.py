@@ -215,9 +215,9 @@ def _bind_captures(
     size = sum(value.shape.num_elements() * value.dtype.size for value in constants)
     if size > LIMIT:
         raise TfaotError(
-            f"{name}: the function captures {size:,} bytes of constants, more than a GraphDef can hold",
+            f"{name}: the function captures {size:,} bytes of constants, which exceeds a GraphDef's limit",
             exists=f"{LIMIT:,} bytes at most",
-            do="keep large values in variables: frozen = [] feeds them",
+            do="keep large values in variables, and feed these with frozen = []",
         )
     for tensor, value in zip(inside, captured, strict=True):
         node = nodes[tensor.op.name]
@@ -240,9 +240,9 @@ def _bind_captures(
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), dtype=value.dtype))
     if strange:
         raise TfaotError(
-            f"{name}: the function uses {len(strange)} resource(s) that are no variables",
+            f"{name}: the function uses {len(strange)} resource(s) other than variables",
             exists=listed([f"{tensor.op.name} at {place(tensor.op.traceback or ())}" for tensor in strange]),
-            do="keep tables, datasets, and queues out of it: look values up where its inputs are made",
+            do="don't use tables, datasets, or queues in it: look up values where you prepare its inputs",
         )
 
 
@@ -279,9 +279,9 @@ def check_dense(inputs: Iterable[tuple[str, Any]], name: str) -> None:
     """
     if strange := [(label, spec) for label, spec in inputs if not isinstance(spec, tf.TensorSpec)]:
         raise TfaotError(
-            f"{name}: {len(strange)} input(s) are no dense tensors",
+            f"{name}: {len(strange)} input(s) aren't dense tensors",
             exists="; ".join(f"{label} is a {type(spec).__name__}" for label, spec in strange),
-            do="take dense tensors, and build the others of them inside",
+            do="take dense tensors, and build the other kinds from them inside the function",
         )
 
 
@@ -306,9 +306,9 @@ def _outputs(
     tensors = list(concrete.outputs)
     if strange := [leaf for leaf in leaves if _is_composite(leaf.value)]:
         raise TfaotError(
-            f"{name}: {len(strange)} output(s) are no dense tensors",
+            f"{name}: {len(strange)} output(s) aren't dense tensors",
             exists="; ".join(f"{output_label(leaf.keys)} is a {type(leaf.value).__name__}" for leaf in strange),
-            do="return dense tensors: what they are made of, or to_tensor()",
+            do="return dense tensors: their components, or to_tensor()",
         )
     if any(not (tf.is_tensor(leaf.value) or isinstance(leaf.value, tf.TensorSpec)) for leaf in leaves) or len(
         leaves

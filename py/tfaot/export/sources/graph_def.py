@@ -72,9 +72,9 @@ class GraphDefSource:
         self._config: Any = None if config is None else _read_config(config)
         if self._config is not None and (inputs or outputs):
             raise TfaotError(
-                f"{path}: inputs and outputs are given twice",
+                f"{path}: the config and the lists both specify inputs and outputs",
                 exists=f"{config}, and inputs = {list(inputs)}, outputs = {list(outputs)}",
-                do="leave out the config, or the lists",
+                do="remove the config or the lists",
             )
         self._feeds, self._fetches = (
             self._from_config(config or "") if self._config is not None else self._from_names(inputs, outputs)
@@ -83,8 +83,8 @@ class GraphDefSource:
         self._saver = own_saver if saver is None else _read(saver, saver_pb2.SaverDef, "SaverDef")
         if saver is not None and checkpoint is None:
             raise TfaotError(
-                f"{path}: a saver is given, but no checkpoint",
-                do="give the checkpoint that it wrote, checkpoint = …, or leave the saver out",
+                f"{path}: the target has a saver but no checkpoint",
+                do="add the checkpoint that it wrote (checkpoint = …), or remove the saver",
             )
         self._sources = {} if debug_info is None else debug.sources(debug.read(debug_info))
 
@@ -104,8 +104,8 @@ class GraphDefSource:
         if entry_point != ENTRY_POINT:
             raise TfaotError(
                 f"{self._path} has no entry point {entry_point!r}",
-                exists="a graph has one only, between its inputs and its outputs",
-                do="leave entry_points out, or save the model as a SavedModel with a signature for each",
+                exists="a graph has a single entry point, from its inputs to its outputs",
+                do="remove entry_points, or save the model as a SavedModel with a signature for each",
             )
         return function_of_graph(
             self._graph,
@@ -123,15 +123,14 @@ class GraphDefSource:
             return {}
         if self._checkpoint is None:
             raise TfaotError(
-                f"{self._path}: the graph has {len(names)} variable(s), and nothing says what they hold",
+                f"{self._path}: the graph has {len(names)} variable(s) without values",
                 exists=listed(sorted(names)),
-                do='give the target the checkpoint of its training: checkpoint = "model.ckpt.index"',
+                do='add the checkpoint from its training: checkpoint = "model.ckpt.index"',
             )
         wanted = wanted_of(self._graph, self._variables, names, self._saver, what=self._path)
         return Checkpoint(self._checkpoint, what=self._path).values(
             wanted,
-            do="give the checkpoint of this very graph; if it was saved under other names, give the saver that did: "
-            "saver = …",
+            do="use the checkpoint of this exact graph; if it was saved under other names, also add its saver: saver = …",
         )
 
     def golden(
@@ -142,15 +141,13 @@ class GraphDefSource:
 
     def _from_config(self, path: str) -> tuple[list[Feed], list[Fetch]]:
         if not self._config.fetch:
-            raise TfaotError(
-                f"{path} configures no fetch", do='write what the graph computes: fetch { id { node_name: "…" } }'
-            )
+            raise TfaotError(f"{path} has no fetch", do='add what the graph computes: fetch { id { node_name: "…" } }')
         for variable in self._config.variable:
             if variable.node_name not in self._variables:
                 raise TfaotError(
-                    f"{path} configures the variable {variable.node_name!r}, which {self._path} does not have",
+                    f"{path} configures the variable {variable.node_name!r}, but {self._path} has no such variable",
                     exists=listed(list(self._variables)),
-                    do="name one of these, or leave the entry out: what is not written is inferred",
+                    do="name one of these, or remove the entry: missing entries are inferred",
                 )
         feeds = [
             Feed(_id(feed), feed.name or _label(_id(feed)), int(feed.type), _shape(feed)) for feed in self._config.feed
@@ -164,8 +161,8 @@ class GraphDefSource:
         outputs = list(outputs) or [name for name in results if name not in taken]
         if not outputs:
             raise TfaotError(
-                f"{self._path}: nothing says what the graph's outputs are",
-                exists=f"every tensor is taken by another node; the last ones are {listed(results[:-6:-1])}"
+                f"{self._path}: the graph's outputs aren't specified",
+                exists=f"another node consumes every tensor; the last ones are {listed(results[:-6:-1])}"
                 if results
                 else "no node computes a tensor",
                 do='name them: outputs = ["…"]',
@@ -234,17 +231,17 @@ def _read_graph(path: str) -> tuple[graph_pb2.GraphDef, saver_pb2.SaverDef]:
     # A SavedModel's bytes can pass for a MetaGraphDef's, but not the other way round.
     if _is_saved_model(path):
         raise TfaotError(
-            f"{path} is no graph, but the main file of a SavedModel", do="give the whole folder: saved_model = …"
+            f"{path} is the main file of a SavedModel, not a graph", do="use the whole folder: saved_model = …"
         )
     with contextlib.suppress(TfaotError):
         meta = _read(path, meta_graph_pb2.MetaGraphDef, "MetaGraphDef")
         if any(node.op for node in meta.graph_def.node):
             return meta.graph_def, meta.saver_def
     raise TfaotError(
-        f"{path} is no graph",
+        f"{path} isn't a graph",
         details=details,
         exists=exists,
-        do="give a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)",
+        do="use a GraphDef, binary (.pb) or text (.pbtxt), or a MetaGraphDef (.meta)",
     )
 
 
@@ -280,9 +277,9 @@ def _read(path: str, kind: type[_Message], name: str) -> _Message:
             return result
     looks_like_text = text_first or b"\0" not in data
     raise TfaotError(
-        f"{path} is no {name}",
+        f"{path} isn't a {name}",
         details=reasons.get(looks_like_text, reasons.get(not looks_like_text, "")),
-        do=f"give a tensorflow.{name}, as a binary or a text proto",
+        do=f"use a tensorflow.{name}, as a binary or a text proto",
     )
 
 

@@ -66,8 +66,8 @@ class ModelFnSource:
         if entry_point != ENTRY_POINT:
             raise TfaotError(
                 f"{path} has no entry point {entry_point!r}",
-                exists=f"it defines {ENTRY_POINT}, and so has this one only",
-                do="leave entry_points out, or write the model as a tf.Module with a method for each",
+                exists=f"it defines {ENTRY_POINT}, which is its only entry point",
+                do="remove entry_points, or write the model as a tf.Module with a method for each",
             )
         with self._graph.as_default(), xla_context():
             self._given = user.run("input_fn()", self._input_fn)
@@ -101,11 +101,11 @@ class ModelFnSource:
         if old := [node.name for node in prune(graph, fetches).node if node.op in REFS]:
             places = [self._user.place(self._graph.get_operation_by_name(name).traceback or ()) for name in old]
             raise TfaotError(
-                f"{self._user.path}: {len(old)} variable(s) are no resource variables, which alone can be compiled",
+                f"{self._user.path}: {len(old)} variable(s) aren't resource variables, the only kind that can be compiled",
                 exists=listed(
                     [f"{name} at {place}" if place else name for name, place in zip(old, places, strict=True)]
                 ),
-                do="leave out use_resource=False; where importing the file makes variables, leave out "
+                do="remove use_resource=False; if importing the file creates variables, remove "
                 "tf.compat.v1.disable_v2_behavior() and disable_resource_variables()",
             )
 
@@ -123,7 +123,7 @@ class ModelFnSource:
                 raise TfaotError(
                     f"{self._user.path}: {len(missing)} variable(s) have no initial value in the graph",
                     exists=listed(missing),
-                    do="create them while model_fn runs, in the global or local variables' collection",
+                    do="create them while model_fn runs, in the collection of global or local variables",
                 )
             wanted = [known[name] for name in names]
             with v1.Session(graph=self._graph, config=session_config()) as session:
@@ -142,9 +142,9 @@ class ModelFnSource:
             tf.nest.assert_same_structure(self._given, nest)
         except (ValueError, TypeError) as error:
             raise TfaotError(
-                f"{self._user.path}: golden_fn(step, rng) returned another structure than input_fn()",
+                f"{self._user.path}: golden_fn(step, rng) and input_fn() returned different structures",
                 details=str(error),
-                do="return NumPy arrays in the same nest as input_fn() returns placeholders",
+                do="return NumPy arrays in the same nest as input_fn()'s placeholders",
             ) from None
         return [np.asarray(value) for value in tf.nest.flatten(nest)]
 
@@ -159,7 +159,7 @@ def _placeholder(path: str, leaf: Any) -> Any:
     if not tf.is_tensor(leaf) or leaf.op.type != "Placeholder":
         found = f"{leaf.name!r}, the result of a {leaf.op.type}" if tf.is_tensor(leaf) else repr(leaf)[:200]
         raise TfaotError(
-            f"{path}: input_fn() returned something else than a placeholder",
+            f"{path}: input_fn() returned something other than a placeholder",
             exists=found,
             do="make each input with tf.compat.v1.placeholder(dtype, shape, name)",
         )
@@ -176,7 +176,7 @@ def _outputs(path: str, returned: Any) -> list[tuple[str, Any]]:
         raise TfaotError(
             f"{path}: model_fn(features, labels) returned {type(returned).__name__}",
             exists=repr(returned)[:200],
-            do="return the loss as a tensor, or a dict, tuple, or named tuple of tensors; let it depend on the train op",
+            do="return the loss as a tensor, or a dict, tuple, or named tuple of tensors, which depends on the train op",
         )
     outputs: list[tuple[str, Any]] = []
     seen: set[str] = set()

@@ -96,7 +96,7 @@ class PythonSource:
             raise TfaotError(
                 f"{path}: signature names {listed(named)} of {entry_point}, which is a ConcreteFunction",
                 exists=listed(takes),
-                do="leave signature out: it was traced already; dims fixes dimensions that it left open",
+                do="remove signature, because the function is already traced; use dims to fix dimensions that it leaves open",
             )
         # A function that was traced before can leave dimensions open.
         return Function(
@@ -140,8 +140,8 @@ class PythonSource:
             if root is None or tf.is_tensor(root) or isinstance(root, (Mapping, list, tuple)):
                 raise TfaotError(
                     f"{self._user.path}: model() returned {'None' if root is None else type(root).__name__}",
-                    do="return a Keras model, a tf.Module, a tf.function, or a function; if model() is itself what is to be "
-                    "compiled, write @tf.function before it",
+                    do="return a Keras model, a tf.Module, a tf.function, or a function; if you want to compile model() "
+                    "itself, decorate it with @tf.function",
                 )
         return root
 
@@ -212,16 +212,16 @@ class PythonSource:
             if _misfit(called, (), {}) is None:
                 return (), {}
             raise TfaotError(
-                f"{self._user.path}: nothing says what {entry_point} takes",
+                f"{self._user.path}: the inputs of {entry_point} aren't specified",
                 exists=asked + (f", and a signature of {listed(list(self._signature))}" if self._signature else ""),
-                do='give it an input_signature, or the target a signature = {"x": "float32[64, 3]"}, or define input_fn() '
-                "to return a tf.TensorSpec for each parameter",
+                do='set its input_signature, or the target\'s signature = {"x": "float32[64, 3]"}, or define an input_fn() '
+                "that returns a tf.TensorSpec for each parameter",
             )
         nest = tf.nest.map_structure(_as_spec, self._user.call_with("input_fn", [], entry_point))
         args = nest if isinstance(nest, tuple) and not hasattr(nest, "_fields") else (nest,)
         if wrong := [leaf for leaf in leaves_of(args) if not isinstance(leaf.value, tf.TensorSpec)]:
             raise TfaotError(
-                f"{self._user.path}: input_fn() returned something else than a tf.TensorSpec",
+                f"{self._user.path}: input_fn() returned something other than a tf.TensorSpec",
                 exists=listed([repr(leaf.value)[:80] for leaf in wrong]),
                 do="return a tf.TensorSpec for each input, in the nest in which the function takes them",
             )
@@ -229,8 +229,8 @@ class PythonSource:
             raise TfaotError(
                 f"{self._user.path}: input_fn() returned {len(args)} argument(s) for {entry_point}: {misfit}",
                 exists=asked,
-                do="return a tuple with one item for each parameter, or the item itself if there is one; an "
-                "input_fn(entry_point) is told which entry point they are for",
+                do="return a tuple with one item for each parameter, or the item itself if there is only one; if input_fn "
+                "takes a parameter entry_point, it gets the entry point's name",
             )
         return args, {}
 
@@ -252,7 +252,7 @@ def parse_spec(name: str, text: str) -> tf.TensorSpec:
     except (TypeError, ValueError) as error:
         raise TfaotError(
             f"signature says {text!r} for {name}: {error}",
-            do='write a dtype and a shape, for instance "float32[64, None, 3]"',
+            do='write a dtype and a shape, for example "float32[64, None, 3]"',
         ) from None
 
 
@@ -430,14 +430,14 @@ def _keras_step(model: Any, name: str, path: str) -> Callable[..., Any]:
     own = getattr(type(model), name, None)
     if own is None:
         raise TfaotError(
-            f"{path}: {name} is asked of a {type(model).__name__}, which is a layer and no model",
-            do="put it into a keras.Sequential or a keras.Model, and compile that",
+            f"{path}: {name} needs a model, but {type(model).__name__} is a layer",
+            do="put it in a keras.Sequential or a keras.Model, and compile that",
         )
     compiled = getattr(model, "compiled", None) or getattr(model, "_is_compiled", False)
     # A step that the user wrote might not need it.
     if not compiled and own.__module__.partition(".")[0] in ("keras", "tf_keras"):
         raise TfaotError(
-            f"{path}: {name} is asked of a Keras model that was not compiled",
+            f"{path}: {name} needs a compiled Keras model",
             do="call model.compile(optimizer=…, loss=…) in the file",
         )
     step = getattr(model, name)

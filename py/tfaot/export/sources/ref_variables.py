@@ -160,9 +160,9 @@ class _Conversion:
         ]
         if strange:
             raise TfaotError(
-                f"{self._what}: {len(strange)} op(s) use variables of TensorFlow 1 in ways that resource variables lack",
+                f"{self._what}: {len(strange)} op(s) use TensorFlow 1 variables in ways that resource variables don't support",
                 exists=listed(strange),
-                do="leave them out of what the outputs need, or build the graph with resource variables "
+                do="remove them from what the outputs need, or build the graph with resource variables "
                 "(tf.compat.v1.enable_resource_variables())",
             )
 

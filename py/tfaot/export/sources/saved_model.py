@@ -82,9 +82,9 @@ class SavedModelSource:
         if names and (names[0] == _DEFAULT or len(names) == 1):
             return names[0]
         raise TfaotError(
-            f"{self._folder}: nothing says which of the SavedModel's functions is meant",
-            exists=f"there is no signature {_DEFAULT}; there is {listed(self.entry_points)}",
-            do=f'name those that the class shall have: entry_points = ["{names[0]}"]'
+            f"{self._folder}: the SavedModel has no default function",
+            exists=f"it has no signature {_DEFAULT}; it has {listed(self.entry_points)}",
+            do=f'name the functions for the class: entry_points = ["{names[0]}"]'
             if names
             else "save the model with a signature: tf.saved_model.save(model, folder, signatures=…)",
         )
@@ -107,23 +107,23 @@ class SavedModelSource:
 def _read(folder: str) -> saved_model_pb2.SavedModel:
     if not os.path.isdir(folder):
         raise TfaotError(
-            f"{folder} is no folder, and so no SavedModel",
-            do="give the folder that holds saved_model.pb: a filegroup of its files, or the target that makes it",
+            f"{folder} isn't a folder, so it isn't a SavedModel",
+            do="use the folder that contains saved_model.pb: a filegroup of its files, or the target that makes it",
         )
     names = sorted(os.listdir(folder))
     if not any(name.startswith("saved_model.") for name in names):
         raise TfaotError(
-            f"{folder} holds no saved_model.pb",
+            f"{folder} doesn't contain a saved_model.pb",
             exists=listed(names),
-            do="give the folder that does, with its variables/ beside it",
+            do="use the folder that does, including its variables/",
         )
     try:
         return loader_impl.parse_saved_model(folder)
     except (OSError, message.DecodeError) as error:
         raise TfaotError(
-            f"{folder} holds a saved_model.pb that cannot be read",
+            f"{folder} contains a saved_model.pb that TensorFlow can't read",
             details=str(error).replace(folder + os.sep, ""),
-            do="save the model again; a file of version control's large file storage must be checked out first",
+            do="save the model again; if the file is in Git LFS, check it out first",
         ) from None
 
 
@@ -137,9 +137,9 @@ def _with_tags(
         if set(graph.meta_info_def.tags) == set(tags):
             return graph
     raise TfaotError(
-        f"{folder} holds no graph with the tags {list(tags)}",
+        f"{folder} contains no graph with the tags {list(tags)}",
         exists=listed([str(list(graph.meta_info_def.tags)) for graph in graphs]),
-        do="write all of its tags in the target: saved_model_tags = [...]",
+        do="list all of a graph's tags in the target: saved_model_tags = [...]",
     )
 
 
@@ -208,16 +208,16 @@ class _SavedGraph:
         )
         prefix = os.path.join(self._folder, constants.VARIABLES_DIRECTORY, constants.VARIABLES_FILENAME)
         return Checkpoint(prefix, what=self._folder).values(
-            wanted, do="save the model again, with all of its variables, local ones too"
+            wanted, do="save the model again with all of its variables, including local ones"
         )
 
 
 def _tensor(info: meta_graph_pb2.TensorInfo, what: str, key: str) -> str:
     if info.WhichOneof("encoding") != "name":
         raise TfaotError(
-            f"{what}: {key} is no dense tensor",
+            f"{what}: {key} isn't a dense tensor",
             exists=str(info.WhichOneof("encoding")),
-            do="save a signature of dense tensors, from which the model makes the others",
+            do="save a signature of dense tensors, and build the other kinds from them inside the model",
         )
     return str(info.name)
 

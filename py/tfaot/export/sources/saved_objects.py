@@ -128,7 +128,7 @@ class SavedObjects:
                     None if shape is None else tuple(-1 if size is None else size for size in shape),
                 )
             )
-        return checkpoint.values(wanted, do="save the model again: its variables/ is not that of its saved_model.pb")
+        return checkpoint.values(wanted, do="save the model again: its variables/ doesn't belong to its saved_model.pb")
 
     def _children(self, node: int | None) -> dict[str, int]:
         if node is None:
@@ -220,9 +220,9 @@ class SavedObjects:
         if len(variants) != 1:
             all_variants = [self._variant(name, node, entry_point) for name in dict.fromkeys(saved)]
             raise TfaotError(
-                f"{self._folder}: {path} was traced {len(all_variants)} times, and {entry_point!r} does not say which is meant",
+                f"{self._folder}: {path} was traced {len(all_variants)} times, so {entry_point!r} is ambiguous",
                 exists="; ".join(f"{path}[{number}]({variant.takes})" for number, variant in enumerate(all_variants)),
-                do=f'name one of these, for instance entry_points = ["{path}[0]"]',
+                do=f'name one of these, for example entry_points = ["{path}[0]"]',
             )
         return variants[0]
 
@@ -274,9 +274,9 @@ class SavedObjects:
     def _check_dense(self, entry_point: str, kind: str, leaves: Sequence[Leaf]) -> None:
         if strange := [leaf for leaf in leaves if not isinstance(leaf.value, tf.TensorSpec)]:
             raise TfaotError(
-                f"{self._folder}, {entry_point}: {len(strange)} {kind}(s) are no dense tensors",
+                f"{self._folder}, {entry_point}: {len(strange)} {kind}(s) aren't dense tensors",
                 exists="; ".join(f"{'/'.join(leaf.keys)} is {type(leaf.value).__name__}" for leaf in strange),
-                do="save a signature that takes and returns dense tensors, and builds the others inside",
+                do="save a signature that takes and returns dense tensors, and builds the other kinds inside",
             )
 
     def _captures(self, graph: graph_pb2.GraphDef, variant: _Variant, used: set[str], what: str) -> list[str]:
@@ -304,9 +304,9 @@ class SavedObjects:
             names.append(name)
         if strange:
             raise TfaotError(
-                f"{what}: the function uses {len(strange)} thing(s) that are neither variables nor constants",
+                f"{what}: the function uses {len(strange)} object(s) other than variables and constants",
                 exists=listed(strange),
-                do="keep tables, assets, and datasets out of it: look values up where its inputs are made",
+                do="don't use tables, assets, or datasets in it: look up values where you prepare its inputs",
             )
         return names
 

@@ -88,7 +88,7 @@ def function_of_graph(
     cut = prune(work, [tensor_name(edge.name)[0] for edge in outputs], placeholders)
     if unfed := [n.name for n in cut.node if n.op in ("Placeholder", "PlaceholderV2") and n.name not in placeholders]:
         raise TfaotError(
-            f"{what}: the outputs need {len(unfed)} placeholder(s) that are no inputs",
+            f"{what}: the outputs need {len(unfed)} placeholder(s) that aren't inputs",
             exists=listed([f"{n} at {sources[n]}" if n in sources else n for n in unfed])
             + f"; the inputs are {listed([feed.label for feed in feeds])}",
             do="make them inputs too, or name other outputs",
@@ -125,16 +125,16 @@ def _found(
             continue
         if port >= len(operation.outputs):
             raise TfaotError(
-                f"{what}: the output {fetch.label} is {fetch.tensor}, which the graph does not have",
+                f"{what}: the output {fetch.label} is {fetch.tensor}, which isn't in the graph",
                 exists=f"{node} ({operation.type}) has {len(operation.outputs)} output(s)",
                 do=f"name {node}:0 to {node}:{len(operation.outputs) - 1}",
             )
         tensor = operation.outputs[port]
         if fetch.dtype not in (types_pb2.DT_INVALID, tensor.dtype.base_dtype.as_datatype_enum):
             raise TfaotError(
-                f"{what}: the output {fetch.label} is said to be {tf.as_dtype(fetch.dtype).name}",
+                f"{what}: the output {fetch.label} has the wrong dtype {tf.as_dtype(fetch.dtype).name}",
                 exists=f"{fetch.tensor} is {tensor.dtype.base_dtype.name} in the graph",
-                do="say its own dtype, or none",
+                do="use the graph's dtype, or remove the dtype",
             )
         tensors.append((fetch, tensor))
     return effects, tensors
@@ -177,10 +177,10 @@ def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
             tf.import_graph_def(graph, name="")
     except (ValueError, tf.errors.OpError) as error:
         raise TfaotError(
-            f"{what}: TensorFlow {tf.__version__} does not take this graph",
+            f"{what}: TensorFlow {tf.__version__} rejects this graph",
             details=str(error),
-            do="mend the node that it names; if it does not know an op, leave that out of what the outputs need; "
-            "if shapes do not fit, look at dims, or at the config",
+            do="fix the node that it names; if it doesn't know an op, remove it from what the outputs need; "
+            "if shapes don't fit, check dims or the config",
         ) from None
     return result
 
@@ -253,7 +253,7 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
         near = [name for name in sorted(names) if name.rpartition("/")[2].lower() in wanted]
         found = near or [node.name for node in graph.node if node.op in PLACEHOLDERS]
         raise TfaotError(
-            f"{what}: the graph does not have " + listed([f"the {kind} {item.tensor}" for kind, item in missing]),
+            f"{what}: the graph doesn't have " + listed([f"the {kind} {item.tensor}" for kind, item in missing]),
             exists=f"{len(names)} nodes, among them {listed(found)}" if found else f"{len(names)} nodes",
             do="name nodes of the graph, or node:output",
         )
@@ -274,7 +274,7 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
         raise TfaotError(
             f"{what}: the graph is incomplete",
             exists=listed(torn),
-            do="save all of it: tf.compat.v1.graph_util.extract_sub_graph keeps what nodes need",
+            do="save the whole graph: tf.compat.v1.graph_util.extract_sub_graph keeps what the outputs need",
         )
 
 
@@ -291,16 +291,16 @@ def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> 
         outputs = typed.get_operation_by_name(node).outputs
         if port >= len(outputs):
             raise TfaotError(
-                f"{what}: the input {feed.label} is {feed.tensor}, which the graph does not have",
+                f"{what}: the input {feed.label} is {feed.tensor}, which isn't in the graph",
                 exists=f"{node} ({typed.get_operation_by_name(node).type}) has {len(outputs)} output(s)",
                 do="feed a tensor, node:output",
             )
         dtype = outputs[port].dtype.base_dtype
         if feed.dtype not in (types_pb2.DT_INVALID, dtype.as_datatype_enum):
             raise TfaotError(
-                f"{what}: the input {feed.label} is said to be {tf.as_dtype(feed.dtype).name}",
+                f"{what}: the input {feed.label} has the wrong dtype {tf.as_dtype(feed.dtype).name}",
                 exists=f"{feed.tensor} is {dtype.name} in the graph",
-                do="say its own dtype, or none",
+                do="use the graph's dtype, or remove the dtype",
             )
         shape = feed.shape
         if shape is None and outputs[port].shape.rank is not None:

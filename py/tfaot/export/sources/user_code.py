@@ -89,7 +89,7 @@ class UserCode:
             text = error.message.rpartition("\nNode: ")[2].partition("\n\nOriginal stack trace")[0]
             place = self.place(error.op.traceback) or self.path
             return TfaotError(
-                f"{self.path}: {what} raised {type(error).__name__} at {place}", details=text, do=f"mend {place}"
+                f"{self.path}: {what} raised {type(error).__name__} at {place}", details=text, do=f"fix {place}"
             )
         if isinstance(error, SyntaxError) and error.filename:
             place = f"{self._show(error.filename) or error.filename}:{error.lineno}"
@@ -111,7 +111,7 @@ class UserCode:
     def _load(self) -> types.ModuleType:
         spec = importlib.util.spec_from_file_location(MODULE, os.path.abspath(self.path))
         if spec is None or spec.loader is None:
-            raise TfaotError(f"{self.path} is no Python file", do="name a file that ends in .py")
+            raise TfaotError(f"{self.path} isn't a Python file", do="name a file that ends in .py")
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         self.run("importing it", spec.loader.exec_module, module)
@@ -143,9 +143,9 @@ class UserCode:
         except TypeError as error:
             line = function.__code__.co_firstlineno if inspect.isfunction(function) else 1
             raise TfaotError(
-                f"{self.path}:{line}: {name} cannot be called as {wanted}: {error}",
+                f"{self.path}:{line}: {name} can't be called as {wanted}: {error}",
                 exists=f"{name}{inspect.signature(function)}",
-                do=f"give it the parameters ({', '.join(parameters)})",
+                do=f"define it with the parameters ({', '.join(parameters)})",
             ) from None
         return cast("Callable[..., Any]", function)
 
@@ -175,19 +175,19 @@ def _to_do(error: BaseException, place: str) -> str:
     """Returns what to do about an exception in the user's code."""
     if isinstance(error, TypeError) and "Tensor' object does not support item assignment" in str(error):
         return (
-            f"assign no part of a tensor at {place}: write tensor = tf.tensor_scatter_nd_update(tensor, [[i]], [row]), or "
-            "keep a tf.Variable and write variable.scatter_nd_update([[i]], [row])"
+            f"don't assign to a part of a tensor at {place}: use tensor = tf.tensor_scatter_nd_update(tensor, [[i]], [row]), or "
+            "keep a tf.Variable and call variable.scatter_nd_update([[i]], [row])"
         )
     if isinstance(error, ModuleNotFoundError):
         name = (error.name or "").partition(".")[0]
-        return f"name the library that provides {name} in the target's deps, or mend {place}"
+        return f"add the library that provides {name} to the target's deps, or fix {place}"
     missing = isinstance(error, FileNotFoundError) or "No such file or directory" in str(error)
     if missing and not isinstance(error, SyntaxError):
         return (
-            f"name the file in the target's data, and open it by its path in the workspace, or mend {place}; "
-            'what a rule generates is at importlib.resources.files("its.package") / "its_name"'
+            f"add the file to the target's data, and open it by its path in the workspace, or fix {place}; "
+            'a file that a rule generates is at importlib.resources.files("its.package") / "its_name"'
         )
-    return f"mend {place}"
+    return f"fix {place}"
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:

@@ -113,10 +113,10 @@ def refusal(what: str, left: Sequence[Left], sources: Mapping[str, str]) -> Tfao
     """
     places = [f"{site.op} {sources.get(site.name, site.name)} ({site.reason})" for site in left]
     return TfaotError(
-        f"{what}: {len(left)} random op(s) cannot follow a seed",
+        f"{what}: {len(left)} random op(s) can't use the model's seed",
         exists=listed(places),
         do="draw in the loop's body and not in its condition, build loops with tf.compat.v1.enable_control_flow_v2(), or "
-        "draw with tf.random.stateless_uniform and its like, which take their seed as an input",
+        "draw with tf.random.stateless_uniform and similar functions, which take their seed as an input",
     )
 
 
@@ -253,10 +253,10 @@ class _Rewriter:
         for node in interesting:
             if node.op in _LEFT:
                 left.append(
-                    Left(_qualified(name, node.name), node.op, "TensorFlow and XLA have no way of drawing it in common")
+                    Left(_qualified(name, node.name), node.op, "TensorFlow and XLA have no common way to draw it")
                 )
             elif node.op in DRAWS and node.name in places and places[node.name].place.looped:
-                left.append(Left(_qualified(name, node.name), node.op, "it is in a while loop of TensorFlow 1"))
+                left.append(Left(_qualified(name, node.name), node.op, "it is in a TensorFlow 1 while loop"))
             elif node.op in DRAWS:
                 draws.add(node.name)
             callees = self._callees(node)
