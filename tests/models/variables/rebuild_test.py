@@ -221,7 +221,7 @@ class RebuildTest(unittest.TestCase):
                 self.assertNotEqual(was.sha256, now.sha256)
             self.assertEqual({frozen.name for frozen in after["frozen"].frozen}, {"kernel", "bias"})
             self.assertNotEqual(after["frozen"].fingerprints.frozen, before["frozen"].fingerprints.frozen)
-            self.assertEqual(after["frozen"].fingerprints.configs, before["frozen"].fingerprints.configs)
+            self.assertEqual(after["frozen"].fingerprints.config, before["frozen"].fingerprints.config)
 
         with self.subTest("the seed of initial values"):
             held = workspace.output("seeded.variables.safetensors")
