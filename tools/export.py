@@ -46,7 +46,7 @@ def main() -> None:
     parser.add_argument("--tap", action="append", help="a pattern of nodes whose values become outputs")
     parser.add_argument("--user_config", help="a partial tf2xla config, merged into the inferred ones")
     parser.add_argument("--out_config", action="append", required=True, help="output file, one for each entry point")
-    for output in ("graph", "manifest", "variables", "golden_inputs", "sources"):
+    for output in ("graph", "manifest", "variables", "golden_inputs", "sources", "weights"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = parser.parse_args()
 
@@ -83,6 +83,7 @@ def main() -> None:
                 out_variables=flags.out_variables,
                 out_golden_inputs=flags.out_golden_inputs,
                 out_sources=flags.out_sources,
+                out_weights=flags.out_weights,
                 entry_points=tuple(flags.entry_point or ()),
                 dims={
                     name: tuple(_size(size) for size in sizes.split(",") if size) for name, sizes in flags.dims or ()

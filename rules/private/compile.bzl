@@ -17,10 +17,11 @@ def _tf_aot_compile_impl(ctx):
             sources = [ctx.actions.declare_file("{}.{}.executor.cc".format(function.stem, level)) for level in isa],
             constants = ctx.actions.declare_file(function.stem + ".constants.o"),
             header = ctx.actions.declare_file(function.stem + ".executor.h"),
+            fingerprint = ctx.actions.declare_file(function.stem + ".fingerprint.json"),
             hlo = ctx.actions.declare_file(function.stem + ".hlo_snapshot.pb"),
             passes = ctx.actions.declare_file(function.stem + ".passes.json"),
         )
-        outputs = files.objects + files.sources + [files.constants, files.header, files.hlo, files.passes]
+        outputs = files.objects + files.sources + [files.constants, files.fingerprint, files.header, files.hlo, files.passes]
         flags = ctx.actions.args()
         flags.add(graph.manifest, format = "--manifest=%s")
         flags.add(graph.graph, format = "--graph=%s")
@@ -36,6 +37,7 @@ def _tf_aot_compile_impl(ctx):
         flags.add(files.header, format = "--out_header=%s")
         flags.add_all(files.sources, format_each = "--out_sources=%s")
         flags.add(files.hlo, format = "--out_hlo=%s")
+        flags.add(files.fingerprint, format = "--out_fingerprint=%s")
         flags.add(files.passes, format = "--out_passes=%s")
         run_stage(
             ctx,
@@ -57,6 +59,7 @@ def _tf_aot_compile_impl(ctx):
             headers = [files.header for files in made],
             sources = {level: [files.sources[index] for files in made] for index, level in enumerate(isa)},
             hlo = [files.hlo for files in made],
+            fingerprints = [files.fingerprint for files in made],
             passes = [files.passes for files in made],
         ),
     ]

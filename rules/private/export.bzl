@@ -75,6 +75,7 @@ def _tf_aot_export_impl(ctx):
     variables = ctx.actions.declare_file(stem + ".variables.safetensors")
     golden_inputs = ctx.actions.declare_file(stem + ".golden_inputs.safetensors")
     sources = ctx.actions.declare_file(stem + ".sources.json")
+    weights = ctx.actions.declare_file(stem + ".weights.inc")
 
     flags = ctx.actions.args()
     inputs = ctx.files.data + _model_flags(ctx, flags)
@@ -105,7 +106,8 @@ def _tf_aot_export_impl(ctx):
     flags.add(variables, format = "--out_variables=%s")
     flags.add(golden_inputs, format = "--out_golden_inputs=%s")
     flags.add(sources, format = "--out_sources=%s")
-    outputs = [graph] + configs + [manifest, variables, golden_inputs, sources]
+    flags.add(weights, format = "--out_weights=%s")
+    outputs = [graph] + configs + [manifest, variables, golden_inputs, sources, weights]
     run_stage(
         ctx,
         mnemonic = "TfaotExport",
@@ -127,6 +129,7 @@ def _tf_aot_export_impl(ctx):
             variables = variables,
             golden_inputs = golden_inputs,
             sources = sources,
+            weights = weights,
         ),
     ]
 

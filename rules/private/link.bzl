@@ -64,8 +64,12 @@ def _tf_aot_link_impl(ctx):
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
         srcs = [sources.variables],
-        additional_inputs = [graph.variables] if sources.embed else [],
-        user_compile_flags = ["-DTFAOT_VARIABLES=\"{}\"".format(graph.variables.path)] if sources.embed else [],
+        additional_inputs = [graph.variables, graph.weights] if sources.embed else [],
+        user_compile_flags = [
+            "-DTFAOT_{}=\"{}\"".format(name, file.path)
+            for name, file in [("VARIABLES", graph.variables), ("WEIGHTS", graph.weights)]
+            if sources.embed
+        ],
     )
     objects = depset(compiled.objects + compiled.constants)
     outputs = cc_common.merge_compilation_outputs(compilation_outputs = executors + [
@@ -96,7 +100,8 @@ def _tf_aot_link_impl(ctx):
         "config": graph.configs,
         "graph": [graph.graph],
         "header": [sources.header],
-        "manifest": [graph.manifest] + compiled.passes,
+        "explain": [graph.manifest, graph.graph, graph.sources, graph.variables] + compiled.fingerprints,
+        "manifest": [graph.manifest] + compiled.passes + compiled.fingerprints,
         "object": compiled.objects + compiled.constants,
         "sources": [sources.header, sources.source, sources.variables, sources.test, sources.benchmark],
         "variables": [graph.variables],

@@ -14,6 +14,7 @@ TfaotGraphInfo = provider(
         "variables": "(File) initial values of the variables, in safetensors format",
         "golden_inputs": "(File) inputs of each verified step, in safetensors format",
         "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
+        "weights": "(File) assembler code with the fingerprint of the variables' values, apart from the manifest, so new values compile nothing",
     },
 )
 
@@ -27,6 +28,7 @@ TfaotObjectInfo = provider(
         "headers": "(list[File]) headers of the executors; only the generated source includes them",
         "sources": "(dict[str, list[File]]) sources of the executors, by the level that the link stage compiles them for",
         "hlo": "(list[File]) serialized xla.HloSnapshots, before optimization",
+        "fingerprints": "(list[File]) JSON files with what identifies the build: fingerprints, versions, flags, passes, and levels",
         "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, and the packed constants",
     },
 )

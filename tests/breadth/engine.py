@@ -274,6 +274,7 @@ class Engine:
                 out_header=str(folder / "executor.h"),
                 out_sources=(str(folder / "executor.cc"),),
                 out_hlo=str(folder / "hlo"),
+                out_fingerprint=str(folder / "fingerprint"),
                 passes=("*",),
             )
         )
@@ -295,7 +296,8 @@ class Engine:
         (folder / "whole.cc").write_text('#include "model.cc"\n#include "executor.cc"\n' + shim(manifest))
         extra = []
         if manifest.variables:
-            extra = [str(folder / "variables.S"), f'-DTFAOT_VARIABLES="{folder / "variables"}"']
+            files = [f'-DTFAOT_{name.upper()}="{folder / name}"' for name in ("variables", "weights")]
+            extra = [str(folder / "variables.S"), *files]
         self._run(
             [
                 *(*self._flags, "-I", str(folder), "-march=x86-64-v3", "-fno-math-errno", "-shared"),
@@ -374,6 +376,7 @@ def _export(folder: Path) -> None:
             out_variables="variables",
             out_golden_inputs="golden_inputs",
             out_sources="sources",
+            out_weights="weights",
         )
     )
 

@@ -14,15 +14,16 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from tests.stages.harness import PREAMBLE, Exported, StageTest, run_main
+from tests.stages.harness import PREAMBLE, ROOT, Exported, StageTest, run_main
 from tfaot.compile import compile as compiler
 from tfaot.compile.program import cost
-from tfaot.core import isolate
+from tfaot.core import fingerprint, isolate
 from tfaot.core.errors import TfaotError
+from tfaot.core.fingerprint import Stamp
 from tfaot.core.functions import functions
 from tfaot.export.sources.model import Model
 
-OUTPUTS = ("object", "constants", "header", "source", "hlo", "passes")
+OUTPUTS = ("object", "constants", "fingerprint", "header", "source", "hlo", "passes")
 
 PLUS_ONE = PREAMBLE + "def model_fn(x, n):\n    return x + 1\n"
 
@@ -711,6 +712,52 @@ class OutputsTest(CompileTest):
               to do: name each function of the manifest once: an entry point with one of its batch sizes, or 0 if it has none
             """,
         )
+
+    def test_fingerprint(self) -> None:
+        """One object of the class has its fingerprint as a value and as a symbol, which stays in programs that don't ask for it."""
+        from tfaot.compile import table
+
+        exported = self.export(SEVERAL, batch_sizes=(1, 64), entry_points=(("forward", "forward"), ("class", "scale")))
+        isa = ("x86-64", "x86-64-v3")
+        for name, batch in (("class", 1), ("forward", 64), ("forward", 1)):
+            self.compile(exported, batch=batch, entry_point=name, isa=isa)
+        named = [f"{name}.b{batch}" for name, batch in (("class", 1), ("forward", 64), ("forward", 1))]
+        stamps = {Stamp.from_json(Path(exported.path(f"fingerprint.{name}")).read_text(), path=name) for name in named}
+        (stamp,) = stamps
+        self.assertEqual(stamp, fingerprint.stamp(exported.manifest, isa=isa, xla_flags=(), passes=table.chosen(["*"])))
+        sources = {path: path.read_text() for path in sorted(exported.folder.glob("source.*"))}
+        (source,) = [path for path, text in sources.items() if "_fingerprint" in text]
+        self.assertEqual(source.name, "source.forward.b1.x86-64")
+        symbol = f"tfaot_M1t5Model_fingerprint_{stamp.fingerprint}"
+        flags = ["-std=c++17", "-Wall", "-Wextra", "-Werror", "-fdata-sections", "-I", str(ROOT / "runtime")]
+        program = exported.path("program")
+        text = "int main() { return 0; }\n"
+        subprocess.run(["c++", *flags, "-c", "-x", "c++", str(source), "-o", program + ".o"], check=True)
+        subprocess.run(
+            [
+                "c++",
+                "-Wl,--gc-sections,--unresolved-symbols=ignore-all",
+                "-o",
+                program,
+                program + ".o",
+                "-x",
+                "c++",
+                "-",
+            ],
+            check=True,
+            input=text,
+            text=True,
+        )
+        for file in (program + ".o", program):
+            listed = subprocess.run(["nm", file], check=True, stdout=subprocess.PIPE, text=True).stdout
+            self.assertRegex(listed, rf"(?m)^[0-9a-f]+ [rR] {symbol}$")
+        section = subprocess.run(
+            ["objdump", "-s", "-j", ".rodata.tfaot_M1t5Model_fingerprint", program + ".o"],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+        self.assertIn(bytes.fromhex(stamp.fingerprint)[::-1].hex(" ", 4), section, "the value, in memory's order")
 
     def test_levels(self) -> None:
         """Each level has its own kernels and program. One header and one object with constants serve all."""

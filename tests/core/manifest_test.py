@@ -12,7 +12,7 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Frozen, Input, Manifest, Output, Use, Variable
 
 MANIFEST = Manifest(
-    format=2,
+    format=3,
     tensorflow="2.21.0",
     cpp_class="a::B",
     entry_points=(
@@ -50,7 +50,7 @@ MANIFEST = Manifest(
     random_state="",
     max_batch=64,
     calls=(Call("Train", 0), Call("Look", 5), Call("Train", 0)),
-    fingerprints=Fingerprints("0" * 64, "1" * 64, "3" * 64),
+    fingerprints=Fingerprints("0" * 16, "1" * 16, "2" * 16, "3" * 16, "4" * 64),
 )
 
 _DO = "\n  to do: build the target again with one version of rules_tfaot; the export stage writes this file"
@@ -98,6 +98,8 @@ class ManifestTest(unittest.TestCase):
         train, look = MANIFEST.entry_points
         self.assertEqual((MANIFEST.entry_point("Train"), MANIFEST.entry_point("Look")), (train, look))
         self.assertEqual([[v.name for v in MANIFEST.written_by(entry)] for entry in (train, look)], [["w"], []])
+        self.assertEqual((train.feeds, train.fetches), (("Train/x:0", "Train/n:0"), ("Train/loss:0",)))
+        self.assertEqual(look.fetches, ("Look/h/stored:0", "Look/w/stored:0", "Look/w/size:0"))
         self.assertEqual([[output.cpp_name for output in entry.sized] for entry in (train, look)], [[], ["where"]])
 
     def test_one_entry_point(self) -> None:
@@ -163,10 +165,10 @@ class ManifestTest(unittest.TestCase):
     def test_other_format(self) -> None:
         """Protects against a manifest whose fields have other meanings: the format's number is compared first."""
         self.assertEqual(
-            self.changed("format", to=1), "m.json has format 1\n  found: this version reads format 2" + _DO
+            self.changed("format", to=1), "m.json has format 1\n  found: this version reads format 3" + _DO
         )
         self.assertEqual(
-            self.changed("format", drop=True), "m.json has format None\n  found: this version reads format 2" + _DO
+            self.changed("format", drop=True), "m.json has format None\n  found: this version reads format 3" + _DO
         )
 
     def test_no_manifest_at_all(self) -> None:

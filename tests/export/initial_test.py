@@ -84,8 +84,8 @@ class InitialTest(StageTest):
         )
         self.assertEqual(exported.variables, {})
         self.assertNotEqual(manifest.fingerprints.frozen, own.manifest.fingerprints.frozen)
-        self.assertNotEqual(manifest.fingerprints.graph, own.manifest.fingerprints.graph)
-        self.assertEqual(manifest.fingerprints.configs, own.manifest.fingerprints.configs)
+        self.assertNotEqual(manifest.fingerprints.constants, own.manifest.fingerprints.constants)
+        self.assertEqual(manifest.fingerprints.config, own.manifest.fingerprints.config)
 
     def test_every_mismatch(self) -> None:
         """A file that misfits in every way is one error with all names, dtypes, and shapes, and what could be meant."""

@@ -67,7 +67,8 @@ class BundleTest(unittest.TestCase):
         manifest = Manifest.from_json(self.names["model.json"].decode())
         self.assertEqual(
             f"rules_tfaot: {version.RULES}\ntensorflow: {manifest.tensorflow}\n"
-            f"graph: sha256:{manifest.fingerprints.graph}\nconfig: sha256:{manifest.fingerprints.configs}\n",
+            f"graph: {manifest.fingerprints.graph}\nshapes: {manifest.fingerprints.shapes}\n"
+            f"constants: {manifest.fingerprints.constants}\nconfig: {manifest.fingerprints.config}\n",
             self.names["VERSION"].decode(),
         )
 

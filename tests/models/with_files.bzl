@@ -18,6 +18,7 @@ def _with_files_impl(ctx):
             manifest = exported.manifest,
             sources = exported.sources,
             variables = ctx.file.variables or exported.variables,
+            weights = exported.weights,
         ),
     ]
 

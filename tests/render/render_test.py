@@ -18,7 +18,7 @@ import jinja2
 import numpy as np
 
 from tests.stages.harness import ROOT
-from tfaot.core import dtypes, names, safetensors
+from tfaot.core import dtypes, fingerprint, names, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Call, EntryPoint, Fingerprints, Input, Manifest, Output, Tensor, Use, Variable
 from tfaot.render import render as stage
@@ -52,7 +52,7 @@ def tensor(name: str, cpp_name: str, dtype: str, shape: tuple[int, ...]) -> Tens
 
 
 SMALL = Manifest(
-    format=2,
+    format=3,
     tensorflow="2.21.0",
     cpp_class="a::b::Small",
     entry_points=(
@@ -72,12 +72,12 @@ SMALL = Manifest(
     random_state="",
     max_batch=0,
     calls=(Call("Run", 0),) * 3,
-    fingerprints=Fingerprints("0" * 64, "1" * 64, ""),
+    fingerprints=Fingerprints("0" * 16, "1" * 16, "2" * 16, "3" * 16, ""),
 )
 """The common case: one function, and one variable of each kind in the library."""
 
 FAMILY = Manifest(
-    format=2,
+    format=3,
     tensorflow="2.21.0",
     cpp_class="a::Family",
     entry_points=(
@@ -113,7 +113,7 @@ FAMILY = Manifest(
     random_state="state",
     max_batch=12,
     calls=(Call("Train", 0), Call("Embed", 1), Call("Embed", 12), Call("Train", 0)),
-    fingerprints=Fingerprints("0" * 64, "1" * 64, ""),
+    fingerprints=Fingerprints("0" * 16, "1" * 16, "2" * 16, "3" * 16, ""),
 )
 """Everything less common: several functions, a batch family, a result without a fixed size, our own dtypes, random numbers, and
 variables in a file."""
@@ -514,6 +514,10 @@ class ClassTest(RenderTest):
     """The class around a stand-in for the compiler's code: how it handles arguments, results, and errors."""
 
     SMALL = """\
+extern "C" {{
+extern const std::uint64_t tfaot_{symbol}_fingerprint;
+const std::uint64_t tfaot_{symbol}_fingerprint = 0xfedcba9876543210u;
+}}
 namespace tfaot_internal {{
 // Adds one to each variable: `scope_w` in place, `step` not. Fails on demand.
 struct {symbol} : Fake {{
@@ -586,6 +590,7 @@ int main() {
                                       "  found: code for x86-64, x86-64-v9\\n"
                                       "  to do: set it to one of these, or unset it"));
   CHECK(a::b::Small("x86-64").Run());
+  CHECK(a::b::Small::fingerprint() == 0xfedcba9876543210u && a::b::Small::weights_fingerprint() == 0x0123456789abcdefu);
   return failed;
 }
 """
@@ -593,6 +598,10 @@ int main() {
     FAMILY = (
         FAKE
         + """\
+extern "C" {
+extern const std::uint64_t tfaot_M1a6Family_fingerprint;
+const std::uint64_t tfaot_M1a6Family_fingerprint = 7;
+}
 namespace tfaot_internal {
 // Finds what is above zero in x, and moves the variables: `state` in place, `scope_w` not.
 struct M1a6Family_0 : Fake {
@@ -661,6 +670,7 @@ namespace tfaot_internal { extern int runs[2], padded; }
 int main(int, char** argv) {
   int failed = 0;
   static_assert(a::Family::kMaxBatch == 12);
+  CHECK(a::Family::fingerprint() == 7);
   a::Family m;
   CHECK(!m.Train());
   CHECK(!std::strcmp(m.error(), "a::Family::Train(): the variables have no values\\n  to do: call Load(path) first"));
@@ -728,11 +738,14 @@ int main(int, char** argv) {
             [self.folder / "program", *arguments], capture_output=True, cwd=self.folder, check=False, text=True
         )
 
-    def variables(self, tensors: dict[str, Any]) -> str:
-        """Writes a variables file like the export stage. Returns the flag that embeds it."""
+    def variables(self, tensors: dict[str, Any]) -> tuple[str, ...]:
+        """Writes a variables file and its fingerprint like the export stage. Returns the flags that embed them."""
         with open(self.folder / "variables.safetensors", "wb") as file:
             safetensors.write(file, tensors, aligned=True)
-        return f'-DTFAOT_VARIABLES="{self.folder / "variables.safetensors"}"'
+        text = fingerprint.weights_assembly("a::b::Small", "0123456789abcdef")
+        (self.folder / "weights.inc").write_text(text)
+        files = {"VARIABLES": "variables.safetensors", "WEIGHTS": "weights.inc"}
+        return tuple(f'-DTFAOT_{name}="{self.folder / file}"' for name, file in files.items())
 
     def fake(self, **changes: Any) -> str:
         """Returns the stand-in for `SMALL`."""
@@ -744,14 +757,14 @@ int main(int, char** argv) {
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
         (self.folder / "main.cc").write_text(self.SMALL_PROGRAM)
-        flag = self.variables(
+        flags = self.variables(
             {
                 "scope/w": np.arange(12, dtype=np.float32).reshape(3, 4),
                 "moving_mean": np.full(4, 0.5),
                 "step": np.array(41, np.int64),
             }
         )
-        self.link("main.cc", "small.cc", "small.variables.S", flags=(flag,))
+        self.link("main.cc", "small.cc", "small.variables.S", flags=flags)
         ran = self.ran()
         self.assertEqual((ran.returncode, ran.stdout), (0, ""))
 
@@ -891,11 +904,11 @@ int main(int, char** argv) {
         """Protects readers of a failed test: the error is this run's, not an earlier one's."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
-        flag = self.variables(
+        flags = self.variables(
             {"scope/w": np.zeros((3, 4), np.float32), "moving_mean": np.zeros(4), "step": np.int64(0)}
         )
         (self.folder / "goldens").write_bytes(no_goldens(SMALL, struct.pack("<6fi", *range(6), -1)))
-        self.link("small_test.cc", "small.cc", "small.variables.S", flags=(flag,))
+        self.link("small_test.cc", "small.cc", "small.variables.S", flags=flags)
         ran = self.ran("goldens")
         self.assertEqual(ran.returncode, 1, ran.stderr)
         self.assertIn("a::b::Small, x86-64, against TensorFlow\n", ran.stdout)

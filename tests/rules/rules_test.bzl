@@ -88,7 +88,14 @@ def _library_test_impl(ctx):
         "header": ["small_aot.h"],
         "hlo": ["small_aot.hlo.pb", "small_aot.hlo.txt"],
         "hlo_graph": ["small_aot.hlo.svg"],
-        "manifest": ["small_aot.model.json", "small_aot.passes.json"],
+        "explain": [
+            "small_aot.fingerprint.json",
+            "small_aot.model.json",
+            "small_aot.pb",
+            "small_aot.sources.json",
+            "small_aot.variables.safetensors",
+        ],
+        "manifest": ["small_aot.fingerprint.json", "small_aot.model.json", "small_aot.passes.json"],
         "object": ["small_aot.constants.o", "small_aot.x86-64-v2.kernels.o"],
         "optimized_hlo": ["small_aot.optimized_hlo.txt"],
         "stablehlo": ["small_aot.stablehlo.mlir", "small_aot.stablehlo.mlirbc"],
@@ -122,7 +129,11 @@ def _family_test_impl(ctx):
         "config": ["family_aot.%s.config.pbtxt" % entry for entry in entries],
         "graph": ["family_aot.pb"],
         "hlo_graph": ["family_aot.%s.hlo.svg" % entry for entry in entries],
-        "manifest": ["family_aot.%s.passes.json" % f for f in functions] + ["family_aot.model.json"],
+        "manifest": [
+            "family_aot.{}.{}.json".format(f, kind)
+            for f in functions
+            for kind in ("fingerprint", "passes")
+        ] + ["family_aot.model.json"],
         "object": [
             "family_aot.{}.{}.o".format(f, kind)
             for f in functions
@@ -261,10 +272,12 @@ def rules_test_suite(*, name, library, family):
             "small_aot.pb",
             "small_aot.sources.json",
             "small_aot.variables.safetensors",
+            "small_aot.weights.inc",
         ]),
         ("compile", "TfaotCompile", [
             "small_aot.constants.o",
             "small_aot.executor.h",
+            "small_aot.fingerprint.json",
             "small_aot.hlo_snapshot.pb",
             "small_aot.passes.json",
             "small_aot.x86-64-v2.executor.cc",
@@ -298,7 +311,7 @@ def rules_test_suite(*, name, library, family):
         tests.append(stage + "_test")
     for stage, mnemonic, packages, reads, reads_not in [
         ("export", "TfaotExport", _PACKAGES["export"], ["small.py"], []),
-        ("compile", "TfaotCompile", _PACKAGES["compile"], ["small_aot.pb"], ["small_aot.variables.safetensors", "small.py"]),
+        ("compile", "TfaotCompile", _PACKAGES["compile"], ["small_aot.pb"], ["small_aot.variables.safetensors", "small_aot.weights.inc", "small.py"]),
         ("render", "TfaotRender", _PACKAGES["render"], ["small_aot.model.json"], ["small_aot.x86-64-v2.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
         ("verify", "TfaotVerify", _PACKAGES["verify"], ["small_aot.variables.safetensors"], ["small_aot.x86-64-v2.kernels.o", "small.py"]),
         ("hlo", "TfaotHlo", _PACKAGES["hlo"], ["small_aot.pb"], ["small_aot.x86-64-v2.kernels.o", "small_aot.variables.safetensors"]),
@@ -337,6 +350,7 @@ def rules_test_suite(*, name, library, family):
             "family_aot.pb",
             "family_aot.sources.json",
             "family_aot.variables.safetensors",
+            "family_aot.weights.inc",
         ]),
         ("compile", "TfaotCompile", 4, [
             "family_aot.{}.{}".format(function, kind)
@@ -344,6 +358,7 @@ def rules_test_suite(*, name, library, family):
             for kind in (
                 "constants.o",
                 "executor.h",
+                "fingerprint.json",
                 "hlo_snapshot.pb",
                 "passes.json",
                 "x86-64-v2.executor.cc",

@@ -13,8 +13,8 @@ from typing import Any
 from tfaot.compile import program_shape
 from tfaot.compile.program import constants, cost, executor, header
 from tfaot.compile.program.compiled import Compiled
-from tfaot.core import environment, isolate, refusals
-from tfaot.core.functions import function
+from tfaot.core import environment, fingerprint, isolate, refusals
+from tfaot.core.functions import first, function
 from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest
 from tfaot.tfcompile import compiler, crash, inputs
@@ -45,6 +45,8 @@ class Request:
     """C++ that runs the class, for each level. The link stage compiles it for that level."""
     out_hlo: str
     """An `xla.HloSnapshot`, before optimization."""
+    out_fingerprint: str
+    """JSON of a `tfaot.core.fingerprint.Stamp`: what identifies the build."""
     entry_point: str = ""
     """The entry point's name in the manifest; empty for the only one."""
     batch: int = 0
@@ -70,7 +72,7 @@ def compile_graph(request: Request) -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_header)) as folder:
         complete: dict[str, Any] = {
             output: os.path.join(folder, output)
-            for output in ("out_constants", "out_header", "out_hlo", "out_passes")
+            for output in ("out_constants", "out_fingerprint", "out_header", "out_hlo", "out_passes")
             if getattr(request, output)
         }
         for output in ("out_objects", "out_sources"):
@@ -97,6 +99,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
 
     del _pywrap_tfcompile
     names = table.chosen(request.passes)
+    stamp = fingerprint.stamp(manifest, isa=request.isa, xla_flags=request.xla_flags, passes=names)
     wanted = function(manifest, request.entry_point, request.batch)
     with tempfile.TemporaryDirectory() as folder:
         config = inputs.positional(request.config, wanted, folder)
@@ -119,9 +122,15 @@ def _compile(request: Request, manifest: Manifest) -> None:
     )
     places |= table.run(compiled, names)
     rendered = executor.render(
-        compiled.functions, cpp_class=wanted.internal_class, cost=cost.of(module), tensorflow=manifest.tensorflow
+        compiled.functions,
+        cpp_class=wanted.internal_class,
+        cost=cost.of(module),
+        tensorflow=manifest.tensorflow,
+        # The fingerprint is the class's, and one of its functions defines it.
+        fingerprint=(fingerprint.symbol(manifest.cpp_class), stamp.fingerprint) if wanted == first(manifest) else None,
     )
     _write(request, rendered, constants.merged(objects, compiled.replaced))
+    _write_text(request.out_fingerprint, stamp.to_json())
     if request.out_passes:
         in_order = {each.name: places.get(each.name) for each in table.PASSES}
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]

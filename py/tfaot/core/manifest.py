@@ -23,7 +23,7 @@ _T = TypeVar("_T", bound="Tensor")
 RESTORED = 64 << 20
 """How many bytes of variables the goldens can contain to set the model's state before calls."""
 
-FORMAT = 2
+FORMAT = 3
 """Incremented whenever the meaning of a field changes."""
 
 
@@ -116,6 +116,16 @@ class EntryPoint:
     """The batch sizes that it is compiled for, ascending. Empty if it has no batch."""
 
     @property
+    def feeds(self) -> tuple[str, ...]:
+        """TensorFlow's names of the tensors that a run feeds."""
+        return tuple(tensor.name for tensor in self.inputs)
+
+    @property
+    def fetches(self) -> tuple[str, ...]:
+        """TensorFlow's names of the tensors that a run fetches."""
+        return (*(output.name for output in self.outputs), *(output.size for output in self.sized))
+
+    @property
     def sized(self) -> tuple[Output, ...]:
         """The outputs whose size is known only at run time."""
         return tuple(output for output in self.outputs if output.size)
@@ -143,12 +153,20 @@ class Frozen:
 
 @dataclasses.dataclass(frozen=True)
 class Fingerprints:
-    """SHA-256 hashes of the export stage's output, in hexadecimal."""
+    """What the export stage knows about a model's identity (`tfaot.core.fingerprint`): 64 bits each, as 16 hexadecimal digits.
+
+    The values of variables that aren't frozen have no fingerprint here, or new weights would compile the code again.
+    """
 
     graph: str
-    configs: str
+    """Ops, attributes, and edges, whatever the nodes' names."""
+    shapes: str
+    constants: str
+    """Values of constants, frozen variables among them."""
+    config: str
+    """Names of the class's members, and which variables are written."""
     frozen: str
-    """Hash of all frozen weights. Identifies those in the code. Empty if there are none."""
+    """SHA-256 of all frozen weights. Identifies those in the code. Empty if there are none."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -252,34 +270,38 @@ class Manifest:
                 f"{path} has format {data.get('format')!r}", exists=f"this version reads format {FORMAT}", do=again
             )
         try:
-            manifest = _read(cls, data, "manifest")
-        except _Mismatch as mismatch:
+            manifest = read_fields(cls, data, "manifest")
+        except Mismatch as mismatch:
             raise TfaotError(f"{path}: {mismatch}", do=again) from None
         assert isinstance(manifest, cls)
         return manifest
 
 
-class _Mismatch(Exception):
+class Mismatch(Exception):
     """Data doesn't fit its declared type."""
 
 
-def _read(kind: Any, data: Any, where: str) -> Any:
-    """Converts parsed JSON to `kind`: a dataclass, a homogeneous tuple, or a plain type."""
+def read_fields(kind: Any, data: Any, where: str) -> Any:
+    """Converts parsed JSON to `kind`: a dataclass, a homogeneous tuple, or a plain type.
+
+    Raises:
+      Mismatch: the data has an extra, missing, or mistyped field.
+    """
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(data, Mapping):
-            raise _Mismatch(f"{where} isn't an object")
+            raise Mismatch(f"{where} isn't an object")
         hints = typing.get_type_hints(kind)
         fields = [field.name for field in dataclasses.fields(kind)]
         if extra := sorted(set(data) - set(fields)):
-            raise _Mismatch(f"{where} has unknown fields {extra}")
+            raise Mismatch(f"{where} has unknown fields {extra}")
         if missing := [field for field in fields if field not in data]:
-            raise _Mismatch(f"{where} doesn't have the fields {missing}")
-        return kind(**{name: _read(hints[name], data[name], f"{where}.{name}") for name in fields})
+            raise Mismatch(f"{where} doesn't have the fields {missing}")
+        return kind(**{name: read_fields(hints[name], data[name], f"{where}.{name}") for name in fields})
     if typing.get_origin(kind) is tuple:
         if not isinstance(data, list):
-            raise _Mismatch(f"{where} isn't a list")
+            raise Mismatch(f"{where} isn't a list")
         item = typing.get_args(kind)[0]
-        return tuple(_read(item, value, f"{where}[{index}]") for index, value in enumerate(data))
+        return tuple(read_fields(item, value, f"{where}[{index}]") for index, value in enumerate(data))
     if isinstance(kind, types.UnionType) or type(data) is not kind:
-        raise _Mismatch(f"{where} is {data!r}, not of type {getattr(kind, '__name__', kind)}")
+        raise Mismatch(f"{where} is {data!r}, not of type {getattr(kind, '__name__', kind)}")
     return data

@@ -115,6 +115,7 @@ MEMBERS = frozenset(
         "Save",
         "Seed",
         "error",
+        "fingerprint",
         "impl_",
         "isa",
         "isas",
@@ -124,6 +125,7 @@ MEMBERS = frozenset(
         "set_thread_pool",
         "std",
         "tfaot",
+        "weights_fingerprint",
     }
 )
 """Names that the generated class declares or uses itself."""

@@ -100,7 +100,7 @@ def describe(target: Target, whole: Whole, uses: Sequence[Sequence[VariableUse]]
         random_state="",
         max_batch=target.max_batch,
         calls=(),
-        fingerprints=manifest.Fingerprints("", "", ""),
+        fingerprints=manifest.Fingerprints("", "", "", "", ""),
     )
     return Described(result, tuple(configs.infer(point, variables) for point in points), whole.graph)
 

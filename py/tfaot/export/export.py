@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfaot.core import manifest, names, safetensors
+from tensorflow.core.framework import graph_pb2
+
+from tfaot.core import fingerprint, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, taps, user_config
@@ -19,6 +20,7 @@ from tfaot.export.rewrites.random import state
 from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Function, Shape, Source
+from tfaot.graph import structure
 from tfaot.graph.variables import VariableUse, variable_uses
 
 
@@ -36,6 +38,8 @@ class Request:
     out_variables: str
     out_golden_inputs: str
     out_sources: str
+    out_weights: str
+    """Assembler code that defines the fingerprint of the variables' values."""
     entry_points: tuple[tuple[str, str], ...] = ()
     """Pairs of a C++ name and the model's own. By default, `Run` and the first entry point that the model offers."""
     dims: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
@@ -98,7 +102,7 @@ def export(request: Request) -> None:
         result = user_config.reread(result, inferred, rewritten.user_path)
     graph = described.graph.SerializeToString(deterministic=True)
     texts = [configs.to_text(config) for config in inferred]
-    shas = freeze.fingerprint(constants)
+    shas = {name: fingerprint.of_value(value) for name, value in constants.items()}
     result = dataclasses.replace(
         result,
         frozen=tuple(
@@ -106,14 +110,22 @@ def export(request: Request) -> None:
         ),
         random_state=rewritten.random_state,
         calls=calls,
-        fingerprints=manifest.Fingerprints(
-            graph=hashlib.sha256(graph).hexdigest(),
-            configs=hashlib.sha256("\0".join(texts).encode()).hexdigest(),
-            frozen=shas[""] if constants else "",
-        ),
+        fingerprints=_fingerprints(result, described.graph, frozen=fingerprint.of_values(shas) if shas else ""),
     )
     fed = {variable.name: rewritten.values[variable.name] for variable in result.variables}
     _write(request, result, graph, texts, whole.sources, fed, golden_inputs)
+
+
+def _fingerprints(result: manifest.Manifest, graph: graph_pb2.GraphDef, *, frozen: str) -> manifest.Fingerprints:
+    runs = [(entry.feeds, entry.fetches) for entry in result.entry_points]
+    found = structure.structure(graph, runs, [variable.name for variable in result.variables])
+    return manifest.Fingerprints(
+        graph=found.graph,
+        shapes=fingerprint.shapes(result, found.shapes),
+        constants=found.constants,
+        config=fingerprint.config(result),
+        frozen=frozen,
+    )
 
 
 def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str]]) -> list[Function]:
@@ -274,3 +286,6 @@ def _write(
     with open(request.out_sources, "w", encoding="utf-8") as file:
         json.dump(dict(sources), file, indent=0, sort_keys=True)
         file.write("\n")
+    with open(request.out_weights, "w", encoding="utf-8") as file:
+        weights = fingerprint.of_values({name: fingerprint.of_value(value) for name, value in fed.items()})
+        file.write(fingerprint.weights_assembly(result.cpp_class, weights[:16]))

@@ -56,8 +56,10 @@ def stamp(manifest: Manifest) -> str:
     return (
         f"rules_tfaot: {version.RULES}\n"
         f"tensorflow: {manifest.tensorflow}\n"
-        f"graph: sha256:{manifest.fingerprints.graph}\n"
-        f"config: sha256:{manifest.fingerprints.configs}\n"
+        f"graph: {manifest.fingerprints.graph}\n"
+        f"shapes: {manifest.fingerprints.shapes}\n"
+        f"constants: {manifest.fingerprints.constants}\n"
+        f"config: {manifest.fingerprints.config}\n"
     )
 
 

@@ -163,7 +163,7 @@ def results(manifest: Manifest) -> list[tuple[str, Tensor]]:
 
 def describe(manifest: Manifest) -> str:
     """Returns comment lines that name each parameter and result. HLO and MLIR both accept `//`."""
-    lines = [f"// TensorFlow {manifest.tensorflow}, graph {manifest.fingerprints.graph[:16]}"]
+    lines = [f"// TensorFlow {manifest.tensorflow}, graph {manifest.fingerprints.graph}"]
     for kind, tensors in (("parameter", parameters(manifest)), ("result", results(manifest))):
         for index, (role, tensor) in enumerate(tensors):
             name = tensor.name.encode("unicode_escape").decode()

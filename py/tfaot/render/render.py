@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tfaot.core import dtypes, functions, names, templates
+from tfaot.core import dtypes, fingerprint, functions, names, templates
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
 
@@ -267,6 +267,8 @@ def context_of(
         "variables": variables,
         "members": members,
         "embed": embed and bool(variables),
+        "fingerprint_symbol": fingerprint.symbol(manifest.cpp_class),
+        "weights_symbol": fingerprint.weights_symbol(manifest.cpp_class),
         "keep_denormals": keep_denormals,
         "random_state": next((v.member for v in variables if v.optional), None),
         "max_batch": manifest.max_batch,

@@ -6,7 +6,6 @@ pass whatever the compiled code computes.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -16,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.core import fingerprint
 from tfaot.core.manifest import Manifest, Variable
 from tfaot.verify.kept import Array, kept
 from tfaot.verify.runner import Runner
@@ -104,7 +104,7 @@ class Probe:
             if not variable.written and not self._large and value.size:
                 candidates.append((variable.name, variable.name, value, False))
         for node, value in self._constants.items():
-            if found := names.get(_digest(value)):
+            if found := names.get(fingerprint.of_value(value)):
                 # The node's name tells variables with equal values, such as zeros, apart.
                 candidates.append((found[0] if len(found) == 1 else node, node, value, True))
         unseen = []
@@ -255,10 +255,3 @@ def _constants(graph: graph_pb2.GraphDef) -> Iterator[tuple[str, Array]]:
             value = tf.make_ndarray(node.attr["value"].tensor)
             if value.size > 1:
                 yield node.name, value
-
-
-def _digest(value: Array) -> str:
-    """Returns the same digest as `tfaot.export.rewrites.freeze.fingerprint`."""
-    digest = hashlib.sha256(f"{value.dtype}{list(value.shape)}\0".encode())
-    digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
-    return digest.hexdigest()

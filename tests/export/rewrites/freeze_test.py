@@ -514,40 +514,6 @@ class ChosenTest(StageTest):
         )
 
 
-class FingerprintTest(StageTest):
-    """The fingerprint that identifies a model's weights."""
-
-    def test_says_all(self) -> None:
-        """Protects against confusing weights: value, dtype, and shape always count, and names among all weights."""
-        from tfaot.export.rewrites.freeze import fingerprint
-
-        one = fingerprint({"v": np.float32([1, 2])})
-        self.assertEqual(
-            one,
-            {
-                "v": "e8c1cb12acd25edd29c0b2c67bccf91ff67ac4f940047a973e59d7951db5bc89",
-                "": "00c2312353af77c6a37e498dc525a105049301f0d637da67039950568c6a5550",
-            },
-        )
-        for other in (np.float32([1, 3]), np.int32([1, 2]), np.float32([[1, 2]]), np.float32([[1], [2]])):
-            self.assertNotEqual(fingerprint({"v": other})["v"], one["v"])
-            self.assertNotEqual(fingerprint({"v": other})[""], one[""])
-        self.assertEqual(fingerprint({"w": np.float32([1, 2])})["w"], one["v"])
-        self.assertNotEqual(fingerprint({"w": np.float32([1, 2])})[""], one[""])
-
-    def test_order_and_layout(self) -> None:
-        """Protects rebuilds: neither the order of variables nor their memory layout in NumPy counts."""
-        from tfaot.export.rewrites.freeze import fingerprint
-
-        values: dict[str, Any] = {
-            "b": np.arange(6.0).reshape(2, 3),
-            "a": np.zeros((0, 2), dtypes.BY_NAME["bfloat16"].numpy()),
-        }
-        other = {"a": values["a"], "b": np.asfortranarray(values["b"])}
-        self.assertEqual(fingerprint(values), fingerprint(other))
-        self.assertEqual(list(fingerprint({})), [""])
-
-
 def _graph(outcome: Outcome) -> Any:
     from tensorflow.core.framework import graph_pb2
 

@@ -19,6 +19,9 @@ import numpy.typing as npt
 
 from tfaot.core import safetensors
 from tfaot.core.manifest import Manifest
+from tfaot.explain import bazel as explain
+from tfaot.explain import difference
+from tfaot.explain.build import Build
 
 RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
 WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
@@ -136,6 +139,12 @@ class Workspace:
             ran[target.partition(".")[0]].add((mnemonic, action.rpartition("/")[2] if "/" in action else action))
         return ran
 
+    def explained(self, target: str) -> Build:
+        """Builds what `//tools:explain` reads of a target, as it does."""
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self._root.parent))
+        flags = [self._override, "--symlink_prefix=/", "--disk_cache="]
+        return explain.built(target, self._root, folder, name=target, bazel=self._bazel(), flags=flags)
+
     def output(self, name: str) -> bytes:
         """Returns the contents of one of the package's outputs."""
         (path,) = self._output_base.glob(f"execroot/*/bazel-out/*/bin/scratch/{name}")
@@ -184,6 +193,7 @@ class RebuildTest(unittest.TestCase):
         nothing: dict[str, set[tuple[str, str]]] = {name: set() for name in first}
         self.assertEqual(workspace.build(), nothing)
         before = {name: self.manifest(name) for name in LIBRARIES}
+        builds = {name: workspace.explained(f"//scratch:{name}") for name in ("fed", "frozen")}
 
         def taken_in(name: str) -> set[tuple[str, str]]:
             return {
@@ -221,7 +231,19 @@ class RebuildTest(unittest.TestCase):
                 self.assertNotEqual(was.sha256, now.sha256)
             self.assertEqual({frozen.name for frozen in after["frozen"].frozen}, {"kernel", "bias"})
             self.assertNotEqual(after["frozen"].fingerprints.frozen, before["frozen"].fingerprints.frozen)
-            self.assertEqual(after["frozen"].fingerprints.configs, before["frozen"].fingerprints.configs)
+            self.assertEqual(after["frozen"].fingerprints.config, before["frozen"].fingerprints.config)
+
+        with self.subTest("the explanation"):
+            others = {name: workspace.explained(f"//scratch:{name}") for name in builds}
+            self.assertEqual(
+                difference.text(builds["fed"], others["fed"]).splitlines()[-1],
+                "2 of 2 variables have other initial values: bias, kernel. New values of variables compile no code.",
+            )
+            (found,) = difference.differences(builds["frozen"], others["frozen"])
+            self.assertEqual(found.component, "constants")
+            self.assertTrue(
+                found.lines[0].startswith("the frozen variable 'kernel', float32[4, 16]: 64 of 64 values differ; ")
+            )
 
         with self.subTest("the seed of initial values"):
             held = workspace.output("seeded.variables.safetensors")

@@ -1,4 +1,4 @@
-"""Variables that become constants in the compiled code: how to choose, freeze, and fingerprint them. Pure.
+"""Variables that become constants in the compiled code: how to choose and freeze them. Pure.
 
 TensorFlow's own `convert_to_constants` isn't sufficient. It takes values only from a session or a ConcreteFunction,
 doesn't convert gathers inside functions, and breaks a function that is called with a frozen variable and with another
@@ -8,11 +8,9 @@ one.
 from __future__ import annotations
 
 import fnmatch
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
@@ -72,20 +70,6 @@ def chosen(
             do="exclude them: " + listed([f'"!{name}"' for name in refused]),
         )
     return frozenset(taken)
-
-
-def fingerprint(values: Mapping[str, Array]) -> dict[str, str]:
-    """Computes the SHA-256 of each variable's dtype, shape, and values in hexadecimal, and of all together under the name `""`.
-
-    The hash of all doesn't depend on the mapping's order. A variable's hash doesn't depend on its name.
-    """
-    result = {}
-    for name, value in values.items():
-        digest = hashlib.sha256(f"{value.dtype}{list(value.shape)}\0".encode())
-        digest.update(np.ascontiguousarray(value).reshape(-1).view(np.uint8).data if value.size else b"")
-        result[name] = digest.hexdigest()
-    lines = "".join(f"{result[name]} {name}\0" for name in sorted(result))
-    return result | {"": hashlib.sha256(lines.encode()).hexdigest()}
 
 
 def freeze(
