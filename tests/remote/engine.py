@@ -1,0 +1,304 @@
+"""A remote execution service and an HTTP cache on loopback, as child processes that end with this one.
+
+    bazel ──▶ bgd (BuildGrid: cache, scheduler) ──▶ postgres
+                     ▲                  ▲
+                     │                  │
+          buildbox-casd ◀── buildbox-worker ×2, which run each action in bubblewrap
+
+An action sees its declared inputs and, of the machine, only the folders in `_HOST`: the C++ compiler, and system libraries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from tools.bazelw import prefix
+
+from .install import Installed
+
+# The folders of the machine that actions see, read-only.
+_HOST = ("/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
+_START_TIMEOUT = 60.0
+_STOP_TIMEOUT = 10.0
+
+_SERVER = """\
+server:
+  - !channel
+    address: "127.0.0.1:{port}"
+    insecure-mode: true
+
+authorization:
+  method: none
+
+monitoring:
+  enabled: false
+
+connections:
+  - !sql-connection &sql
+    # Without the driver's name, SQLAlchemy takes another driver, and the scheduler starves silently.
+    connection-string: "{database}"
+
+storages:
+  - !disk-storage &storage
+    path: "{storage}"
+
+caches:
+  - !lru-action-cache &actions
+    storage: *storage
+    max-cached-refs: 100000
+    allow-updates: true
+    cache-failed-actions: false
+
+schedulers:
+  - !sql-scheduler &scheduler
+    sql: *sql
+    storage: *storage
+    action-cache: *actions
+    bot-session-keepalive-timeout: 20
+    property-set:
+      !dynamic-property-set
+      match-property-keys: [OSFamily]
+    assigners:
+      - !priority-age-assigner
+        count: 2
+        interval: 0.2
+        priority-assignment-percentage: 95
+
+instances:
+  - name: ''
+    services:
+      - !action-cache
+        cache: *actions
+      - !execution
+        scheduler: *scheduler
+      - !cas
+        storage: *storage
+      - !bytestream
+        storage: *storage
+      - !bots
+        scheduler: *scheduler
+
+thread-pool-size: 60
+"""
+
+_NGINX = """\
+daemon off;
+master_process off;
+pid {home}/nginx.pid;
+error_log {home}/nginx.log;
+events {{ worker_connections 1024; }}
+http {{
+  access_log {home}/nginx.access.log;
+  client_body_temp_path {home}/nginx.part;
+  proxy_temp_path {home}/nginx.proxy;
+  fastcgi_temp_path {home}/nginx.fastcgi;
+  uwsgi_temp_path {home}/nginx.uwsgi;
+  scgi_temp_path {home}/nginx.scgi;
+  server {{
+    listen 127.0.0.1:{port};
+    root {home}/http;
+    client_max_body_size 0;
+    location / {{
+      dav_methods PUT;
+      create_full_put_path on;
+    }}
+  }}
+}}
+"""
+
+
+class EngineError(Exception):
+    """A server doesn't do what it should. The message names its log."""
+
+
+class Process:
+    """A server that runs until `stop`, `kill`, or the end of this process."""
+
+    def __init__(self, name: str, home: Path, environ: dict[str, str]) -> None:
+        self.name = name
+        self.log = home / f"{name}.log"
+        self._environ = environ
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self, command: Sequence[str], ready: Callable[[], bool]) -> None:
+        """Starts the server, and waits until it is ready. Raises EngineError if it isn't within a minute."""
+        with self.log.open("ab") as log:
+            self._child = subprocess.Popen(
+                # Linux kills the server if this process dies.
+                ["setpriv", "--pdeathsig", "KILL", *command],
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        end = time.monotonic() + _START_TIMEOUT
+        while not ready():
+            if self._child.poll() is not None or time.monotonic() > end:
+                self.kill()
+                words = prefix.last_words(self.log.read_text(encoding="utf-8", errors="replace"))
+                raise EngineError(f"{self.name} does not start: {words} (all of it: {self.log})")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Asks the server to end, and kills what is left of it."""
+        if self._child and self._child.poll() is None:
+            self._child.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(_STOP_TIMEOUT)
+        self.kill()
+
+    def kill(self) -> None:
+        """Kills the server and its children at once, as a crash would."""
+        if self._child:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._child.pid, signal.SIGKILL)
+            self._child.wait()
+            self._child = None
+
+
+class Engine:
+    """The servers, with all their state in the folder `home`. A context manager; leaving it ends them.
+
+    Args:
+      installed: The programs.
+      home: A folder for state and logs. The caller removes it.
+      port: Port of the executor on loopback; 0 means any.
+      workers: How many workers to start. Each runs one action at a time.
+    """
+
+    def __init__(self, installed: Installed, home: Path, port: int = 0, workers: int = 2) -> None:
+        self._programs = installed
+        self.home = home
+        self._port = port or _free_port()
+        self._casd_port = _free_port()
+        self._postgres_port = _free_port()
+        self._nginx_port = _free_port()
+        self._password = secrets.token_hex(16)
+        path = f"{installed.prefix}/usr/bin:{os.environ['PATH']}"
+        environ = {"PATH": path, "HOME": str(home), "LC_ALL": "C.UTF-8", "TZ": "UTC", "TMPDIR": str(home)}
+        self._environ = environ
+        self.postgres = Process("postgres", home, environ)
+        self.server = Process("server", home, environ)
+        self.casd = Process("casd", home, environ)
+        self.workers = [Process(f"worker{number}", home, environ) for number in range(1, workers + 1)]
+        self.nginx = Process("nginx", home, environ)
+
+    @property
+    def executor(self) -> str:
+        """The address for Bazel's --remote_executor and --remote_cache."""
+        return f"grpc://127.0.0.1:{self._port}"
+
+    @property
+    def http_cache(self) -> str:
+        """The address of nginx for Bazel's --remote_cache."""
+        return f"http://127.0.0.1:{self._nginx_port}"
+
+    @property
+    def storage(self) -> Path:
+        """The server's folder of all blobs that were uploaded to it."""
+        return self.home / "storage"
+
+    def __enter__(self) -> Engine:
+        """Starts all but nginx."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        try:
+            self.start_postgres()
+            self.start_server()
+            self.start_casd()
+            for number in range(len(self.workers)):
+                self.start_worker(number)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Ends all servers."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends all servers."""
+        for process in (*self.workers, self.casd, self.server, self.postgres, self.nginx):
+            process.stop()
+
+    def start_postgres(self) -> None:
+        """Starts the database in a new cluster."""
+        data = self.home / "postgres"
+        # PostgreSQL refuses to run as root. In a user namespace of its own, root has another number but the same files.
+        user = ["unshare", "--user", "--map-user=1000"] if os.getuid() == 0 else []
+        password = self.home / "password"
+        password.write_text(self._password, encoding="utf-8")
+        initdb = [str(self._programs.postgres / "initdb"), "-D", str(data), "-U", "bgd", f"--pwfile={password}"]
+        prefix.run([*user, *initdb, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"], self._environ)
+        settings = ("listen_addresses=127.0.0.1", f"port={self._postgres_port}", "unix_socket_directories=", "fsync=off")
+        options = [word for setting in settings for word in ("-c", setting)]
+        command = [*user, str(self._programs.postgres / "postgres"), "-D", str(data), *options]
+        self.postgres.start(command, lambda: _listens(self._postgres_port))
+
+    def start_server(self) -> None:
+        """Starts BuildGrid, with what an earlier one stored."""
+        database = f"postgresql+psycopg2://bgd:{self._password}@127.0.0.1:{self._postgres_port}/postgres"
+        config = self.home / "server.yml"
+        config.write_text(
+            _SERVER.format(port=self._port, database=database, storage=self.storage),
+            encoding="utf-8",
+        )
+        bgd = str(self._programs.venv / "bgd")
+        prefix.run([bgd, "migrate", "apply", database], self._environ)
+        self.server.start([bgd, "server", "start", str(config)], lambda: _listens(self._port))
+
+    def start_casd(self) -> None:
+        """Starts the workers' local cache. It keeps what actions read, so that only the first action fetches TensorFlow."""
+        command = [str(self._programs.prefix / "usr/bin/buildbox-casd"), f"--cas-remote={self._http}"]
+        command += [f"--ac-remote={self._http}", f"--bind=127.0.0.1:{self._casd_port}", str(self.home / "casd")]
+        self.casd.start(command, lambda: _listens(self._casd_port))
+
+    def start_worker(self, number: int) -> None:
+        """Starts a worker, and waits until it has told the server about itself."""
+        programs = self._programs.prefix / "usr/bin"
+        command = [str(programs / "buildbox-worker"), f"--bots-remote={self._http}"]
+        command += [f"--cas-remote=http://127.0.0.1:{self._casd_port}", "--bots-retry-limit=1000"]
+        command += [f"--buildbox-run={programs / 'buildbox-run-bubblewrap'}"]
+        command += [f"--runner-arg=--ro-bind-mount={path}:{path}" for path in _HOST if os.path.exists(path)]
+        command += ["--concurrent-jobs=1", "--platform", "OSFamily=linux", f"worker{number + 1}"]
+        self.workers[number].start(command, lambda: True)
+
+    def start_nginx(self) -> None:
+        """Starts an HTTP server that stores what is PUT to it."""
+        (self.home / "http").mkdir(exist_ok=True)
+        config = self.home / "nginx.conf"
+        config.write_text(_NGINX.format(home=self.home, port=self._nginx_port), encoding="utf-8")
+        program = str(self._programs.prefix / "usr/sbin/nginx")
+        command = [program, "-p", str(self.home), "-c", str(config), "-e", str(self.home / "nginx.log")]
+        self.nginx.start(command, lambda: _listens(self._nginx_port))
+
+    @property
+    def _http(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _listens(port: int) -> bool:
+    try:
+        with socket.create_connection(("127.0.0.1", port), 1.0):
+            return True
+    except OSError:
+        return False
