@@ -1,9 +1,11 @@
 """A remote execution service and an HTTP cache on loopback, as child processes that end with this one.
 
-    bazel ──▶ bgd (BuildGrid: cache, scheduler) ──▶ postgres
-                     ▲                  ▲
-                     │                  │
-          buildbox-casd ◀── buildbox-worker ×2, which run each action in bubblewrap
+    bazel ──▶ nginx ──▶ bgd (BuildGrid: execution, scheduler) ──▶ postgres
+                │           │               ▲
+                ▼           ▼               │
+           buildbox-casd (cache) ◀── buildbox-worker ×2, which run each action in bubblewrap
+
+nginx gives the services one address. It is also the HTTP cache.
 
 An action sees its declared inputs and, of the machine, only the folders in `_HOST`: the C++ compiler, and system libraries.
 """
@@ -16,9 +18,7 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import time
-import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -28,7 +28,7 @@ from tools.bazelw import prefix
 from .install import Installed
 
 # The folders of the machine that actions see, read-only.
-_HOST = ("/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
+_HOST = ("/root/.pyenv", "/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
 
@@ -50,15 +50,12 @@ connections:
     connection-string: "{database}"
 
 storages:
-  - !disk-storage &storage
-    path: "{storage}"
+  - !remote-storage &storage
+    url: "{cache}"
 
 caches:
-  - !lru-action-cache &actions
-    storage: *storage
-    max-cached-refs: 100000
-    allow-updates: true
-    cache-failed-actions: false
+  - !remote-action-cache &actions
+    url: "{cache}"
 
 schedulers:
   - !sql-scheduler &scheduler
@@ -92,23 +89,41 @@ instances:
 thread-pool-size: 60
 """
 
+# Time limits are long, because a call can last as long as an action.
 _NGINX = """\
 daemon off;
 master_process off;
 pid {home}/nginx.pid;
-error_log {home}/nginx.log;
-events {{ worker_connections 1024; }}
+worker_rlimit_nofile 16384;
+events {{ worker_connections 16384; }}
 http {{
-  access_log {home}/nginx.access.log;
-  client_body_temp_path {home}/nginx.part;
+  access_log off;
+  client_body_temp_path {home}/nginx.body;
   proxy_temp_path {home}/nginx.proxy;
   fastcgi_temp_path {home}/nginx.fastcgi;
   uwsgi_temp_path {home}/nginx.uwsgi;
   scgi_temp_path {home}/nginx.scgi;
+  client_max_body_size 0;
+  keepalive_requests 1000000000;
+  keepalive_time 24h;
+  keepalive_timeout 24h;
+  client_body_timeout 24h;
+  grpc_read_timeout 24h;
+  grpc_send_timeout 24h;
+  upstream casd {{ server 127.0.0.1:{cache}; keepalive 16; }}
+  upstream bgd {{ server 127.0.0.1:{server}; keepalive 16; }}
   server {{
     listen 127.0.0.1:{port};
+    http2 on;
+    http2_max_concurrent_streams 1000;
+    location / {{ grpc_pass grpc://bgd; }}
+    location /google.bytestream.ByteStream/ {{ grpc_pass grpc://casd; }}
+    location /build.bazel.remote.execution.v2.ActionCache/ {{ grpc_pass grpc://casd; }}
+    location /build.bazel.remote.execution.v2.ContentAddressableStorage/ {{ grpc_pass grpc://casd; }}
+  }}
+  server {{
+    listen 127.0.0.1:{http};
     root {home}/http;
-    client_max_body_size 0;
     location / {{
       dav_methods PUT;
       create_full_put_path on;
@@ -182,9 +197,10 @@ class Engine:
         self._programs = installed
         self.home = home
         self._port = port or _free_port()
+        self._http_port = _free_port()
+        self._server_port = _free_port()
         self._casd_port = _free_port()
         self._postgres_port = _free_port()
-        self._nginx_port = _free_port()
         self._password = secrets.token_hex(16)
         path = f"{installed.prefix}/usr/bin:{os.environ['PATH']}"
         environ = {"PATH": path, "HOME": str(home), "LC_ALL": "C.UTF-8", "TZ": "UTC", "TMPDIR": str(home)}
@@ -197,28 +213,29 @@ class Engine:
 
     @property
     def executor(self) -> str:
-        """The address for Bazel's --remote_executor and --remote_cache."""
+        """The address for Bazel's --remote_executor, which has a cache too."""
         return f"grpc://127.0.0.1:{self._port}"
 
     @property
     def http_cache(self) -> str:
-        """The address of nginx for Bazel's --remote_cache."""
-        return f"http://127.0.0.1:{self._nginx_port}"
+        """The address of the HTTP cache, for Bazel's --remote_cache."""
+        return f"http://127.0.0.1:{self._http_port}"
 
     @property
     def storage(self) -> Path:
-        """The server's folder of all blobs that were uploaded to it."""
-        return self.home / "storage"
+        """The cache's folder of all blobs that were uploaded to it."""
+        return self.home / "casd/cas/objects"
 
     def __enter__(self) -> Engine:
-        """Starts all but nginx."""
+        """Starts all servers."""
         self.home.mkdir(parents=True, exist_ok=True)
         try:
             self.start_postgres()
-            self.start_server()
             self.start_casd()
+            self.start_server()
             for number in range(len(self.workers)):
                 self.start_worker(number)
+            self.start_nginx()
         except BaseException:
             self.stop()
             raise
@@ -248,46 +265,43 @@ class Engine:
         self.postgres.start(command, lambda: _listens(self._postgres_port))
 
     def start_server(self) -> None:
-        """Starts BuildGrid, with what an earlier one stored."""
+        """Starts BuildGrid. What an earlier one stored is in the cache and in the database."""
         database = f"postgresql+psycopg2://bgd:{self._password}@127.0.0.1:{self._postgres_port}/postgres"
         config = self.home / "server.yml"
         config.write_text(
-            _SERVER.format(port=self._port, database=database, storage=self.storage),
+            _SERVER.format(port=self._server_port, database=database, cache=_local(self._casd_port)),
             encoding="utf-8",
         )
         bgd = str(self._programs.venv / "bgd")
         prefix.run([bgd, "migrate", "apply", database], self._environ)
-        self.server.start([bgd, "server", "start", str(config)], lambda: _listens(self._port))
+        self.server.start([bgd, "server", "start", str(config)], lambda: _listens(self._server_port))
 
     def start_casd(self) -> None:
-        """Starts the workers' local cache. It keeps what actions read, so that only the first action fetches TensorFlow."""
-        command = [str(self._programs.prefix / "usr/bin/buildbox-casd"), f"--cas-remote={self._http}"]
-        command += [f"--ac-remote={self._http}", f"--bind=127.0.0.1:{self._casd_port}", str(self.home / "casd")]
-        self.casd.start(command, lambda: _listens(self._casd_port))
+        """Starts the cache. Workers link files from its folder, so TensorFlow is there once."""
+        command = [str(self._programs.prefix / "usr/bin/buildbox-casd"), f"--bind=127.0.0.1:{self._casd_port}"]
+        self.casd.start([*command, str(self.home / "casd")], lambda: _listens(self._casd_port))
 
     def start_worker(self, number: int) -> None:
         """Starts a worker, and waits until it has told the server about itself."""
         programs = self._programs.prefix / "usr/bin"
-        command = [str(programs / "buildbox-worker"), f"--bots-remote={self._http}"]
-        command += [f"--cas-remote=http://127.0.0.1:{self._casd_port}", "--bots-retry-limit=1000"]
+        command = [str(programs / "buildbox-worker"), f"--bots-remote={_local(self._server_port)}"]
+        command += [f"--cas-remote={_local(self._casd_port)}", "--bots-retry-limit=1000"]
         command += [f"--buildbox-run={programs / 'buildbox-run-bubblewrap'}"]
-        command += [f"--runner-arg=--ro-bind-mount={path}:{path}" for path in _HOST if os.path.exists(path)]
+        command += [
+            f"--runner-arg=--ro-bind-mount={os.path.realpath(path)}:{path}" for path in _HOST if os.path.exists(path)
+        ]
         command += ["--concurrent-jobs=1", "--platform", "OSFamily=linux", f"worker{number + 1}"]
         self.workers[number].start(command, lambda: True)
 
     def start_nginx(self) -> None:
-        """Starts an HTTP server that stores what is PUT to it."""
+        """Starts the server that clients talk to."""
         (self.home / "http").mkdir(exist_ok=True)
         config = self.home / "nginx.conf"
-        config.write_text(_NGINX.format(home=self.home, port=self._nginx_port), encoding="utf-8")
+        ports = {"port": self._port, "http": self._http_port, "cache": self._casd_port, "server": self._server_port}
+        config.write_text(_NGINX.format(home=self.home, **ports), encoding="utf-8")
         program = str(self._programs.prefix / "usr/sbin/nginx")
-        command = [program, "-p", str(self.home), "-c", str(config), "-e", str(self.home / "nginx.log")]
-        self.nginx.start(command, lambda: _listens(self._nginx_port))
-
-    @property
-    def _http(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
-
+        command = [program, "-p", str(self.home), "-c", str(config), "-e", "stderr"]
+        self.nginx.start(command, lambda: _listens(self._port))
 
 def _free_port() -> int:
     with socket.socket() as probe:
@@ -302,3 +316,7 @@ def _listens(port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def _local(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
