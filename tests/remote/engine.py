@@ -28,7 +28,7 @@ from tools.bazelw import prefix
 from .install import Installed
 
 # The folders of the machine that actions see, read-only.
-_HOST = ("/root/.pyenv", "/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
+_HOST = ("/usr", "/bin", "/lib", "/lib64", "/etc/alternatives", "/etc/ld.so.cache")
 _START_TIMEOUT = 60.0
 _STOP_TIMEOUT = 10.0
 
@@ -259,7 +259,12 @@ class Engine:
         password.write_text(self._password, encoding="utf-8")
         initdb = [str(self._programs.postgres / "initdb"), "-D", str(data), "-U", "bgd", f"--pwfile={password}"]
         prefix.run([*user, *initdb, "-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync"], self._environ)
-        settings = ("listen_addresses=127.0.0.1", f"port={self._postgres_port}", "unix_socket_directories=", "fsync=off")
+        settings = (
+            "listen_addresses=127.0.0.1",
+            f"port={self._postgres_port}",
+            "unix_socket_directories=",
+            "fsync=off",
+        )
         options = [word for setting in settings for word in ("-c", setting)]
         command = [*user, str(self._programs.postgres / "postgres"), "-D", str(data), *options]
         self.postgres.start(command, lambda: _listens(self._postgres_port))
@@ -302,6 +307,7 @@ class Engine:
         program = str(self._programs.prefix / "usr/sbin/nginx")
         command = [program, "-p", str(self.home), "-c", str(config), "-e", "stderr"]
         self.nginx.start(command, lambda: _listens(self._port))
+
 
 def _free_port() -> int:
     with socket.socket() as probe:

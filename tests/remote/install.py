@@ -68,4 +68,3 @@ def _fill(home: Path, final: Path, progress: Progress) -> None:
     pip = [str(home / "venv/bin/pip"), "install", "--quiet", "--disable-pip-version-check"]
     prefix.run([*pip, "--requirement", str(_REQUIREMENTS)])
     part.rename(final)
-

@@ -35,6 +35,12 @@ class PackagesTest(unittest.TestCase):
         for dropped in ("grpc", "tensorboard", "clang", "setuptools"):
             self.assertNotIn(dropped, sys.modules)
 
+    def test_the_interpreter_is_a_copy(self) -> None:
+        """Protects caches that machines share: neither the interpreter nor its library is one that only this machine has."""
+        repository = Path(os.__file__).resolve().parents[3]
+        self.assertEqual(Path(sys.executable).resolve().parent, repository / "python/bin")
+        self.assertTrue((repository / "site-packages/tensorflow").is_dir())
+
     def test_bytecode_does_not_depend_on_times(self) -> None:
         """Protects remote caching and startup time: byte code that contains its source's time differs on each machine."""
         import tensorflow
