@@ -139,8 +139,15 @@ def pip_install(rctx, *, package, title, size):
             result.stderr.strip()[-4000:],
         ))
 
-    # Scripts begin with the path of this machine's interpreter, and nothing calls them.
+    # Scripts begin with the path of this machine's interpreter, and nothing calls them. Lists of files have their hashes.
     rctx.delete("site-packages/bin")
+    for folder in rctx.path("site-packages").readdir():
+        record = folder.get_child("RECORD")
+        if folder.basename.endswith(".dist-info") and record.exists:
+            lines = rctx.read(record).splitlines(True)
+            kept = [line for line in lines if not line.startswith("../../bin/")]
+            if len(kept) < len(lines):
+                rctx.file(record, "".join(kept), executable = False)
 
     _byte_compile(rctx, python, "site-packages", title, "site-packages/{}/__pycache__".format(package))
     return python

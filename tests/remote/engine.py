@@ -97,7 +97,8 @@ pid {home}/nginx.pid;
 worker_rlimit_nofile 16384;
 events {{ worker_connections 16384; }}
 http {{
-  access_log off;
+  log_format bytes '$uri $request_length $bytes_sent';
+  access_log {home}/requests.log bytes;
   client_body_temp_path {home}/nginx.body;
   proxy_temp_path {home}/nginx.proxy;
   fastcgi_temp_path {home}/nginx.fastcgi;
@@ -174,6 +175,17 @@ class Process:
                 self._child.wait(_STOP_TIMEOUT)
         self.kill()
 
+    def busy(self) -> bool:
+        """Returns whether the server has child processes."""
+        if self._child is None:
+            return False
+        pid = self._child.pid
+        try:
+            threads = list(Path(f"/proc/{pid}/task").iterdir())
+            return any((thread / "children").read_text(encoding="utf-8").strip() for thread in threads)
+        except OSError:
+            return False
+
     def kill(self) -> None:
         """Kills the server and its children at once, as a crash would."""
         if self._child:
@@ -221,10 +233,14 @@ class Engine:
         """The address of the HTTP cache, for Bazel's --remote_cache."""
         return f"http://127.0.0.1:{self._http_port}"
 
-    @property
-    def storage(self) -> Path:
-        """The cache's folder of all blobs that were uploaded to it."""
-        return self.home / "casd/cas/objects"
+    def traffic(self) -> tuple[int, int]:
+        """Returns the bytes that clients have sent to the servers, and received from them, headers included."""
+        sent = received = 0
+        for line in (self.home / "requests.log").read_text(encoding="utf-8").splitlines():
+            _, request, answer = line.rsplit(" ", 2)
+            sent += int(request)
+            received += int(answer)
+        return sent, received
 
     def __enter__(self) -> Engine:
         """Starts all servers."""
@@ -287,7 +303,7 @@ class Engine:
         self.casd.start([*command, str(self.home / "casd")], lambda: _listens(self._casd_port))
 
     def start_worker(self, number: int) -> None:
-        """Starts a worker, and waits until it has told the server about itself."""
+        """Starts a worker. The server knows about it a moment later."""
         programs = self._programs.prefix / "usr/bin"
         command = [str(programs / "buildbox-worker"), f"--bots-remote={_local(self._server_port)}"]
         command += [f"--cas-remote={_local(self._casd_port)}", "--bots-retry-limit=1000"]
