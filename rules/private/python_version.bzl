@@ -87,3 +87,20 @@ def no_pip_error(python):
     """
     return ("{python} has no pip, which installs TensorFlow. Add it: `{python} -m ensurepip`, or on Debian and Ubuntu " +
             "`apt-get install python3-pip`. {how}").format(python = python, how = _HOW_TO_CHOOSE)
+
+def uncopied_python_warning(python, reason):
+    """Says what follows if actions can't run a copy of Python.
+
+    Args:
+      python: (str) path of the interpreter
+      reason: (str) why its copy doesn't run by itself
+
+    Returns:
+      (str) the warning
+    """
+    return ("actions run {python} in its place, because a copy of it doesn't run by itself: {reason}. Builds work, but they share " +
+            "results only with machines that have the same Python at this path. {how}").format(
+        python = python,
+        reason = reason,
+        how = _HOW_TO_CHOOSE,
+    )

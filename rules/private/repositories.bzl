@@ -10,11 +10,13 @@ load(
     "no_python_error",
     "platform_error",
     "python_error",
+    "uncopied_python_warning",
 )
 
 visibility(["//rules/..."])
 
 DEFAULT_LOCK = Label("//tools/python:requirements.lock")
+_COPY_INTERPRETER = Label("//tools/python:copy_interpreter.py")
 _TARGETS = Label("//rules/private:tensorflow.bzl")
 
 # Prints a description of a Python as JSON on one line, even with the oldest Python. `executable` has pip. `base` is the interpreter
@@ -34,7 +36,9 @@ _BUILD = """\
 load("{targets}", "tfaot_tensorflow_targets")
 
 tfaot_tensorflow_targets(
-    interpreter_path = "{interpreter}",
+    interpreter = {interpreter},
+    interpreter_path = {interpreter_path},
+    library = {library},
     tensorflow_version = "{version}",
 )
 """
@@ -92,7 +96,7 @@ def pip_install(rctx, *, package, title, size):
       size: (str) its size, for messages
 
     Returns:
-      (str) path of the interpreter that the packages were installed for
+      (dict) what _PROBE printed of the Python that the packages were installed for
     """
     error = platform_error(rctx.os.name, rctx.os.arch)
     if error:
@@ -135,8 +139,21 @@ def pip_install(rctx, *, package, title, size):
             result.stderr.strip()[-4000:],
         ))
 
-    # Scripts begin with the path of this machine's interpreter, and nothing calls them.
+    # Scripts begin with the path of this machine's interpreter, and nothing calls them. Lists of files have their hashes.
     rctx.delete("site-packages/bin")
+    for folder in rctx.path("site-packages").readdir():
+        record = folder.get_child("RECORD")
+        if folder.basename.endswith(".dist-info") and record.exists:
+            lines = rctx.read(record).splitlines(True)
+            kept = [line for line in lines if not line.startswith("../../bin/")]
+            if len(kept) < len(lines):
+                rctx.file(record, "".join(kept), executable = False)
+
+    _byte_compile(rctx, python, "site-packages", title, "site-packages/{}/__pycache__".format(package))
+    return python
+
+def _byte_compile(rctx, python, folder, title, expected):
+    """Compiles the Python files in a folder, and fails if the path `expected` doesn't exist afterwards."""
 
     # Without .pyc files, each import of TensorFlow compiles 5,000 files. The usual ones contain the source's modification time:
     # two machines would have different inputs to every action, and a copy of the files would count as stale.
@@ -149,22 +166,46 @@ def pip_install(rctx, *, package, title, size):
             "-q",
             "-j0",
             "-s",
-            "site-packages",
+            folder,
             "--invalidation-mode=unchecked-hash",
-            "site-packages",
+            folder,
         ],
         timeout = 3600,
     )
 
     # A few files of other packages are templates that aren't valid Python, so the exit status says nothing.
-    if not rctx.path("site-packages/{}/__pycache__".format(package)).exists:
+    if not rctx.path(expected).exists:
         fail("couldn't byte-compile {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
-    return python["base"]
+
+def _copy_interpreter(rctx, python):
+    """Copies the interpreter into the folder `python`, so that no path of this machine is in the key of any action.
+
+    Args:
+      rctx: the repository's context
+      python: (dict) what _PROBE printed
+
+    Returns:
+      (dict) `interpreter` and `library`, relative to the folder, or None if the copy doesn't run
+    """
+    rctx.report_progress("Copying Python " + python["version"])
+    result = rctx.execute([python["executable"], str(rctx.path(_COPY_INTERPRETER)), "python"], timeout = 600)
+    if result.return_code != 0:
+        fail("couldn't copy {}:\n{}".format(python["base"], result.stderr.strip()[-4000:]))
+    copy = json.decode(result.stdout)
+    if "error" in copy:
+        # buildifier: disable=print
+        print(uncopied_python_warning(python["base"], copy["error"]))
+        rctx.delete("python")
+        return None
+    library = "python/" + copy["library"]
+    expected = "{}/python{}/__pycache__".format(library, python["version"])
+    _byte_compile(rctx, python, library, "Python's standard library", expected)
+    return copy
 
 def _tfaot_tensorflow_repository_impl(rctx):
     lock = rctx.attr.requirements_lock
     version = _tensorflow_version(lock, rctx.read(rctx.path(lock)))
-    interpreter = pip_install(
+    python = pip_install(
         rctx,
         package = "tensorflow",
         size = "about 300 MB to download, 1.5 GB on disk",
@@ -172,9 +213,12 @@ def _tfaot_tensorflow_repository_impl(rctx):
     )
 
     # It changes with the packages. They are one directory, whose digest Bazel doesn't compute for a worker's tools.
-    rctx.file("stamp", "{}\n{}".format(interpreter, rctx.read(rctx.path(lock))), executable = False)
+    rctx.file("stamp", "{}\n{}".format(python["version"], rctx.read(rctx.path(lock))), executable = False)
+    copy = _copy_interpreter(rctx, python)
     rctx.file("BUILD", _BUILD.format(
-        interpreter = interpreter,
+        interpreter = repr("python/" + copy["interpreter"]) if copy else None,
+        interpreter_path = None if copy else repr(python["base"]),
+        library = repr("python/" + copy["library"]) if copy else None,
         targets = _TARGETS,
         version = version,
     ), executable = False)

@@ -87,11 +87,13 @@ _XLA_SOURCES = [
 ]
 
 # buildifier: disable=unnamed-macro
-def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
+def tfaot_tensorflow_targets(*, interpreter, interpreter_path, library, tensorflow_version):
     """Declares all targets of the repository `tfaot_tensorflow`.
 
     Args:
-      interpreter_path: (str) Python's absolute path
+      interpreter: (str) Python's path in the repository, or None
+      interpreter_path: (str) Python's absolute path if `interpreter` is None
+      library: (str) the folder of `interpreter`'s library, or None
       tensorflow_version: (str) version of TensorFlow in the folder site-packages
     """
     visibility = ["//visibility:public"]
@@ -112,6 +114,9 @@ def tfaot_tensorflow_targets(*, interpreter_path, tensorflow_version):
 
     py_runtime(
         name = "py_runtime",
+        # One directory, for the same reason.
+        files = [library] if library else [],
+        interpreter = interpreter,
         interpreter_path = interpreter_path,
         python_version = "PY3",
         visibility = visibility,

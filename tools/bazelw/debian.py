@@ -53,7 +53,7 @@ _VERIFY = ("::verify-peer", "::verify-host")
 
 
 @dataclass(frozen=True)
-class _Apt:
+class Apt:
     """An apt that writes only below `home`, and assumes that no package is installed."""
 
     home: Path
@@ -62,27 +62,28 @@ class _Apt:
     def run(self, *command: str, cwd: Path | None = None) -> str:
         return prefix.run(command, self.environ, cwd)
 
+    def available(self) -> dict[str, packages.Package]:
+        """Returns the suite's packages, by name."""
+        return packages.parse(self.run("apt-cache", "dumpavail"))
+
 
 def set_up(folder: Path, version: str, progress: Progress) -> Bazel:
     """Downloads, unpacks, and adapts Debian's Bazel, resuming where an interrupted call stopped. Needs the lock.
 
     Raises WayFailed if this machine has no apt, or its mirror lacks what is needed.
     """
-    for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb"):
-        if shutil.which(tool) is None:
-            raise WayFailed(f"this machine has no {tool}, so it has no Debian mirror either")
     home = folder / "debian"
     resumed = (home / "apt/debs").exists()
     started = time.monotonic()
     progress.say(f"setting up Debian's build of Bazel below {home}")
-    apt = _lists(home, progress)
-    chosen = packages.closure(packages.parse(apt.run("apt-cache", "dumpavail")))
+    apt = lists(home, progress)
+    chosen = packages.bazel(apt.available())
     offered = next(package.version for package in chosen if package.name == packages.BAZEL)
     # Debian's version looks like 7.7.1+ds-8+b1: the upstream version, then Debian's changes.
     upstream = offered.partition("+")[0].partition("-")[0]
     if not versions.fits(upstream, version):
         raise WayFailed(f"Debian {SUITE} has Bazel {upstream} now, which isn't compatible with {version}")
-    debs = _download(apt, chosen, progress)
+    debs = download(apt, chosen, progress)
     abseil = _abseil_source(apt, progress)
 
     # Each recipe has its own folder: Bazel restarts a server that still runs from another one.
@@ -142,8 +143,14 @@ def sources_list(mirror: str, keyring: Path) -> str:
     return "".join(f"{kind} [signed-by={keyring}] {mirror} {SUITE} main\n" for kind in ("deb", "deb-src"))
 
 
-def _lists(home: Path, progress: Progress) -> _Apt:
-    """Fetches the suite's signed package lists from the first of the machine's mirrors that has them."""
+def lists(home: Path, progress: Progress) -> Apt:
+    """Fetches the suite's signed package lists from the first of the machine's mirrors that has them.
+
+    Raises WayFailed if this machine has no apt, or no Debian mirror with the suite.
+    """
+    for tool in ("apt-get", "apt-cache", "apt-config", "dpkg-deb"):
+        if shutil.which(tool) is None:
+            raise WayFailed(f"this machine has no {tool}, so it has no Debian mirror either")
     # --no-release-info: the configuration counts, not whether `apt-get update` ever ran here.
     targets = prefix.run(
         ["apt-get", "indextargets", "--no-release-info", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT)"]
@@ -169,13 +176,13 @@ def _lists(home: Path, progress: Progress) -> _Apt:
     raise WayFailed(f"no Debian mirror of this machine serves {SUITE}: {reasons[-1]}")
 
 
-def _private_apt(home: Path) -> _Apt:
+def _private_apt(home: Path) -> Apt:
     for name in ("lists/partial", "cache/archives/partial", "conf.d", "debs", "sources"):
         (home / name).mkdir(parents=True, exist_ok=True)
     cache.write_text(home / "status", "")
     machine = prefix.run(["apt-config", "dump"])
     cache.write_text(home / "apt.conf", apt_conf(machine, home))
-    return _Apt(home, {**os.environ, "APT_CONFIG": str(home / "apt.conf"), "LC_ALL": "C"})
+    return Apt(home, {**os.environ, "APT_CONFIG": str(home / "apt.conf"), "LC_ALL": "C"})
 
 
 def apt_conf(machine: str, home: Path) -> str:
@@ -225,7 +232,7 @@ def apt_conf(machine: str, home: Path) -> str:
     return "\n".join([*kept, *(f'{key} "{value}";' for key, value in settings.items())]) + "\n"
 
 
-def _download(apt: _Apt, chosen: Sequence[packages.Package], progress: Progress) -> list[Path]:
+def download(apt: Apt, chosen: Sequence[packages.Package], progress: Progress) -> list[Path]:
     """Downloads the packages that are missing. Returns all of them, in the order of `chosen`."""
     folder = apt.home / "debs"
     wanted = {package.file for package in chosen}
@@ -285,7 +292,7 @@ def _show(line: str, total: int, progress: Progress) -> None:
         progress.move(f"downloading package {match[2]} of {match[3]}, {megabytes(done)} of {megabytes(total)}")
 
 
-def _abseil_source(apt: _Apt, progress: Progress) -> Path:
+def _abseil_source(apt: Apt, progress: Progress) -> Path:
     """Downloads Abseil's upstream archive, which contains BUILD files. apt compares it with the signed list."""
     progress.say("fetching the source of Abseil")
     folder = apt.home / "sources"

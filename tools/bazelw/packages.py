@@ -1,9 +1,9 @@
-"""Which Debian packages Bazel needs to run from a private prefix, derived from the packages' own dependencies."""
+"""Which Debian packages a program needs to run from a private prefix, derived from the packages' own dependencies."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .errors import WayFailed
@@ -88,8 +88,21 @@ def parse(text: str) -> dict[str, Package]:
     return found
 
 
-def closure(available: Mapping[str, Package]) -> list[Package]:
+def bazel(available: Mapping[str, Package]) -> list[Package]:
     """Returns every package that Bazel needs to run, sorted by name.
+
+    Raises WayFailed if the suite lacks one of them.
+    """
+    return closure(available, [*_ROOTS, _java_runtime(available)], _LEFT_OUT)
+
+
+def closure(available: Mapping[str, Package], roots: Sequence[str], left_out: re.Pattern[str]) -> list[Package]:
+    """Returns the packages `roots` and all that they depend on, sorted by name.
+
+    Args:
+      available: The suite's packages, by name.
+      roots: The names to start from.
+      left_out: Names of dependencies that aren't followed.
 
     Raises WayFailed if the suite lacks one of them.
     """
@@ -97,7 +110,7 @@ def closure(available: Mapping[str, Package]) -> list[Package]:
     for package in available.values():
         for name in package.provides:
             virtual.setdefault(name, package.name)
-    wanted = [*_ROOTS, _java_runtime(available)]
+    wanted = list(roots)
     chosen: dict[str, Package] = {}
     while wanted:
         name = wanted.pop()
@@ -107,7 +120,7 @@ def closure(available: Mapping[str, Package]) -> list[Package]:
         if name not in available:
             raise WayFailed(f"the Debian suite has no package {name}")
         chosen[name] = available[name]
-        wanted += [other for other in available[name].depends if not _LEFT_OUT.fullmatch(other)]
+        wanted += [other for other in available[name].depends if not left_out.fullmatch(other)]
     return [chosen[name] for name in sorted(chosen)]
 
 

@@ -31,18 +31,33 @@ def adapt(tree: Path, final: Path) -> str:
     """
     relink(tree, final)
     java = one(tree, "usr/lib/jvm/java-*-openjdk-*/bin/java").parents[1].relative_to(tree)
-    libraries = one(tree, "usr/lib/*/libc.so.6").parent.relative_to(tree)
-    loader = one(tree, f"{libraries}/ld-linux-*.so.*").relative_to(tree)
-    rpath = ":".join(str(final / part) for part in (libraries, java / "lib", java / "lib/server"))
     programs, shared = elf_files(tree, java)
-    patchelf = [str(tree / loader), "--library-path", str(tree / libraries), str(tree / "usr/bin/patchelf")]
-    # An old-style rpath, not a runpath, because it must also apply to the libraries' own dependencies.
-    run([*patchelf, "--force-rpath", "--set-rpath", rpath, *map(str, [*programs, *shared])])
-    run([*patchelf, "--set-interpreter", str(final / loader), *map(str, programs)])
+    patch(tree, final, programs, shared, [java / "lib", java / "lib/server"])
     listed = tree / _CLASSPATH
     text = classpath(listed.read_text(encoding="utf-8"), tree, final)
     listed.write_text(f"{text}{final / label(tree)}\n", encoding="utf-8")
     return str(java)
+
+
+def patch(
+    tree: Path, final: Path, programs: Sequence[Path], shared: Sequence[Path], libraries: Sequence[Path] = ()
+) -> None:
+    """Points programs and shared libraries at the loader and the libraries in `final`, with the tree's own patchelf.
+
+    Args:
+      tree: The unpacked packages, including libc6 and patchelf.
+      final: The place that `tree` is renamed to.
+      programs: Executables in `tree`.
+      shared: Shared libraries in `tree`.
+      libraries: Folders with more libraries, relative to `tree`.
+    """
+    main = one(tree, "usr/lib/*/libc.so.6").parent.relative_to(tree)
+    loader = one(tree, f"{main}/ld-linux-*.so.*").relative_to(tree)
+    rpath = ":".join(str(final / part) for part in (main, *libraries))
+    patchelf = [str(tree / loader), "--library-path", str(tree / main), str(tree / "usr/bin/patchelf")]
+    # An old-style rpath, not a runpath, because it must also apply to the libraries' own dependencies.
+    run([*patchelf, "--force-rpath", "--set-rpath", rpath, *map(str, [*programs, *shared])])
+    run([*patchelf, "--set-interpreter", str(final / loader), *map(str, programs)])
 
 
 def label(tree: Path) -> Path:

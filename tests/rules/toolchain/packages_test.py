@@ -35,6 +35,21 @@ class PackagesTest(unittest.TestCase):
         for dropped in ("grpc", "tensorboard", "clang", "setuptools"):
             self.assertNotIn(dropped, sys.modules)
 
+    def test_the_interpreter_is_a_copy(self) -> None:
+        """Protects caches that machines share: neither the interpreter nor its library is one that only this machine has."""
+        repository = Path(os.__file__).resolve().parents[3]
+        self.assertEqual(Path(sys.executable).resolve().parent, repository / "python/bin")
+        self.assertTrue((repository / "site-packages/tensorflow").is_dir())
+
+    def test_no_list_of_files_has_scripts(self) -> None:
+        """Protects caches that machines share: a script's first line, and so its hash, names an interpreter of one machine."""
+        site_packages = Path(os.__file__).resolve().parents[3] / "site-packages"
+        records = list(site_packages.glob("*.dist-info/RECORD"))
+        self.assertTrue(records)
+        self.assertFalse((site_packages / "bin").exists())
+        for record in records:
+            self.assertNotIn("/bin/", record.read_text(encoding="utf-8"), record)
+
     def test_bytecode_does_not_depend_on_times(self) -> None:
         """Protects remote caching and startup time: byte code that contains its source's time differs on each machine."""
         import tensorflow

@@ -10,6 +10,7 @@ load(
     "no_python_error",
     "platform_error",
     "python_error",
+    "uncopied_python_warning",
 )
 
 def _contains(env, text, pieces):
@@ -72,6 +73,18 @@ def _no_pip_test_impl(ctx):
 
 _no_pip_test = unittest.make(_no_pip_test_impl)
 
+def _uncopied_python_test_impl(ctx):
+    """Protects the warning for a Python whose copy doesn't run: the build works, and why caches aren't shared."""
+    env = unittest.begin(ctx)
+    _contains(
+        env,
+        uncopied_python_warning("/opt/conda/bin/python3.11", "libffi.so.8 is missing"),
+        ["actions run /opt/conda/bin/python3.11 in its place", "libffi.so.8 is missing", "Builds work", "TFAOT_PYTHON"],
+    )
+    return unittest.end(env)
+
+_uncopied_python_test = unittest.make(_uncopied_python_test_impl)
+
 def _platform_test_impl(ctx):
     """Protects the error on machines for which TensorFlow's wheel doesn't exist."""
     env = unittest.begin(ctx)
@@ -94,5 +107,6 @@ def python_version_test_suite(*, name):
         _broken_python_test,
         _no_python_test,
         _no_pip_test,
+        _uncopied_python_test,
         _platform_test,
     )

@@ -17,7 +17,7 @@ def _resolved_impl(ctx):
 _resolved = rule(implementation = _resolved_impl, toolchains = [_TYPE])
 
 def _default_test_impl(ctx):
-    """Protects the default toolchain: it is registered, and its packages are one directory, not thousands of files."""
+    """Protects the default toolchain: it is registered, packages and library are directories, and no path of the machine is in it."""
     env = analysistest.begin(ctx)
     info = _info(env)
     packages = info.packages.to_list()
@@ -25,8 +25,10 @@ def _default_test_impl(ctx):
     asserts.equals(env, "site-packages", packages[0].basename)
     asserts.equals(env, [packages[0].path], info.imports.to_list())
     asserts.true(env, packages[0].path.startswith("external/"))
-    asserts.equals(env, None, info.interpreter)
-    asserts.true(env, info.interpreter_path.startswith("/"))
+    asserts.equals(env, None, info.interpreter_path)
+    asserts.true(env, info.interpreter.path.startswith("external/"), info.interpreter.path)
+    asserts.true(env, "/python/bin/python3." in info.interpreter.path, info.interpreter.path)
+    asserts.equals(env, 1, len(info.interpreter_files.to_list()))
     asserts.equals(env, "2.21.0", info.tensorflow_version)
     return analysistest.end(env)
 

@@ -70,18 +70,18 @@ class DebianTest(ScratchTest):
             mock.patch.object(debian, "_KEYRING", self.folder / "missing.gpg"),
             self.assertRaisesRegex(WayFailed, "no .*missing.gpg, so it can't check.*install debian-archive-keyring"),
         ):
-            debian._lists(self.folder, self.progress)
+            debian.lists(self.folder, self.progress)
         self.assertEqual(self.asked("update"), [])
 
     def test_no_mirror(self) -> None:
         """Protects users of another system's apt: the error is useful."""
         with mock.patch.object(debian, "mirrors", lambda _: []), self.assertRaisesRegex(WayFailed, "no Debian mirror"):
-            debian._lists(self.folder, self.progress)
+            debian.lists(self.folder, self.progress)
 
     def test_failing_mirror_tells_why(self) -> None:
         """Protects users without network: the error is useful."""
         with mock.patch.dict(os.environ, FAIL="1"), self.assertRaisesRegex(WayFailed, "forky: .*Failed to fetch it"):
-            debian._lists(self.folder, self.progress)
+            debian.lists(self.folder, self.progress)
 
     def test_machine_without_apt(self) -> None:
         """Protects other systems: the way fails with a reason instead of a traceback."""
@@ -100,13 +100,13 @@ class DebianTest(ScratchTest):
         (debs / "two_1_amd64.deb").write_text("par")
         (debs / "old_0_amd64.deb").write_text("old")
         self.assertEqual(
-            debian._download(apt, wanted, self.progress), [debs / "one_1_amd64.deb", debs / "two_1_amd64.deb"]
+            debian.download(apt, wanted, self.progress), [debs / "one_1_amd64.deb", debs / "two_1_amd64.deb"]
         )
         self.assertEqual(len(self.asked("download")), 1)
         self.assertIn("two=1", self.asked("download")[0])
         self.assertNotIn("one=1", self.asked("download")[0])
         self.assertEqual(sorted(path.name for path in debs.iterdir()), ["one_1_amd64.deb", "two_1_amd64.deb"])
-        debian._download(apt, wanted, self.progress)
+        debian.download(apt, wanted, self.progress)
         self.assertEqual(len(self.asked("download")), 1)
 
     def test_wrong_package_is_refused_and_removed(self) -> None:
@@ -114,7 +114,7 @@ class DebianTest(ScratchTest):
         apt = debian._private_apt(self.folder / "apt")
         apt.environ["CONTENT"] = "wrong"
         with self.assertRaisesRegex(WayFailed, "one doesn't match the signed list"):
-            debian._download(apt, [self.package("one")], self.progress)
+            debian.download(apt, [self.package("one")], self.progress)
         self.assertEqual(list((self.folder / "apt/debs").iterdir()), [])
 
     def test_private_apt_leaves_the_system_alone(self) -> None:
@@ -183,7 +183,7 @@ DIR::ETC::TRUSTED "/etc/everyone.gpg";
         """Protects builds when the suite has moved on to another Bazel."""
         chosen = packages.Package("bazel-bootstrap", "8.1.0+ds-1", "pool/b_1_amd64.deb", 5, "", (), ())
         with (
-            mock.patch.object(packages, "closure", lambda _: [chosen]),
+            mock.patch.object(packages, "bazel", lambda _: [chosen]),
             self.assertRaisesRegex(WayFailed, r"forky has Bazel 8\.1\.0 now, which isn't compatible with 7\.7\.1"),
         ):
             debian.set_up(self.folder, "7.7.1", self.progress)

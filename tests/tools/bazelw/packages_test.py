@@ -28,7 +28,7 @@ SUITE = [
 class PackagesTest(unittest.TestCase):
     def test_closure(self) -> None:
         """Protects the rule: Bazel's dependencies, including undeclared ones, without compilers, JDK, and Maven."""
-        chosen = packages.closure(packages.parse("\n".join(SUITE)))
+        chosen = packages.bazel(packages.parse("\n".join(SUITE)))
         self.assertEqual(
             " ".join(package.name for package in chosen),
             "bazel-bootstrap bazel-rules-shell libblake3-0 libc6 libjava-java libone libother-java "
@@ -40,10 +40,10 @@ class PackagesTest(unittest.TestCase):
         for name in ("libblake3-0", "libother-java"):
             left = [text for text in SUITE if f"Package: {name}\n" not in text]
             with self.subTest(name), self.assertRaisesRegex(WayFailed, f"no package {name}"):
-                packages.closure(packages.parse("\n".join(left)))
+                packages.bazel(packages.parse("\n".join(left)))
         left = [text for text in SUITE if "Package: default-jre-headless" not in text]
         with self.assertRaisesRegex(WayFailed, "Java runtime"):
-            packages.closure(packages.parse("\n".join(left)))
+            packages.bazel(packages.parse("\n".join(left)))
 
     def test_file_name_is_the_one_that_apt_writes(self) -> None:
         """Protects downloads of packages with an epoch from being repeated on each call."""
