@@ -44,7 +44,8 @@ def _tf_aot_compile_impl(ctx):
             mnemonic = "TfaotCompile",
             progress_message = "Compiling {} of %{{label}} for {}".format(function.entry_point, ", ".join(isa)),
             flags = flags,
-            inputs = [graph.manifest, graph.graph, function.config, graph.sources],
+            inputs = [graph.manifest, graph.graph, function.config],
+            for_errors = [graph.sources],
             outputs = outputs,
         )
         made.append(files)

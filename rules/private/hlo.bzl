@@ -37,7 +37,8 @@ def _tf_aot_lower_impl(ctx):
             mnemonic = "TfaotHlo",
             progress_message = "Lowering {} of %{{label}} to HLO".format(entry.entry_point),
             flags = flags,
-            inputs = [graph.manifest, graph.graph, entry.config, graph.sources],
+            inputs = [graph.manifest, graph.graph, entry.config],
+            for_errors = [graph.sources],
             outputs = [files.hlo, files.text, files.optimized, files.picture],
         )
         made.append(files)
@@ -85,7 +86,8 @@ def _tf_aot_stablehlo_impl(ctx):
             mnemonic = "TfaotStablehlo",
             progress_message = "Translating {} of %{{label}} to StableHLO".format(entry.entry_point),
             flags = flags,
-            inputs = [graph.manifest, graph.graph, graph.sources],
+            inputs = [graph.manifest, graph.graph],
+            for_errors = [graph.sources],
             outputs = [files.text, files.bytecode],
         )
         made.append(files)

@@ -85,7 +85,7 @@ def entries_of(graph, stem):
         for index in range(len(graph.entry_points))
     ]
 
-def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = []):
+def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = [], for_errors = []):
     """Declares the action of a stage.
 
     Args:
@@ -96,6 +96,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
       inputs: (list[File]) files that the main reads
       outputs: (list[File]) files that it writes
       deps: (list[Target]) Python libraries that user code imports
+      for_errors: (list[File]) additional files that only messages depend on, so a change in them doesn't run the stage again
     """
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
 
@@ -112,7 +113,12 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
     own = [path for path in imports if path not in others]
     flags.add(ctx.file._main, format = "--stage_main=%s")
     flags.add_all(own + roots.keys() + toolchain.imports.to_list() + others, format_each = "--stage_path=%s")
-    flags.add_all(outputs, format_each = "--stage_output=%s", expand_directories = False)
+    unused = []
+    if for_errors:
+        unused.append(ctx.actions.declare_file(outputs[0].basename + ".unused_inputs", sibling = outputs[0]))
+        flags.add_all(for_errors, format_each = "--stage_for_errors=%s")
+        flags.add(unused[0], format = "--stage_unused_inputs=%s")
+    flags.add_all(outputs + unused, format_each = "--stage_output=%s", expand_directories = False)
     flags.use_param_file("@%s", use_always = True)
     flags.set_param_file_format("multiline")
 
@@ -135,12 +141,13 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
         },
         execution_requirements = _REQUIREMENTS,
         inputs = depset(
-            inputs + [ctx.file._main],
+            inputs + for_errors + [ctx.file._main],
             transitive = [toolchain.packages, toolchain.interpreter_files] +
                          [library[DefaultInfo].default_runfiles.files for library in libraries] +
                          [library[PyInfo].transitive_sources for library in libraries],
         ),
-        outputs = outputs,
+        outputs = outputs + unused,
+        unused_inputs_list = unused[0] if unused else None,
         mnemonic = mnemonic,
         progress_message = progress_message,
         toolchain = TOOLCHAIN_TYPE,

@@ -21,7 +21,8 @@ def _tf_aot_verify_impl(ctx):
         mnemonic = "TfaotVerify",
         progress_message = "Running %{label} in TensorFlow",
         flags = flags,
-        inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs, graph.sources],
+        inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs],
+        for_errors = [graph.sources],
         outputs = [goldens],
     )
     return [

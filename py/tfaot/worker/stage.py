@@ -14,6 +14,8 @@ from typing import NoReturn
 _MAIN = "--stage_main="
 _PATH = "--stage_path="
 _OUTPUT = "--stage_output="
+_FOR_ERRORS = "--stage_for_errors="
+_UNUSED_INPUTS = "--stage_unused_inputs="
 
 
 _GIVEN = {*os.environ.get("PYTHONPATH", "").split(os.pathsep)}
@@ -38,6 +40,10 @@ class Stage:
     """Where Python looks for modules before its standard library."""
     outputs: tuple[str, ...]
     """The files that the stage writes."""
+    for_errors: tuple[str, ...]
+    """The inputs that only messages depend on."""
+    unused_inputs: str
+    """A file in which Bazel looks, after success, for inputs that need not run the stage again. Empty if there are none."""
     flags: tuple[str, ...]
     """The flags of `main`."""
 
@@ -49,9 +55,10 @@ class Stage:
             return tuple(argument.removeprefix(prefix) for argument in arguments if argument.startswith(prefix))
 
         (main,) = values(_MAIN)
-        ours = (_MAIN, _PATH, _OUTPUT)
+        ours = (_MAIN, _PATH, _OUTPUT, _FOR_ERRORS, _UNUSED_INPUTS)
         flags = tuple(argument for argument in arguments if not argument.startswith(ours))
-        return Stage(main, values(_PATH), values(_OUTPUT), flags)
+        unused_inputs = "".join(values(_UNUSED_INPUTS))
+        return Stage(main, values(_PATH), values(_OUTPUT), values(_FOR_ERRORS), unused_inputs, flags)
 
 
 def read_flag_file(path: str) -> list[str]:
@@ -84,6 +91,9 @@ def run(stage: Stage) -> int:
     except BaseException:
         traceback.print_exc()
         status = 1
+    if status == 0 and stage.unused_inputs:
+        with open(stage.unused_inputs, "w", encoding="utf-8") as file:
+            file.writelines(f"{path}\n" for path in stage.for_errors)
     sys.stdout.flush()
     sys.stderr.flush()
     return status

@@ -1,27 +1,26 @@
-"""What is rebuilt when weights change: starts Bazel in a separate workspace, and reads what it ran.
+"""What is rebuilt after a change: starts Bazel in a separate workspace, and reads its execution log.
 
 The workspace consists of links to this one, plus a package whose files the test can change.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import tempfile
 import unittest
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tfaot.core import safetensors
 from tfaot.core.manifest import Manifest
-from tfaot.explain import bazel as explain
 from tfaot.explain import difference
-from tfaot.explain.build import Build
 
 RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
 WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
@@ -75,7 +74,8 @@ steps = tf.Variable(0, dtype=tf.int64, name="steps")
 @tf.function(input_signature=[tf.TensorSpec((4,), name="x")])
 def model(x):
     steps.assign_add(1)
-    return tf.linalg.matvec(kernel, x, transpose_a=True)
+    product = tf.linalg.matvec(kernel, x, transpose_a=True)
+    return product
 """
 
 USER = """\
@@ -86,7 +86,14 @@ bool User(t::fed& fed, t::seeded& seeded) { return fed.Run() && seeded.Run(); }
 """
 
 LIBRARIES = ("fed", "frozen", "seeded", "stored")
-ACTION = re.compile(r"^SUBCOMMAND: # //scratch:(\S+) \[action '(.*?)'(?:, .*)?, mnemonic: (\w+)\]$", re.MULTILINE)
+MANY = """\
+load("//rules:defs.bzl", "tf_aot_library")
+
+[
+    tf_aot_library(name = "m%d" % n, cpp_class = "m::M%d" % n, model = "m%d.py" % n, signature = {"x": "float32[2]"})
+    for n in range(100)
+]
+"""
 
 
 def weights(value: float) -> dict[str, npt.NDArray[np.float32]]:
@@ -100,10 +107,15 @@ def weights(value: float) -> dict[str, npt.NDArray[np.float32]]:
 class Workspace:
     """A workspace with its own output base."""
 
-    def __init__(self, folder: pathlib.Path) -> None:
-        """Creates the workspace in an empty folder."""
-        self._root, self._output_base = folder / "workspace", folder / "output_base"
-        self._root.mkdir()
+    def __init__(self, folder: pathlib.Path, *, cache: pathlib.Path) -> None:
+        """Creates the workspace in an empty folder.
+
+        Args:
+          folder: contains the workspace and its output base.
+          cache: a disk cache.
+        """
+        self._root, self._output_base, self._cache = folder / "workspace", folder / "output_base", cache
+        self._root.mkdir(parents=True)
         for entry in WORKSPACE.iterdir():
             if entry.name not in (".git", "examples", "tests") and not entry.name.startswith("bazel-"):
                 (self._root / entry.name).symlink_to(entry)
@@ -120,12 +132,26 @@ class Workspace:
             safetensors.write(file, tensors)
 
     def build(self) -> dict[str, set[tuple[str, str]]]:
-        """Builds the entire package. Returns what it ran for each library: mnemonics and progress messages."""
-        flags = [self._override, "--symlink_prefix=/", "--color=no", "--curses=no", "--subcommands"]
-        # Cached outputs need not be written to the output tree.
-        flags.append("--disk_cache=")
+        """Builds the entire package. Returns what it ran for each library: mnemonics and what they made."""
+        ran: dict[str, set[tuple[str, str]]] = {name: set() for name in (*LIBRARIES, "user")}
+        for spawn in self.spawns(*(f"//scratch:{name}" for name in ran)):
+            target = spawn["targetLabel"].removeprefix("//scratch:")
+            if target.partition(".")[0] in ran:
+                ran[target.partition(".")[0]].add((spawn["mnemonic"], made(spawn)))
+        return ran
+
+    def spawns(self, *arguments: str, log: bool = True) -> list[dict[str, Any]]:
+        """Builds targets. Returns the entries of Bazel's execution log, which lists what it ran or took from the cache.
+
+        Args:
+          *arguments: targets and flags.
+          log: whether to write a log. It lists every file of TensorFlow for each stage that ran.
+        """
+        path = self._root.parent / "log.json"
+        flags = [self._override, "--symlink_prefix=/", "--color=no", "--curses=no", f"--disk_cache={self._cache}"]
+        flags += ["--remote_download_outputs=all", *([f"--execution_log_json_file={path}"] if log else [])]
         done = subprocess.run(
-            [*self._bazel(), "build", *flags, *(f"//scratch:{name}" for name in (*LIBRARIES, "user"))],
+            [*self._bazel(), "build", *flags, *arguments],
             cwd=self._root,
             capture_output=True,
             check=False,
@@ -134,10 +160,7 @@ class Workspace:
         )
         if done.returncode != 0:
             raise AssertionError(done.stderr[-8000:])
-        ran: dict[str, set[tuple[str, str]]] = {name: set() for name in (*LIBRARIES, "user")}
-        for target, action, mnemonic in ACTION.findall(done.stderr):
-            ran[target.partition(".")[0]].add((mnemonic, action.rpartition("/")[2] if "/" in action else action))
-        return ran
+        return entries(path.read_text()) if log else []
 
     def explained(self, target: str) -> Build:
         """Builds what `//tools:explain` reads of a target, as it does."""
@@ -160,21 +183,48 @@ class Workspace:
         return [str(WORKSPACE / "bazelw"), f"--output_base={self._output_base}", "--max_idle_secs=60"]
 
 
+def entries(text: str) -> list[dict[str, Any]]:
+    """Reads an execution log: JSON objects, one after another."""
+    decoder, found, start = json.JSONDecoder(), [], 0
+    while start < len(text):
+        entry, start = decoder.raw_decode(text, start)
+        found.append(entry)
+        start += len(text[start:]) - len(text[start:].lstrip())
+    return found
+
+
+def made(spawn: Mapping[str, Any]) -> str:
+    """Names what an action is about: a C++ source, a library, or a stage's target."""
+    if spawn["mnemonic"] == "CppCompile":
+        arguments = spawn["commandArgs"]
+        return str(arguments[arguments.index("-c") + 1]).rpartition("/")[2]
+    if spawn["mnemonic"] == "CppArchive":
+        return str(spawn["listedOutputs"][0]).rpartition("/")[2]
+    return str(spawn["targetLabel"]).removeprefix("//")
+
+
 class RebuildTest(unittest.TestCase):
     """One workspace, built repeatedly."""
 
     maxDiff = None
 
     def setUp(self) -> None:
-        self.workspace = Workspace(pathlib.Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])))
-        self.addCleanup(self.workspace.remove)
-        for name, text in (
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"]))
+        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
+        self.workspace = self.checkout("one")
+
+    def checkout(self, name: str) -> Workspace:
+        """Returns a workspace in a folder of its own."""
+        workspace = Workspace(self.folder / name, cache=self.folder / "cache")
+        self.addCleanup(workspace.remove)
+        for file, text in (
             ("BUILD", BUILD),
             ("weighted.py", WEIGHTED),
             ("seeded.py", SEEDED),
             ("user.cc", USER),
         ):
-            (self.workspace.package / name).write_text(text)
+            (workspace.package / file).write_text(text)
+        return workspace
 
     def manifest(self, name: str) -> Manifest:
         """Returns a library's manifest."""
@@ -254,10 +304,47 @@ class RebuildTest(unittest.TestCase):
             self.assertTrue(holds in workspace.output("libseeded.a"))
             self.assertEqual(self.manifest("seeded"), before["seeded"])
 
+        exported = nothing | {"seeded": {("TfaotExport", "scratch:seeded.export")}}
+        text = (workspace.package / "seeded.py").read_text()
+        with self.subTest("a comment that moves all lines"):
+            (workspace.package / "seeded.py").write_text("# A comment.\n\n" + text)
+            self.assertEqual(workspace.build(), exported)
+
+        with self.subTest("a renamed local of the model's code"):
+            (workspace.package / "seeded.py").write_text(text.replace("product", "renamed"))
+            self.assertEqual(workspace.build(), exported)
+
+        with self.subTest("a moved file"):
+            (workspace.package / "seeded.py").rename(workspace.package / "moved.py")
+            (workspace.package / "BUILD").write_text(BUILD.replace("seeded.py", "moved.py"))
+            self.assertEqual(workspace.build(), exported)
+
         with self.subTest("back to the first weights"):
             workspace.write_weights(weights(1.25))
             workspace.build()
             self.assertEqual({name: self.manifest(name) for name in LIBRARIES}, before)
+
+    def test_another_folder(self) -> None:
+        """A checkout in another folder, with another output base, gets everything from the first one's cache."""
+        targets = ["//scratch:seeded", "//scratch:seeded_test"]
+        ran = self.workspace.spawns(*targets)
+        self.assertLessEqual({"TfaotExport", "TfaotCompile", "TfaotVerify"}, {spawn["mnemonic"] for spawn in ran})
+        self.assertEqual([made(spawn) for spawn in ran if spawn["cacheHit"]], [])
+        again = self.checkout("two/deeper").spawns(*targets)
+        self.assertEqual({made(spawn) for spawn in again}, {made(spawn) for spawn in ran})
+        self.assertEqual([made(spawn) for spawn in again if not spawn["cacheHit"]], [])
+
+    def test_one_of_a_hundred(self) -> None:
+        """A change in one of a hundred models runs the export of this one, and nothing of the others."""
+        package = self.workspace.package
+        (package / "BUILD").write_text(MANY)
+        for number in range(100):
+            (package / f"m{number}.py").write_text(f"def model(x):\n    return x + {number}.0\n")
+        flags = ["--output_groups=graph", *(f"//scratch:m{number}" for number in range(100))]
+        self.workspace.spawns(*flags, log=False)
+        self.assertEqual(self.workspace.spawns(*flags), [])
+        (package / "m57.py").write_text("def model(x):\n    return x - 57.0\n")
+        self.assertEqual([made(spawn) for spawn in self.workspace.spawns(*flags)], ["scratch:m57.export"])
 
 
 if __name__ == "__main__":
