@@ -20,7 +20,9 @@ import numpy.typing as npt
 
 from tfaot.core import safetensors
 from tfaot.core.manifest import Manifest
+from tfaot.explain import bazel as explain
 from tfaot.explain import difference
+from tfaot.explain.build import Build
 
 RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
 WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
