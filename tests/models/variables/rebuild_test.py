@@ -237,7 +237,7 @@ class RebuildTest(unittest.TestCase):
             others = {name: workspace.explained(f"//scratch:{name}") for name in builds}
             self.assertEqual(
                 difference.text(builds["fed"], others["fed"]).splitlines()[-1],
-                "2 of 2 variables have other initial values: bias, kernel. New values of variables compile no code.",
+                "2 of 2 variables have other initial values: kernel, bias. New values of variables compile no code.",
             )
             (found,) = difference.differences(builds["frozen"], others["frozen"])
             self.assertEqual(found.component, "constants")
