@@ -269,7 +269,9 @@ class ExecutorTest(StageTest):
         sort = thunks.Sort("less", tuple(thunks.Slice(i, 0) for i in range(65)), (4,) * 65, (1, 16, 1), True)
         function = thunks.CompiledFunction(buffers, (), (), (), (), (sort,))
         self.assert_error(
-            self.error_of(executor.render, {"x86-64": function}, cpp_class="a::B", cost=1.0, tensorflow="2", fingerprint=None),
+            self.error_of(
+                executor.render, {"x86-64": function}, cpp_class="a::B", cost=1.0, tensorflow="2", fingerprint=None
+            ),
             """
             the model sorts 65 arrays together
               found: at most 64 can be
