@@ -63,13 +63,9 @@ def _tf_aot_link_impl(ctx):
         actions = ctx.actions,
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
-        srcs = [sources.variables],
-        additional_inputs = [graph.variables, graph.weights] if sources.embed else [],
-        user_compile_flags = [
-            "-DTFAOT_{}=\"{}\"".format(name, file.path)
-            for name, file in [("VARIABLES", graph.variables), ("WEIGHTS", graph.weights)]
-            if sources.embed
-        ],
+        srcs = [sources.variables, compiled.fingerprint_source] + ([graph.weights] if sources.embed else []),
+        additional_inputs = [graph.variables] if sources.embed else [],
+        user_compile_flags = ["-DTFAOT_VARIABLES=\"{}\"".format(graph.variables.path)] if sources.embed else [],
     )
     objects = depset(compiled.objects + compiled.constants)
     outputs = cc_common.merge_compilation_outputs(compilation_outputs = executors + [

@@ -217,6 +217,9 @@ class RebuildTest(unittest.TestCase):
                 },
             )
             self.assertTrue({"TfaotExport", "TfaotCompile"} <= {mnemonic for mnemonic, _ in frozen}, frozen)
+            # The new fingerprint is no reason to compile C++.
+            compiled = {file for mnemonic, file in frozen if mnemonic == "CppCompile"}
+            self.assertEqual(compiled, {"frozen.fingerprint.S"})
             new, old = (weights(value)["bias"].tobytes() for value in (-3.5, 1.25))
             for output in ("libfed.a", "stored.variables.safetensors", "libfrozen.a"):
                 data = workspace.output(output)
