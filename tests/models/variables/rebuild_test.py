@@ -199,6 +199,7 @@ class RebuildTest(unittest.TestCase):
             return {
                 ("TfaotExport", f"scratch:{name}.export"),
                 ("CppCompile", f"{name}.variables.S"),
+                ("CppCompile", f"{name}.weights.S"),
                 ("CppArchive", f"lib{name}.a"),
             }
 
