@@ -20,7 +20,7 @@ def main() -> None:
     )
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
     parser.add_argument("--passes", action="append", default=[], help="a pattern of passes; may be repeated")
-    for output in ("constants", "fingerprint", "header", "hlo", "passes"):
+    for output in ("constants", "fingerprint", "fingerprint_source", "header", "hlo", "passes"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     for output in ("objects", "sources"):
         parser.add_argument(

@@ -18,10 +18,18 @@ def _tf_aot_compile_impl(ctx):
             constants = ctx.actions.declare_file(function.stem + ".constants.o"),
             header = ctx.actions.declare_file(function.stem + ".executor.h"),
             fingerprint = ctx.actions.declare_file(function.stem + ".fingerprint.json"),
+            fingerprint_source = ctx.actions.declare_file(function.stem + ".fingerprint.S"),
             hlo = ctx.actions.declare_file(function.stem + ".hlo_snapshot.pb"),
             passes = ctx.actions.declare_file(function.stem + ".passes.json"),
         )
-        outputs = files.objects + files.sources + [files.constants, files.fingerprint, files.header, files.hlo, files.passes]
+        outputs = files.objects + files.sources + [
+            files.constants,
+            files.fingerprint,
+            files.fingerprint_source,
+            files.header,
+            files.hlo,
+            files.passes,
+        ]
         flags = ctx.actions.args()
         flags.add(graph.manifest, format = "--manifest=%s")
         flags.add(graph.graph, format = "--graph=%s")
@@ -38,6 +46,7 @@ def _tf_aot_compile_impl(ctx):
         flags.add_all(files.sources, format_each = "--out_sources=%s")
         flags.add(files.hlo, format = "--out_hlo=%s")
         flags.add(files.fingerprint, format = "--out_fingerprint=%s")
+        flags.add(files.fingerprint_source, format = "--out_fingerprint_source=%s")
         flags.add(files.passes, format = "--out_passes=%s")
         run_stage(
             ctx,
@@ -60,6 +69,7 @@ def _tf_aot_compile_impl(ctx):
             headers = [files.header for files in made],
             sources = {level: [files.sources[index] for files in made] for index, level in enumerate(isa)},
             hlo = [files.hlo for files in made],
+            fingerprint_source = made[0].fingerprint_source,
             fingerprints = [files.fingerprint for files in made],
             passes = [files.passes for files in made],
         ),

@@ -75,7 +75,7 @@ def _tf_aot_export_impl(ctx):
     variables = ctx.actions.declare_file(stem + ".variables.safetensors")
     golden_inputs = ctx.actions.declare_file(stem + ".golden_inputs.safetensors")
     sources = ctx.actions.declare_file(stem + ".sources.json")
-    weights = ctx.actions.declare_file(stem + ".weights.inc")
+    weights = ctx.actions.declare_file(stem + ".weights.S")
 
     flags = ctx.actions.args()
     inputs = ctx.files.data + _model_flags(ctx, flags)

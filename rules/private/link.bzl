@@ -63,17 +63,23 @@ def _tf_aot_link_impl(ctx):
         actions = ctx.actions,
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
-        srcs = [sources.variables],
-        additional_inputs = [graph.variables, graph.weights] if sources.embed else [],
-        user_compile_flags = [
-            "-DTFAOT_{}=\"{}\"".format(name, file.path)
-            for name, file in [("VARIABLES", graph.variables), ("WEIGHTS", graph.weights)]
-            if sources.embed
-        ],
+        srcs = [sources.variables] + ([graph.weights] if sources.embed else []),
+        additional_inputs = [graph.variables] if sources.embed else [],
+        user_compile_flags = ["-DTFAOT_VARIABLES=\"{}\"".format(graph.variables.path)] if sources.embed else [],
+    )
+
+    # Apart from the variables, so that new values don't assemble it.
+    _, fingerprint = cc_common.compile(
+        name = ctx.label.name + ".fingerprint",
+        actions = ctx.actions,
+        cc_toolchain = cc_toolchain,
+        feature_configuration = features,
+        srcs = [compiled.fingerprint_source],
     )
     objects = depset(compiled.objects + compiled.constants)
     outputs = cc_common.merge_compilation_outputs(compilation_outputs = executors + [
         class_,
+        fingerprint,
         variables,
         cc_common.create_compilation_outputs(objects = objects, pic_objects = objects),
     ])

@@ -28,6 +28,7 @@ TfaotObjectInfo = provider(
         "headers": "(list[File]) headers of the executors; only the generated source includes them",
         "sources": "(dict[str, list[File]]) sources of the executors, by the level that the link stage compiles them for",
         "hlo": "(list[File]) serialized xla.HloSnapshots, before optimization",
+        "fingerprint_source": "(File) assembler code that defines the class's fingerprint, the same for all functions",
         "fingerprints": "(list[File]) JSON files with what identifies the build: fingerprints, versions, flags, passes, and levels",
         "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, and the packed constants",
     },

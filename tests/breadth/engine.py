@@ -275,6 +275,7 @@ class Engine:
                 out_sources=(str(folder / "executor.cc"),),
                 out_hlo=str(folder / "hlo"),
                 out_fingerprint=str(folder / "fingerprint"),
+                out_fingerprint_source=str(folder / "fingerprint.S"),
                 passes=("*",),
             )
         )
@@ -294,10 +295,10 @@ class Engine:
         )
         manifest = Manifest.from_json((folder / "manifest").read_text())
         (folder / "whole.cc").write_text('#include "model.cc"\n#include "executor.cc"\n' + shim(manifest))
-        extra = []
+        extra = [str(folder / "fingerprint.S")]
         if manifest.variables:
-            files = [f'-DTFAOT_{name.upper()}="{folder / name}"' for name in ("variables", "weights")]
-            extra = [str(folder / "variables.S"), *files]
+            sources = [str(folder / name) for name in ("variables.S", "weights.S")]
+            extra += [*sources, f'-DTFAOT_VARIABLES="{folder / "variables"}"']
         self._run(
             [
                 *(*self._flags, "-I", str(folder), "-march=x86-64-v3", "-fno-math-errno", "-shared"),
@@ -376,7 +377,7 @@ def _export(folder: Path) -> None:
             out_variables="variables",
             out_golden_inputs="golden_inputs",
             out_sources="sources",
-            out_weights="weights",
+            out_weights="weights.S",
         )
     )
 

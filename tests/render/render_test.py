@@ -739,13 +739,12 @@ int main(int, char** argv) {
         )
 
     def variables(self, tensors: dict[str, Any]) -> tuple[str, ...]:
-        """Writes a variables file and its fingerprint like the export stage. Returns the flags that embed them."""
+        """Writes a variables file and its fingerprint like the export stage. Returns the arguments that embed them."""
         with open(self.folder / "variables.safetensors", "wb") as file:
             safetensors.write(file, tensors, aligned=True)
-        text = fingerprint.weights_assembly("a::b::Small", "0123456789abcdef")
-        (self.folder / "weights.inc").write_text(text)
-        files = {"VARIABLES": "variables.safetensors", "WEIGHTS": "weights.inc"}
-        return tuple(f'-DTFAOT_{name}="{self.folder / file}"' for name, file in files.items())
+        text = fingerprint.assembly(fingerprint.weights_symbol("a::b::Small"), "0123456789abcdef")
+        (self.folder / "weights.S").write_text(text)
+        return f'-DTFAOT_VARIABLES="{self.folder / "variables.safetensors"}"', "weights.S"
 
     def fake(self, **changes: Any) -> str:
         """Returns the stand-in for `SMALL`."""

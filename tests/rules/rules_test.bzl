@@ -277,11 +277,12 @@ def rules_test_suite(*, name, library, family):
             "small_aot.pb",
             "small_aot.sources.json",
             "small_aot.variables.safetensors",
-            "small_aot.weights.inc",
+            "small_aot.weights.S",
         ]),
         ("compile", "TfaotCompile", [
             "small_aot.constants.o",
             "small_aot.executor.h",
+            "small_aot.fingerprint.S",
             "small_aot.fingerprint.json",
             "small_aot.hlo_snapshot.pb",
             "small_aot.passes.json",
@@ -316,7 +317,7 @@ def rules_test_suite(*, name, library, family):
         tests.append(stage + "_test")
     for stage, mnemonic, packages, reads, reads_not in [
         ("export", "TfaotExport", _PACKAGES["export"], ["small.py"], []),
-        ("compile", "TfaotCompile", _PACKAGES["compile"], ["small_aot.pb"], ["small_aot.variables.safetensors", "small_aot.weights.inc", "small.py"]),
+        ("compile", "TfaotCompile", _PACKAGES["compile"], ["small_aot.pb"], ["small_aot.variables.safetensors", "small_aot.weights.S", "small.py"]),
         ("render", "TfaotRender", _PACKAGES["render"], ["small_aot.model.json"], ["small_aot.x86-64-v2.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
         ("verify", "TfaotVerify", _PACKAGES["verify"], ["small_aot.variables.safetensors"], ["small_aot.x86-64-v2.kernels.o", "small.py"]),
         ("hlo", "TfaotHlo", _PACKAGES["hlo"], ["small_aot.pb"], ["small_aot.x86-64-v2.kernels.o", "small_aot.variables.safetensors"]),
@@ -355,7 +356,7 @@ def rules_test_suite(*, name, library, family):
             "family_aot.pb",
             "family_aot.sources.json",
             "family_aot.variables.safetensors",
-            "family_aot.weights.inc",
+            "family_aot.weights.S",
         ]),
         ("compile", "TfaotCompile", 4, [
             "family_aot.{}.{}".format(function, kind)
@@ -363,6 +364,7 @@ def rules_test_suite(*, name, library, family):
             for kind in (
                 "constants.o",
                 "executor.h",
+                "fingerprint.S",
                 "fingerprint.json",
                 "hlo_snapshot.pb",
                 "passes.json",

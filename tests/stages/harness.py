@@ -219,6 +219,7 @@ class StageTest(unittest.TestCase):
                 out_sources=tuple(exported.path("source" + suffix + level) for level in levels),
                 out_hlo=exported.path("hlo" + suffix),
                 out_fingerprint=exported.path("fingerprint" + suffix),
+                out_fingerprint_source=exported.path("fingerprint_source" + suffix),
                 entry_point=entry_point,
                 batch=batch,
                 passes=passes,

@@ -14,7 +14,7 @@ from tfaot.compile import program_shape
 from tfaot.compile.program import constants, cost, executor, header
 from tfaot.compile.program.compiled import Compiled
 from tfaot.core import environment, fingerprint, isolate, refusals
-from tfaot.core.functions import first, function
+from tfaot.core.functions import function
 from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest
 from tfaot.tfcompile import compiler, crash, inputs
@@ -46,7 +46,9 @@ class Request:
     out_hlo: str
     """An `xla.HloSnapshot`, before optimization."""
     out_fingerprint: str
-    """JSON of a `tfaot.core.fingerprint.Stamp`: what identifies the build."""
+    """JSON of a `tfaot.core.fingerprint.Stamp`: what identifies the build. The same for all functions of a class."""
+    out_fingerprint_source: str
+    """Assembler code that defines the fingerprint. A library needs it once."""
     entry_point: str = ""
     """The entry point's name in the manifest; empty for the only one."""
     batch: int = 0
@@ -72,7 +74,14 @@ def compile_graph(request: Request) -> None:
     with tempfile.TemporaryDirectory(dir=os.path.dirname(request.out_header)) as folder:
         complete: dict[str, Any] = {
             output: os.path.join(folder, output)
-            for output in ("out_constants", "out_fingerprint", "out_header", "out_hlo", "out_passes")
+            for output in (
+                "out_constants",
+                "out_fingerprint",
+                "out_fingerprint_source",
+                "out_header",
+                "out_hlo",
+                "out_passes",
+            )
             if getattr(request, output)
         }
         for output in ("out_objects", "out_sources"):
@@ -122,15 +131,12 @@ def _compile(request: Request, manifest: Manifest) -> None:
     )
     places |= table.run(compiled, names)
     rendered = executor.render(
-        compiled.functions,
-        cpp_class=wanted.internal_class,
-        cost=cost.of(module),
-        tensorflow=manifest.tensorflow,
-        # The fingerprint is the class's, and one of its functions defines it.
-        fingerprint=(fingerprint.symbol(manifest.cpp_class), stamp.fingerprint) if wanted == first(manifest) else None,
+        compiled.functions, cpp_class=wanted.internal_class, cost=cost.of(module), tensorflow=manifest.tensorflow
     )
     _write(request, rendered, constants.merged(objects, compiled.replaced))
     _write_text(request.out_fingerprint, stamp.to_json())
+    source = fingerprint.assembly(fingerprint.symbol(manifest.cpp_class), stamp.fingerprint)
+    _write_text(request.out_fingerprint_source, source)
     if request.out_passes:
         in_order = {each.name: places.get(each.name) for each in table.PASSES}
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]

@@ -53,11 +53,6 @@ def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
     raise _differs(manifest, [(entry_point, batch)])
 
 
-def first(manifest: Manifest) -> Function:
-    """Returns the first function of a model, which defines what its class has once."""
-    return _functions(manifest)[0]
-
-
 def functions(manifest: Manifest, named: Sequence[tuple[str, int]]) -> tuple[Function, ...]:
     """Returns a model's functions in the manifest's order. The rules, which name their files, must agree with the manifest.
 

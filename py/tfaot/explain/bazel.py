@@ -13,9 +13,12 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from tfaot.core.errors import TfaotError, listed
-from tfaot.explain.build import Build, read
+
+if TYPE_CHECKING:
+    from tfaot.explain.build import Build
 
 _GROUP = "explain"
 _QUIET = ("--ui_event_filters=-info", "--noshow_progress", "--color=no", "--curses=no")
@@ -81,6 +84,9 @@ def built(
             exists=listed(sorted(path.name for path in manifests)),
             do="name one tf_aot_library, of a version of rules_tfaot that has this output group",
         )
+    # Later, because it imports TensorFlow.
+    from tfaot.explain.build import read
+
     return read(str(manifests[0]), name)
 
 

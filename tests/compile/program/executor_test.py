@@ -230,9 +230,7 @@ class ExecutorTest(StageTest):
         isolate.run_isolated(lambda: compile_random(folder), what="compiling")
         parsed = header.parse((folder / "tfcompile.h").read_text())
         self.assertIn(thunks.Rng, {type(thunk) for thunk in thunks.walk(parsed.thunks)})
-        rendered = executor.render(
-            {"x86-64-v3": parsed}, cpp_class="r::Random", cost=1.0, tensorflow="2.21.0", fingerprint=None
-        )
+        rendered = executor.render({"x86-64-v3": parsed}, cpp_class="r::Random", cost=1.0, tensorflow="2.21.0")
         (folder / "m.h").write_text(rendered.header)
         (folder / "m.cc").write_text(*rendered.sources)
         (folder / "main.cc").write_text(RANDOM)

@@ -254,7 +254,6 @@ class FactsTest(unittest.TestCase):
             },
             cpp_class="a::B",
             cost=1.0,
-            fingerprint=None,
             tensorflow="2",
         )
         found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")

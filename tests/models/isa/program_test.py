@@ -43,8 +43,9 @@ class ProgramTest(unittest.TestCase):
         self.assertEqual(max(seen["x86-64-v3"]), "ymm")
         self.assertEqual(max(seen["x86-64-v4"]), "zmm")
         self.assertLessEqual(seen[""], {"xmm"})
-        # Kernels and the executor for each level, constants, the class, and the variables, of which there are none.
-        self.assertEqual(len(members), 2 * len(LEVELS) + 3, members)
+        # Kernels and the executor for each level, constants, the class, fingerprints of code and weights, and the variables, of
+        # which there are none.
+        self.assertEqual(len(members), 2 * len(LEVELS) + 5, members)
 
 
 if __name__ == "__main__":

@@ -251,6 +251,7 @@ class RebuildTest(unittest.TestCase):
             return {
                 ("TfaotExport", f"scratch:{name}.export"),
                 ("CppCompile", f"{name}.variables.S"),
+                ("CppCompile", f"{name}.weights.S"),
                 ("CppArchive", f"lib{name}.a"),
             }
 
@@ -269,6 +270,9 @@ class RebuildTest(unittest.TestCase):
                 },
             )
             self.assertTrue({"TfaotExport", "TfaotCompile"} <= {mnemonic for mnemonic, _ in frozen}, frozen)
+            # The new fingerprint is no reason to compile C++.
+            compiled = {file for mnemonic, file in frozen if mnemonic == "CppCompile"}
+            self.assertEqual(compiled, {"frozen.fingerprint.S"})
             new, old = (weights(value)["bias"].tobytes() for value in (-3.5, 1.25))
             for output in ("libfed.a", "stored.variables.safetensors", "libfrozen.a"):
                 data = workspace.output(output)
@@ -289,7 +293,7 @@ class RebuildTest(unittest.TestCase):
             others = {name: workspace.explained(f"//scratch:{name}") for name in builds}
             self.assertEqual(
                 difference.text(builds["fed"], others["fed"]).splitlines()[-1],
-                "2 of 2 variables have other initial values: bias, kernel. New values of variables compile no code.",
+                "2 of 2 variables have other initial values: kernel, bias. New values of variables compile no code.",
             )
             (found,) = difference.differences(builds["frozen"], others["frozen"])
             self.assertEqual(found.component, "constants")

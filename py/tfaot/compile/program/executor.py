@@ -50,14 +50,7 @@ class Rendered:
     """Its programs, one for each CPU level, to compile for that level."""
 
 
-def render(
-    functions: Mapping[str, CompiledFunction],
-    *,
-    cpp_class: str,
-    cost: float,
-    tensorflow: str,
-    fingerprint: tuple[str, str] | None,
-) -> Rendered:
+def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
     """Renders a compiled function.
 
     Args:
@@ -65,8 +58,6 @@ def render(
       cpp_class: the class to declare, `namespace::name`, unique in a program.
       cost: the cost of a run, in any unit.
       tensorflow: the TensorFlow version that compiled it.
-      fingerprint: the C symbol and the value of the fingerprint that the lowest level's program defines, if this function is
-        the one that has it.
 
     Raises:
       TfaotError: the function sorts more arrays together than the runtime can.
@@ -88,14 +79,8 @@ def render(
     return Rendered(
         environment.get_template("executor.h.jinja").render(shared),
         tuple(
-            source.render(
-                shared,
-                **_Plan(function).context(),
-                fingerprint=fingerprint if index == 0 else None,
-                function=function,
-                isa=isa,
-            )
-            for index, (isa, function) in enumerate(functions.items())
+            source.render(shared, **_Plan(function).context(), function=function, isa=isa)
+            for isa, function in functions.items()
         ),
     )
 
