@@ -327,8 +327,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         folder = cache.usable(os.environ)
         installed = install(folder, Progress())
-        home = folder / "remote" / ("serve" if flags.serve else "check")
-        _remove(home)
+        for old in (folder / "remote").glob("run-*"):
+            # What a run left that failed, or was killed.
+            if not Path("/proc", old.name.partition("-")[2]).exists():
+                _remove(old)
+        home = folder / "remote" / f"run-{os.getpid()}"
         if flags.serve:
             try:
                 _serve(installed, home)
