@@ -28,6 +28,8 @@ from .install import Installed, install
 _ROOT = Path(__file__).resolve().parents[2]
 # What is built again and again while servers die.
 _SMALL = "//examples/fc:fc_aot"
+# Needs no Python.
+_TINY = "//runtime:threads"
 # Bytes, roughly.
 _WEIGHT_OF_TENSORFLOW = 1.4e9
 # The port in .bazelrc.
@@ -221,14 +223,17 @@ class Checks:
         _say(f"cache and server killed and restarted, outputs removed: {_counts(result)}, {result.seconds:.1f} s")
 
     def without_servers_a_build_says_so(self) -> None:
-        """Without servers, a build fails soon, and says why."""
+        """Without servers, a build fails soon and says why, or runs its actions here if it may."""
         self._engine.nginx.kill()
-        result = self._second.run("build", *self._remote, "--platform_suffix=none", _SMALL)
+        options = (*self._remote, "--remote_retries=1", "--platform_suffix=none", _TINY)
+        result = self._second.run("build", *options)
         text = result.log.read_text(encoding="utf-8", errors="replace")
         _require(
             result.status != 0 and "UNAVAILABLE" in text, f"without servers, the build doesn't say so ({result.log})"
         )
         _say("without servers: the build fails, and says UNAVAILABLE")
+        result = self._second.run("build", "--remote_local_fallback", *options).require("local")
+        _say(f"without servers, with --remote_local_fallback: {_counts(result)}, {result.seconds:.1f} s")
         self._engine.start_nginx()
 
     def an_http_cache_serves_another_client(self) -> None:
