@@ -36,7 +36,8 @@ def python(name: str) -> str:
     stamp = folder / "stamp"
     wanted = hashlib.sha256(lock.read_bytes() + sys.version.encode()).hexdigest()
     interpreter = str(folder / "bin" / "python")
-    if stamp.exists() and stamp.read_text() == wanted:
+    # Its Python is a link, perhaps into an output base that is gone.
+    if stamp.exists() and stamp.read_text() == wanted and pathlib.Path(interpreter).exists():
         return interpreter
     print(f"compare: installing {name} into {folder}", file=sys.stderr, flush=True)
     shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,40 @@ visibility(["//rules/..."])
 
 TOOLCHAIN_TYPE = "//rules:toolchain_type"
 
+# What Bazel sets aside for a local action of each stage, in MB: the peak of the stage and the processes that it forks, for a
+# network of 3.5 million parameters. Small models need a half, and Bazel runs larger ones too. Bazel takes only top-level functions.
+
+def _export_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 1300}
+
+def _compile_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 1000}
+
+def _render_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 100}
+
+def _verify_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 2400}
+
+def _hlo_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 700}
+
+def _stablehlo_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 1900}
+
+def _bundle_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 100}
+
+_RESOURCES = {
+    "TfaotBundle": _bundle_resources,
+    "TfaotCompile": _compile_resources,
+    "TfaotExport": _export_resources,
+    "TfaotHlo": _hlo_resources,
+    "TfaotRender": _render_resources,
+    "TfaotStablehlo": _stablehlo_resources,
+    "TfaotVerify": _verify_resources,
+}
+
 def stage_attrs(main, library):
     """Returns the attributes of a rule that calls `run_stage`.
 
@@ -150,6 +184,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
         unused_inputs_list = unused[0] if unused else None,
         mnemonic = mnemonic,
         progress_message = progress_message,
+        resource_set = _RESOURCES[mnemonic],
         toolchain = TOOLCHAIN_TYPE,
         tools = depset(
             [ctx.file._start],

@@ -1,7 +1,8 @@
 """What `tests/remote/run` checks, with real servers and real Bazel clients.
 
-Each client has an output base of its own, no disk cache, and, from the second on, another checkout folder and another
-place of Python. So only the remote cache can give it results, and only if no path of a machine is in an action's key.
+Each of the two clients has an output base of its own, and no disk cache. The second one has another checkout folder too,
+and another Python, which is a file in it that its MODULE.bazel names by label. So only the remote cache can give it
+results, and only if no path of a machine is in an action's key.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from .install import Installed, install
 _ROOT = Path(__file__).resolve().parents[2]
 # What is built again and again while servers die.
 _SMALL = "//examples/fc:fc_aot"
+# Needs no Python.
+_TINY = "//runtime:threads"
 # Bytes, roughly.
 _WEIGHT_OF_TENSORFLOW = 1.4e9
 # The port in .bazelrc.
@@ -69,7 +72,6 @@ class Client:
 
     home: Path
     checkout: Path
-    python: str | None = None
     _count: int = field(default=0, init=False)
 
     def start(self, *arguments: str) -> Running:
@@ -84,8 +86,6 @@ class Client:
             "--max_idle_secs=600",
         ]
         options = ["--color=no", "--curses=no", "--show_progress_rate_limit=60", "--disk_cache="]
-        if self.python:
-            options.append(f"--repo_env=TFAOT_PYTHON={self.python}")
         command, *rest = arguments
         options = options if command in ("build", "test") else []
         with log.open("wb") as out:
@@ -138,8 +138,7 @@ class Checks:
         self._targets = targets
         self._remote = ("--config=remote", f"--remote_executor={engine.executor}")
         self._first = Client(home / "client1", _ROOT)
-        self._second = Client(home / "client2", home / "checkout", str(home / "elsewhere"))
-        self._home = home
+        self._second = Client(home / "client2", home / "checkout")
 
     def run(self) -> None:
         """Runs all checks. Raises CheckFailed at the first that fails."""
@@ -175,7 +174,7 @@ class Checks:
     def another_client_runs_nothing(self) -> None:
         """A client with nothing but the sources gets all results from the cache, though all its paths differ."""
         _copy_checkout(self._second.checkout)
-        self._second.python = _copy_python(self._home)
+        _name_own_python(self._second.checkout)
         setup = self._second.run("build", "--nobuild", *self._targets)
         _require(setup.status == 0, f"the second client can't load the targets ({setup.log})")
         before = self._engine.traffic()
@@ -221,14 +220,17 @@ class Checks:
         _say(f"cache and server killed and restarted, outputs removed: {_counts(result)}, {result.seconds:.1f} s")
 
     def without_servers_a_build_says_so(self) -> None:
-        """Without servers, a build fails soon, and says why."""
+        """Without servers, a build fails soon and says why, or runs its actions here if it may."""
         self._engine.nginx.kill()
-        result = self._second.run("build", *self._remote, "--platform_suffix=none", _SMALL)
+        options = (*self._remote, "--remote_retries=1", "--platform_suffix=none", _TINY)
+        result = self._second.run("build", *options)
         text = result.log.read_text(encoding="utf-8", errors="replace")
         _require(
             result.status != 0 and "UNAVAILABLE" in text, f"without servers, the build doesn't say so ({result.log})"
         )
         _say("without servers: the build fails, and says UNAVAILABLE")
+        result = self._second.run("build", "--remote_local_fallback", *options).require("local")
+        _say(f"without servers, with --remote_local_fallback: {_counts(result)}, {result.seconds:.1f} s")
         self._engine.start_nginx()
 
     def an_http_cache_serves_another_client(self) -> None:
@@ -276,17 +278,19 @@ def _copy_checkout(into: Path) -> None:
             shutil.copy(_ROOT / name, into / name)
 
 
-def _copy_python(home: Path) -> str:
-    """Copies this Python, with pip, to another place. Returns the copy's path."""
-    into = home / "elsewhere"
-    name = prefix.run([sys.executable, str(_ROOT / "tools/python/copy_interpreter.py"), str(into)])
-    match = re.search(r'"interpreter": "([^"]+)"', name)
+def _name_own_python(checkout: Path) -> None:
+    """Puts a copy of this Python, with pip, into a checkout, and makes it the one that the rules use."""
+    into = checkout / "elsewhere"
+    words = prefix.run([sys.executable, str(_ROOT / "tools/python/copy_interpreter.py"), str(into)])
+    match = re.search(r'"interpreter": "([^"]+)"', words)
     if match is None:
-        raise CheckFailed(f"this Python can't be copied: {name.strip()}")
+        raise CheckFailed(f"this Python can't be copied: {words.strip()}")
     pip = Path(prefix.run([sys.executable, "-c", "import pip; print(pip.__path__[0])"]).strip())
     (library,) = into.glob("lib*/python3.*")
     shutil.copytree(pip, library / "site-packages/pip")
-    return str(into / match[1])
+    (into / "BUILD").write_text(f'exports_files(["{match[1]}"])\n', encoding="utf-8")
+    with (checkout / "MODULE.bazel").open("a", encoding="utf-8") as module:
+        module.write(f'\ntfaot.tensorflow(python_interpreter = "//elsewhere:{match[1]}")\n')
 
 
 def _require(condition: bool, words: str) -> None:
@@ -327,8 +331,11 @@ def main(arguments: Sequence[str]) -> int:
     try:
         folder = cache.usable(os.environ)
         installed = install(folder, Progress())
-        home = folder / "remote" / ("serve" if flags.serve else "check")
-        _remove(home)
+        for old in (folder / "remote").glob("run-*"):
+            # What a run left that failed, or was killed.
+            if not Path("/proc", old.name.partition("-")[2]).exists():
+                _remove(old)
+        home = folder / "remote" / f"run-{os.getpid()}"
         if flags.serve:
             try:
                 _serve(installed, home)

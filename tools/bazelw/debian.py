@@ -60,7 +60,7 @@ class Apt:
     environ: dict[str, str]
 
     def run(self, *command: str, cwd: Path | None = None) -> str:
-        """Runs a command in apt's environment, and returns what it printed."""
+        """Runs a command with this apt's configuration. Returns its output; raises WayFailed if it fails."""
         return prefix.run(command, self.environ, cwd)
 
     def available(self) -> dict[str, packages.Package]:
