@@ -1,0 +1,236 @@
+#!/usr/bin/env python3
+"""Times builds: cold, after an edit, with nothing to do, and of a monorepo with 1,000 models.
+
+`tests/scale/builds.py [--only cold loop monorepo …]` prints the tables of docs/measured/build-speed.md. It runs Bazel in
+output bases of its own, below the cache folder of `bazelw`, without a disk cache, and removes them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+_WORKERLESS = "--spawn_strategy=sandboxed"
+_BUILD = """\
+load("//rules:defs.bzl", "tf_aot_library")
+
+[
+    tf_aot_library(name = name, cpp_class = "{package}::" + name, model = name + ".py", signature = {{"x": "float32[8]"}})
+    for name in {names}
+]
+"""
+_MODEL = """\
+import tensorflow as tf
+
+weights = tf.Variable(tf.fill([8, 8], {number}.0), name="weights")
+
+
+@tf.function
+def model(x):
+    return tf.nn.relu(tf.linalg.matvec(weights, x) + {number}.0)
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a Bazel command took."""
+
+    seconds: float
+    actions: int
+    """How many actions Bazel created, whether it ran them or not."""
+    ran: dict[str, int]
+    """How many actions ran in which way."""
+    analysis: float
+    """Seconds of loading and analysis."""
+    heap: float
+    """Megabytes of the Bazel server's heap after the build."""
+
+
+class Client:
+    """A workspace with an output base of its own."""
+
+    def __init__(self, workspace: Path, folder: Path) -> None:
+        """Starts with an empty folder."""
+        self._workspace, self._folder = workspace, folder
+        folder.mkdir(parents=True)
+
+    def bazel(self, *arguments: str) -> Measured:
+        """Runs a Bazel command.
+
+        Raises:
+          CalledProcessError: it failed.
+        """
+        events = self._folder / "events.json"
+        command = [
+            *self._start(),
+            arguments[0],
+            "--symlink_prefix=/",
+            "--disk_cache=",
+            f"--build_event_json_file={events}",
+        ]
+        start = time.monotonic()
+        subprocess.run([*command, *arguments[1:]], cwd=self._workspace, check=True, stderr=subprocess.DEVNULL)
+        seconds = time.monotonic() - start
+        metrics = next(
+            event["buildMetrics"]
+            for event in map(json.loads, events.read_text(encoding="utf-8").splitlines())
+            if "buildMetrics" in event
+        )
+        summary = metrics["actionSummary"]
+        return Measured(
+            seconds,
+            int(summary.get("actionsCreated", 0)),
+            {runner["name"]: int(runner["count"]) for runner in summary.get("runnerCount", ())},
+            int(metrics["timingMetrics"].get("analysisPhaseTimeInMs", 0)) / 1000,
+            int(metrics["memoryMetrics"].get("usedHeapSizePostBuild", 0)) / 1e6,
+        )
+
+    def close(self) -> None:
+        """Stops Bazel, and removes the output base."""
+        subprocess.run([*self._start(), "shutdown"], cwd=self._workspace, check=False, stderr=subprocess.DEVNULL)
+        subprocess.run(["chmod", "-R", "u+w", str(self._folder)], check=False)
+        shutil.rmtree(self._folder)
+
+    def _start(self) -> list[str]:
+        return [str(_ROOT / "bazelw"), f"--output_base={self._folder / 'base'}", "--max_idle_secs=300"]
+
+
+def cold(client: Callable[[], Client]) -> list[list[str]]:
+    """Times the study's models from an empty output base, with TensorFlow installed, with and without workers."""
+    rows = []
+    for targets in ("//examples/fc:fc_aot", "//examples/study/..."):
+        for name, flags in (("workers", []), ("no workers", [_WORKERLESS])):
+            one = client()
+            one.bazel("build", "@tfaot_tensorflow//:site_packages")
+            measured = one.bazel("build", *flags, targets)
+            rows.append([targets, name, f"{measured.seconds:.1f} s", _ran(measured)])
+            one.close()
+    return [["target", "", "time", "actions that ran"], *rows]
+
+
+def loop(client: Callable[[], Client]) -> list[list[str]]:
+    """Times the build and the test of `fc` after each of several edits of its learning rate, and with nothing to do."""
+    model = _ROOT / "examples/fc/model.py"
+    text = model.read_text(encoding="utf-8")
+    rows = []
+    for name, flags in (("workers", []), ("no workers", [_WORKERLESS])):
+        one = client()
+        command = ["test", *flags, "//examples/fc:fc_aot_test"]
+        try:
+            one.bazel(*command)
+            edited = []
+            for number in range(5):
+                model.write_text(text.replace("(0.01)", f"(0.01{number + 1})"), encoding="utf-8")
+                edited.append(one.bazel(*command).seconds)
+            nothing = [one.bazel(*command).seconds for _ in range(5)]
+        finally:
+            model.write_text(text, encoding="utf-8")
+            one.close()
+        rows.append([name, f"{statistics.median(edited):.1f} s", f"{statistics.median(nothing):.2f} s"])
+    return [["", "edit, build, and verify `fc`", "nothing to do"], *rows]
+
+
+def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 1000) -> list[list[str]]:
+    """Times a workspace of 100 packages with 10 models each, of which it exports all and compiles 10."""
+    for entry in _ROOT.iterdir():
+        if entry.name not in (".git", "examples", "tests", "benchmarks") and not entry.name.startswith("bazel-"):
+            (workspace / entry.name).symlink_to(entry)
+    for number in range(count // 10):
+        package = workspace / "models" / f"p{number}"
+        package.mkdir(parents=True)
+        names = [f"m{number}_{index}" for index in range(10)]
+        (package / "BUILD").write_text(_BUILD.format(package=f"p{number}", names=json.dumps(names)), encoding="utf-8")
+        for index, name in enumerate(names):
+            (package / f"{name}.py").write_text(_MODEL.format(number=number * 10 + index), encoding="utf-8")
+    one = client(workspace)
+    everything = "//models/..."
+    cache = workspace.parent / "cache"
+    rows = []
+
+    def row(what: str, measured: Measured) -> None:
+        rows.append(
+            [
+                what,
+                f"{measured.seconds:.1f} s",
+                f"{measured.analysis:.1f} s",
+                f"{measured.actions:,}",
+                _ran(measured),
+                f"{measured.heap:,.0f} MB",
+            ]
+        )
+
+    one.bazel("build", "@tfaot_tensorflow//:site_packages")
+    row(
+        f"load and analyze {count:,} models, with tests",
+        one.bazel("build", "--nobuild", "--build_tests_only", everything),
+    )
+    graphs = [
+        "build",
+        "--output_groups=graph",
+        *(f"//models/p{n}:m{n}_{i}" for n in range(count // 10) for i in range(10)),
+    ]
+    row(f"export {count:,} models", one.bazel(*graphs))
+    row("nothing to do", one.bazel(*graphs))
+    (workspace / "models/p7/m7_3.py").write_text(_MODEL.format(number=5000), encoding="utf-8")
+    row("one model edited", one.bazel(*graphs))
+    row("compile 10 models", one.bazel("build", f"--disk_cache={cache}", "//models/p7:all"))
+    size = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
+    rows.append(["disk cache of these 10 models, whole", f"{size / 1e6:.1f} MB", "", "", "", ""])
+    one.close()
+    return [["", "time", "of which loading and analysis", "actions", "ran", "server's heap"], *rows]
+
+
+def _ran(measured: Measured) -> str:
+    return ", ".join(f"{count} {name}" for name, count in measured.ran.items() if name not in ("total", "internal"))
+
+
+def _table(rows: list[list[str]]) -> str:
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def main() -> None:
+    """Parses the flags, and prints the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--only", nargs="+", choices=("cold", "loop", "monorepo"), help="what to measure; by default, all"
+    )
+    chosen = parser.parse_args().only or ["cold", "loop", "monorepo"]
+    cache = Path(os.environ.get("RULES_TFAOT_CACHE") or Path.home() / ".cache/rules_tfaot")
+    folder = cache / f"builds-{os.getpid()}"
+    count = 0
+
+    def client(workspace: Path = _ROOT) -> Client:
+        nonlocal count
+        count += 1
+        return Client(workspace, folder / str(count))
+
+    cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    print(f"{len(os.sched_getaffinity(0))} cores, {cpu[1] if cpu else 'unknown CPU'}", flush=True)
+    try:
+        for name in chosen:
+            print(f"measuring {name} …", file=sys.stderr)
+            if name == "monorepo":
+                workspace = folder / "monorepo"
+                workspace.mkdir(parents=True)
+                rows = monorepo(client, workspace=workspace)
+            else:
+                rows = {"cold": cold, "loop": loop}[name](client)
+            print("\n" + _table(rows), flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
