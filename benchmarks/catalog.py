@@ -118,7 +118,7 @@ class Build:
         say(f"building {len(targets)} targets")
         subprocess.run([*self._bazel, "build", "--keep_going", *self._flags, *targets], cwd=ROOT, check=False)
         drivers = {name: self.output(f"benchmarks/{name}_driver") for name in names}
-        return {name: "it does not build" for name, path in drivers.items() if not path.exists()}
+        return {name: "it doesn't build" for name, path in drivers.items() if not path.exists()}
 
     def threads(self, names: Sequence[str]) -> None:
         """Builds drivers that take `--threads=N`, and their inputs."""
@@ -219,7 +219,7 @@ class Build:
         if peer in (OURS, "stock"):
             binary = str(self.output(f"benchmarks/{name}_{'driver' if peer == OURS else 'stock'}"))
             if not os.path.exists(binary):
-                raise _Impossible("it does not build")
+                raise _Impossible("it doesn't build")
             return Peer(peer, (binary, *data), binary=binary)
         path = str(ROOT)
         if peer.startswith("tensorflow"):
@@ -260,7 +260,7 @@ class Build:
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
             errors = [line for line in lines if re.match(r"\S*[Ee]rror\b", line)]
-            raise _Impossible("it cannot be converted: " + ("; ".join(errors) or lines[-1])[:300])
+            raise _Impossible("it can't be converted: " + ("; ".join(errors) or lines[-1])[:300])
 
 
 def variable_bytes(manifest: dict[str, Any]) -> int:

@@ -49,7 +49,7 @@ int Serve(int argc, char** argv) {
                                           file) == view.size_bytes();
     if (file != nullptr) std::fclose(file);
   });
-  if (!read || next != argc) return Fail("inputs", "do not fit the model");
+  if (!read || next != argc) return Fail("inputs", "don't fit the model");
   if (!bound->Run()) return Fail("Run():", bound->error());
   std::printf("{\"ready\": true, \"version\": \"\"}\n");
   std::fflush(stdout);
@@ -63,14 +63,14 @@ int Serve(int argc, char** argv) {
       std::printf("{}\n");
     } else if (std::strncmp(line, "outputs ", 8) == 0) {
       std::FILE* file = std::fopen(line + 8, "wb");
-      if (file == nullptr) return Fail("outputs", "cannot be written");
+      if (file == nullptr) return Fail("outputs", "can't be written");
       bound->Outputs([&](auto view) {
         for (std::size_t i = 0; i < view.size(); ++i) {
           const float value = static_cast<float>(view[i]);
           std::fwrite(&value, sizeof value, 1, file);
         }
       });
-      if (std::fclose(file) != 0) return Fail("outputs", "cannot be written");
+      if (std::fclose(file) != 0) return Fail("outputs", "can't be written");
       std::printf("{}\n");
     } else if (std::sscanf(line, "time %ld %ld", &batches, &calls) == 2) {
       // Print only after the last batch, so printing doesn't affect timings.

@@ -36,7 +36,7 @@ def document() -> dict[str, object]:
             "lstm_train",
             "jax",
             {"jax": measured((5000.0,), (5100.0,), version="0.10.2")},
-            {"ours": "it does not build"},
+            {"ours": "it doesn't build"},
         ),
     ]
     return {

@@ -97,7 +97,7 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(result.measured, {})
         self.assertEqual(result.missing["dying"], "ended with status 3: no such luck")
         self.assertIn("No such file", result.missing["absent"])
-        self.assertEqual(result.missing["unfed"], "inputs do not fit the model")
+        self.assertEqual(result.missing["unfed"], "inputs don't fit the model")
 
     def test_pinned(self) -> None:
         """A peer runs on the specified core, with only its own single thread."""

@@ -164,7 +164,7 @@ class Process:
             if self._child.poll() is not None or time.monotonic() > end:
                 self.kill()
                 words = prefix.last_words(self.log.read_text(encoding="utf-8", errors="replace"))
-                raise EngineError(f"{self.name} does not start: {words} (all of it: {self.log})")
+                raise EngineError(f"{self.name} doesn't start: {words} (all of it: {self.log})")
             time.sleep(0.1)
 
     def stop(self) -> None:

@@ -1,7 +1,7 @@
-"""Times export and config inference on graphs of growing size, and with variables beyond protobuf's limit of 2 GB.
+"""Times export, config inference, and verification on models of growing size, and with variables beyond protobuf's 2 GB.
 
 `./bazelw run //tests/scale:benchmark -- [--nodes 1000 10000 …] [--gigabytes 2.5]` prints a table for
-docs/measured/large_models.md. `--keras_variables 100 1000 3000` prints a second one, for Keras 3 networks.
+docs/measured/large_models.md. `--keras_variables 100 1000 10000` prints a second one, for Keras 3 networks.
 Each size runs in a separate process, so its peak memory is its own.
 """
 
@@ -54,8 +54,8 @@ KERAS = """
 import keras
 
 keras.utils.set_random_seed(1)
-dense = [keras.layers.Dense(8, activation="tanh") for _ in range({layers})]
-model = keras.Sequential([keras.layers.Input((8,), batch_size=1), *dense])
+x = keras.Input((8,), batch_size=1)
+model = keras.Model(x, keras.layers.Add()([keras.layers.Dense(8, activation="tanh")(x) for _ in range({layers})]))
 """
 
 
@@ -93,7 +93,7 @@ def measure(nodes: int, gigabytes: float) -> Result:
         os.chdir(folder)
         with open("model.py", "w", encoding="utf-8") as file:
             file.write(textwrap.dedent(MODEL.format(nodes=nodes, large=large.strip() or "pass")))
-        outputs = ("graph", "manifest", "variables", "golden_inputs", "sources")
+        outputs = ("graph", "manifest", "variables", "weights", "golden_inputs", "sources")
         begin = time.perf_counter()
         export(
             Request(
@@ -130,16 +130,17 @@ def measure(nodes: int, gigabytes: float) -> Result:
 
 @dataclasses.dataclass(frozen=True)
 class KerasResult:
-    """CPU time for exporting a Keras 3 network, with TensorFlow and Keras already imported."""
+    """CPU time for exporting and verifying a Keras 3 network, with TensorFlow and Keras already imported."""
 
     variables: int
     seconds: float
     model_seconds: float
     """The model's own code: creating the network, and tracing it."""
+    verify_seconds: float
 
 
 def measure_keras(layers: int) -> KerasResult:
-    """Exports a network with `layers` layers of two variables each, in this process."""
+    """Exports and verifies a network with `layers` layers of two variables each, in this process."""
     environment.prepare()
     import keras
 
@@ -148,6 +149,8 @@ def measure_keras(layers: int) -> KerasResult:
     from tfaot.export.sources.model import Model
     from tfaot.export.sources.user_code import UserCode
     from tfaot.export.sources.xla_context import xla_context
+    from tfaot.verify.goldens import Request as GoldensRequest
+    from tfaot.verify.goldens import compute_goldens
 
     assert keras.__version__
     with xla_context():
@@ -163,7 +166,7 @@ def measure_keras(layers: int) -> KerasResult:
         finally:
             model_seconds += time.process_time() - begin
 
-    outputs = ("graph", "manifest", "variables", "golden_inputs", "sources")
+    outputs = ("graph", "manifest", "variables", "weights", "golden_inputs", "sources")
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(UserCode, "run", timed):
         os.chdir(folder)
         with open("model.py", "w", encoding="utf-8") as file:
@@ -180,20 +183,26 @@ def measure_keras(layers: int) -> KerasResult:
             )
         )
         seconds = time.process_time() - begin
+        begin = time.process_time()
+        compute_goldens(GoldensRequest("manifest", "graph", "variables", "golden_inputs", out_goldens="goldens"))
+        verify_seconds = time.process_time() - begin
         with open("manifest", encoding="utf-8") as file:
-            return KerasResult(len(Manifest.from_json(file.read()).variables), seconds, model_seconds)
+            return KerasResult(len(Manifest.from_json(file.read()).variables), seconds, model_seconds, verify_seconds)
 
 
 def print_keras(counts: Sequence[int]) -> None:
     """Prints one row per number of variables."""
-    print("\n| variables | CPU time | of which the model's code | the rules | per 1,000 variables |")
-    print("|---|---|---|---|---|")
+    print(
+        "\n| variables | export | of which the model's code | the rules | per 1,000 variables | verify | per 1,000 variables |"
+    )
+    print("|---|---|---|---|---|---|---|")
     for count in counts:
-        result = isolate.run_isolated(lambda n=count: measure_keras(n // 2), what=f"exporting {count} variables")
+        result = isolate.run_isolated(lambda n=count: measure_keras(n // 2), what=f"a net of {count} variables")
         ours = result.seconds - result.model_seconds
         print(
             f"| {result.variables:,} | {result.seconds:.2f} s | {result.model_seconds:.2f} s | {ours:.2f} s "
-            f"| {ours * 1000 / result.variables:.2f} s |"
+            f"| {ours * 1000 / result.variables:.2f} s "
+            f"| {result.verify_seconds:.2f} s | {result.verify_seconds * 1000 / result.variables:.2f} s |"
         )
         sys.stdout.flush()
 

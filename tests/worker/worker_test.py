@@ -164,10 +164,13 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
         "config": "out/m.pbtxt",
         "manifest": "out/m.json",
         "variables": "out/m.safetensors",
+        "weights": "out/m.weights",
         "golden_inputs": "out/m.in",
         "sources": "out/m.sources",
     }
-    compiled = {name: f"out/m.{name}" for name in ("objects", "constants", "header", "sources_", "hlo", "passes")}
+    compiled = {
+        name: f"out/m.{name}" for name in ("objects", "constants", "header", "sources_", "hlo", "passes", "fingerprint")
+    }
     goldens = ("manifest", "graph", "variables", "golden_inputs", "sources")
     of_graph = ("manifest", "graph", "config", "sources")
     compiled_flags = [flag.replace("sources_=", "sources=") for flag in flags("out_", compiled)]
