@@ -168,9 +168,8 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
         "golden_inputs": "out/m.in",
         "sources": "out/m.sources",
     }
-    compiled = {
-        name: f"out/m.{name}" for name in ("objects", "constants", "header", "sources_", "hlo", "passes", "fingerprint")
-    }
+    made = ("objects", "constants", "header", "sources_", "hlo", "passes", "fingerprint", "fingerprint_source")
+    compiled = {name: f"out/m.{name}" for name in made}
     goldens = ("manifest", "graph", "variables", "golden_inputs", "sources")
     of_graph = ("manifest", "graph", "config", "sources")
     compiled_flags = [flag.replace("sources_=", "sources=") for flag in flags("out_", compiled)]
@@ -259,7 +258,7 @@ class WorkerTest(unittest.TestCase):
             (warm.root / "dies.py").write_text("import os\n\nos.abort()\n")
             good, compiled, _ = stages("model.py")
             status, output = warm.run(stages("dies.py")[0][0], ["dies.py"])
-            self.assertEqual(status, 1)
+            self.assertEqual(status, 1, output)
             self.assertIn("was killed by SIGABRT", output)
             self.assertIn("dies.py", output)
             self.assertFalse((warm.root / "out/m.pb").exists(), "a failed stage left an output")
