@@ -7,7 +7,7 @@ import unittest
 
 import numpy as np
 
-from tests.stages.harness import PREAMBLE, StageTest, run_main
+from tests.stages.harness import EXPORTED, PREAMBLE, StageTest, run_main
 from tfaot.core import dtypes
 
 
@@ -156,12 +156,11 @@ class ErrorsTest(StageTest):
     def test_abort_in_user_code(self) -> None:
         """A crash below Python is reported with its signal and the line that caused it, and leaves no output behind."""
         folder = self.write(PREAMBLE + "import os\n\n\ndef model_fn(features, labels):\n    os.abort()\n")
-        outputs = ("graph", "config", "manifest", "variables", "golden_inputs", "sources")
         result = run_main(
             "export",
             "--model=model.py",
             "--cpp_class=a::B",
-            *(f"--out_{name}={name}" for name in outputs),
+            *(f"--out_{name}={name}" for name in EXPORTED),
             cwd=folder,
         )
         self.assertEqual(result.returncode, 1)

@@ -28,6 +28,9 @@ from tfaot.export.sources.model import Model
 ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy in a test's runfiles."""
 
+EXPORTED = ("graph", "config", "manifest", "variables", "weights", "golden_inputs", "sources")
+"""What the export stage writes for a model of one entry point, by flag: `--out_graph` and so on."""
+
 PREAMBLE = """\
 import tensorflow as tf
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.export.sources.eager import EagerTest
-from tests.stages.harness import run_main
+from tests.stages.harness import EXPORTED, run_main
 from tfaot.export.sources.model import Model
 
 KERAS = ("keras", "tf_keras")
@@ -331,9 +331,8 @@ def input_fn():
                 f'assert tf.keras.layers.Layer.__module__.startswith("{name}."), tf.keras\n\n\n'
                 "def model(x):\n    return x * 2\n"
             )
-            outputs = ("graph", "config", "manifest", "variables", "golden_inputs", "sources")
             flags = ["--model=model.py", "--signature=x=float32[2, 3]", "--cpp_class=t::Model"]
-            result = run_main("export", *flags, *(f"--out_{output}={output}" for output in outputs), cwd=folder)
+            result = run_main("export", *flags, *(f"--out_{output}={output}" for output in EXPORTED), cwd=folder)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
 
     def test_steps_that_are_missing(self) -> None:
