@@ -165,7 +165,7 @@ class StampTest(unittest.TestCase):
         for text, why in (
             ("{", "Expecting property name enclosed in double quotes: line 1 column 2 (char 1)"),
             (json.dumps(data | {"more": 1}), "stamp has unknown fields ['more']"),
-            (json.dumps(data | {"isa": "x"}), "stamp.isa is no list"),
+            (json.dumps(data | {"isa": "x"}), "stamp.isa isn't a list"),
         ):
             with self.assertRaises(TfaotError) as raised:
                 Stamp.from_json(text, path="s.json")

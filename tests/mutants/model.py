@@ -149,6 +149,7 @@ class Model:
         self._folder.mkdir(parents=True)
         self._programs: list[tuple[Program, str, Path]] = []
         self._objects: list[Path] = []
+        self._assembled = [Path(f"{stem}.weights.S")]
         site = 0
         for entry in self.manifest.entry_points:
             name = f".{entry.name}" if len(self.manifest.entry_points) > 1 else ""
@@ -172,6 +173,8 @@ class Model:
                     self._programs.append((program, isa, source))
                     self._objects.append(Path(f"{function}.{isa}.kernels.o"))
                 self._objects.append(Path(f"{function}.constants.o"))
+                if len(self._assembled) == 1:
+                    self._assembled.append(Path(f"{function}.fingerprint.S"))  # the same for all functions
 
     @property
     def mutants(self) -> list[Mutant]:
@@ -205,6 +208,7 @@ class Model:
         objects.append(tools.compile(test, folder / "test.o", "-O2", include, "-Dmain=GeneratedTest"))
         variables = f'-DTFAOT_VARIABLES="{stem}.variables.safetensors"'
         objects.append(tools.compile(Path(f"{stem}.variables.S"), folder / "variables.o", variables))
+        objects += [tools.compile(source, folder / f"{source.name}.o") for source in self._assembled]
         return tools.link([*objects, *tools.runtime], folder / "driver")
 
     def run(self, driver: Path, mutants: Sequence[Mutant]) -> list[Verdict]:
