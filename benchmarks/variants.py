@@ -142,7 +142,7 @@ class Builder:
         self._compile("-O3", f"-march={_CPU}", "-fno-math-errno", "-c", f"{out}/executor.cc", f"-I{out}", at=out)
         self._compile("-O3", "-c", f"{out}/model.cc", f"{out}/driver.cc", f"-I{out}", at=out)
         self._compile("-c", f'-DTFAOT_VARIABLES="{library}.variables.safetensors"', f"{out}/variables.S", at=out)
-        self._compile("-c", f"{out}/fingerprint.S", f"{library}.weights.S", at=out)
+        self._compile("-c", f"{out}/fingerprint.S", os.path.abspath(f"{library}.weights.S"), at=out)
         objects = [str(path) for path in sorted(out.glob("*.o"))]
         self._compile(*objects, *self._shared(), "-Wl,--gc-sections", "-lm", "-pthread", "-o", f"{out}/driver", at=out)
         binary = str(out / "driver")

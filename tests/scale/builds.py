@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times builds: cold, after an edit, with nothing to do, and of a monorepo with 1,000 models.
+"""Times builds: cold, after an edit, with nothing to do, beside saved_model_cli, and of a monorepo with 1,000 models.
 
-`tests/scale/builds.py [--only cold loop monorepo …]` prints the tables of docs/measured/build-speed.md. It runs Bazel in
+`tests/scale/builds.py [--only cold loop peer monorepo …]` prints the tables of docs/measured/build-speed.md. It runs Bazel in
 output bases of its own, below the cache folder of `bazelw`, without a disk cache, and removes them.
 """
 
@@ -41,6 +41,34 @@ def model(x):
     return tf.nn.relu(tf.linalg.matvec(weights, x) + {number}.0)
 """
 
+_SAVED = """\
+import sys
+
+import tensorflow as tf
+
+module = tf.Module()
+module.w1, module.w2 = (tf.Variable(tf.fill([64, 64], 1 / float(size))) for size in (64, 65))
+module.f = tf.function(
+    lambda x: tf.matmul(tf.nn.relu(tf.matmul(x, module.w1)), module.w2), input_signature=[tf.TensorSpec([8, 64])]
+)
+tf.saved_model.save(module, sys.argv[1], signatures={"serving_default": module.f})
+"""
+_SAVED_BUILD = """\
+load("//rules:defs.bzl", "tf_aot_library")
+
+[filegroup(name = "f%d" % number, srcs = glob(["s%d.saved/**" % number])) for number in range(10)]
+
+[
+    tf_aot_library(
+        name = "s%d" % number,
+        cpp_class = "s::S%d" % number,
+        entry_points = {"Run": "serving_default"},
+        saved_model = ":f%d" % number,
+    )
+    for number in range(10)
+]
+"""
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -69,9 +97,9 @@ class Client:
         """Runs a Bazel command.
 
         Raises:
-          CalledProcessError: it failed.
+          SystemExit: it failed.
         """
-        events = self._folder / "events.json"
+        events, log = self._folder / "events.json", self._folder / "log"
         command = [
             *self._start(),
             arguments[0],
@@ -80,8 +108,15 @@ class Client:
             f"--build_event_json_file={events}",
         ]
         start = time.monotonic()
-        subprocess.run([*command, *arguments[1:]], cwd=self._workspace, check=True, stderr=subprocess.DEVNULL)
+        with log.open("wb") as stderr:
+            status = subprocess.run(
+                [*command, *arguments[1:]], cwd=self._workspace, check=False, stderr=stderr
+            ).returncode
         seconds = time.monotonic() - start
+        if status != 0:
+            sys.exit(
+                f"bazel {' '.join(arguments)} failed with status {status}:\n{log.read_text(encoding='utf-8')[-3000:]}"
+            )
         metrics = next(
             event["buildMetrics"]
             for event in map(json.loads, events.read_text(encoding="utf-8").splitlines())
@@ -96,6 +131,11 @@ class Client:
             int(metrics["memoryMetrics"].get("usedHeapSizePostBuild", 0)) / 1e6,
         )
 
+    @property
+    def base(self) -> Path:
+        """The output base."""
+        return self._folder / "base"
+
     def close(self) -> None:
         """Stops Bazel, and removes the output base."""
         subprocess.run([*self._start(), "shutdown"], cwd=self._workspace, check=False, stderr=subprocess.DEVNULL)
@@ -103,7 +143,7 @@ class Client:
         shutil.rmtree(self._folder)
 
     def _start(self) -> list[str]:
-        return [str(_ROOT / "bazelw"), f"--output_base={self._folder / 'base'}", "--max_idle_secs=300"]
+        return [str(_ROOT / "bazelw"), f"--output_base={self.base}", "--max_idle_secs=300"]
 
 
 def cold(client: Callable[[], Client]) -> list[list[str]]:
@@ -143,9 +183,7 @@ def loop(client: Callable[[], Client]) -> list[list[str]]:
 
 def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 1000) -> list[list[str]]:
     """Times a workspace of 100 packages with 10 models each, of which it exports all and compiles 10."""
-    for entry in _ROOT.iterdir():
-        if entry.name not in (".git", "examples", "tests", "benchmarks") and not entry.name.startswith("bazel-"):
-            (workspace / entry.name).symlink_to(entry)
+    _link_repository(workspace)
     for number in range(count // 10):
         package = workspace / "models" / f"p{number}"
         package.mkdir(parents=True)
@@ -191,6 +229,74 @@ def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 
     return [["", "time", "of which loading and analysis", "actions", "ran", "server's heap"], *rows]
 
 
+def peer(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]]:
+    """Times 10 SavedModels of two layers, compiled by the rules and by TensorFlow's own command, and including a header of each."""
+    _link_repository(workspace)
+    package = workspace / "models"
+    package.mkdir()
+    (package / "BUILD").write_text(_SAVED_BUILD, encoding="utf-8")
+    (workspace / "save.py").write_text(_SAVED, encoding="utf-8")
+    one = client(workspace)
+    one.bazel("build", "@tfaot_tensorflow//:site_packages")
+    (repository,) = one.base.glob("external/*tfaot_tensorflow/site-packages")
+    (python,) = repository.parent.glob("python/bin/python3.*")
+    environment = {**os.environ, "PYTHONPATH": str(repository), "TF_CPP_MIN_LOG_LEVEL": "3"}
+
+    def run(*arguments: str) -> float:
+        start = time.monotonic()
+        subprocess.run(
+            [str(python), "-s", "-S", *arguments],
+            cwd=workspace,
+            env=environment,
+            check=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        return time.monotonic() - start
+
+    for number in range(10):
+        run("save.py", f"models/s{number}.saved")
+    command = (
+        "-m",
+        "tensorflow.python.tools.saved_model_cli",
+        "aot_compile_cpu",
+        "--tag_set=serve",
+        "--signature_def_key=serving_default",
+    )
+    theirs = sum(
+        run(*command, f"--dir=models/s{n}.saved", f"--output_prefix={workspace}/cli{n}", f"--cpp_class=s::S{n}")
+        for n in range(10)
+    )
+    ours = one.bazel("build", *(f"//models:s{number}" for number in range(10)))
+    (generated,) = one.base.glob("execroot/*/bazel-out/*-fastbuild/bin")
+    includes = {
+        "the rules": [f"-I{generated}", f"-I{workspace}", f"-I{workspace}/runtime"],
+        "saved_model_cli": [f"-I{workspace}", f"-I{repository}/tensorflow/include"],
+    }
+    headers = {"the rules": "models/s0.h", "saved_model_cli": "cli0.h"}
+    rows = []
+    for name, seconds in (("the rules", ours.seconds), ("saved_model_cli", theirs)):
+        times = []
+        for _ in range(5):
+            start = time.monotonic()
+            subprocess.run(
+                ["g++", "-std=c++17", "-fsyntax-only", "-w", *includes[name], "-x", "c++", "-"],
+                input=f'#include "{headers[name]}"\n'.encode(),
+                check=True,
+            )
+            times.append(time.monotonic() - start)
+        rows.append([name, f"{seconds:.1f} s", f"{statistics.median(times):.2f} s"])
+    one.close()
+    return [["", "10 SavedModels", "compile a file that includes the header"], *rows]
+
+
+def _link_repository(workspace: Path) -> None:
+    """Makes a folder a workspace that has the rules."""
+    for entry in _ROOT.iterdir():
+        if entry.name not in (".git", "examples", "tests", "benchmarks") and not entry.name.startswith("bazel-"):
+            (workspace / entry.name).symlink_to(entry)
+
+
 def _ran(measured: Measured) -> str:
     return ", ".join(f"{count} {name}" for name, count in measured.ran.items() if name not in ("total", "internal"))
 
@@ -202,11 +308,10 @@ def _table(rows: list[list[str]]) -> str:
 
 def main() -> None:
     """Parses the flags, and prints the tables."""
+    names = ("cold", "loop", "peer", "monorepo")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--only", nargs="+", choices=("cold", "loop", "monorepo"), help="what to measure; by default, all"
-    )
-    chosen = parser.parse_args().only or ["cold", "loop", "monorepo"]
+    parser.add_argument("--only", nargs="+", choices=names, help="what to measure; by default, all")
+    chosen = parser.parse_args().only or names
     cache = Path(os.environ.get("RULES_TFAOT_CACHE") or Path.home() / ".cache/rules_tfaot")
     folder = cache / f"builds-{os.getpid()}"
     count = 0
@@ -221,10 +326,10 @@ def main() -> None:
     try:
         for name in chosen:
             print(f"measuring {name} …", file=sys.stderr)
-            if name == "monorepo":
-                workspace = folder / "monorepo"
+            if name in ("peer", "monorepo"):
+                workspace = folder / name
                 workspace.mkdir(parents=True)
-                rows = monorepo(client, workspace=workspace)
+                rows = {"peer": peer, "monorepo": monorepo}[name](client, workspace=workspace)
             else:
                 rows = {"cold": cold, "loop": loop}[name](client)
             print("\n" + _table(rows), flush=True)
