@@ -295,6 +295,42 @@ def golden_fn(step, rng):
 
         return isolate.run_isolated(work, what="running TensorFlow")
 
+    def test_variables_are_assigned_together(self) -> None:
+        """Protects models of 10,000 variables: each new set of ops that runs makes the session look at the whole graph."""
+        exported = self.export(
+            "import tensorflow as tf\n\n\n"
+            "w = [tf.Variable(tf.fill([2], float(i)), name=f'w{i}') for i in range(40)]\n\n\n"
+            "def model(x):\n    return x + tf.add_n(w)\n",
+            frozen=(),
+            signature={"x": "float32[2]"},
+        )
+
+        def work() -> tuple[list[int], float]:
+            import tensorflow as tf
+            from tensorflow.core.framework import graph_pb2
+
+            from tfaot.verify import runner as runners
+
+            graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
+            sets = []
+            run = tf.compat.v1.Session.run
+
+            def counted(session: Any, fetches: Any, feeds: Any = None) -> Any:
+                sets.append(len(fetches))
+                return run(session, fetches, feeds)
+
+            with (
+                mock.patch.object(tf.compat.v1.Session, "run", counted),
+                mock.patch.object(runners, "_TOGETHER", 10 * 8),
+                runners.Runner(exported.manifest, graph) as runner,
+            ):
+                runner.assign(exported.variables.items())
+                assigned, sets[:] = list(sets), []
+                (result,) = runner.call(exported.manifest.entry_points[0], [np.zeros(2, np.float32)])
+            return assigned, float(result[0])
+
+        self.assertEqual(isolate.run_isolated(work, what="assigning"), ([10, 10, 10, 10], sum(range(40))))
+
     def test_reference_is_more_exact_than_tensorflow(self) -> None:
         """Protects compiled code that is right where TensorFlow's float32 isn't: both are accepted, and nothing beyond."""
         exported = self.export(

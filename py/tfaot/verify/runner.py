@@ -19,6 +19,9 @@ from tfaot.verify.kept import Array
 
 v1 = tf.compat.v1
 
+_TOGETHER = 1 << 26
+"""How many bytes of values to assign in one run."""
+
 
 class Runner:
     """A single-threaded session, for use in a `with` block."""
@@ -73,11 +76,24 @@ class Runner:
         return [self.call(entry, values) for entry, values in calls]
 
     def assign(self, values: Iterable[tuple[str, Array]]) -> None:
-        """Assigns values to variables. Releases each value before it requests the next one."""
+        """Assigns values to variables, many at once, because each new set of ops makes the session look at the whole graph.
+
+        It holds at most `_TOGETHER` bytes of values, and one more value, before it assigns them and releases them.
+        """
+        ops: list[Any] = []
+        feeds: dict[Any, Array] = {}
+        size = 0
         for name, value in values:
             variable, placeholder, assign = self._assign[name]
-            self._session.run(assign, {placeholder: _stored(value, variable, placeholder.dtype)})
+            ops.append(assign)
+            feeds[placeholder] = _stored(value, variable, placeholder.dtype)
+            size += feeds[placeholder].nbytes
             del value
+            if size >= _TOGETHER:
+                self._session.run(ops, feeds)
+                ops, feeds, size = [], {}, 0
+        if ops:
+            self._session.run(ops, feeds)
 
     def amplitude(self, amplitude: float) -> None:
         """Sets the noise of subsequent calls; 0 for none. A graph with noise needs this once."""
