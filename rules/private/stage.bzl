@@ -187,7 +187,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
         resource_set = _RESOURCES[mnemonic],
         toolchain = TOOLCHAIN_TYPE,
         tools = depset(
-            [ctx.file._start],
+            [ctx.file._start] + ([toolchain.interpreter] if toolchain.interpreter else []),
             transitive = [toolchain.stamps, ctx.attr._worker[PyInfo].transitive_sources],
         ),
     )

@@ -288,6 +288,7 @@ class WorkerTest(unittest.TestCase):
                     import os
                     import random
                     import sys
+                    import tempfile
 
                     import numpy
                     import tensorflow as tf
@@ -299,8 +300,8 @@ class WorkerTest(unittest.TestCase):
                     random.seed(0)
                     numpy.random.seed(0)
                     tf.random.set_seed(0)
-                    open("left", "w").close()
-                    open("/tmp/left", "x").close()
+                    open("left", "x").close()
+                    open(os.path.join(tempfile.gettempdir(), "left"), "x").close()
                     """
                 )
             )
@@ -318,6 +319,7 @@ class WorkerTest(unittest.TestCase):
         subprocess.run([sys.executable, "-c", f"import socket; {socket}"], check=True)
         with worker() as warm:
             (warm.root / "undeclared").write_text("")
+            mine = f"mine_{warm.pid}"
             tries = {
                 "open('undeclared')": "FileNotFoundError",
                 "open('declared')": "",
@@ -326,7 +328,7 @@ class WorkerTest(unittest.TestCase):
                 "socket.create_connection(('203.0.113.1', 80), timeout=5)": "OSError",
                 f"open({str(warm.root / 'undeclared')!r}, 'w')": "OSError",
                 "open(os.path.join(os.getcwd(), '../../../../../left'), 'w')": "OSError",
-                "open('/tmp/mine', 'w')": "",
+                "open(os.path.join(tempfile.gettempdir(), '" + mine + "'), 'w')": "",
                 "open('mine', 'w')": "",
                 "tempfile.TemporaryFile()": "",
             }
@@ -343,19 +345,18 @@ class WorkerTest(unittest.TestCase):
             for (text, expected), line in zip(tries.items(), output.splitlines(), strict=True):
                 self.assertEqual(expected in line, True, f"{text}: {line}")
                 self.assertEqual(bool(expected), bool(line), f"{text}: {line}")
-            self.assertFalse(Path("/tmp/mine").exists())
+            self.assertFalse(Path(tempfile.gettempdir(), mine).exists())
         server.shutdown()
         server.server_close()
 
     def test_below_tmp(self) -> None:
         """Protects a workspace in /tmp, as somebody who tries the rules has: the sandbox's own /tmp doesn't hide it."""
         with workspace() as root, tempfile.TemporaryDirectory(dir="/tmp") as source:
-            Path(source, "main.py").write_text("print(open('/tmp/mine', 'w').write('1'))\n")
+            Path(source, "main.py").write_text(f"print(open('{source}/mine', 'w').write('1'))\n")
             (root / "main.py").symlink_to(Path(source, "main.py"))
             warm = Worker(root)
             self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "1\n"))
             warm.close()
-            os.unlink("/tmp/mine")
         with workspace("/tmp") as root:
             (root / "main.py").write_text("open('out', 'w').write('1')\nprint(1)\n")
             warm = Worker(root)

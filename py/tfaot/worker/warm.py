@@ -15,6 +15,7 @@ import selectors
 import shutil
 import signal
 import sys
+import traceback
 from pathlib import Path
 from typing import NoReturn
 
@@ -69,7 +70,8 @@ class Warm:
                 importlib.import_module(name)
             self._imported = {name for name in {*sys.modules} - before if "." not in name}
         except BaseException:
-            # The stage reports it: children now start an interpreter of their own.
+            # Children now start an interpreter of their own, and the stage reports the cause. The worker's log has it, too.
+            traceback.print_exc()
             self._imported = set()
         gc.collect()
         gc.freeze()  # a collection in a child would copy what it only looks at
