@@ -2,6 +2,7 @@
 
 load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
 load("@rules_cc//cc:defs.bzl", "cc_test")
+load("//runtime:copts.bzl", "CXX")
 load(":compile.bzl", "tf_aot_compile")
 load(":export.bzl", "export_model")
 load(":hlo.bzl", "hlo_targets")
@@ -188,6 +189,7 @@ def tf_aot_library(
             size = test_size,
             srcs = ["{}.{}.cc".format(name, kind)],
             args = ["$(rootpath :{})".format(file) for file in files] + args,
+            copts = CXX,
             data = files,
             linkstatic = True,
             tags = tags,
@@ -297,6 +299,7 @@ def _taps_test(
         size = test_size,
         srcs = [stem + ".test.cc"],
         args = ["$(rootpath :{})".format(goldens)],
+        copts = CXX,
         data = [goldens],
         linkstatic = True,
         tags = tags,
