@@ -232,7 +232,9 @@ class Trial:
         command = [str(next(wheel.glob("python/bin/python3.*"), sys.executable)), "-s", "-c"]
 
         def printed(code: str) -> str:
-            return subprocess.run([*command, code], env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+            return subprocess.run(
+                [*command, code], env=environment, check=True, stdout=subprocess.PIPE, text=True
+            ).stdout
 
         usage = subprocess.run(
             [*command, _USE], env=environment | {"XLA_FLAGS": "--help"}, check=False, stderr=subprocess.PIPE, text=True

@@ -65,9 +65,9 @@ def read(repository: Path, *, tag: str, commit: str, home: str) -> tuple[Release
     if not match:
         raise ReleaseError(f"{tag!r} isn't the tag of a release; tags look like v1.2.3 or v1.2.3-rc1")
     version = match[1]
-    declared = _VERSION.search(shown(repository, commit, "MODULE.bazel"))
-    if not declared or declared[1] != version:
-        found = f"version {declared[1]!r}" if declared else "no version"
+    found = declared(shown(repository, commit, "MODULE.bazel"))
+    if found != version:
+        found = f"version {found!r}" if found else "no version"
         raise ReleaseError(
             f"the tag is {tag}, but MODULE.bazel has {found}; set it to {version!r} in a commit, and tag that"
         )
@@ -78,6 +78,12 @@ def read(repository: Path, *, tag: str, commit: str, home: str) -> tuple[Release
             f'repository; change that to "github:{home}", and the homepage with it'
         )
     return Release(version, tag, home), section(shown(repository, commit, "CHANGELOG.md"), version)
+
+
+def declared(module: str) -> str | None:
+    """Returns the version that the text of a MODULE.bazel declares."""
+    found = _VERSION.search(module)
+    return found[1] if found else None
 
 
 def section(changelog: str, version: str) -> str:

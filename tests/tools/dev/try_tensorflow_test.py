@@ -19,7 +19,9 @@ class TryTensorflowTest(unittest.TestCase):
         """Only TensorFlow and the Keras of its series change."""
         self.assertEqual(
             "# tensorflow-cpu==\ntensorflow-cpu==2.20.0\ntf-keras==2.20.*\nnumpy==2.2.6\n",
-            try_tensorflow.lock_input("# tensorflow-cpu==\ntensorflow-cpu==2.21.0\ntf-keras==2.21.0\nnumpy==2.2.6\n", "2.20.0"),
+            try_tensorflow.lock_input(
+                "# tensorflow-cpu==\ntensorflow-cpu==2.21.0\ntf-keras==2.21.0\nnumpy==2.2.6\n", "2.20.0"
+            ),
         )
 
     def test_module(self) -> None:
