@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -26,6 +27,7 @@ _MAP = "docs/README.md"
 
 def main() -> None:
     """Prints what is wrong, and exits with status 1 if anything is."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=_ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     wrong = faults(_ROOT, [name for name in names if name and (_ROOT / name).is_file()])
