@@ -6,6 +6,7 @@ comments `# begin: install` and `# end: install`. With --fix, copies these parts
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -33,10 +34,13 @@ _MAP = "docs/README.md"
 
 
 def main() -> None:
-    """Prints what is wrong, and exits with status 1 if anything is. With --fix, first copies parts of files into pages."""
+    """Prints what is wrong, and exits with status 1 if anything is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fix", action="store_true", help="first copy parts of files into the pages that show them")
+    fix = parser.parse_args().fix
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=_ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
-    if "--fix" in sys.argv:
+    if fix:
         for page in (_ROOT / name for name in names if name.endswith(".md")):
             text = page.read_text(encoding="utf-8")
             if (renewed := with_parts(_ROOT, text)) != text:

@@ -85,12 +85,11 @@ def prepare(tag: str, *, out: Path, home: str | None, into: Path | None) -> str:
 
 def _described() -> dict[str, bytes]:
     """Returns the API's description by path, as registries show it: https://bazel.build/external/registry."""
-    query = _bazel("query", "--output=label", 'kind("starlark_doc_extract rule", //...)').split()
-    _bazel("build", *query)
+    labels = _bazel("query", "--output=label", 'kind("starlark_doc_extract rule", //...)').split()
+    _bazel("build", *labels)
     folder = Path(_bazel("info", "bazel-bin").strip())
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*.doc_extract.binaryproto")
-    }
+    paths = [label.removeprefix("//").replace(":", "/") + ".binaryproto" for label in labels]
+    return {path: (folder / path).read_bytes() for path in paths}
 
 
 def _bazel(command: str, *arguments: str) -> str:
