@@ -12,36 +12,6 @@ load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/..."])
 
-def _from_tf_library(model, xla_flags):
-    """Translates attributes that only TensorFlow's `tf_library` has.
-
-    Args:
-      model: (dict) attributes
-      xla_flags: (list[str]) additional XLA flags
-
-    Returns:
-      (tuple[dict, list[str]]) both, with the names that these rules use
-    """
-    model = dict(model)
-    for theirs, ours in (("freeze_checkpoint", "checkpoint"), ("freeze_saver", "saver")):
-        if model.get(theirs):
-            model[ours] = model[theirs]
-        model.pop(theirs, None)
-    flags = model.pop("tfcompile_flags", None) or []
-    if type(flags) == "string":
-        flags = [flag for flag in flags.split(" ") if flag]
-    if model.get("mlir_components", "None") in (None, "None"):
-        model.pop("mlir_components", None)  # Bazel rejects any other value as an unknown attribute.
-    for unused in (
-        "copts",
-        "enable_tracemes_generation",
-        "enable_xla_hlo_profiling",
-        "include_standard_runtime_deps",
-        "tfcompile_tool",
-    ):
-        model.pop(unused, None)
-    return model, xla_flags + flags
-
 def tf_aot_library(
         *,
         name,
@@ -117,10 +87,7 @@ def tf_aot_library(
           golden_calls: (list[str]) the entry points that each step calls, in order
           deps: (list[Label]) Python libraries that the model's code imports
           data: (list[Label]) files that the model's code reads
-        The macro also accepts the attributes of TensorFlow's `tf_library`: freeze_checkpoint, freeze_saver, and tfcompile_flags.
-        It ignores those that only say how the compiler is built or linked.
     """
-    model, xla_flags = _from_tf_library(model, xla_flags)
     stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
     levels = {"cpu": DEFAULT_LEVEL} if cpu == None and isa == None else {"cpu": cpu, "isa": isa}
     graph = name + ".export"
