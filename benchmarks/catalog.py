@@ -291,9 +291,10 @@ def write_inputs(goldens: str, manifest: str, prefix: str) -> list[dict[str, Any
     entry = model["entry_points"][0]
     inputs = []
     for index, tensor in enumerate(entry["inputs"]):
-        shape = [model["calls"][0]["batch"], *tensor["shape"][1:]] if tensor["batched"] else tensor["shape"]
-        stored = values.get(f"step0/{tensor['cpp_name']}")
-        value = tensors.drawn(tensor["dtype"], shape, rng) if stored is None else stored
+        value = values.get(f"step0/{tensor['cpp_name']}")
+        if value is None:
+            shape = [model["calls"][0]["batch"], *tensor["shape"][1:]] if tensor["batched"] else tensor["shape"]
+            value = tensors.drawn(tensor["dtype"], shape, rng)
         path = f"{prefix}.input{index}"
         with open(path, "wb") as file:
             file.write(value.data)

@@ -1,6 +1,7 @@
 """The HLO stage: turns an exported graph into HLO and StableHLO for other compilers."""
 
 load(":bundle.bzl", "tf_aot_bundle")
+load(":common.bzl", "common_attributes")
 load(":export.bzl", "export_model")
 load(":isa.bzl", "DEFAULT_LEVEL", "isa_attrs", "isa_of")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
@@ -161,89 +162,170 @@ _hlo_product = rule(
 def tf_aot_hlo(
         *,
         name,
+        batch_sizes = [],
+        checkpoint = None,
+        compatible_with = None,
+        config = None,
         cpu = DEFAULT_LEVEL,
+        data = [],
+        debug_info = None,
+        deprecation = None,
+        deps = [],
+        dims = {},
+        entry_points = {},
+        exec_properties = {},
         frozen = [],
+        golden_calls = [],
+        golden_steps = 3,
+        graph = None,
+        inputs = [],
+        max_batch = None,
+        model = None,
+        outputs = [],
+        restricted_to = None,
+        rows_independent = False,
+        saved_model = None,
+        saved_model_tags = ["serve"],
+        saver = None,
+        signature = {},
         tags = [],
+        target_compatible_with = [],
         testonly = None,
+        unseen = [],
         visibility = None,
-        xla_flags = [],
-        **model):
+        weights = None,
+        xla_flags = []):
     """Turns a TensorFlow model into HLO for another compiler.
 
     The requirements of C++ don't apply: the target can have any name, and inputs and outputs can be bfloat16, float16, or
-    complex.
+    complex. Exactly one of `model`, `saved_model`, and `graph` is required.
 
     Targets:
       NAME: HLO before optimization as text, protobuf message, and drawing, HLO after optimization, and StableHLO.
         Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, variables, goldens.
       NAME_bundle: all of these in one archive, with TensorFlow's numbers and a script that replays them (manual).
+      NAME.export, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
       name: (str) the name of the target and of the module
-      cpu: (str) x86-64 psABI level that the optimized HLO is for
-      frozen: (list[str]) patterns of variables that become constants. By default, none does, and all are parameters.
-      tags: (list[str]) tags of the target and the bundle
+      batch_sizes: (list[int]) batch sizes to make modules for, in increasing order
+      checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables: its `.index` file or
+        its prefix in this package, or all its files
+      compatible_with: (list[Label]) as in any rule, for all targets
+      config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
+      cpu: (str) the x86-64 psABI level that the optimized HLO is for
+      data: (list[Label]) files that the model's code reads
+      debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
+      deprecation: (str) as in any rule, for the target
+      deps: (list[Label]) Python libraries that the model's code imports
+      dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`; None keeps the model's own size
+      entry_points: (list[str] or dict[str, str]) names of the model's entry points, or a map from C++ names to them. By
+        default, the model's first entry point, as `Run`.
+      exec_properties: (dict[str, str]) as in any rule, for all targets, and so for the actions of all stages
+      frozen: (list[str]) patterns of variables that become constants; `!pattern` excludes some again. By default, none does,
+        and all are parameters.
+      golden_calls: (list[str]) the entry points that each verified step calls, in order. By default, all of them.
+      golden_steps: (int) how many consecutive runs to verify
+      graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
+      inputs: (list[str]) with `graph` and without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
+      max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
+      model: (Label) a Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function,
+        a tf.function, a tf.Module, or a Keras model. It may define `golden_fn(step, rng)`, which returns the verified inputs.
+      outputs: (list[str]) with `graph` and without `config`, its fetches. By default, the nodes that nothing consumes.
+      restricted_to: (list[Label]) as in any rule, for all targets
+      rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch affects another row's results,
+        where the analysis can't show it
+      saved_model: (Label) a SavedModel: a filegroup of its folder, or a rule that makes such a folder
+      saved_model_tags: (list[str]) tags of the SavedModel's meta graph
+      saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
+      signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+      tags: (list[str]) as in any rule, for all targets
+      target_compatible_with: (list[Label]) as in any rule, for all targets
       testonly: (bool) as in any rule
-      visibility: (list[Label]) as in any rule
-      xla_flags: (list[str]) additional XLA flags
-      **model: the model and how to verify it: attributes of `tf_aot_export`, as in `tf_aot_library`
+      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
+        a matching pattern, it is an error if no comparison would notice that one of them is wrong.
+      visibility: (list[Label]) as in any rule, for the target and the bundle
+      weights: (Label) a safetensors file with values for all variables, which replace the model's own initial values
+      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
     """
-    stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
-    graph = name + ".export"
+    exported = {
+        "batch_sizes": batch_sizes,
+        "checkpoint": checkpoint,
+        "config": config,
+        "data": data,
+        "debug_info": debug_info,
+        "deps": deps,
+        "dims": dims,
+        "entry_points": entry_points,
+        "golden_calls": golden_calls,
+        "golden_steps": golden_steps,
+        "graph": graph,
+        "inputs": inputs,
+        "max_batch": max_batch,
+        "model": model,
+        "outputs": outputs,
+        "rows_independent": rows_independent,
+        "saved_model": saved_model,
+        "saved_model_tags": saved_model_tags,
+        "saver": saver,
+        "signature": signature,
+        "weights": weights,
+    }
+    common = common_attributes(
+        compatible_with = compatible_with,
+        exec_properties = exec_properties,
+        restricted_to = restricted_to,
+        tags = tags,
+        target_compatible_with = target_compatible_with,
+        testonly = testonly,
+        visibility = visibility,
+    )
+    stages = common.private | {"stem": name}
+    exported_target = name + ".export"
     export_model(
-        name = graph,
+        name = exported_target,
         cpp_class = "hlo::Model",
         edge = "hlo",
         frozen = frozen,
-        model = model,
+        model = exported,
         **stages
     )
     goldens = name + ".verify"
-    tf_aot_verify(name = goldens, graph = graph, **stages)
+    tf_aot_verify(name = goldens, graph = exported_target, unseen = unseen, **stages)
     parts = hlo_targets(
         name = name,
+        common = common,
         goldens = goldens,
-        graph = graph,
+        graph = exported_target,
         isa = {"cpu": cpu},
-        tags = tags,
-        testonly = testonly,
-        visibility = visibility,
         xla_flags = xla_flags,
     )
     _hlo_product(
         name = name,
+        deprecation = deprecation,
         goldens = goldens,
-        graph = graph,
-        tags = tags,
-        testonly = testonly,
-        visibility = visibility,
-        **parts
+        graph = exported_target,
+        **(common.public | parts)
     )
 
-def hlo_targets(*, name, goldens, graph, isa, tags, testonly, visibility, xla_flags):
+def hlo_targets(*, name, common, goldens, graph, isa, xla_flags):
     """Declares NAME.hlo, NAME.stablehlo, and NAME_bundle. Bazel builds them only on request.
 
     Args:
       name: (str) name of the model's target
+      common: (struct) from `common_attributes`
       goldens: (Label) target of the verify stage
       graph: (Label) target of the export stage
       isa: (dict) `cpu` or `isa`, as in `tf_aot_library`; the optimized HLO is for the highest of these levels
-      tags: (list[str]) tags of the targets, besides manual
-      testonly: (bool) as in any rule
-      visibility: (list[Label]) of the bundle
       xla_flags: (list[str]) additional XLA flags
 
     Returns:
       (dict[str, str]) names of the first two, `hlo` and `stablehlo`
     """
-    stages = {"graph": graph, "stem": name, "tags": tags + ["manual"], "testonly": testonly}
+    of = {"graph": graph, "stem": name}
     parts = {"hlo": name + ".hlo", "stablehlo": name + ".stablehlo"}
-    tf_aot_lower(
-        name = parts["hlo"],
-        visibility = ["//visibility:private"],
-        xla_flags = xla_flags,
-        **(stages | isa)
-    )
-    tf_aot_stablehlo(name = parts["stablehlo"], visibility = ["//visibility:private"], **stages)
-    tf_aot_bundle(name = name + "_bundle", goldens = goldens, visibility = visibility, **(stages | parts))
+    tf_aot_lower(name = parts["hlo"], xla_flags = xla_flags, **(common.private | of | isa))
+    tf_aot_stablehlo(name = parts["stablehlo"], **(common.private | of))
+    bundle = common.public | {"tags": common.private["tags"]}
+    tf_aot_bundle(name = name + "_bundle", goldens = goldens, **(bundle | of | parts))
     return parts

@@ -2,6 +2,7 @@
 
 load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
 load("@rules_cc//cc:defs.bzl", "cc_test")
+load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")
 load(":export.bzl", "export_model")
 load(":hlo.bzl", "hlo_targets")
@@ -16,28 +17,58 @@ def tf_aot_library(
         *,
         name,
         cpp_class,
+        batch_sizes = [],
+        checkpoint = None,
+        compatible_with = None,
+        config = None,
         config_golden = None,
+        copts = [],
         cpu = None,
+        data = [],
+        debug_info = None,
+        deprecation = None,
+        deps = [],
+        dims = {},
         embed_variables = True,
+        entry_points = {},
+        exec_properties = {},
+        features = [],
         flush_denormals = True,
         frozen = None,
         gen_benchmark = True,
         gen_test = True,
+        golden_calls = [],
+        golden_steps = 3,
+        graph = None,
+        inputs = [],
         isa = None,
+        linkopts = [],
+        max_batch = None,
+        model = None,
+        outputs = [],
         passes = ["*"],
+        restricted_to = None,
+        rows_independent = False,
+        saved_model = None,
+        saved_model_tags = ["serve"],
+        saver = None,
+        signature = {},
         tags = [],
         taps = [],
+        target_compatible_with = [],
         test_size = "small",
         testonly = None,
         unseen = [],
         visibility = None,
-        xla_flags = [],
-        **model):
+        weights = None,
+        xla_flags = []):
     """Compiles a TensorFlow model into a C++ library, and tests its numbers against TensorFlow's.
+
+    Exactly one of `model`, `saved_model`, and `graph` is required.
 
     Targets:
       NAME: the library (CcInfo). Include "PACKAGE/NAME.h". Output groups: graph, config, manifest, variables, goldens, object,
-        header, sources, hlo, optimized_hlo, stablehlo, hlo_graph.
+        header, sources, hlo, optimized_hlo, stablehlo, hlo_graph, explain.
       NAME_test: compares the linked code with TensorFlow.
       NAME_config_test: with `config_golden`, compares it with the config. A failure prints the command that updates it.
       NAME_taps_test: with `taps`, compares values inside the model with TensorFlow's, in the order of execution.
@@ -48,82 +79,129 @@ def tf_aot_library(
     Args:
       name: (str) the library's name
       cpp_class: (str) the generated class with its namespaces, `a::b::Class`
+      batch_sizes: (list[int]) batch sizes to compile for, in increasing order. The class then takes any batch up to
+        `max_batch`.
+      checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables: its `.index` file or
+        its prefix in this package, or all its files
+      compatible_with: (list[Label]) as in any rule, for all targets
+      config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
       config_golden: (str) a checked-in copy of the config, in this package, so that reviews show changes to it
+      copts: (list[str]) additional flags for the generated C++: the library, the test, and the benchmark. Each is one flag,
+        and Make variables are expanded. The flags that guarantee numbers and CPU levels come later, so they win.
       cpu: (str) the x86-64 psABI level to compile for; x86-64-v3 by default
+      data: (list[Label]) files that the model's code reads
+      debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
+      deprecation: (str) as in any rule, for the library
+      deps: (list[Label]) Python libraries that the model's code imports
+      dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`; None keeps the model's own size
       embed_variables: (bool) whether the library contains the initial values of the variables. If False, the program calls
         Load(path) before it runs the model, and the file is in the library's runfiles.
+      entry_points: (list[str] or dict[str, str]) names of the model's entry points, or a map from C++ names to them. By
+        default, the model's first entry point, as `Run`.
+      exec_properties: (dict[str, str]) as in any rule, for all targets, and so for the actions of all stages
+      features: (list[str]) as in any rule, for the library, the test, and the benchmark
       flush_denormals: (bool) whether Run() treats denormal floats as zero, as TensorFlow does. This is up to a hundred times
         faster where values fall below 1e-38. If False, the caller's floating-point mode applies.
       frozen: (list[str]) patterns of the variables that become constants of the code; `!pattern` excludes some again. By
         default, all variables are frozen if the model writes none of them and compiles to one function; otherwise none is.
       gen_benchmark: (bool) whether to declare NAME_benchmark
       gen_test: (bool) whether to declare NAME_test
+      golden_calls: (list[str]) the entry points that each verified step calls, in order. By default, all of them.
+      golden_steps: (int) how many consecutive runs to verify
+      graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
+      inputs: (list[str]) with `graph` and without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
       isa: (list[str]) instead of `cpu`, several such levels. The class uses the highest one that the machine supports.
+      linkopts: (list[str]) flags for linking programs that depend on the library. Make variables are expanded.
+      max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
+      model: (Label) a Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function,
+        a tf.function, a tf.Module, or a Keras model. It may define `golden_fn(step, rng)`, which returns the verified inputs.
+      outputs: (list[str]) with `graph` and without `config`, its fetches. By default, the nodes that nothing consumes.
       passes: (list[str]) patterns of the passes that make the code faster; `!pattern` excludes some again. All by default.
-      tags: (list[str]) tags of the library and its tests
+      restricted_to: (list[Label]) as in any rule, for all targets
+      rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch affects another row's results,
+        where the analysis can't show it
+      saved_model: (Label) a SavedModel: a filegroup of its folder, or a rule that makes such a folder
+      saved_model_tags: (list[str]) tags of the SavedModel's meta graph
+      saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
+      signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+      tags: (list[str]) as in any rule, for all targets
       taps: (list[str]) patterns of nodes inside the model; `!pattern` excludes some again. NAME_taps_test compares their
         values, and names the first one that diverges. The library doesn't change (docs/guide/debugging.md).
+      target_compatible_with: (list[Label]) as in any rule, for all targets
       test_size: (str) Bazel's test size of the test and the benchmark
       testonly: (bool) as in any rule
       unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
         a matching pattern, it is an error if no comparison would notice that one of them is wrong.
-      visibility: (list[Label]) as in any rule
-      xla_flags: (list[str]) additional XLA flags
-      **model: the model and how to verify it. Give exactly one of the first three; all are attributes of `tf_aot_export`.
-          model: (Label) a Python file
-          saved_model: (Label) the files of a SavedModel, or a rule that makes its folder
-          graph: (Label) a GraphDef; with `config`, `checkpoint`, `saver`, `debug_info`, `inputs`, `outputs`
-          config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
-          entry_points: (list[str] or dict[str, str]) names of the model's entry points, or a map from C++ names to them
-          signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
-          dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`; None keeps the model's own size
-          batch_sizes: (list[int]) batch sizes to compile for. The class then takes any batch up to `max_batch`.
-          max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
-          rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch affects another row's results,
-            where the analysis can't show it
-          weights: (Label) a safetensors file with values for all variables
-          saved_model_tags: (list[str]) tags of the meta graph
-          golden_steps: (int) how many consecutive runs to verify; 3 by default
-          golden_calls: (list[str]) the entry points that each step calls, in order
-          deps: (list[Label]) Python libraries that the model's code imports
-          data: (list[Label]) files that the model's code reads
+      visibility: (list[Label]) as in any rule, for the library, its tests, and the bundle
+      weights: (Label) a safetensors file with values for all variables, which replace the model's own initial values
+      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
     """
-    stages = {"stem": name, "tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
+    exported = {
+        "batch_sizes": batch_sizes,
+        "checkpoint": checkpoint,
+        "config": config,
+        "data": data,
+        "debug_info": debug_info,
+        "deps": deps,
+        "dims": dims,
+        "entry_points": entry_points,
+        "golden_calls": golden_calls,
+        "golden_steps": golden_steps,
+        "graph": graph,
+        "inputs": inputs,
+        "max_batch": max_batch,
+        "model": model,
+        "outputs": outputs,
+        "rows_independent": rows_independent,
+        "saved_model": saved_model,
+        "saved_model_tags": saved_model_tags,
+        "saver": saver,
+        "signature": signature,
+        "weights": weights,
+    }
+    common = common_attributes(
+        compatible_with = compatible_with,
+        exec_properties = exec_properties,
+        restricted_to = restricted_to,
+        tags = tags,
+        target_compatible_with = target_compatible_with,
+        testonly = testonly,
+        visibility = visibility,
+    )
+    stages = common.private | {"stem": name}
     levels = {"cpu": DEFAULT_LEVEL} if cpu == None and isa == None else {"cpu": cpu, "isa": isa}
-    graph = name + ".export"
+    cpp = {"copts": copts, "features": features}
+    exported_target = name + ".export"
     compiled = name + ".compile"
     sources = name + ".render"
     goldens = name + ".verify"
-    export_model(name = graph, cpp_class = cpp_class, frozen = frozen, model = model, **stages)
-    tf_aot_compile(name = compiled, graph = graph, passes = passes, xla_flags = xla_flags, **(stages | levels))
+    export_model(name = exported_target, cpp_class = cpp_class, frozen = frozen, model = exported, **stages)
+    tf_aot_compile(name = compiled, graph = exported_target, passes = passes, xla_flags = xla_flags, **(stages | levels))
     tf_aot_render(
         name = sources,
         embed_variables = embed_variables,
         flush_denormals = flush_denormals,
-        graph = graph,
+        graph = exported_target,
         **stages
     )
-    tf_aot_verify(name = goldens, graph = graph, unseen = unseen, **stages)
+    tf_aot_verify(name = goldens, graph = exported_target, unseen = unseen, **stages)
     parts = hlo_targets(
         name = name,
+        common = common,
         goldens = goldens,
-        graph = graph,
+        graph = exported_target,
         isa = levels,
-        tags = tags,
-        testonly = testonly,
-        visibility = visibility,
         xla_flags = xla_flags,
     )
     tf_aot_link(
         name = name,
         compiled = compiled,
+        deprecation = deprecation,
         goldens = goldens,
-        graph = graph,
+        graph = exported_target,
+        linkopts = linkopts,
         sources = sources,
-        tags = tags,
-        testonly = testonly,
-        visibility = visibility,
-        **parts
+        **(common.public | cpp | parts)
     )
     files = [goldens]
     if not embed_variables:
@@ -131,9 +209,7 @@ def tf_aot_library(
             name = name + ".variables",
             srcs = [name],
             output_group = "variables",
-            tags = ["manual"],
-            testonly = testonly,
-            visibility = ["//visibility:private"],
+            **common.files
         )
         files.append(name + ".variables")
     for kind, library, args, wanted in [
@@ -146,9 +222,7 @@ def tf_aot_library(
             name = "{}.{}.cc".format(name, kind),
             srcs = [sources],
             output_group = kind,
-            tags = ["manual"],
-            testonly = True,
-            visibility = ["//visibility:private"],
+            **(common.files | {"testonly": True})
         )
         cc_test(
             name = "{}_{}".format(name, kind),
@@ -157,23 +231,23 @@ def tf_aot_library(
             args = ["$(rootpath :{})".format(file) for file in files] + args,
             data = files,
             linkstatic = True,
-            tags = tags,
-            visibility = visibility,
             deps = [name, Label("//runtime:" + library)],
+            **(common.test | cpp)
         )
     if taps:
         _taps_test(
             name = name,
+            common = common,
+            cpp = cpp,
             cpp_class = cpp_class,
             flush_denormals = flush_denormals,
             frozen = frozen,
             levels = levels,
-            model = model,
+            linkopts = linkopts,
+            model = exported,
             passes = passes,
-            tags = tags,
             taps = taps,
             test_size = test_size,
-            visibility = visibility,
             xla_flags = xla_flags,
         )
     if config_golden:
@@ -182,9 +256,7 @@ def tf_aot_library(
             name = config_file,
             srcs = [name],
             output_group = "config",
-            tags = ["manual"],
-            testonly = testonly,
-            visibility = ["//visibility:private"],
+            **common.files
         )
         package = native.package_name()
         diff_test(
@@ -197,41 +269,44 @@ def tf_aot_library(
             ),
             file1 = config_golden,
             file2 = config_file,
-            tags = tags,
+            **common.test
         )
 
 def _taps_test(
         *,
         name,
+        common,
+        cpp,
         cpp_class,
         flush_denormals,
         frozen,
         levels,
+        linkopts,
         model,
         passes,
-        tags,
         taps,
         test_size,
-        visibility,
         xla_flags):
     """Declares all stages a second time, for a copy of the model with the taps as outputs, and a test of the result.
 
     Args:
       name: (str) the library's
+      common: (struct) from `common_attributes`
+      cpp: (dict) attributes of targets that compile C++: `copts`, `features`
       cpp_class: (str) the library's class
       flush_denormals: (bool) as in `tf_aot_library`
       frozen: (list[str]) as in `tf_aot_library`
       levels: (dict) `cpu` or `isa`, as in `tf_aot_library`
+      linkopts: (list[str]) as in `tf_aot_library`
       model: (dict) attributes of the export stage
       passes: (list[str]) as in `tf_aot_library`
-      tags: (list[str]) tags of the library
       taps: (list[str]) patterns of nodes
       test_size: (str) Bazel's test size
-      visibility: (list[Label]) of the test
       xla_flags: (list[str]) as in `tf_aot_library`
     """
     stem = name + ".taps"
-    stages = {"stem": stem, "tags": tags + ["manual"], "testonly": True, "visibility": ["//visibility:private"]}
+    private = common.private | {"testonly": True}
+    stages = private | {"stem": stem}
     graph = stem + ".export"
     sources = stem + ".render"
     goldens = stem + ".verify"
@@ -246,18 +321,15 @@ def _taps_test(
         compiled = stem + ".compile",
         goldens = goldens,
         graph = graph,
+        linkopts = linkopts,
         sources = sources,
-        tags = tags + ["manual"],
-        testonly = True,
-        visibility = ["//visibility:private"],
+        **(private | cpp)
     )
     native.filegroup(
         name = stem + ".test.cc",
         srcs = [sources],
         output_group = "test",
-        tags = ["manual"],
-        testonly = True,
-        visibility = ["//visibility:private"],
+        **(common.files | {"testonly": True})
     )
     cc_test(
         name = name + "_taps_test",
@@ -266,7 +338,6 @@ def _taps_test(
         args = ["$(rootpath :{})".format(goldens)],
         data = [goldens],
         linkstatic = True,
-        tags = tags,
-        visibility = visibility,
         deps = [stem, Label("//runtime:verify")],
+        **(common.test | cpp)
     )

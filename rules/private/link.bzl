@@ -32,7 +32,10 @@ def _tf_aot_link_impl(ctx):
     contexts = [dep.compilation_context for dep in support]
 
     # As fast as possible in every build mode. Our tests have already checked generated code for warnings.
-    flags = ["-O3", "-std=c++17", "-DNDEBUG", "-w"] + EXACT
+    # The user's flags come before those that numbers depend on.
+    copts = [ctx.expand_make_variables("copts", flag, {}) for flag in ctx.attr.copts]
+    linkopts = [ctx.expand_make_variables("linkopts", flag, {}) for flag in ctx.attr.linkopts]
+    flags = ["-O3", "-std=c++17", "-DNDEBUG", "-w"] + copts + EXACT
     _, class_ = cc_common.compile(
         name = ctx.label.name,
         actions = ctx.actions,
@@ -90,6 +93,7 @@ def _tf_aot_link_impl(ctx):
         feature_configuration = features,
         compilation_outputs = outputs,
         linking_contexts = [dep.linking_context for dep in support],
+        user_link_flags = linkopts,
         disallow_dynamic_library = True,
     )
     public, _ = cc_common.compile(
@@ -137,6 +141,10 @@ tf_aot_link = rule(
             mandatory = True,
             providers = [TfaotObjectInfo],
         ),
+        "copts": attr.string_list(
+            doc = "Additional flags for the C++ sources. Make variables are expanded. The flags that guarantee numbers and CPU " +
+                  "levels come later.",
+        ),
         "goldens": attr.label(
             doc = "Target of the verify stage, for the output group of this name.",
             providers = [TfaotGoldensInfo],
@@ -149,6 +157,9 @@ tf_aot_link = rule(
         "hlo": attr.label(
             doc = "Target of `tf_aot_lower`, for the output groups hlo, optimized_hlo, and hlo_graph.",
             providers = [TfaotHloInfo],
+        ),
+        "linkopts": attr.string_list(
+            doc = "Flags for linking programs that depend on the library. Make variables are expanded.",
         ),
         "sources": attr.label(
             doc = "Target of the render stage.",

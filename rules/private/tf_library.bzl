@@ -271,11 +271,11 @@ def tf_library(
       mlir_components: (str) `None` or `Bridge`, which compile the same code
       deps: (list[Label]) must be empty
       tags: (list[str]) tags of the library and its tests
-      copts: (list[str]) has no effect on the library, whose own code is compiled with fixed flags
+      copts: (list[str]) additional flags for the C++ of the library, the test, and the benchmark
       xla_flags: (str or list[str]) additional XLA flags
       enable_tracemes_generation: (bool) another name of `enable_tracemes`
     """
-    _ = (copts, enable_tracemes, enable_tracemes_generation, enable_xla_hlo_profiling, include_standard_runtime_deps)  # @unused
+    _ = (enable_tracemes, enable_tracemes_generation, enable_xla_hlo_profiling, include_standard_runtime_deps)  # @unused
     problems = _problems(
         cpp_class = cpp_class,
         deps = deps,
@@ -297,6 +297,7 @@ def tf_library(
         name = name,
         checkpoint = freeze_checkpoint,
         config = config,
+        copts = copts,
         cpp_class = cpp_class,
         cpu = cpu,
         debug_info = debug_info,

@@ -1,0 +1,242 @@
+"""docs/reference: what the sources say is what the pages say, and nothing is missing."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import re
+import tempfile
+import unittest
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.core.manifest_test import MANIFEST
+from tfaot.core import names
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Manifest
+from tools.dev.reference import class_, errors, pages, rules, schema, starlark
+from tools.dev.reference.markdown import COMMAND
+
+ROOT = Path(__file__).absolute().parents[4]
+REAL = [Path(path) for path in os.environ.get("TFAOT_MANIFESTS", "").split() if path.endswith(".model.json")]
+
+_RULES = '''
+def _impl(_ctx):
+    return []
+
+made = rule(implementation = _impl, doc = "Makes.", attrs = {"_private": attr.label()} | {"size": attr.int(%s)})
+
+def macro(*, name, size = 3):
+    """Declares.
+
+    Args:
+      name: (str) the name
+      %s
+    """
+'''
+
+
+def invalid(value: Any, by: Mapping[str, Any], top: Mapping[str, Any], where: str = "manifest") -> list[str]:
+    """Returns where a value isn't valid by a JSON Schema.
+
+    No registry package is worth its five dependencies here: this knows only the keywords that the schema uses, and fails on
+    any other.
+    """
+    by = {key: rule for key, rule in by.items() if not key.startswith("$") or key == "$ref"}
+    if "$ref" in by:
+        return invalid(value, top["$defs"][by["$ref"].removeprefix("#/$defs/")], top, where)
+    known = {"additionalProperties", "const", "description", "enum", "items", "properties", "required", "title", "type"}
+    assert by.keys() <= known, by.keys() - known
+    kinds = {"array": list, "boolean": bool, "integer": int, "object": dict, "string": str}
+    if type(value) is not kinds[by["type"]]:
+        return [where]
+    if ("const" in by and value != by["const"]) or ("enum" in by and value not in by["enum"]):
+        return [where]
+    if by["type"] == "array":
+        return [at for i, item in enumerate(value) for at in invalid(item, by["items"], top, f"{where}[{i}]")]
+    if by["type"] != "object":
+        return []
+    assert by["additionalProperties"] is False
+    wrong = [f"{where}.{name}" for name in by["required"] if name not in value]
+    for name, item in value.items():
+        wrong += (
+            invalid(item, by["properties"][name], top, f"{where}.{name}")
+            if name in by["properties"]
+            else [f"{where}.{name}"]
+        )
+    return wrong
+
+
+class PagesTest(unittest.TestCase):
+    """The pages, and the command that writes them."""
+
+    def test_pages(self) -> None:
+        """Protects readers: each page is what the sources say now."""
+        for name, text in pages.pages(ROOT).items():
+            with self.subTest(page=name):
+                self.assertEqual((ROOT / name).read_text(encoding="utf-8"), text, f"to do: {COMMAND}")
+
+    def test_undocumented(self) -> None:
+        """Protects users: an attribute or an argument without documentation is an error, not a gap on the page."""
+        for attribute, argument, what in [
+            ('doc = "Size."', "size: (int) the size", None),
+            ("default = 3", "size: (int) the size", "the attribute size has no doc"),
+            ('doc = "Size."', "", "its docstring has ['name']"),
+            ('doc = "Size."', "sizes: (int) the size", "its docstring has ['name', 'sizes']"),
+            ('doc = "Size."', "size: the size", "isn't 'name: (type) meaning'"),
+        ]:
+            with self.subTest(what), tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "private.bzl").write_text(_RULES % (attribute, argument), encoding="utf-8")
+                (Path(folder) / "public.bzl").write_text(
+                    'load(":private.bzl", _made = "made", _macro = "macro")\nmade = _made\nmacro = _macro\n',
+                    encoding="utf-8",
+                )
+                tree = starlark.Tree(Path(folder))
+                if what:
+                    with self.assertRaisesRegex(starlark.Undocumented, re.escape(what)):
+                        tree.symbols("public.bzl")
+                else:
+                    made, macro = tree.symbols("public.bzl")
+                    self.assertEqual(made.fields, (starlark.Field("size", "int", "0", "Size."),))
+                    self.assertEqual(macro.fields[1], starlark.Field("size", "int", "3", "the size"))
+
+    def test_public_files(self) -> None:
+        """Protects the list of pages: each public file of the rules, but one for this repository alone, is on some page."""
+        text = "".join(rules.pages(ROOT).values())
+        for file in (ROOT / "rules").glob("*.bzl"):
+            self.assertEqual(f"//rules:{file.name}" in text, file.name != "dev.bzl", file.name)
+
+
+class SchemaTest(unittest.TestCase):
+    """The JSON Schema, and the reader in py/tfaot/core/manifest.py, agree."""
+
+    def test_accepts(self) -> None:
+        """Protects users of the schema: it accepts what the export stage writes."""
+        made = schema.schema()
+        texts = [MANIFEST.to_json(), *(path.read_text(encoding="utf-8") for path in REAL)]
+        self.assertEqual(len(REAL), 2 if "TEST_SRCDIR" in os.environ else 0)
+        for text in texts:
+            self.assertEqual(invalid(json.loads(text), made, made), [])
+            Manifest.from_json(text)
+
+    def test_rejects(self) -> None:
+        """Protects users of the schema: it rejects what the stages reject, at the same place."""
+        made = schema.schema()
+        for path, to in [
+            (("extra",), 1),
+            (("format",), 2),
+            (("max_batch",), "3"),
+            (("max_batch",), True),
+            (("calls",), {}),
+            (("calls", 0, "batch"), None),
+            (("entry_points", 0, "inputs", 1, "shape"), 3),
+            (("entry_points", 0, "inputs", 1, "shape"), ["3"]),
+            (("variables", 0, "sharding"), 1),
+            (("variables", 0, "written"), 1),
+            (("fingerprints", "graph"), 7),
+        ]:
+            with self.subTest(path=path, to=to):
+                data = copy.deepcopy(json.loads(MANIFEST.to_json()))
+                place = data
+                for key in path[:-1]:
+                    place = place[key]
+                place[path[-1]] = to
+                self.assertEqual(len(invalid(data, made, made)), 1)
+                with self.assertRaises(TfaotError):
+                    Manifest.from_json(json.dumps(data))
+        for name in json.loads(MANIFEST.to_json()):
+            data = json.loads(MANIFEST.to_json())
+            del data[name]
+            self.assertEqual(invalid(data, made, made), [f"manifest.{name}"])
+
+
+class ErrorsTest(unittest.TestCase):
+    """The page of errors has all of them."""
+
+    def test_every_source(self) -> None:
+        """Protects readers who search for an error: each place that raises one is read, counted in another way."""
+        counted = 0
+        for pattern, call in [
+            ("py/tfaot/**/*.py", r"(?<!class )\bTfaotError\((?!self|Exception)"),
+            ("rules/**/*.bzl", r"(?<!_)\bfail\((?!error\)|no_)"),
+            ("tools/*.py", r"\bTfaotError\("),
+            ("runtime/tfaot/*.cc", r"\bMessage\("),
+        ]:
+            for path in ROOT.glob(pattern):
+                text = path.read_text(encoding="utf-8")
+                calls = len(re.findall(call, text))
+                found = errors.messages(str(path.relative_to(ROOT)), text)
+                self.assertGreaterEqual(len(found), calls, path)
+                counted += calls
+        self.assertGreater(counted, 180)  # as many as there are
+
+    def test_real(self) -> None:
+        """Protects the search for a message as it is shown: its fixed words are on the page, in one line."""
+        page = (ROOT / errors.PAGE).read_text(encoding="utf-8").splitlines()
+        for cause, words in [
+            (lambda: names.split_class("a::class"), ["is a C++ keyword", "write namespaces and a class name"]),
+            (lambda: Manifest.from_json('{"format": 1}'), ["has format", "this version reads format"]),
+        ]:
+            with self.assertRaises(TfaotError) as raised:
+                cause()
+            for word in words:
+                self.assertIn(word, str(raised.exception))
+            self.assertTrue([line for line in page if all(word in line for word in words)], words)
+
+    def test_parts(self) -> None:
+        """Protects messages that are put together: alternatives, sums, names, formats, and C++ literals."""
+        python = (
+            "def f(x):\n"
+            "    why = 'a' if x else 'b'\n"
+            "    raise TfaotError(f'{x}: it is {why}', exists='e' + str(x), do=f'd {3 if x else 4}')\n"
+            "def g(y):\n"
+            "    fail('{}: bad {}. To do: mend.'.format(y, y))\n"
+        )
+        self.assertEqual(
+            errors.messages("py/x.py", python),
+            [
+                errors.Message("…: it is a", "e…", "d 3 / d 4"),
+                errors.Message("…: it is b", "e…", "d 3 / d 4"),
+                errors.Message("bad ….", "", "mend."),
+            ],
+        )
+        cpp = (
+            'const char* const again = "write it again";\n'
+            'x = Message(path + std::string(" isn\'t " "good"), a ? " is" : " was", again);\n'
+        )
+        self.assertEqual(
+            errors.messages("runtime/tfaot/x.cc", cpp), [errors.Message("… isn't good", "… is / was", "write it again")]
+        )
+
+
+class ClassTest(unittest.TestCase):
+    """The page about the generated class."""
+
+    def test_every_member(self) -> None:
+        """Protects readers: each declaration in the public part of a header is on the page, except those of other names."""
+        page = (ROOT / class_.PAGE).read_text(encoding="utf-8")
+        for _, manifest, flags in class_._CASES:
+            header = class_.header(manifest, **flags)
+            public = header.partition(" public:\n")[2].partition(" private:")[0]
+            declared = [
+                line.strip() for line in public.splitlines() if line.strip() and not line.strip().startswith("//")
+            ]
+            self.assertGreater(len(declared), 12)
+            for line in declared:
+                self.assertIn(line.partition("> ")[2] if "View<" in line else line, page)
+
+    def test_members_of(self) -> None:
+        """Protects names.md: the names that a class reserves are those that its header declares, and its internals'."""
+        declared = {
+            member.name for _, m, flags in class_._CASES for member in class_.members(class_.header(m, **flags))[1]
+        }
+        own = {
+            name for name in declared if name not in {"x", "y", "kernel", "scale", "state", "Model"} and " " not in name
+        }
+        self.assertLessEqual(own, names.MEMBERS)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,1 @@
+"""Makes the pages of docs/reference that say what the sources say."""

@@ -1,0 +1,16 @@
+"""All pages that are made from the sources."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.dev.reference import class_, errors, rules, schema
+
+
+def pages(root: Path) -> dict[str, str]:
+    """Returns the text of each page by its path.
+
+    Args:
+      root: the repository's root
+    """
+    return {**rules.pages(root), **schema.pages(), **class_.pages(), **errors.pages(root)}

@@ -1,0 +1,87 @@
+"""Pages about what users load: rules and macros, providers, and the toolchain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tools.dev.reference.markdown import code, linked, notice, sentence, table
+from tools.dev.reference.starlark import Symbol, Tree, Undocumented
+
+_TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
+_OURS_ALONE = ("rules/dev.bzl",)
+_TENSORFLOWS = ("rules/tf_library.bzl",)
+"""Parameters as TensorFlow declares them, which take more types than ours."""
+
+
+def pages(root: Path) -> dict[str, str]:
+    """Returns the pages by path."""
+    tree = Tree(root)
+    found = sorted(str(path.relative_to(root)) for path in (root / "rules").glob("*.bzl"))
+    files = [file for file in found if file not in _OURS_ALONE]
+    rules = [file for file in files if file not in _TOOLCHAIN]
+    shared(tree, [file for file in rules if file not in _TENSORFLOWS])
+    providers = [(file, symbol) for file in files for symbol in tree.symbols(file) if symbol.kind == "provider"]
+    return {
+        "docs/reference/rules.md": notice("rules/")
+        + "# Rules and macros\n\n"
+        + "Macros take keywords only, except `tf_library`, which takes what TensorFlow's takes. "
+        + "[Targets and output groups](targets.md) describes what they declare, and "
+        + "[providers](providers.md) what the targets provide.\n"
+        + "".join(_symbols(tree, file, ("macro", "rule")) for file in rules),
+        "docs/reference/providers.md": notice("rules/private/providers.bzl and rules/private/toolchain.bzl")
+        + "# Providers\n"
+        + "".join(_symbol(file, symbol) for file, symbol in providers),
+        "docs/reference/toolchain.md": notice(", ".join(_TOOLCHAIN))
+        + "# Toolchain and setup\n\n"
+        + "[Choose Python and TensorFlow](../guide/toolchain.md) shows how to use them.\n"
+        + "".join(
+            _symbols(tree, file, ("macro", "rule", "module extension", "repository rule")) for file in _TOOLCHAIN
+        ),
+    }
+
+
+def shared(tree: Tree, files: list[str]) -> None:
+    """Checks that macros which share an argument say the same about its type.
+
+    Raises:
+      Undocumented: they don't.
+    """
+    types: dict[str, tuple[str, str]] = {}
+    for file in files:
+        for symbol in tree.symbols(file):
+            for field in symbol.fields if symbol.kind == "macro" else ():
+                name, type_ = types.setdefault(field.name, (symbol.name, field.type))
+                if type_ != field.type and field.name != "isa":
+                    raise Undocumented(f"{field.name} is {type_} in {name}, and {field.type} in {symbol.name}")
+
+
+def _symbols(tree: Tree, file: str, kinds: tuple[str, ...]) -> str:
+    return "".join(_symbol(file, symbol) for symbol in tree.symbols(file) if symbol.kind in kinds)
+
+
+def _symbol(file: str, symbol: Symbol) -> str:
+    parts = [f"\n## {symbol.name}\n\n", f'A {symbol.kind}: `load("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n']
+    if symbol.kind == "module extension":
+        parts[1] = f'A module extension: `use_extension("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n'
+    parts.append(symbol.doc + "\n\n")
+    if symbol.provides:
+        parts.append(f"Provides {', '.join(f'`{name}`' for name in symbol.provides)}.\n\n")
+    if symbol.targets:
+        targets = [
+            (", ".join(f"`{each}`" for each in name.split(", ")), sentence(linked(doc))) for name, doc in symbol.targets
+        ]
+        parts.append(table(["target", "what it is"], targets) + "\n")
+    if symbol.kind == "provider":
+        parts.append(table(["field", "type", "meaning"], [(code(f.name), code(f.type), f.doc) for f in symbol.fields]))
+    elif symbol.fields:
+        fields = [
+            (code(f.name), code(f.type), code(f.default) or "required", sentence(linked(f.doc))) for f in symbol.fields
+        ]
+        what = "argument" if symbol.kind == "macro" else "attribute"
+        parts.append(table([what, "type", "default", "meaning"], fields))
+    return "".join(parts).rstrip("\n") + "\n"
+
+
+def _label(file: str) -> str:
+    folder, _, name = file.rpartition("/")
+    return f"{folder}:{name}"

@@ -1,0 +1,125 @@
+"""`model.json`: a JSON Schema from the data model, and a page from the schema."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import json
+import typing
+from typing import Any
+
+from tfaot.core import dtypes, manifest
+from tools.dev.reference.markdown import code, linked, notice, sentence, table
+
+SCHEMA = "docs/reference/model.schema.json"
+PAGE = "docs/reference/model_json.md"
+_SOURCE = "py/tfaot/core/manifest.py"
+_PLAIN = {str: "string", int: "integer", bool: "boolean"}
+
+
+def pages() -> dict[str, str]:
+    """Returns the schema and the page by path."""
+    made = schema()
+    return {SCHEMA: json.dumps(made, indent=2, ensure_ascii=False) + "\n", PAGE: _page(made)}
+
+
+def schema() -> dict[str, Any]:
+    """Returns the JSON Schema of `model.json`, draft 2020-12."""
+    docs = _docs()
+    definitions: dict[str, Any] = {}
+
+    def of(kind: Any) -> dict[str, Any]:
+        if kind in _PLAIN:
+            return {"type": _PLAIN[kind]}
+        if typing.get_origin(kind) is tuple:
+            return {"type": "array", "items": of(typing.get_args(kind)[0])}
+        if kind.__name__ not in definitions:
+            definitions[kind.__name__] = {}  # keeps its place
+            hints = typing.get_type_hints(kind)
+            fields = [field.name for field in dataclasses.fields(kind)]
+            properties = {name: of(hints[name]) for name in fields}
+            for name in fields:
+                if name in ("dtype", "stored"):
+                    properties[name]["enum"] = [dtype.name for dtype in dtypes.ALL]
+                if doc := docs.field(kind, name):
+                    properties[name]["description"] = doc
+            definitions[kind.__name__] = {
+                "description": docs.classes[kind.__name__],
+                "type": "object",
+                "properties": properties,
+                "required": fields,
+                "additionalProperties": False,
+            }
+        return {"$ref": f"#/$defs/{kind.__name__}"}
+
+    of(manifest.Manifest)
+    top = definitions.pop("Manifest")
+    top["properties"]["format"]["const"] = manifest.FORMAT
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "model.json of rules_tfaot",
+        **top,
+        "$defs": definitions,
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class _Docs:
+    classes: dict[str, str]
+    fields: dict[tuple[str, str], str]
+
+    def field(self, kind: type, name: str) -> str:
+        """Returns what the class, or a class that it inherits the field from, says about a field."""
+        return next(
+            (self.fields[each.__name__, name] for each in kind.__mro__ if (each.__name__, name) in self.fields), ""
+        )
+
+
+def _docs() -> _Docs:
+    """Returns the docstrings of the module's classes, and the strings below their fields."""
+    classes: dict[str, str] = {}
+    fields: dict[tuple[str, str], str] = {}
+    for node in ast.parse(inspect.getsource(manifest)).body:
+        if not isinstance(node, ast.ClassDef):
+            continue
+        classes[node.name] = _flat(ast.get_docstring(node) or "")
+        for before, after in zip(node.body, node.body[1:], strict=False):
+            if (
+                isinstance(before, ast.AnnAssign)
+                and isinstance(after, ast.Expr)
+                and isinstance(before.target, ast.Name)
+            ):
+                fields[node.name, before.target.id] = _flat(ast.literal_eval(after.value))
+    return _Docs(classes, fields)
+
+
+def _flat(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _page(made: dict[str, Any]) -> str:
+    parts = [
+        notice(_SOURCE),
+        "# model.json\n\n",
+        "The export stage writes `NAME.model.json`, and every later stage reads it. It is in the output group `manifest` "
+        "and in [bundles](../guide/hlo.md). Read it to learn the names, dtypes, shapes, and positions of a model's "
+        "inputs, outputs, and variables.\n\n"
+        "[model.schema.json](model.schema.json) is its JSON Schema, draft 2020-12. All fields are required, and "
+        f"no others are allowed. This version reads and writes format {manifest.FORMAT}; the number changes "
+        "whenever the meaning of a field does.\n",
+    ]
+    for name, definition in {"The file": made, **made["$defs"]}.items():
+        rows = [
+            (code(field), _type(of), linked(sentence(of["description"])) if "description" in of else "")
+            for field, of in definition["properties"].items()
+        ]
+        parts += [f"\n## {name}\n\n", definition["description"] + "\n\n", table(["field", "type", "meaning"], rows)]
+    return "".join(parts)
+
+
+def _type(of: dict[str, Any]) -> str:
+    if "$ref" in of:
+        name = of["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    return "array of " + _type(of["items"]) if of["type"] == "array" else str(of["type"])
