@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import re
 import subprocess
 import sys
@@ -277,15 +278,23 @@ class _Impossible(Exception):
 
 
 def write_inputs(goldens: str, manifest: str, prefix: str) -> list[dict[str, Any]]:
-    """Writes the first step's inputs as raw files, and returns their locations in the model's order."""
+    """Writes the first step's inputs as raw files, and returns their locations in the model's order.
+
+    They are the model's own. If it has none, they are drawn.
+    """
     if not os.path.exists(goldens):
         return []
     values = tensors.read(goldens)
+    rng = random.Random(1)
     with open(manifest, encoding="utf-8") as file:
-        entry = json.load(file)["entry_points"][0]
+        model = json.load(file)
+    entry = model["entry_points"][0]
     inputs = []
     for index, tensor in enumerate(entry["inputs"]):
-        value = values[f"step0/{tensor['cpp_name']}"]
+        value = values.get(f"step0/{tensor['cpp_name']}")
+        if value is None:
+            shape = [model["calls"][0]["batch"], *tensor["shape"][1:]] if tensor["batched"] else tensor["shape"]
+            value = tensors.drawn(tensor["dtype"], shape, rng)
         path = f"{prefix}.input{index}"
         with open(path, "wb") as file:
             file.write(value.data)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import array
 import dataclasses
 import json
+import math
 import os
+import random
+from collections.abc import Sequence
 from typing import Any
 
 _DTYPES = {
@@ -31,6 +35,14 @@ class Tensor:
         import numpy as np
 
         return np.frombuffer(self.data, self.dtype).reshape(self.shape)
+
+
+def drawn(dtype: str, shape: Sequence[int], rng: random.Random) -> Tensor:
+    """Draws normally distributed floats, or integers that are zero or one."""
+    code = {"float32": "f", "float64": "d", "int32": "i", "int64": "q", "bool": "b", "uint32": "I", "uint8": "B"}[dtype]
+    count = range(math.prod(shape))
+    values = array.array(code, (rng.gauss(0, 1) if code in "fd" else rng.getrandbits(1) for _ in count))
+    return Tensor(dtype, tuple(shape), values.tobytes())
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Tensor]:

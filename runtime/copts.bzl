@@ -57,3 +57,14 @@ def level_copts(level):
         ["-m" + feature for other in LEVELS[:has] for feature in _FEATURES[other]] +
         ["-DTFAOT_LEVEL={}".format(has)]
     )
+
+def level_features(level):
+    """Returns the features that every CPU of a level has, besides those of any x86-64 CPU.
+
+    Args:
+      level: (str) the psABI's name for it
+
+    Returns:
+      (list[str]) their compiler names
+    """
+    return [feature for other in LEVELS[:LEVELS.index(level) + 1] for feature in _FEATURES[other]]

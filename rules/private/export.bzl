@@ -47,9 +47,30 @@ def _model_flags(ctx, flags):
             flags.add(file, format = flag + "=%s")
             files.append(file)
     if ctx.files.checkpoint:
-        flags.add(ctx.files.checkpoint[0], format = "--checkpoint=%s")
+        flags.add(_checkpoint(ctx.label, ctx.files.checkpoint), format = "--checkpoint=%s")
         files.extend(ctx.files.checkpoint)
     return files
+
+def _checkpoint(label, files):
+    """Returns the file that stands for a checkpoint: its index, its folder, or in TensorFlow's first format, the first file."""
+    named = {file.path: file for file in files}
+    indices = [file for file in files if file.basename.endswith(".index")]
+    if len(indices) > 1:
+        fail("{}: checkpoint names {} checkpoints: {}. To do: name the files of one.".format(
+            label,
+            len(indices),
+            ", ".join([file.basename for file in indices]),
+        ))
+    if not indices:
+        # Beside these, savers write a text file of this name, and `.meta`.
+        values = [file for path, file in named.items() if file.basename != "checkpoint" and not path.endswith(".meta")]
+        return (values or files)[0]
+    prefix = indices[0].path.removesuffix("index")
+    if not [path for path in named if path.startswith(prefix + "data-")]:
+        name = indices[0].basename.removesuffix(".index")
+        fail("{0}: checkpoint names {1}.index, and none of the files with its values is beside it in the target's own package. \
+To do: name all files, {1}.index and each {1}.data-?????-of-?????, or a filegroup of them.".format(label, name))
+    return indices[0]
 
 def _saved_model_folder(label, files):
     """Returns the folder of a SavedModel: the one that contains saved_model.pb, or the output of a rule."""
@@ -63,12 +84,20 @@ glob([\"folder/**\"]), or a rule that makes such a folder.".format(label, len(fi
 
 _GRAPH_ONLY = ["checkpoint", "debug_info", "graph_config", "inputs", "outputs", "saver"]
 
+def _declared(ctx, stem, extension):
+    """Declares an output. It has another name if a rule of the user makes the graph or its config under this one."""
+    folder = [part for part in (ctx.bin_dir.path, ctx.label.workspace_root, ctx.label.package) if part]
+    taken = [file.path for file in ctx.files.graph + ctx.files.graph_config + ctx.files.config]
+    if "/".join(folder + [stem + extension]) in taken:
+        stem += ".exported"
+    return ctx.actions.declare_file(stem + extension)
+
 def _tf_aot_export_impl(ctx):
     stem = ctx.attr.stem or ctx.label.name
-    graph = ctx.actions.declare_file(stem + ".pb")
+    graph = _declared(ctx, stem, ".pb")
     entry_points = ctx.attr.entry_points.keys() or ["Run"]
     configs = [
-        ctx.actions.declare_file("{}{}.config.pbtxt".format(stem, "." + name if len(entry_points) > 1 else ""))
+        _declared(ctx, stem + ("." + name if len(entry_points) > 1 else ""), ".config.pbtxt")
         for name in entry_points
     ]
     manifest = ctx.actions.declare_file(stem + ".model.json")
@@ -140,8 +169,8 @@ tf_aot_export = rule(
         "batch_sizes": attr.int_list(
             doc = "Batch sizes to compile for, in increasing order. The batch is the first dimension of the inputs that leave it open.",
         ),
-        "checkpoint": attr.label(
-            doc = "With `graph`: the files of a checkpoint that has the values of its variables.",
+        "checkpoint": attr.label_list(
+            doc = "With `graph`: all files of a checkpoint that has the values of its variables.",
             allow_files = True,
         ),
         "config": attr.label(
@@ -193,8 +222,8 @@ tf_aot_export = rule(
             default = 3,
         ),
         "graph": attr.label(
-            doc = "A GraphDef.",
-            allow_single_file = [".pb", ".pbtxt"],
+            doc = "A GraphDef, binary or text, or a MetaGraphDef (`.meta`).",
+            allow_single_file = True,
         ),
         "graph_config": attr.label(
             doc = "With `graph`: a complete tf2xla config that names its feeds and fetches.",
@@ -248,13 +277,27 @@ tf_aot_export = rule(
     toolchains = [TOOLCHAIN_TYPE],
 )
 
+def _checkpoint_files(checkpoint):
+    """Returns all files of a checkpoint that a target names by its prefix, or by one of its files."""
+    if type(checkpoint) == "list" or type(checkpoint) == "select":
+        return checkpoint
+    if not checkpoint:
+        return []
+    path = str(checkpoint).removeprefix(":")
+    if type(checkpoint) != "string" or ":" in path or path.startswith(("/", "@")):
+        return [checkpoint]
+    prefix = path.removesuffix(".index")
+    found = native.glob([prefix + ".index", prefix + ".data-*"], allow_empty = True)
+    return found if prefix + ".index" in found else [checkpoint]
+
 def export_model(*, name, model, frozen = None, **kwargs):
     """Declares the export stage from a model's attributes as users write them in a macro.
 
     Args:
       name: (str) the target's name
       model: (dict) attributes of `tf_aot_export`. `dims` may contain integers and None, `entry_points` may be a list of names
-        that are also the C++ names, and with `graph`, `config` is a complete config.
+        that are also the C++ names, `checkpoint` may be a prefix or its `.index` file, and with `graph`, `config` is a complete
+        config.
       frozen: (list[str]) as in `tf_aot_export`; with None, the rules choose
       **kwargs: additional attributes of `tf_aot_export`
     """
@@ -268,6 +311,7 @@ def export_model(*, name, model, frozen = None, **kwargs):
         entry_points = {own.replace(".", "_"): own for own in entry_points}
     if model.get("graph") and model.get("config"):
         model["graph_config"] = model.pop("config")
+    model["checkpoint"] = _checkpoint_files(model.get("checkpoint"))
     tf_aot_export(
         name = name,
         default_frozen = frozen == None,

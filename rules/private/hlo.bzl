@@ -209,7 +209,8 @@ def tf_aot_hlo(
     Args:
       name: (str) the name of the target and of the module
       batch_sizes: (list[int]) batch sizes to make modules for, in increasing order
-      checkpoint: (Label) with `graph`, the files of a checkpoint that has the values of its variables
+      checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables: its `.index` file or
+        its prefix in this package, or all its files
       compatible_with: (list[Label]) as in any rule, for all targets
       config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
       cpu: (str) the x86-64 psABI level that the optimized HLO is for
@@ -225,7 +226,7 @@ def tf_aot_hlo(
         and all are parameters.
       golden_calls: (list[str]) the entry points that each verified step calls, in order. By default, all of them.
       golden_steps: (int) how many consecutive runs to verify
-      graph: (Label) a GraphDef
+      graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
       inputs: (list[str]) with `graph` and without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
       max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
       model: (Label) a Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function,

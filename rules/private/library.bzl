@@ -14,36 +14,6 @@ load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/..."])
 
-def _from_tf_library(model, xla_flags):
-    """Translates attributes that only TensorFlow's `tf_library` has.
-
-    Args:
-      model: (dict) attributes
-      xla_flags: (list[str]) additional XLA flags
-
-    Returns:
-      (tuple[dict, list[str]]) both, with the names that these rules use
-    """
-    model = dict(model)
-    for theirs, ours in (("freeze_checkpoint", "checkpoint"), ("freeze_saver", "saver")):
-        if model.get(theirs):
-            model[ours] = model[theirs]
-        model.pop(theirs, None)
-    flags = model.pop("tfcompile_flags", None) or []
-    if type(flags) == "string":
-        flags = [flag for flag in flags.split(" ") if flag]
-    if model.get("mlir_components", "None") in (None, "None"):
-        model.pop("mlir_components", None)  # Bazel rejects any other value as an unknown attribute.
-    for unused in (
-        "copts",
-        "enable_tracemes_generation",
-        "enable_xla_hlo_profiling",
-        "include_standard_runtime_deps",
-        "tfcompile_tool",
-    ):
-        model.pop(unused, None)
-    return model, xla_flags + flags
-
 def tf_aot_library(
         *,
         name,
@@ -112,7 +82,8 @@ def tf_aot_library(
       cpp_class: (str) the generated class with its namespaces, `a::b::Class`
       batch_sizes: (list[int]) batch sizes to compile for, in increasing order. The class then takes any batch up to
         `max_batch`.
-      checkpoint: (Label) with `graph`, the files of a checkpoint that has the values of its variables
+      checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables: its `.index` file or
+        its prefix in this package, or all its files
       compatible_with: (list[Label]) as in any rule, for all targets
       config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
       config_golden: (str) a checked-in copy of the config, in this package, so that reviews show changes to it
@@ -138,7 +109,7 @@ def tf_aot_library(
       gen_test: (bool) whether to declare NAME_test
       golden_calls: (list[str]) the entry points that each verified step calls, in order. By default, all of them.
       golden_steps: (int) how many consecutive runs to verify
-      graph: (Label) a GraphDef
+      graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
       inputs: (list[str]) with `graph` and without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
       isa: (list[str]) instead of `cpu`, several such levels. The class uses the highest one that the machine supports.
       linkopts: (list[str]) flags for linking programs that depend on the library. Make variables are expanded.
@@ -189,7 +160,6 @@ def tf_aot_library(
         "signature": signature,
         "weights": weights,
     }
-    exported, xla_flags = _from_tf_library(exported, xla_flags)
     common = common_attributes(
         compatible_with = compatible_with,
         exec_properties = exec_properties,

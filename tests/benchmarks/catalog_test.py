@@ -79,6 +79,23 @@ class CatalogTest(unittest.TestCase):
             self.assertEqual([(i["dtype"], i["shape"]) for i in inputs], [("float32", [2]), ("int32", [])])
             np.testing.assert_array_equal(np.fromfile(inputs[0]["path"], np.float32), [1, 2])
 
+    def test_drawn_inputs(self) -> None:
+        """Inputs of models that have none are drawn: floats around zero, and integers that are zero or one, of the first call."""
+        with tempfile.TemporaryDirectory() as folder:
+            goldens, manifest = os.path.join(folder, "goldens"), os.path.join(folder, "manifest")
+            with open(goldens, "wb") as file:
+                file.write((2).to_bytes(8, "little") + b"{}")
+            with open(manifest, "w", encoding="utf-8") as file:
+                x = {"cpp_name": "x", "dtype": "float32", "shape": [64, 40], "batched": True}
+                n = {"cpp_name": "n", "dtype": "int32", "shape": [50], "batched": False}
+                json.dump({"entry_points": [{"inputs": [x, n]}], "calls": [{"batch": 16}]}, file)
+            inputs = catalog.write_inputs(goldens, manifest, os.path.join(folder, "m"))
+            self.assertEqual([(i["dtype"], i["shape"]) for i in inputs], [("float32", [16, 40]), ("int32", [50])])
+            drawn = np.fromfile(inputs[0]["path"], np.float32)
+            self.assertEqual(drawn.size, 640)
+            self.assertLess(abs(np.std(drawn) - 1), 0.2)
+            self.assertEqual(set(np.fromfile(inputs[1]["path"], np.int32).tolist()), {0, 1})
+
     def test_bind(self) -> None:
         """A driver's main visits the accessors of the first entry point in the manifest's order."""
         manifest = {

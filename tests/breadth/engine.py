@@ -383,10 +383,10 @@ def _export(folder: Path) -> None:
 
 
 def _run_compiled(folder: Path, manifest: Manifest) -> None:
-    from tfaot.core import safetensors
+    from tfaot.core import drawn, safetensors
 
     (entry,) = manifest.entry_points
-    values = safetensors.read(str(folder / "golden_inputs"))
+    values = drawn.inputs(manifest, safetensors.read(str(folder / "golden_inputs")))
     library = ctypes.CDLL(str(folder / "model.so"))
     library.model_new.restype = library.model_data.restype = ctypes.c_void_p
     library.model_data.argtypes = [ctypes.c_void_p, ctypes.c_int]

@@ -233,7 +233,7 @@ class Model:
 
     def _inputs(self) -> bytes:
         """Returns the values of all inputs, in the order of the calls."""
-        data = Path(f"{self._stem}.golden_inputs.safetensors").read_bytes()
+        data = Path(f"{self._stem}.goldens.safetensors").read_bytes()
         (length,) = struct.unpack_from("<Q", data)
         header = json.loads(data[8 : 8 + length])
         parts = []

@@ -52,7 +52,7 @@ def tensor(name: str, cpp_name: str, dtype: str, shape: tuple[int, ...]) -> Tens
 
 
 SMALL = Manifest(
-    format=3,
+    format=4,
     tensorflow="2.21.0",
     cpp_class="a::b::Small",
     entry_points=(
@@ -77,7 +77,7 @@ SMALL = Manifest(
 """The common case: one function, and one variable of each kind in the library."""
 
 FAMILY = Manifest(
-    format=3,
+    format=4,
     tensorflow="2.21.0",
     cpp_class="a::Family",
     entry_points=(

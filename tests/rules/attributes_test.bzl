@@ -26,7 +26,7 @@ _several = rule(
 
 _REFUSED = {
     "graph_only": (
-        {"checkpoint": "small.ckpt", "model": "small.py"},
+        {"checkpoint": ["small.ckpt"], "model": "small.py"},
         "checkpoint applies only to graph, but this target has model. To do: remove it.",
     ),
     "no_folder": (

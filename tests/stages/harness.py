@@ -20,7 +20,7 @@ from typing import Any
 import numpy.typing as npt
 
 import tfaot
-from tfaot.core import environment, isolate, safetensors
+from tfaot.core import drawn, environment, isolate, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
 from tfaot.export.sources.model import Model
@@ -96,7 +96,7 @@ class Exported:
     @property
     def golden_inputs(self) -> dict[str, npt.NDArray[Any]]:
         """The inputs to verify."""
-        return dict(safetensors.read(self.path("golden_inputs")))
+        return drawn.inputs(self.manifest, safetensors.read(self.path("golden_inputs")))
 
 
 class StageTest(unittest.TestCase):

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tests.stages.harness import ROOT, Exported, StageTest
 from tfaot.core import dtypes, isolate, safetensors
+from tfaot.export.sources.model import Model
 
 Array = npt.NDArray[Any]
 
@@ -390,6 +391,66 @@ def model_fn(features, labels):
         self.assertFalse([name for name in goldens if "before" in name or "free" in name])
         for name in ("step0/y", "step1/y", "step0/w", "step1/w"):
             self.assertGreater(float(goldens[f"{name}/sees"]), 1000, name)
+
+    def graph(self, graph: str, config: str) -> Model:
+        """Writes a GraphDef and its config as text."""
+        (self.folder / "graph.pbtxt").write_text(graph)
+        (self.folder / "config.pbtxt").write_text(config)
+        return Model(graph=str(self.folder / "graph.pbtxt"), graph_config=str(self.folder / "config.pbtxt"))
+
+    def test_variables_that_callers_set(self) -> None:
+        """Protects models without values of their variables: each call gets drawn ones, because zeros would hide most faults."""
+        variable = """
+            node {{ name: "{0}" op: "VarHandleOp" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }}
+                   attr {{ key: "shape" value {{ shape {{ dim {{ size: 3 }} }} }} }}
+                   attr {{ key: "shared_name" value {{ s: "{0}" }} }} }}
+            node {{ name: "{0}/read" op: "ReadVariableOp" input: "{0}" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} }}
+            """
+        model = self.graph(
+            variable.format("gain")
+            + variable.format("sum")
+            + """
+            node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }
+            node { name: "scaled" op: "Mul" input: "x" input: "gain/read" attr { key: "T" value { type: DT_FLOAT } } }
+            node { name: "add" op: "AssignAddVariableOp" input: "sum" input: "scaled" input: "^sum/read"
+                   attr { key: "dtype" value { type: DT_FLOAT } } }
+            node { name: "y" op: "Mul" input: "scaled" input: "sum/read" input: "^add" attr { key: "T" value { type: DT_FLOAT } } }
+            versions { producer: 1882 }
+            """,
+            'feed { id { node_name: "x" } shape { dim { size: 3 } } } fetch { id { node_name: "y" } } '
+            'variable { node_name: "gain" readonly: true } variable { node_name: "sum" }',
+        )
+        exported = self.export(model, golden_steps=2)
+        goldens = self.goldens(exported)
+        self.assert_read_in_order(exported, goldens)
+        for name in ("gain", "sum"):
+            self.assertEqual(goldens[f"initial/{name}"], zlib.crc32(bytes(12)))
+            self.assertGreater(np.abs(goldens[f"step0/{name}/before"]).min(), 0.01)
+        np.testing.assert_array_equal(goldens["step0/gain/before"], goldens["step1/gain/before"])
+        first = goldens["step0/x"] * goldens["step0/gain/before"]
+        np.testing.assert_allclose(goldens["step0/y"], first * goldens["step0/sum/before"], rtol=1e-5)
+        np.testing.assert_allclose(goldens["step0/sum"], first + goldens["step0/sum/before"], rtol=1e-5)
+        np.testing.assert_allclose(goldens["step1/sum/before"], goldens["step0/sum"], rtol=1e-6)
+        np.testing.assert_allclose(goldens["step1/y/free"], goldens["step1/y"], rtol=1e-4)
+        test = self.rendered_test(exported)
+        self.assertIn("::tfaot::Copy(model.gain(), free.gain());\n  gain_crc = ::tfaot::Crc32(", test)
+        self.assertEqual(test.count("::tfaot::Copy(model.sum(), free.sum());"), 1)
+
+    def test_wide_integers(self) -> None:
+        """Protects graphs in which zeros and ones say nothing: the largest three of seven get integers that differ more."""
+        model = self.graph(
+            """
+            node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
+            node { name: "k" op: "Const" attr { key: "dtype" value { type: DT_INT32 } }
+                   attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape { } int_val: 3 } } } }
+            node { name: "largest" op: "TopKV2" input: "x" input: "k" attr { key: "T" value { type: DT_INT32 } } }
+            versions { producer: 1882 }
+            """,
+            'feed { id { node_name: "x" } shape { dim { size: 7 } } } fetch { id { node_name: "largest" } }',
+        )
+        goldens = self.goldens(self.export(model, golden_steps=2))
+        self.assertGreater(goldens["step0/x"].max(), 1)
+        np.testing.assert_array_equal(goldens["step0/largest"], np.sort(goldens["step0/x"])[:3:-1])
 
     def test_blind_outputs(self) -> None:
         """Protects against a test that can't fail: an output that nothing moves is an error, unless accepted."""

@@ -23,7 +23,7 @@ _T = TypeVar("_T", bound="Tensor")
 RESTORED = 64 << 20
 """How many bytes of variables the goldens can contain to set the model's state before calls."""
 
-FORMAT = 3
+FORMAT = 4
 """Incremented whenever the meaning of a field changes."""
 
 
@@ -87,6 +87,8 @@ class Variable(Tensor):
     """Whether any entry point assigns it. If not, it is read-only."""
     offset: int
     """Where its initial value starts in the data of the variables file, in bytes."""
+    unset: bool = False
+    """Whether the model has no value for it. It then starts at zero, and tests set it before each call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -231,19 +233,25 @@ class Manifest:
     def restored(self) -> tuple[tuple[Variable, ...], ...]:
         """Returns, for each call, the variables that the generated test sets to TensorFlow's values before the call.
 
-        This way, each call is compared on its own, and an error in one call doesn't widen the tolerance of the next. There
-        are none before the first call, which uses the initial values, and none at all if they exceed `RESTORED` bytes.
+        This way, each call is compared on its own, and an error in one call doesn't widen the tolerance of the next. The
+        first call uses the initial values, except of unset variables, which every call gets. There are none at all if they
+        exceed `RESTORED` bytes.
         """
         result: list[tuple[Variable, ...]] = []
         changed = False
         for call in self.calls:
             entry = self.entry_point(call.entry_point)
             used = tuple(self.variables[use.variable] for use in entry.variables)
-            result.append(tuple(variable for variable in used if variable.written) if changed else ())
+            result.append(tuple(variable for variable in used if variable.unset or (changed and variable.written)))
             changed = changed or bool(self.written_by(entry))
         if sum(variable.bytes for variables in result for variable in variables) > RESTORED:
             return ((),) * len(self.calls)
         return tuple(result)
+
+    @property
+    def free_run(self) -> bool:
+        """Whether the generated test also makes a run in which each call continues from the variables that the last one left."""
+        return any(variable.written for variables in self.restored()[1:] for variable in variables)
 
     def written_by(self, entry: EntryPoint) -> tuple[Variable, ...]:
         """Returns the variables that an entry point assigns, in its result order."""

@@ -33,6 +33,8 @@ class Target:
     """The largest batch of the class; 0 if there is none."""
     edge: str
     """One of `dtypes.EDGES`."""
+    unset: frozenset[str] = frozenset()
+    """The variables for which the model has no value."""
 
     def stored(self, dtype: str) -> str:
         """Maps a dtype to the one that the compiler sees at the edge."""
@@ -79,6 +81,7 @@ def describe(target: Target, whole: Whole, uses: Sequence[Sequence[VariableUse]]
             target.stored(place.dtype),
             written=True,
             offset=place.offset,
+            unset=place.name in target.unset,
         )
         for place, cpp_name in zip(places, called.variables, strict=True)
     )

@@ -78,7 +78,7 @@ def export(request: Request) -> None:
     source = request.model.open()
     wanted = request.entry_points or (("Run", source.default_entry_point),)
     functions = _functions(request, source, wanted)
-    golden_inputs, calls = golden.drawn(
+    golden_inputs, calls = golden.given(
         source,
         functions,
         dict(wanted),
@@ -90,7 +90,13 @@ def export(request: Request) -> None:
     rewritten = _rewritten(request, source, functions, largest)
     whole, constants = rewritten.whole, rewritten.constants
     target = describe.Target(
-        what, request.cpp_class, bool(request.entry_points), request.batch_sizes, largest, request.edge
+        what,
+        request.cpp_class,
+        bool(request.entry_points),
+        request.batch_sizes,
+        largest,
+        request.edge,
+        rewritten.unset,
     )
     described = describe.describe(target, whole, rewritten.uses, constants)
     result, inferred = described.manifest, described.configs
@@ -157,6 +163,8 @@ class _Rewritten:
     """Initial values of all variables."""
     constants: Mapping[str, Array]
     """The frozen variables."""
+    unset: frozenset[str]
+    """The variables for which the model has no value."""
     random_state: str
     """The variable that random ops draw from. Empty if there is none."""
     user: Any
@@ -184,15 +192,27 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     one = len(functions) * max(1, len(request.batch_sizes)) == 1
     user, user_path = _user_config(request, source)
     frozen = freeze.chosen(list(known), written, request.frozen, default_frozen=one and not written)
+    unset = frozenset(getattr(source, "unset", ())) if request.weights is None else frozenset[str]()
     if request.frozen is None and user is not None:
         frozen -= {variable.node_name for variable in user.variable}  # a configured variable is fed
+    elif refused := sorted(frozen & unset):
+        raise TfaotError(
+            f"{what}: frozen names {len(refused)} variable(s) for which the model has no value",
+            exists=listed(refused),
+            do="add a checkpoint or weights with their values, or take them out of frozen: callers then set them",
+        )
+    if user is not None:
+        # The entries of a graph's own config that no output needs have no effect either.
+        own = request.user_config is None
+        without = {v.node_name for v in user.variable if v.node_name in frozen or (own and v.node_name not in known)}
+        user = user_config.without_variables(user, without)
     values = initial.values(source, request.weights, list(known.values()), seeded.variable)
     constants = {name: values[name] for name in known if name in frozen}
     whole = dataclasses.replace(whole, graph=freeze.freeze(whole.graph, constants, whole.sources))
     if request.edge == "cpp":
         whole = _stored(whole, what)
     whole = dataclasses.replace(whole, graph=unshared.unshared(whole.graph, whole.sources))
-    return _Rewritten(whole, uses, values, constants, seeded.variable or "", user, user_path)
+    return _Rewritten(whole, uses, values, constants, unset, seeded.variable or "", user, user_path)
 
 
 def _user_config(request: Request, source: Source) -> tuple[Any, str]:
@@ -263,7 +283,7 @@ def _write(
     texts: Sequence[str],
     sources: Mapping[str, str],
     fed: Mapping[str, Array],
-    golden_inputs: Sequence[Sequence[Array]],
+    golden_inputs: Sequence[Sequence[Array] | None],
 ) -> None:
     with open(request.out_graph, "wb") as file_:
         file_.write(graph)
@@ -280,6 +300,7 @@ def _write(
             {
                 f"step{step}/{tensor.cpp_name}": value
                 for step, (call, values) in enumerate(zip(result.calls, golden_inputs, strict=True))
+                if values is not None
                 for tensor, value in zip(result.entry_point(call.entry_point).inputs, values, strict=True)
             },
         )

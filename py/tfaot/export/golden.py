@@ -1,4 +1,4 @@
-"""Draws inputs for the calls that the generated test makes."""
+"""Chooses the calls that the generated test makes, and gets the user's own inputs for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def batches(calls: Sequence[str], largest: int) -> tuple[int, ...]:
     return tuple(result)
 
 
-def drawn(
+def given(
     source: Source,
     functions: Sequence[Function],
     own_names: Mapping[str, str],
@@ -39,8 +39,10 @@ def drawn(
     steps: int,
     calls: Sequence[str],
     largest: int,
-) -> tuple[list[tuple[Array, ...]], tuple[manifest.Call, ...]]:
-    """Draws inputs for each call to verify.
+) -> tuple[list[tuple[Array, ...] | None], tuple[manifest.Call, ...]]:
+    """Returns the calls to verify, and the user's inputs for them.
+
+    The verify stage draws all others (`tfaot.core.drawn`), so that a build without tests doesn't make or store them.
 
     Args:
       source: the model, which can have its own inputs.
@@ -52,7 +54,7 @@ def drawn(
       largest: the largest batch; 0 if there is none.
 
     Returns:
-      Values of the inputs for each call, and the calls.
+      Values of the inputs for each call, None for those to draw, and the calls.
 
     Raises:
       TfaotError: the user's inputs don't fit the model's.
@@ -60,12 +62,17 @@ def drawn(
     by_name = {function.name: function for function in functions}
     rounds = [name for _ in range(steps) for name in (calls or tuple(by_name))]
     sizes = batches(rounds, largest) if largest else (0,) * len(rounds)
-    drawing = Inputs(source, what)
-    values: list[tuple[Array, ...]] = []
+    user = User(source, what)
+    values: list[tuple[Array, ...] | None] = []
     made: list[manifest.Call] = []
     for step, (name, size) in enumerate(zip(rounds, sizes, strict=True)):
         inputs = by_name[name].inputs
-        arrays = drawing.draw(own_names[name], inputs, step, size)
+        arrays = user.inputs(own_names[name], inputs, step)
+        if arrays is None:
+            open_batch = any(None in (edge.shape or ()) for edge in inputs)
+            values.append(None)
+            made.append(manifest.Call(name, size if open_batch else 0))
+            continue
         rows = {array.shape[0] for edge, array in zip(inputs, arrays, strict=True) if None in (edge.shape or ())}
         if len(rows) > 1 or (rows and not 1 <= max(rows) <= largest):
             raise TfaotError(
@@ -78,8 +85,8 @@ def drawn(
     return values, tuple(made)
 
 
-class Inputs:
-    """Draws inputs, the user's or ours: normally distributed floats, and zeros and ones for integers."""
+class User:
+    """The user's inputs."""
 
     def __init__(self, source: Source, what: str) -> None:
         """`what` names the model's file, for messages."""
@@ -87,15 +94,15 @@ class Inputs:
         self._what = what
         self._rng = np.random.default_rng(SEED)
 
-    def draw(self, entry_point: str, inputs: Sequence[Edge], step: int, batch: int) -> tuple[Array, ...]:
-        """Returns values for one call, in the order of `inputs`. `batch` fills open dimensions.
+    def inputs(self, entry_point: str, inputs: Sequence[Edge], step: int) -> tuple[Array, ...] | None:
+        """Returns values for one call, in the order of `inputs`, or None if the user has none.
 
         Raises:
           TfaotError: the user's inputs don't fit the model's.
         """
         given = self._source.golden(entry_point, inputs, step, self._rng)
         if given is None:
-            return tuple(self._default(edge, batch) for edge in inputs)
+            return None
         values = []
         for edge, value in zip(inputs, given, strict=True):
             dtype = dtypes.BY_ENUM[edge.dtype].numpy()
@@ -108,16 +115,6 @@ class Inputs:
                 )
             values.append(np.ascontiguousarray(array.astype(dtype)).reshape(array.shape))
         return tuple(values)
-
-    def _default(self, edge: Edge, batch: int) -> Array:
-        dtype = dtypes.BY_ENUM[edge.dtype]
-        assert edge.shape is not None
-        shape = tuple(batch if size is None else size for size in edge.shape)
-        if dtype.name.startswith("complex"):
-            return (self._rng.standard_normal(shape) + 1j * self._rng.standard_normal(shape)).astype(dtype.numpy())
-        if dtype.floating:
-            return self._rng.standard_normal(shape).astype(dtype.numpy())
-        return self._rng.integers(0, 2, shape).astype(dtype.numpy())
 
 
 def _fits(shape: tuple[int, ...], edge: Edge) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, text_format
@@ -79,6 +79,15 @@ def override(inferred: Sequence[tf2xla_pb2.Config], user: Any, *, path: str) -> 
                     else:
                         getattr(target, field.name).ParseFromString(value.SerializeToString())
     return tuple(merged)
+
+
+def without_variables(user: Any, names: Collection[str]) -> Any:
+    """Returns a user's config without the entries of these variables, such as those that have become constants."""
+    result = type(user)()
+    result.CopyFrom(user)
+    result.ClearField("variable")
+    result.variable.extend(variable for variable in user.variable if variable.node_name not in names)
+    return result
 
 
 def _key(entry: Any) -> str:

@@ -98,6 +98,8 @@ class Variable:
     """An initializer of its sizes, with at least one number."""
     offset: int
     written: bool
+    unset: bool
+    """Whether the generated test sets it, because the model has no value for it."""
     optional: bool
 
 
@@ -275,7 +277,7 @@ def context_of(
         "alignment": ALIGNMENT,
         "arena_bytes": arena.size,
         "calls": calls,
-        "free": any(call["restored"] for call in calls),
+        "free": manifest.free_run,
         "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
         "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
         "uses_complex": any("complex" in value for value in values),
@@ -290,13 +292,14 @@ def _variables(manifest: Manifest) -> list[Variable]:
                 variable,
                 get=f"impl.variables.data({index})",
                 change=f"impl.variables.mutable_data({index})",
-                note="" if variable.written else ", read only",
+                note=("" if variable.written else ", read only") + (", starts at zero" if variable.unset else ""),
                 throws=not variable.written,
             ),
             dtypes.BY_NAME[variable.dtype].safetensors,
             ", ".join(map(str, variable.shape or (1,))),
             variable.offset,
             variable.written,
+            variable.unset,
             variable.name == manifest.random_state,
         )
         for index, variable in enumerate(manifest.variables)
@@ -305,7 +308,7 @@ def _variables(manifest: Manifest) -> list[Variable]:
 
 def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Variable]) -> list[dict[str, Any]]:
     """Returns what the generated test calls, with the variables that it sets before each call."""
-    by_name = {variable.name: variables[index].member for index, variable in enumerate(manifest.variables)}
+    by_name = {variable.name: variables[index] for index, variable in enumerate(manifest.variables)}
     restored = [[by_name[variable.name] for variable in each] for each in manifest.restored()]
     return [
         {"entry": entry, "batch": call.batch, "step": step, "restored": restored[step]}

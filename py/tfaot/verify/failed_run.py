@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tfaot.core import refusals, safetensors
+from tfaot.core import drawn, refusals, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
 
@@ -32,7 +32,7 @@ def explained(
     Args:
       error: the error that a session raised when it ran the exported graph.
       manifest: the model's manifest.
-      golden_inputs: the inputs that the export stage wrote.
+      golden_inputs: the inputs of all calls.
       sources: `file:line` by node, from the export stage.
     """
     message = error.message.partition("\n\nOriginal stack trace for")[0]
@@ -68,4 +68,5 @@ def explained_in_files(
     if sources is not None:
         with open(sources, encoding="utf-8") as file:
             lines = json.load(file)
-    return explained(error, model, golden_inputs=safetensors.read(golden_inputs), sources=lines)
+    inputs = drawn.inputs(model, safetensors.read(golden_inputs))
+    return explained(error, model, golden_inputs=inputs, sources=lines)

@@ -11,6 +11,7 @@ import numpy as np
 
 from tests.export.sources.finished import FinishedTest
 from tfaot.core import isolate
+from tfaot.export.sources.model import Model
 
 X = np.array([[1.0, 2.0, -1.0], [0.5, -0.5, 3.0]], np.float32)
 
@@ -722,6 +723,92 @@ class CheckpointTest(Base):
         )
 
 
+class DeclaredTest(Base):
+    """Variables that a config declares, which are arguments of the compiled code."""
+
+    CONFIG = 'feed { id { node_name: "x" } } fetch { id { node_name: "y" } } '
+
+    def model(self, entries: str, **arguments: str) -> Model:
+        """Returns the graph of `dense`, with a config that has these entries for variables."""
+        (self.folder / "config.pbtxt").write_text(self.CONFIG + entries)
+        files = {key: str(self.folder / value) for key, value in arguments.items()}
+        return Model(graph=str(self.folder / "graph.pb"), graph_config=str(self.folder / "config.pbtxt"), **files)
+
+    def test_without_values(self) -> None:
+        """Protects targets without a checkpoint: variables that the config declares start at zero, and nothing is frozen."""
+        self.make(lambda folder: save(folder, lambda tf, x: dense(tf, x, resource=True)))
+        model = self.model('variable { node_name: "b" name: "bias" } variable { node_name: "w" readonly: true }')
+        exported = self.export(model)
+        self.assertEqual(
+            [(v.name, v.cpp_name, v.written, v.unset) for v in exported.manifest.variables],
+            [("w", "w", False, True), ("b", "bias", False, True)],
+        )
+        self.assertEqual(
+            {name: value.tolist() for name, value in exported.variables.items()}, {"b": [0] * 2, "w": [[0] * 2] * 3}
+        )
+        self.compile(exported)
+        values = {"b": np.array([1, 2], np.float32), "w": np.ones([3, 2], np.float32)}
+        given = self.export(model, weights=values)
+        self.assertEqual([v.unset for v in given.manifest.variables], [False, False])
+        self.assertEqual(given.variables["b"].tolist(), [1, 2])
+
+    def test_with_values(self) -> None:
+        """Protects a checkpoint beside a config that declares variables: they start with the checkpoint's values."""
+        wanted = self.make(lambda folder: save(folder, dense))
+        exported = self.export(self.model('variable { node_name: "b" }', checkpoint="model.ckpt"))
+        self.assertEqual([(v.name, v.unset) for v in exported.manifest.variables], [("b", False)])
+        self.assertEqual([each.name for each in exported.manifest.frozen], ["w"])
+        self.assertEqual(exported.variables["b"].tolist(), [0.5, 0.5])
+        self.assertEqual(np.shape(wanted[0]), (2, 2))
+
+    def test_frozen(self) -> None:
+        """Protects targets that freeze a variable which the config also declares: it is a constant, not an error."""
+        self.make(lambda folder: save(folder, dense))
+        exported = self.export(self.model('variable { node_name: "b" }', checkpoint="model.ckpt"), frozen=("*",))
+        self.assertEqual(exported.manifest.variables, ())
+        self.assertEqual({each.name for each in exported.manifest.frozen}, {"w", "b"})
+        self.compile(exported)
+
+    def test_not_needed(self) -> None:
+        """Protects configs that declare variables which no output needs: such entries have no effect."""
+        self.make(lambda folder: save(folder, dense))
+        (self.folder / "config.pbtxt").write_text(
+            'feed { id { node_name: "MatMul" } } fetch { id { node_name: "y" } } '
+            'variable { node_name: "b" } variable { node_name: "w" readonly: true }'
+        )
+        model = Model(graph=str(self.folder / "graph.pb"), graph_config=str(self.folder / "config.pbtxt"))
+        self.assertEqual([v.name for v in self.export(model).manifest.variables], ["b"])
+
+    def test_frozen_without_values(self) -> None:
+        """A variable that callers set can't be a constant, and zeros in its place would be wrong."""
+        self.make(lambda folder: save(folder, dense))
+        text = self.error_of(
+            self.export, self.model('variable { node_name: "b" } variable { node_name: "w" }'), frozen=("*",)
+        )
+        self.assert_error(
+            text.replace(f"{self.folder}/", ""),
+            """
+            graph.pb: frozen names 2 variable(s) for which the model has no value
+              found: b, w
+              to do: add a checkpoint or weights with their values, or take them out of frozen: callers then set them
+            """,
+        )
+
+    def test_not_declared(self) -> None:
+        """A variable without a value that the config doesn't declare is an error, which names both ways out."""
+        self.make(lambda folder: save(folder, dense))
+        text = self.error_of(self.export, self.model('variable { node_name: "b" }'))
+        self.assert_error(
+            text.replace(f"{self.folder}/", ""),
+            """
+            graph.pb: the graph has 1 variable(s) without values
+              found: w
+              to do: add the checkpoint from its training: checkpoint = "model.ckpt.index"; or declare them in the config as \
+arguments, which start at zero: variable { node_name: "w" }
+            """.replace("\\\n", ""),
+        )
+
+
 class ErrorsTest(Base):
     """Files and names that don't fit."""
 
@@ -834,6 +921,41 @@ class ErrorsTest(Base):
               to do: save the whole graph: tf.compat.v1.graph_util.extract_sub_graph keeps what the outputs need
             """,
         )
+
+    def test_shapes(self) -> None:
+        """Shapes that don't fit are reported with the node and its source lines, from debug information of any TensorFlow."""
+
+        def build(folder: str) -> None:
+            import tensorflow as tf
+            from tensorflow.python.framework import error_interpolation
+
+            with tf.Graph().as_default() as graph:
+                x, y = (tf.compat.v1.placeholder(tf.int32, [None], name) for name in "xy")
+                tf.add(x, y, name="sum")
+                tf.io.write_graph(graph.as_graph_def(), folder, "graph.pb", as_text=False)
+                info = error_interpolation.create_graph_debug_info_def([("", op) for op in graph.get_operations()])
+            Path(folder, "new.pb").write_bytes(info.SerializeToString())
+
+        self.make(build)
+        self.text(
+            "old.pbtxt",
+            'files: "model.py" traces { key: "sum@" value { file_line_cols { line: 3 } file_line_cols { line: 4 } } }',
+        )
+        self.text(
+            "config.pbtxt",
+            'feed { id { node_name: "x" } shape { dim { size: 2 } } } '
+            'feed { id { node_name: "y" } shape { dim { size: 3 } } } fetch { id { node_name: "sum" } }',
+        )
+        lines = Path(__file__).read_text().splitlines()
+        number = next(index for index, line in enumerate(lines, 1) if line.strip() == 'tf.add(x, y, name="sum")')
+        for name, place in (("old.pbtxt", "model.py:3, model.py:4"), ("new.pb", f"graph_def_test.py:{number}")):
+            with self.subTest(name):
+                text = self.error_of(
+                    self.make,
+                    lambda folder, name=name: self.ran(self.open(config="config.pbtxt", debug_info=name), "graph", []),
+                )
+                self.assertIn("Dimensions must be equal, but are 2 and 3 for '{{node sum}}", text)
+                self.assertRegex(text, rf"'sum' at (\S*/)?{place}\n")
 
     def test_unknown_op(self) -> None:
         """An op that TensorFlow doesn't have is reported in TensorFlow's words."""

@@ -9,6 +9,8 @@ from tools.dev.reference.starlark import Symbol, Tree, Undocumented
 
 _TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
 _OURS_ALONE = ("rules/dev.bzl",)
+_TENSORFLOWS = ("rules/tf_library.bzl",)
+"""Parameters as TensorFlow declares them, which take more types than ours."""
 
 
 def pages(root: Path) -> dict[str, str]:
@@ -17,12 +19,13 @@ def pages(root: Path) -> dict[str, str]:
     found = sorted(str(path.relative_to(root)) for path in (root / "rules").glob("*.bzl"))
     files = [file for file in found if file not in _OURS_ALONE]
     rules = [file for file in files if file not in _TOOLCHAIN]
-    shared(tree, rules)
+    shared(tree, [file for file in rules if file not in _TENSORFLOWS])
     providers = [(file, symbol) for file in files for symbol in tree.symbols(file) if symbol.kind == "provider"]
     return {
         "docs/reference/rules.md": notice("rules/")
         + "# Rules and macros\n\n"
-        + "Macros take keywords only. [Targets and output groups](targets.md) describes what they declare, and "
+        + "Macros take keywords only, except `tf_library`, which takes what TensorFlow's takes. "
+        + "[Targets and output groups](targets.md) describes what they declare, and "
         + "[providers](providers.md) what the targets provide.\n"
         + "".join(_symbols(tree, file, ("macro", "rule")) for file in rules),
         "docs/reference/providers.md": notice("rules/private/providers.bzl and rules/private/toolchain.bzl")

@@ -170,7 +170,10 @@ class Tree:
         sections = dict(zip(parts[::2], parts[1::2], strict=True))
         documented = {field.name: field for field in (_field(item, "") for item in _items(sections.get("Args", "")))}
         names, defaults = [], {}
-        for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        positional = [None] * (len(function.args.args) - len(function.args.defaults)) + function.args.defaults
+        given = [*zip(function.args.args, positional, strict=True)]
+        given += zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True)
+        for argument, default in given:
             names.append(argument.arg)
             defaults[argument.arg] = self._starlark(file, default) if default is not None else ""
         names += ["**" + function.args.kwarg.arg] if function.args.kwarg else []

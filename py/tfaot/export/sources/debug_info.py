@@ -44,19 +44,23 @@ def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
     """Returns `file:line` by node name, or by `function/node` inside functions.
 
     Among the stack frames of a node, the innermost one outside installed packages counts. Files below the working directory
-    have relative paths.
+    have relative paths. TensorFlow has written the frames of `traces` in both orders, so for those, both ends are shown.
     """
     files = [_shown(file) for file in info.files]
 
+    def places_of(frames: Iterable[graph_debug_info_pb2.GraphDebugInfo.FileLineCol]) -> list[str]:
+        return [
+            f"{files[frame.file_index]}:{frame.line}"
+            for frame in frames
+            if frame.file_index < len(files) and files[frame.file_index]
+        ]
+
     def place(frames: Iterable[graph_debug_info_pb2.GraphDebugInfo.FileLineCol]) -> str:
-        return next(
-            (
-                f"{files[frame.file_index]}:{frame.line}"
-                for frame in reversed(list(frames))
-                if frame.file_index < len(files) and files[frame.file_index]
-            ),
-            "",
-        )
+        return next(reversed(places_of(frames)), "")
+
+    def ends(frames: Iterable[graph_debug_info_pb2.GraphDebugInfo.FileLineCol]) -> str:
+        found = places_of(frames)
+        return ", ".join(dict.fromkeys([*found[:1], *found[-1:]]))
 
     by_id = {
         key: place([info.frames_by_id[i] for i in trace.frame_id if i in info.frames_by_id] or trace.file_line_cols)
@@ -64,7 +68,7 @@ def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
     }
     places = {name: by_id.get(key, "") for name, key in info.name_to_trace_id.items()}
     # For TensorFlow up to 2.15.
-    places |= {name: place(trace.file_line_cols) for name, trace in info.traces.items()}
+    places |= {name: ends(trace.file_line_cols) for name, trace in info.traces.items()}
     return {_node(name): found for name, found in places.items() if found}
 
 

@@ -11,14 +11,14 @@ from google.protobuf import message, text_format
 from tensorflow.compiler.tf2xla import tf2xla_pb2
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2, saver_pb2
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import dtypes, op_def_registry
 
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import user_config
 from tfaot.export.sources import debug_info as debug
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted, saved_by
-from tfaot.export.sources.ref_variables import REFS, name_variables
+from tfaot.export.sources.ref_variables import REFS, GraphVariable, name_variables
 from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
 from tfaot.graph.names import tensor_name
@@ -99,6 +99,13 @@ class GraphDefSource:
         result.ClearField("fetch")
         return result
 
+    @property
+    def unset(self) -> frozenset[str]:
+        """The variables that the config declares, if no checkpoint has their values. They start at zero."""
+        if self._config is None or self._checkpoint is not None:
+            return frozenset()
+        return frozenset(variable.node_name for variable in self._config.variable)
+
     def function(self, entry_point: str, dims: Dims) -> Function:
         """Extracts the function from the graph; see `traced.Source`."""
         if entry_point != ENTRY_POINT:
@@ -122,11 +129,19 @@ class GraphDefSource:
         if not names:
             return {}
         if self._checkpoint is None:
-            raise TfaotError(
-                f"{self._path}: the graph has {len(names)} variable(s) without values",
-                exists=listed(sorted(names)),
-                do='add the checkpoint from its training: checkpoint = "model.ckpt.index"',
-            )
+            if missing := sorted(set(names) - self.unset):
+                raise TfaotError(
+                    f"{self._path}: the graph has {len(missing)} variable(s) without values",
+                    exists=listed(missing),
+                    do='add the checkpoint from its training: checkpoint = "model.ckpt.index"'
+                    + (
+                        ""
+                        if self._config is None
+                        else "; or declare them in the config as arguments, which start at zero: "
+                        f'variable {{ node_name: "{missing[0]}" }}'
+                    ),
+                )
+            return {name: _zeros(self._variables[name]) for name in names}
         wanted = wanted_of(self._graph, self._variables, names, self._saver, what=self._path)
         return Checkpoint(self._checkpoint, what=self._path).values(
             wanted,
@@ -190,6 +205,12 @@ class GraphDefSource:
     def _needed_by(self, tensors: Sequence[str]) -> set[str]:
         nodes = {node.name: node for node in self._graph.node}
         return reached(nodes, [tensor_name(tensor)[0] for tensor in tensors])
+
+
+def _zeros(variable: GraphVariable) -> Array:
+    """Returns the value of a variable that nothing sets. A size that isn't known is an error later."""
+    dtype: Any = dtypes.as_dtype(variable.dtype).as_numpy_dtype
+    return np.zeros([max(size, 0) for size in variable.shape or ()], dtype)
 
 
 def wanted_of(

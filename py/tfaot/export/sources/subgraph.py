@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
+from tfaot.core import refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
@@ -73,13 +74,13 @@ def function_of_graph(
         graph is invalid; or dimensions don't fit.
     """
     _check(graph, feeds, fetches, what)
-    feeds = _with_types(graph, feeds, what)
+    feeds = _with_types(graph, feeds, what, sources)
     inputs = dims.fix(what, [Edge(f.tensor, f.label, f.dtype, f.shape, _place(sources, f.tensor)) for f in feeds])
     work = prune(graph, _nodes_of(feeds, fetches))
     inputs, fed = _feed(work, inputs, [fetch.tensor for fetch in fetches])
 
     used = {node.name for node in work.node}
-    effects, tensors = _found(imported(work, what), fetches, fed, what)
+    effects, tensors = _found(imported(work, what, sources), fetches, fed, what)
     placeholders = {tensor_name(edge.name)[0] for edge in inputs}
     outputs = _add_outputs(work, tensors, effects, placeholders, used, sources)
     if not tensors:
@@ -165,8 +166,13 @@ def _add_outputs(
     return outputs
 
 
-def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
+def imported(graph: graph_pb2.GraphDef, what: str, sources: Mapping[str, str] | None = None) -> tf.Graph:
     """Imports the graph into TensorFlow, which infers dtypes and shapes.
+
+    Args:
+      graph: doesn't change.
+      what: the model, for messages.
+      sources: `file:line` by node name, for messages.
 
     Raises:
       TfaotError: TensorFlow rejects the graph.
@@ -178,7 +184,7 @@ def imported(graph: graph_pb2.GraphDef, what: str) -> tf.Graph:
     except (ValueError, tf.errors.OpError) as error:
         raise TfaotError(
             f"{what}: TensorFlow {tf.__version__} rejects this graph",
-            details=str(error),
+            details="\n".join([str(error), *refusals.mentioned(str(error), sources or {})]),
             do="fix the node that it names; if it doesn't know an op, remove it from what the outputs need; "
             "if shapes don't fit, check dims or the config",
         ) from None
@@ -278,13 +284,13 @@ def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[F
         )
 
 
-def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str) -> list[Feed]:
+def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str, sources: Mapping[str, str]) -> list[Feed]:
     """Fills in missing dtypes and shapes.
 
     Raises:
       TfaotError: a specified dtype isn't the graph's.
     """
-    typed = imported(prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what)
+    typed = imported(prune(graph, [tensor_name(feed.tensor)[0] for feed in feeds]), what, sources)
     result = []
     for feed in feeds:
         node, port = tensor_name(feed.tensor)
