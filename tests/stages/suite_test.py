@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import sys
@@ -97,11 +98,11 @@ class SuiteTest(unittest.TestCase):
         status = self.folder / "status"
         shards = {"TEST_TOTAL_SHARDS": "4", "TEST_SHARD_STATUS_FILE": str(status)}
         found = [self.ran(TEST_SHARD_INDEX=str(index), **shards) for index in range(4)]
-        self.assertEqual(sorted(sum(found, [])), [*self.ALL])
+        self.assertEqual(sorted(itertools.chain(*found)), [*self.ALL])
         self.assertLessEqual({len(tests) for tests in found}, {1, 2})
         self.assertTrue(status.exists())
         found = [self.ran(TEST_SHARD_INDEX=str(index), TESTBRIDGE_TEST_ONLY="test_b", **shards) for index in range(4)]
-        self.assertEqual(sorted(sum(found, [])), ["First.b", "Second.b"])
+        self.assertEqual(sorted(itertools.chain(*found)), ["First.b", "Second.b"])
 
     def test_failures(self) -> None:
         """A test that fails, and a file that ends, can't be read, or has no test, fails the suite. Other files still run."""
