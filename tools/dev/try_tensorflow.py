@@ -166,19 +166,22 @@ class Trial:
     """A workspace with the rules and another TensorFlow."""
 
     def __init__(self, repository: Path, folder: Path, version: str) -> None:
-        """Makes the workspace, and locks the packages."""
+        """Copies the checkout, so that it can change while tests run, and locks the packages."""
         self._repository, self._folder = repository, folder
         self.workspace = folder / "workspace"
-        self.workspace.mkdir(parents=True, exist_ok=True)
-        for entry in repository.iterdir():
-            link = self.workspace / entry.name
-            if entry.name not in (".git", "MODULE.bazel") and not entry.name.startswith("bazel-") and not link.exists():
-                link.symlink_to(entry)
-        module = (repository / "MODULE.bazel").read_text(encoding="utf-8")
-        (self.workspace / "MODULE.bazel").write_text(module_text(module), encoding="utf-8")
-        lock = self.workspace / "try.lock"
+        shutil.rmtree(self.workspace, ignore_errors=True)
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        files = subprocess.run(listed, cwd=repository, check=True, stdout=subprocess.PIPE, text=True).stdout.split("\0")
+        for file in filter(lambda file: file and (repository / file).is_file(), files):
+            copy = self.workspace / file
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(repository / file, copy)
+        module = self.workspace / "MODULE.bazel"
+        module.write_text(module_text(module.read_text(encoding="utf-8")), encoding="utf-8")
+        lock = folder / "lock"
         if not lock.exists():
             lock.write_text(self._locked(version), encoding="utf-8")
+        shutil.copy(lock, self.workspace / "try.lock")
 
     def _locked(self, version: str) -> str:
         # The toolchain's Python, which runs this, has no pip. -I: Bazel's variables are for that Python.
