@@ -3,6 +3,7 @@
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts", "unittest")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//rules:defs.bzl", "tf_aot_hlo", "tf_aot_library")
+load("//runtime:copts.bzl", "CXX")
 
 # Bazel never analyzes targets with these attributes, because they are manual.
 _COMMON = {
@@ -36,6 +37,8 @@ def _expected(macro, suffix):
         expected |= {name: _CPP[name] for name in ("copts", "features")}
         if suffix in ("", ".taps"):
             expected["linkopts"] = _CPP["linkopts"]
+        else:
+            expected["copts"] = CXX + expected["copts"]
     return expected
 
 def _found(rule, names):
