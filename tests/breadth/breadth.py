@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.breadth import differences, engine, recipes, structures
-from tfaot.core import environment
+from tests.stages import harness
 
 PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "measured" / "breadth.md"
 
@@ -49,11 +49,11 @@ def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) ->
     folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
     try:
         runner = engine.Engine(folder, flags=("-O0",))
-        # Cases that no compiler accepts would cause recompilation of all others in their model.
-        alone = [case for case in drawn if case.op in recipes.REFUSED]
+        # Cases that are refused would cause recompilation of all others in their model.
+        refused = recipes.REFUSED | recipes.OFTEN_REFUSED
         for group in [
-            *engine.chunks(case for case in drawn if case.op not in recipes.REFUSED),
-            *([case] for case in alone),
+            *engine.chunks(case for case in drawn if case.op not in refused),
+            *([case] for case in drawn if case.op in refused),
         ]:
             for outcome in runner.outcomes(group):
                 each(outcome)
@@ -108,10 +108,7 @@ def main() -> None:
     parser.add_argument("--ops", nargs="*", default=(), help="only these ops or structures")
     parser.add_argument("--page", action="store_true", help="write docs/measured/breadth.md")
     flags = parser.parse_args()
-    environment.prepare()
-    import tensorflow as tf
-
-    assert tf.__version__
+    harness.warm()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
 
     def each(outcome: engine.Outcome) -> None:

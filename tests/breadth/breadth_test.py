@@ -11,7 +11,7 @@ import numpy as np
 
 from tests.breadth import breadth, engine, recipes, structures
 from tests.breadth.engine import Case, Operand
-from tfaot.core import environment
+from tests.stages import harness
 
 NEVER_REFUSED = 3
 """How many of `recipes.REFUSED` the test compiles. Each is a separate model."""
@@ -22,10 +22,7 @@ class BreadthTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        environment.prepare()
-        import tensorflow as tf
-
-        assert tf.__version__
+        harness.warm()
 
     def test_registry(self) -> None:
         """A new TensorFlow brings no unexamined op: each has a recipe, or a reason for having none."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.breadth import differences, engine
-from tfaot.core import environment
+from tests.stages import harness
 
 PAGE = engine.ROOT / "docs" / "reference" / "differences.md"
 
@@ -55,10 +55,7 @@ class DifferencesTest(unittest.TestCase):
 
     def test_page(self) -> None:
         """Every documented difference is still there, with these values."""
-        environment.prepare()
-        import tensorflow as tf
-
-        assert tf.__version__
+        harness.warm()
         folder = Path(tempfile.mkdtemp())
         self.addCleanup(shutil.rmtree, folder)
         runner = engine.Engine(folder, flags=("-O0",))

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import unittest
+from collections.abc import Mapping
 from pathlib import Path
 from unittest import mock
 
@@ -61,9 +62,9 @@ class SuiteTest(unittest.TestCase):
         (self.folder / "folder").mkdir(exist_ok=True)
         (self.folder / f"folder/{name}_test.py").write_text(text)
 
-    def ran(self, wanted: int = 0, **environment: str) -> list[str]:
-        """Runs both files, which must end with a status. Returns the tests that ran, in order, such as `First.a`."""
-        os.environ.update(environment)
+    def ran(self, environment: Mapping[str, str] | None = None, *, wanted: int = 0) -> list[str]:
+        """Runs both files in an environment, to a status. Returns the tests that ran, in order, such as `First.a`."""
+        os.environ.update(environment or {})
         notes = self.folder / "ran"
         notes.write_text("")
         self.assertEqual(suite.run_all(["folder/first_test.py", "folder/second_test.py"]), wanted)
@@ -88,20 +89,22 @@ class SuiteTest(unittest.TestCase):
             ("First*.test_a", "First.a"),
         ):
             with self.subTest(text):
-                self.assertEqual(self.ran(TESTBRIDGE_TEST_ONLY=text), wanted.split())
+                self.assertEqual(self.ran({"TESTBRIDGE_TEST_ONLY": text}), wanted.split())
         for text in ("third_test", "First", "FirstTest.test_d"):
             with self.subTest(text):
-                self.assertEqual(self.ran(1, TESTBRIDGE_TEST_ONLY=text), [])
+                self.assertEqual(self.ran({"TESTBRIDGE_TEST_ONLY": text}, wanted=1), [])
 
     def test_shards(self) -> None:
         """Shards together run each test once, also with a filter, and Bazel is told that there are shards."""
         status = self.folder / "status"
         shards = {"TEST_TOTAL_SHARDS": "4", "TEST_SHARD_STATUS_FILE": str(status)}
-        found = [self.ran(TEST_SHARD_INDEX=str(index), **shards) for index in range(4)]
+        found = [self.ran(shards | {"TEST_SHARD_INDEX": str(index)}) for index in range(4)]
         self.assertEqual(sorted(itertools.chain(*found)), [*self.ALL])
         self.assertLessEqual({len(tests) for tests in found}, {1, 2})
         self.assertTrue(status.exists())
-        found = [self.ran(TEST_SHARD_INDEX=str(index), TESTBRIDGE_TEST_ONLY="test_b", **shards) for index in range(4)]
+        found = [
+            self.ran(shards | {"TEST_SHARD_INDEX": str(index), "TESTBRIDGE_TEST_ONLY": "test_b"}) for index in range(4)
+        ]
         self.assertEqual(sorted(itertools.chain(*found)), ["First.b", "Second.b"])
 
     def test_failures(self) -> None:
@@ -116,8 +119,8 @@ class SuiteTest(unittest.TestCase):
         ):
             with self.subTest(text):
                 self.write("first", text)
-                self.assertEqual(self.ran(1)[-3:], ["Second.a", "Second.b", "Second.c"])
-        self.assertEqual(self.ran(1, TESTBRIDGE_TEST_RUNNER_FAIL_FAST="1"), [])
+                self.assertEqual(self.ran(wanted=1)[-3:], ["Second.a", "Second.b", "Second.c"])
+        self.assertEqual(self.ran({"TESTBRIDGE_TEST_RUNNER_FAIL_FAST": "1"}, wanted=1), [])
 
 
 if __name__ == "__main__":

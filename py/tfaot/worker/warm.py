@@ -68,6 +68,8 @@ class Warm:
         try:
             for name in _MODULES:
                 importlib.import_module(name)
+            with contextlib.suppress(ModuleNotFoundError):  # a toolchain of one's own can be without it
+                importlib.import_module("tf_keras")  # each export needs it (xla_context.py), and it takes 0.4 s
             self._imported = {name for name in {*sys.modules} - before if "." not in name}
         except BaseException:
             # Children now start an interpreter of their own, and the stage reports the cause. The worker's log has it, too.

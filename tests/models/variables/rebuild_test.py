@@ -1,6 +1,7 @@
 """What is rebuilt after a change: starts Bazel in a separate workspace, and reads its execution log.
 
-The workspace consists of links to this one, plus a package whose files the test can change.
+The workspace consists of links to this one, plus packages whose files the tests can change. All tests share the workspace
+and its server, and each has a package of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,12 @@ load("//rules:defs.bzl", "tf_aot_library")
 tf_aot_library(name = "seeded", cpp_class = "t::seeded", model = "seeded.py")
 
 cc_library(name = "user", srcs = ["user.cc"], linkstatic = True, deps = [":fed", ":seeded"])
+"""
+
+ONE = """\
+load("//rules:defs.bzl", "tf_aot_library")
+
+tf_aot_library(name = "seeded", cpp_class = "t::seeded", model = "seeded.py")
 """
 
 WEIGHTED = """\
@@ -107,7 +114,7 @@ def weights(value: float) -> dict[str, npt.NDArray[np.float32]]:
 
 
 class Workspace:
-    """A workspace with its own output base."""
+    """A workspace with its own output base and server."""
 
     def __init__(self, folder: pathlib.Path, *, cache: pathlib.Path) -> None:
         """Creates the workspace in an empty folder.
@@ -121,20 +128,21 @@ class Workspace:
         for entry in WORKSPACE.iterdir():
             if entry.name not in (".git", "examples", "tests") and not entry.name.startswith("bazel-"):
                 (self._root / entry.name).symlink_to(entry)
-        self.package = self._root / "scratch"
-        self.package.mkdir()
         # The wheel is already unpacked. Installing it again would test pip.
         (repository,) = (path for path in RUNFILES.iterdir() if path.name.endswith("tfaot_tensorflow"))
         unpacked = pathlib.Path(os.path.realpath(repository / "site-packages")).parent
         self._override = f"--override_repository={repository.name}={unpacked}"
 
-    def write_weights(self, tensors: Mapping[str, npt.NDArray[np.float32]]) -> None:
-        """Writes `w.safetensors`."""
-        with open(self.package / "w.safetensors", "wb") as file:
-            safetensors.write(file, tensors)
+    def package(self, name: str, **files: str) -> pathlib.Path:
+        """Creates a package with a BUILD file and Python or C++ files, whose names have `_` for the dot. Returns its folder."""
+        folder = self._root / name
+        folder.mkdir()
+        for file, text in files.items():
+            (folder / file.replace("_", ".")).write_text(text)
+        return folder
 
     def build(self) -> dict[str, set[tuple[str, str]]]:
-        """Builds the entire package. Returns what it ran for each library: mnemonics and what they made."""
+        """Builds all of `//scratch`. Returns what it ran for each library: mnemonics and what they made."""
         ran: dict[str, set[tuple[str, str]]] = {name: set() for name in (*LIBRARIES, "user")}
         for spawn in self.spawns(*(f"//scratch:{name}" for name in ran)):
             target = spawn["targetLabel"].removeprefix("//scratch:")
@@ -171,7 +179,7 @@ class Workspace:
         return explain.built(target, self._root, folder, name=target, bazel=self._bazel(), flags=flags)
 
     def output(self, name: str) -> bytes:
-        """Returns the contents of one of the package's outputs."""
+        """Returns the contents of an output of `//scratch`."""
         (path,) = self._output_base.glob(f"execroot/*/bazel-out/*/bin/scratch/{name}")
         return path.read_bytes()
 
@@ -206,26 +214,24 @@ def made(spawn: Mapping[str, Any]) -> str:
 
 
 class RebuildTest(unittest.TestCase):
-    """One workspace, built repeatedly."""
+    """Several builds of a package, one after another."""
 
     maxDiff = None
 
-    def setUp(self) -> None:
-        self.folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"]))
-        self.addCleanup(shutil.rmtree, self.folder, ignore_errors=True)
-        self.workspace = self.checkout("one")
+    folder: pathlib.Path
+    workspace: Workspace
 
-    def checkout(self, name: str) -> Workspace:
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = pathlib.Path(tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"]))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.workspace = cls.checkout("one")
+
+    @classmethod
+    def checkout(cls, name: str) -> Workspace:
         """Returns a workspace in a folder of its own."""
-        workspace = Workspace(self.folder / name, cache=self.folder / "cache")
-        self.addCleanup(workspace.remove)
-        for file, text in (
-            ("BUILD", BUILD),
-            ("weighted.py", WEIGHTED),
-            ("seeded.py", SEEDED),
-            ("user.cc", USER),
-        ):
-            (workspace.package / file).write_text(text)
+        workspace = Workspace(cls.folder / name, cache=cls.folder / "cache")
+        cls.addClassCleanup(workspace.remove)
         return workspace
 
     def manifest(self, name: str) -> Manifest:
@@ -235,7 +241,13 @@ class RebuildTest(unittest.TestCase):
     def test_new_weights(self) -> None:
         """New values of fed weights compile only the file that embeds them. Those of frozen weights compile the code."""
         workspace = self.workspace
-        workspace.write_weights(weights(1.25))
+        package = workspace.package("scratch", BUILD=BUILD, weighted_py=WEIGHTED, seeded_py=SEEDED, user_cc=USER)
+
+        def write_weights(value: float) -> None:
+            with open(package / "w.safetensors", "wb") as file:
+                safetensors.write(file, weights(value))
+
+        write_weights(1.25)
         first = workspace.build()
         for name in LIBRARIES:
             stages = {mnemonic for mnemonic, _ in first[name] if mnemonic.startswith("Tfaot")}
@@ -256,7 +268,7 @@ class RebuildTest(unittest.TestCase):
             }
 
         with self.subTest("a file of weights"):
-            workspace.write_weights(weights(-3.5))
+            write_weights(-3.5)
             ran = workspace.build()
             frozen = ran.pop("frozen")
             self.assertEqual(
@@ -303,7 +315,7 @@ class RebuildTest(unittest.TestCase):
 
         with self.subTest("the seed of initial values"):
             held = workspace.output("seeded.variables.safetensors")
-            (workspace.package / "seeded.py").write_text(SEEDED.replace("SEED = 7", "SEED = 8"))
+            (package / "seeded.py").write_text(SEEDED.replace("SEED = 7", "SEED = 8"))
             self.assertEqual(workspace.build(), nothing | {"seeded": taken_in("seeded")})
             holds = workspace.output("seeded.variables.safetensors")
             self.assertNotEqual(held, holds)
@@ -311,46 +323,49 @@ class RebuildTest(unittest.TestCase):
             self.assertEqual(self.manifest("seeded"), before["seeded"])
 
         exported = nothing | {"seeded": {("TfaotExport", "scratch:seeded.export")}}
-        text = (workspace.package / "seeded.py").read_text()
+        text = (package / "seeded.py").read_text()
         with self.subTest("a comment that moves all lines"):
-            (workspace.package / "seeded.py").write_text("# A comment.\n\n" + text)
+            (package / "seeded.py").write_text("# A comment.\n\n" + text)
             self.assertEqual(workspace.build(), exported)
 
         with self.subTest("a renamed local of the model's code"):
-            (workspace.package / "seeded.py").write_text(text.replace("product", "renamed"))
+            (package / "seeded.py").write_text(text.replace("product", "renamed"))
             self.assertEqual(workspace.build(), exported)
 
         with self.subTest("a moved file"):
-            (workspace.package / "seeded.py").rename(workspace.package / "moved.py")
-            (workspace.package / "BUILD").write_text(BUILD.replace("seeded.py", "moved.py"))
+            (package / "seeded.py").rename(package / "moved.py")
+            (package / "BUILD").write_text(BUILD.replace("seeded.py", "moved.py"))
             self.assertEqual(workspace.build(), exported)
 
         with self.subTest("back to the first weights"):
-            workspace.write_weights(weights(1.25))
+            write_weights(1.25)
             workspace.build()
             self.assertEqual({name: self.manifest(name) for name in LIBRARIES}, before)
 
     def test_another_folder(self) -> None:
         """A checkout in another folder, with another output base, gets everything from the first one's cache."""
-        targets = ["//scratch:seeded", "//scratch:seeded_test"]
-        ran = self.workspace.spawns(*targets)
-        self.assertLessEqual({"TfaotExport", "TfaotCompile", "TfaotVerify"}, {spawn["mnemonic"] for spawn in ran})
-        self.assertEqual([made(spawn) for spawn in ran if spawn["cacheHit"]], [])
-        again = self.checkout("two/deeper").spawns(*targets)
-        self.assertEqual({made(spawn) for spawn in again}, {made(spawn) for spawn in ran})
+        targets = ["//other:seeded", "//other:seeded_test"]
+        own = [spawn for spawn in self.built(self.workspace, targets) if spawn["targetLabel"].startswith("//other:")]
+        self.assertLessEqual({"TfaotExport", "TfaotCompile", "TfaotVerify"}, {spawn["mnemonic"] for spawn in own})
+        self.assertEqual([made(spawn) for spawn in own if spawn["cacheHit"]], [])
+        again = self.built(self.checkout("two/deeper"), targets)
+        self.assertLessEqual({made(spawn) for spawn in own}, {made(spawn) for spawn in again})
         self.assertEqual([made(spawn) for spawn in again if not spawn["cacheHit"]], [])
+
+    def built(self, workspace: Workspace, targets: Sequence[str]) -> list[dict[str, Any]]:
+        """Builds targets of a package that has one model."""
+        workspace.package("other", BUILD=ONE, seeded_py=SEEDED)
+        return workspace.spawns(*targets)
 
     def test_one_of_a_hundred(self) -> None:
         """A change in one of a hundred models runs the export of this one, and nothing of the others."""
-        package = self.workspace.package
-        (package / "BUILD").write_text(MANY)
-        for number in range(100):
-            (package / f"m{number}.py").write_text(f"def model(x):\n    return x + {number}.0\n")
-        flags = ["--output_groups=graph", *(f"//scratch:m{number}" for number in range(100))]
+        models = {f"m{number}_py": f"def model(x):\n    return x + {number}.0\n" for number in range(100)}
+        package = self.workspace.package("many", BUILD=MANY, **models)
+        flags = ["--output_groups=graph", *(f"//many:m{number}" for number in range(100))]
         self.workspace.spawns(*flags, log=False)
         self.assertEqual(self.workspace.spawns(*flags), [])
         (package / "m57.py").write_text("def model(x):\n    return x - 57.0\n")
-        self.assertEqual([made(spawn) for spawn in self.workspace.spawns(*flags)], ["scratch:m57.export"])
+        self.assertEqual([made(spawn) for spawn in self.workspace.spawns(*flags)], ["many:m57.export"])
 
 
 if __name__ == "__main__":
