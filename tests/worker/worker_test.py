@@ -58,15 +58,15 @@ model = tf.keras.Sequential([tf.keras.Input([3], batch_size=2), tf.keras.layers.
 class Worker:
     """A worker's process, in an execution root of its own."""
 
-    def __init__(self, root: Path) -> None:
-        """Starts it. The folder must contain `tools`, `py`, and `packages`."""
+    def __init__(self, root: Path, path: str = ENVIRONMENT["PYTHONPATH"]) -> None:
+        """Starts it, with a PYTHONPATH. The folder must contain `tools`, `py`, and `packages`."""
         self.root = root
         self._log = root.parents[1] / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*START, "--persistent_worker"],
                 cwd=root,
-                env=ENVIRONMENT,
+                env={**ENVIRONMENT, "PYTHONPATH": path},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -468,6 +468,19 @@ class WorkerTest(unittest.TestCase):
             (warm.root / "jinja2.py").write_text("")
             self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "jinja2 True\n"))
             self.assertEqual(warm.run(stage("main.py"), ["main.py", "jinja2.py"]), (0, "jinja2 False\n"))
+
+    def test_packages_in_folders_of_their_own(self) -> None:
+        """Protects the speed of builds whose packages come from pip.parse: a stage uses what the worker has imported."""
+        with workspace() as root:
+            (root / "first").mkdir()
+            (root / "first" / "jinja2").symlink_to(PACKAGES / "jinja2")
+            (root / "main.py").write_text("import sys\n\nprint('tensorflow' in sys.modules)\n")
+            warm = Worker(root, "py:first:packages")
+            given = stage("main.py", path=(".", "first"))
+            self.assertEqual(warm.run(given, ["main.py", "first"]), (0, "True\n"))
+            (root / "jinja2.py").write_text("")
+            self.assertEqual(warm.run(given, ["main.py", "first", "jinja2.py"]), (0, "False\n"))
+            warm.close()
 
     def test_flat(self) -> None:
         """Protects a server that builds all day: 1,000 requests leave no memory, descriptors, or files behind."""

@@ -68,11 +68,11 @@ class Warm:
         try:
             for name in _MODULES:
                 importlib.import_module(name)
-            self._imported = {name for name in {*sys.modules} - before if "." not in name}
+            self._imported = {name: _folder(name) for name in {*sys.modules} - before if "." not in name}
         except BaseException:
             # Children now start an interpreter of their own, and the stage reports the cause. The worker's log has it, too.
             traceback.print_exc()
-            self._imported = set()
+            self._imported = {}
         gc.collect()
         gc.freeze()  # a collection in a child would copy what it only looks at
 
@@ -185,19 +185,30 @@ class Warm:
         """Returns whether Python would find one of this process's modules elsewhere if it started with the stage's path."""
         if not self._imported:
             return True
+        missing = {*self._imported}
         for entry in stage.path:
             try:
                 names = {name.removesuffix(".py") for name in os.listdir(entry)}
             except OSError:
                 continue
-            if "tensorflow" in names:
-                return False  # the toolchain's packages, which this process has
-            found = names & self._imported
-            if any(
-                os.path.isfile(f"{entry}/{name}.py") or os.path.isfile(f"{entry}/{name}/__init__.py") for name in found
-            ):
+            found = {
+                name
+                for name in names & missing
+                if os.path.isfile(f"{entry}/{name}.py") or os.path.isfile(f"{entry}/{name}/__init__.py")
+            }
+            # The toolchain's packages, which this process has, can be in one folder or in one each.
+            if any(self._imported[name] != str(self._root / entry) for name in found):
                 return True
+            missing -= found
+            if "tensorflow" not in missing:
+                return False
         return False
+
+
+def _folder(name: str) -> str:
+    """Returns the folder that an imported top-level module was found in, or nothing if it is no file."""
+    file = Path(getattr(sys.modules[name], "__file__", None) or "").absolute()
+    return str(file.parents[1] if file.stem == "__init__" else file.parent)
 
 
 def _redirect(path: Path) -> None:
