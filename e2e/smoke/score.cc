@@ -13,5 +13,6 @@ int main() {
     std::fprintf(stderr, "%s\n", scorer.error());
     return 1;
   }
-  for (int row = 0; row < 2; ++row) std::printf("%g\n", scorer.scores()(row, 0));
+  for (int row = 0; row < 2; ++row)
+    std::printf("%g\n", scorer.scores()(row, 0));
 }

@@ -78,12 +78,11 @@ class BoundedView {
     static_assert(sizeof...(Index) == kRank, "one index for each dimension");
     std::size_t flat = 0;
     std::size_t axis = 0;
-    const int each[] = {
-        (assert(static_cast<std::int64_t>(index) >= 0 &&
-                static_cast<std::int64_t>(index) < dims_[axis]),
-         flat = flat * static_cast<std::size_t>(dims_[axis++]) +
-                static_cast<std::size_t>(index),
-         0)...};
+    const int each[] = {(assert(static_cast<std::int64_t>(index) >= 0 &&
+                                static_cast<std::int64_t>(index) < dims_[axis]),
+                         flat = flat * static_cast<std::size_t>(dims_[axis++]) +
+                                static_cast<std::size_t>(index),
+                         0)...};
     return static_cast<void>(each), data_[flat];
   }
 

@@ -22,7 +22,10 @@ def installed() -> list[str]:
     name, folder = tensorflow()
     # With bzlmod, `~` or `+` separates the parts of names, and the root module's own part is empty or `_main`.
     extension = name.removeprefix("_main")
-    return [f"--override_repository={each}={folder}" for each in (f"rules_tfaot{extension[0]}{extension}", "tfaot_tensorflow")]
+    return [
+        f"--override_repository={each}={folder}"
+        for each in (f"rules_tfaot{extension[0]}{extension}", "tfaot_tensorflow")
+    ]
 
 
 class Bazel:
@@ -45,7 +48,9 @@ class Bazel:
         """Runs a command that must fail. Returns what Bazel said."""
         done = self._run(command, *arguments)
         if done.returncode == 0:
-            raise AssertionError(f"bazel {command} {' '.join(arguments)} should fail, but it succeeded\n{done.stderr[-4000:]}")
+            raise AssertionError(
+                f"bazel {command} {' '.join(arguments)} should fail, but it succeeded\n{done.stderr[-4000:]}"
+            )
         return done.stderr
 
     def remove(self) -> None:

@@ -482,6 +482,24 @@ class WorkerTest(unittest.TestCase):
             self.assertEqual(warm.run(given, ["main.py", "first", "jinja2.py"]), (0, "False\n"))
             warm.close()
 
+    def test_large_repositories(self) -> None:
+        """Protects speed and the sandbox: many inputs of a repository are linked once, and a stage sees no others."""
+        with worker() as warm:
+            package = warm.root / "external" / "pip" / "package"
+            package.mkdir(parents=True)
+            for number in range(1001):
+                (package / f"{number}.txt").write_text(str(number))
+            (warm.root / "main.py").write_text(
+                "import os\n\n"
+                "print(len(os.listdir('external/pip/package')), os.path.islink('external/pip'),"
+                " open('external/pip/package/7.txt').read())\n"
+            )
+            inputs = [f"external/pip/package/{number}.txt" for number in range(1000)]
+            for _ in range(2):
+                self.assertEqual(warm.run(stage("main.py"), ["main.py", *inputs]), (0, "1000 True 7\n"))
+            one = inputs[:10]
+            self.assertEqual(warm.run(stage("main.py"), ["main.py", *one]), (0, "10 False 7\n"))
+
     def test_flat(self) -> None:
         """Protects a server that builds all day: 1,000 requests leave no memory, descriptors, or files behind."""
         with worker() as warm:

@@ -15,7 +15,9 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^`([\w./]+)`:\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PART = re.compile(r"(?<=<!-- begin: )([\w./-]+)( -->\n```\w*\n)(.*?)(?=```\n<!-- end: \1 -->$)", re.MULTILINE | re.DOTALL)
+_PART = re.compile(
+    r"(?<=<!-- begin: )([\w./-]+)( -->\n```\w*\n)(.*?)(?=```\n<!-- end: \1 -->$)", re.MULTILINE | re.DOTALL
+)
 _INSTALL = re.compile(r"^# begin: install\n(.*?)^# end: install$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]+`")

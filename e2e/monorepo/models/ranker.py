@@ -1,7 +1,6 @@
 """Ranks four items, and counts how often it did."""
 
 import tensorflow as tf
-
 from layers import dense
 
 weights = tf.Variable(dense.kernel(3, 1), name="weights")

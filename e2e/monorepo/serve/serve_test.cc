@@ -20,5 +20,7 @@ int main() {
     return 1;
   }
   std::printf("%g %g\n", scale.y()[0], scale.y()[1]);
-  return scale.y()[0] == 0.0f && scale.y()[1] == 20.0f && *ranker.calls() == 1 ? 0 : 1;
+  return scale.y()[0] == 0.0f && scale.y()[1] == 20.0f && *ranker.calls() == 1
+             ? 0
+             : 1;
 }

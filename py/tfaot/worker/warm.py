@@ -62,6 +62,7 @@ class Warm:
         self._root = Path.cwd()
         self._children: dict[int, _Child] = {}
         self._count = 0
+        self._repositories = sandbox.Repositories(folder / "repositories")
         self._namespaces = namespaces
         environment.prepare(legacy_keras=legacy_keras)
         before = {*sys.modules}
@@ -115,13 +116,16 @@ class Warm:
         stage = Stage.of(request.arguments)
         self._count += 1
         folder = self._folder / str(self._count)
+        inputs, repositories = list(request.inputs), dict[str, Path]()
+        with contextlib.suppress(OSError):  # the child meets the same error, and reports it
+            inputs, repositories = self._repositories.staged(self._root / request.folder, request.inputs)
         this = os.getpid()
         pid = os.fork() if self._namespaces is None else self._namespaces.fork()
         if pid == 0:
             sandbox.end_with_parent(0 if self._namespaces else this)
             for descriptor in descriptors:
                 os.close(descriptor)
-            self._child(request, stage, folder)
+            self._child(request, stage, folder, inputs, repositories)
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # here and in the child, because either may come first
         self._children[pid] = _Child(request, stage, pid, folder)
@@ -157,7 +161,9 @@ class Warm:
         for pid in self._children:
             os.waitpid(pid, 0)
 
-    def _child(self, request: Request, stage: Stage, folder: Path) -> NoReturn:
+    def _child(
+        self, request: Request, stage: Stage, folder: Path, inputs: list[str], repositories: dict[str, Path]
+    ) -> NoReturn:
         """Runs a request in a forked child from start to exit."""
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
@@ -168,10 +174,13 @@ class Warm:
             root = self._root / request.folder
             folder.mkdir()
             _redirect(folder / "printed")
-            sandbox.stage_inputs(own, root, request.inputs, stage.outputs)
+            sandbox.stage_inputs(own, root, inputs, stage.outputs)
+            for path, target in repositories.items():
+                (own / path).parent.mkdir(exist_ok=True)
+                (own / path).symlink_to(target)
             if self._namespaces is not None:
-                own_tmp = not sandbox.below_tmp([folder, *(root / path for path in request.inputs)])
-                self._namespaces.isolate(writable=folder, own_tmp=own_tmp)
+                in_tmp = self._repositories.in_tmp or sandbox.below_tmp([folder, *(root / path for path in inputs)])
+                self._namespaces.isolate(writable=folder, own_tmp=not in_tmp)
             os.chdir(own)
             if self._shadowed(stage):
                 stages.restart(request.arguments, folder / "flags")

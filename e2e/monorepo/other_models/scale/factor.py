@@ -1,1 +1,3 @@
+"""A factor that models of this repository share."""
+
 FACTOR = 10.0

@@ -1,7 +1,6 @@
 """Multiplies by a factor that a neighboring module has."""
 
 import tensorflow as tf
-
 from scale import factor
 
 
