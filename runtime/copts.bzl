@@ -57,3 +57,11 @@ def level_copts(level):
         ["-m" + feature for other in LEVELS[:has] for feature in _FEATURES[other]] +
         ["-DTFAOT_LEVEL={}".format(has)]
     )
+
+# The target platforms that models can be compiled for: what they are called, and the constraints that make a platform one of them.
+PLATFORMS = {
+    "linux_x86_64": struct(
+        title = "Linux on x86-64",
+        constraints = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
+    ),
+}
