@@ -68,3 +68,11 @@ def level_features(level):
       (list[str]) their compiler names
     """
     return [feature for other in LEVELS[:LEVELS.index(level) + 1] for feature in _FEATURES[other]]
+
+# The target platforms that models can be compiled for: what they are called, and the constraints that make a platform one of them.
+PLATFORMS = {
+    "linux_x86_64": struct(
+        title = "Linux on x86-64",
+        constraints = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
+    ),
+}

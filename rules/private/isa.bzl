@@ -1,15 +1,10 @@
 """The platforms and CPU levels that a model is compiled for."""
 
-load("//runtime:copts.bzl", "LEVELS")
+load("//runtime:copts.bzl", "LEVELS", "PLATFORMS")
 
 visibility(["//rules/..."])
 
 DEFAULT_LEVEL = "x86-64-v3"
-
-# The target platforms that models can be compiled for, and the constraints that make a platform one of them.
-_PLATFORMS = {
-    "Linux on x86-64": ["@platforms//os:linux", "@platforms//cpu:x86_64"],
-}
 
 def platform_attrs():
     """Returns the attributes of a rule that calls `check_platform`.
@@ -19,7 +14,7 @@ def platform_attrs():
     """
     return {
         "_constraints": attr.label_list(
-            default = {label: None for labels in _PLATFORMS.values() for label in labels}.keys(),
+            default = {label: None for platform in PLATFORMS.values() for label in platform.constraints}.keys(),
             providers = [platform_common.ConstraintValueInfo],
         ),
     }
@@ -35,7 +30,7 @@ def check_platform(ctx):
         for target in ctx.attr._constraints
         if ctx.target_platform_has_constraint(target[platform_common.ConstraintValueInfo])
     ]
-    lacks = [[label for label in labels if Label(label) not in has] for labels in _PLATFORMS.values()]
+    lacks = [[label for label in platform.constraints if Label(label) not in has] for platform in PLATFORMS.values()]
     if [] in lacks:
         return
     fail(("{} would be compiled for the platform {}, which lacks {}. Models can be compiled for {}. To do: set --platforms to such " +
@@ -43,8 +38,8 @@ def check_platform(ctx):
         ctx.label,
         ctx.fragments.platform.platform,
         " or ".join([" and ".join(labels) for labels in lacks]),
-        " and ".join(["{} ({})".format(name, ", ".join(labels)) for name, labels in _PLATFORMS.items()]),
-        " or ".join([str(labels) for labels in _PLATFORMS.values()]),
+        " and ".join(["{} ({})".format(platform.title, ", ".join(platform.constraints)) for platform in PLATFORMS.values()]),
+        " or ".join([str(platform.constraints) for platform in PLATFORMS.values()]),
     ))
 
 def isa_attrs():

@@ -28,8 +28,8 @@ def _tf_aot_link_impl(ctx):
         requested_features = ctx.features,
         unsupported_features = ctx.disabled_features,
     )
-    support = [dep[CcInfo] for dep in ctx.attr._support]
-    contexts = [dep.compilation_context for dep in support]
+    support = ctx.attr._support[CcInfo]
+    contexts = [support.compilation_context]
 
     # As fast as possible in every build mode. Our tests have already checked generated code for warnings.
     # The user's flags come before those that numbers depend on.
@@ -92,7 +92,7 @@ def _tf_aot_link_impl(ctx):
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
         compilation_outputs = outputs,
-        linking_contexts = [dep.linking_context for dep in support],
+        linking_contexts = [support.linking_context],
         user_link_flags = linkopts,
         disallow_dynamic_library = True,
     )
@@ -173,22 +173,7 @@ tf_aot_link = rule(
         "stem": attr.string(
             doc = "How output files' names start; the target's name by default.",
         ),
-        "_support": attr.label_list(default = [
-            "//runtime:kernels",
-            "//runtime:plain",
-            "//runtime:arena",
-            "//runtime:batch",
-            "//runtime:bfloat16",
-            "//runtime:bounded_view",
-            "//runtime:executor",
-            "//runtime:flush_denormals",
-            "//runtime:half",
-            "//runtime:isa",
-            "//runtime:sort",
-            "//runtime:thread_pool",
-            "//runtime:variables",
-            "//runtime:view",
-        ]),
+        "_support": attr.label(default = "//runtime:model"),
     },
     fragments = ["cpp", "platform"],
     provides = [CcInfo],

@@ -53,6 +53,10 @@ class Bazel:
             )
         return done.stderr
 
+    def fetched(self, repository: str) -> bool:
+        """Returns whether a repository was fetched, by the end of its canonical name."""
+        return any(self._base.glob(f"external/*{repository}"))
+
     def remove(self) -> None:
         """Stops Bazel, and removes its outputs."""
         subprocess.run([*self._bazel(), "shutdown"], cwd=self._workspace, check=False, stderr=subprocess.DEVNULL)

@@ -59,15 +59,15 @@ model = tf.keras.Sequential([tf.keras.Input([3], batch_size=2), tf.keras.layers.
 class Worker:
     """A worker's process, in an execution root of its own."""
 
-    def __init__(self, root: Path) -> None:
-        """Starts it. The folder must contain `tools`, `py`, and `packages`."""
+    def __init__(self, root: Path, path: str = ENVIRONMENT["PYTHONPATH"]) -> None:
+        """Starts it, with a PYTHONPATH. The folder must contain `tools`, `py`, and `packages`."""
         self.root = root
         self._log = root.parents[1] / "log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*START, "--persistent_worker"],
                 cwd=root,
-                env=ENVIRONMENT,
+                env={**ENVIRONMENT, "PYTHONPATH": path},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -533,6 +533,37 @@ class OwnTest(unittest.TestCase):
                 else:
                     self.assertEqual(answer["exitCode"], 1)
                     self.assertIn("ended twice, with status -9; see the worker's log", answer["output"])
+
+    def test_packages_in_folders_of_their_own(self) -> None:
+        """Protects the speed of builds whose packages come from pip.parse: a stage uses what the worker has imported."""
+        with workspace() as root:
+            (root / "first").mkdir()
+            (root / "first" / "jinja2").symlink_to(PACKAGES / "jinja2")
+            (root / "main.py").write_text("import sys\n\nprint('tensorflow' in sys.modules)\n")
+            warm = Worker(root, "py:first:packages")
+            given = stage("main.py", path=(".", "first"))
+            self.assertEqual(warm.run(given, ["main.py", "first"]), (0, "True\n"))
+            (root / "jinja2.py").write_text("")
+            self.assertEqual(warm.run(given, ["main.py", "first", "jinja2.py"]), (0, "False\n"))
+            warm.close()
+
+    def test_large_repositories(self) -> None:
+        """Protects speed and the sandbox: many inputs of a repository are linked once, and a stage sees no others."""
+        with worker() as warm:
+            package = warm.root / "external" / "pip" / "package"
+            package.mkdir(parents=True)
+            for number in range(1001):
+                (package / f"{number}.txt").write_text(str(number))
+            (warm.root / "main.py").write_text(
+                "import os\n\n"
+                "print(len(os.listdir('external/pip/package')), os.path.islink('external/pip'),"
+                " open('external/pip/package/7.txt').read())\n"
+            )
+            inputs = [f"external/pip/package/{number}.txt" for number in range(1000)]
+            for _ in range(2):
+                self.assertEqual(warm.run(stage("main.py"), ["main.py", *inputs]), (0, "1000 True 7\n"))
+            one = inputs[:10]
+            self.assertEqual(warm.run(stage("main.py"), ["main.py", *one]), (0, "10 False 7\n"))
 
     def test_broken_packages(self) -> None:
         """Protects the message about broken packages: without TensorFlow, a stage reports what is missing, as without a worker."""

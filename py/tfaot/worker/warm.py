@@ -62,6 +62,7 @@ class Warm:
         self._root = Path.cwd()
         self._children: dict[int, _Child] = {}
         self._count = 0
+        self._repositories = sandbox.Repositories(folder / "repositories")
         self._namespaces = namespaces
         environment.prepare(legacy_keras=legacy_keras)
         before = {*sys.modules}
@@ -70,11 +71,11 @@ class Warm:
                 importlib.import_module(name)
             with contextlib.suppress(ModuleNotFoundError):  # a toolchain of one's own can be without it
                 importlib.import_module("tf_keras")  # each export needs it (xla_context.py), and it takes 0.4 s
-            self._imported = {name for name in {*sys.modules} - before if "." not in name}
+            self._imported = {name: _folder(name) for name in {*sys.modules} - before if "." not in name}
         except BaseException:
             # Children now start an interpreter of their own, and the stage reports the cause. The worker's log has it, too.
             traceback.print_exc()
-            self._imported = set()
+            self._imported = {}
         gc.collect()
         gc.freeze()  # a collection in a child would copy what it only looks at
 
@@ -117,13 +118,16 @@ class Warm:
         stage = Stage.of(request.arguments)
         self._count += 1
         folder = self._folder / str(self._count)
+        inputs, repositories = list(request.inputs), dict[str, Path]()
+        with contextlib.suppress(OSError):  # the child meets the same error, and reports it
+            inputs, repositories = self._repositories.staged(self._root / request.folder, request.inputs)
         this = os.getpid()
         pid = os.fork() if self._namespaces is None else self._namespaces.fork()
         if pid == 0:
             sandbox.end_with_parent(0 if self._namespaces else this)
             for descriptor in descriptors:
                 os.close(descriptor)
-            self._child(request, stage, folder)
+            self._child(request, stage, folder, inputs, repositories)
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # here and in the child, because either may come first
         self._children[pid] = _Child(request, stage, pid, folder)
@@ -159,7 +163,9 @@ class Warm:
         for pid in self._children:
             os.waitpid(pid, 0)
 
-    def _child(self, request: Request, stage: Stage, folder: Path) -> NoReturn:
+    def _child(
+        self, request: Request, stage: Stage, folder: Path, inputs: list[str], repositories: dict[str, Path]
+    ) -> NoReturn:
         """Runs a request in a forked child from start to exit."""
         os.setpgid(0, 0)
         signal.set_wakeup_fd(-1)
@@ -170,10 +176,13 @@ class Warm:
             root = self._root / request.folder
             folder.mkdir()
             _redirect(folder / "printed")
-            sandbox.stage_inputs(own, root, request.inputs, stage.outputs)
+            sandbox.stage_inputs(own, root, inputs, stage.outputs)
+            for path, target in repositories.items():
+                (own / path).parent.mkdir(exist_ok=True)
+                (own / path).symlink_to(target)
             if self._namespaces is not None:
-                own_tmp = not sandbox.below_tmp([folder, *(root / path for path in request.inputs)])
-                self._namespaces.isolate(writable=folder, own_tmp=own_tmp)
+                in_tmp = self._repositories.in_tmp or sandbox.below_tmp([folder, *(root / path for path in inputs)])
+                self._namespaces.isolate(writable=folder, own_tmp=not in_tmp)
             os.chdir(own)
             if self._shadowed(stage):
                 stages.restart(request.arguments, folder / "flags")
@@ -187,19 +196,30 @@ class Warm:
         """Returns whether Python would find one of this process's modules elsewhere if it started with the stage's path."""
         if not self._imported:
             return True
+        missing = {*self._imported}
         for entry in stage.path:
             try:
                 names = {name.removesuffix(".py") for name in os.listdir(entry)}
             except OSError:
                 continue
-            if "tensorflow" in names:
-                return False  # the toolchain's packages, which this process has
-            found = names & self._imported
-            if any(
-                os.path.isfile(f"{entry}/{name}.py") or os.path.isfile(f"{entry}/{name}/__init__.py") for name in found
-            ):
+            found = {
+                name
+                for name in names & missing
+                if os.path.isfile(f"{entry}/{name}.py") or os.path.isfile(f"{entry}/{name}/__init__.py")
+            }
+            # The toolchain's packages, which this process has, can be in one folder or in one each.
+            if any(self._imported[name] != str(self._root / entry) for name in found):
                 return True
+            missing -= found
+            if "tensorflow" not in missing:
+                return False
         return False
+
+
+def _folder(name: str) -> str:
+    """Returns the folder that an imported top-level module was found in, or nothing if it is no file."""
+    file = Path(getattr(sys.modules[name], "__file__", None) or "").absolute()
+    return str(file.parents[1] if file.stem == "__init__" else file.parent)
 
 
 def _redirect(path: Path) -> None:

@@ -1,3 +1,3 @@
-"""A constant of another module."""
+"""A factor that models of this repository share."""
 
 FACTOR = 10.0
