@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import json
 import os
@@ -107,6 +108,32 @@ class PagesTest(unittest.TestCase):
         text = "".join(rules.pages(ROOT).values())
         for file in (ROOT / "rules").glob("*.bzl"):
             self.assertEqual(f"//rules:{file.name}" in text, file.name != "dev.bzl", file.name)
+
+
+class TablesTest(unittest.TestCase):
+    """Pages that people write, with a table of what the sources have."""
+
+    def named(self, page: str, heading: str) -> list[str]:
+        """Returns the names in the first column of the table with this heading."""
+        text = (ROOT / page).read_text(encoding="utf-8").partition(f"| {heading} |")[2].partition("\n\n")[0]
+        return [name for row in text.splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])]
+
+    def test_passes(self) -> None:
+        """Protects users of `passes`: the page has every pass."""
+        tree = ast.parse((ROOT / "py/tfaot/compile/table.py").read_text(encoding="utf-8"))
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Pass"]
+        made = [ast.literal_eval(call.args[0]) for call in calls]
+        self.assertEqual(sorted(self.named("docs/reference/passes.md", "pass")), sorted(made))
+
+    def test_output_groups(self) -> None:
+        """Protects users of output groups: the page has every group of a library."""
+        link, hlo = ((ROOT / f"rules/private/{name}.bzl").read_text(encoding="utf-8") for name in ("link", "hlo"))
+        groups = (
+            link.partition("    groups = {")[2].partition("}")[0] + hlo.partition("def hlo_groups")[2].partition("}")[0]
+        )
+        made = [*re.findall(r'^        "(\w+)": ', groups, re.MULTILINE), "goldens"]
+        self.assertGreater(len(made), 10)
+        self.assertEqual(sorted(self.named("docs/reference/targets.md", "output group")), sorted(made))
 
 
 class SchemaTest(unittest.TestCase):
