@@ -170,7 +170,10 @@ class Tree:
         sections = dict(zip(parts[::2], parts[1::2], strict=True))
         documented = {field.name: field for field in (_field(item, "") for item in _items(sections.get("Args", "")))}
         names, defaults = [], {}
-        for argument, default in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True):
+        positional = function.args.args
+        values = [None] * (len(positional) - len(function.args.defaults)) + function.args.defaults
+        values += function.args.kw_defaults
+        for argument, default in zip([*positional, *function.args.kwonlyargs], values, strict=True):
             names.append(argument.arg)
             defaults[argument.arg] = self._starlark(file, default) if default is not None else ""
         names += ["**" + function.args.kwarg.arg] if function.args.kwarg else []
@@ -226,6 +229,6 @@ def _items(section: str) -> list[str]:
 def _field(item: str, default: str) -> Field:
     """Returns the field that `name: (type) doc` documents."""
     match = _ARGUMENT.match(item)
-    if not match or not match[2]:
+    if not match or not (match[2] or match[1].startswith("**")):
         raise Undocumented(f"{item!r} isn't 'name: (type) meaning'")
-    return Field(match[1], match[2], default, match[3])
+    return Field(match[1], match[2] or "", default, match[3])

