@@ -68,13 +68,13 @@ def tf_aot_library(
     Exactly one of `model`, `saved_model`, and `graph` is required.
 
     Targets:
-      NAME: the library (CcInfo). Include "PACKAGE/NAME.h". Output groups: graph, config, manifest, variables, goldens, object,
-        header, sources, hlo, optimized_hlo, stablehlo, hlo_graph, explain.
-      NAME_test: compares the linked code with TensorFlow.
+      NAME: the library (CcInfo). Include "PACKAGE/NAME.h". It has output groups (docs/reference/targets.md).
+      NAME_test: runs several steps, and compares every output and every written variable with TensorFlow after each.
       NAME_config_test: with `config_golden`, compares it with the config. A failure prints the command that updates it.
-      NAME_taps_test: with `taps`, compares values inside the model with TensorFlow's, in the order of execution.
+      NAME_taps_test: with `taps`, compares values inside the model, and names the first to diverge (docs/guide/debugging.md).
       NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps.
-      NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (manual).
+      NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (docs/guide/hlo.md).
+        Bazel builds it only on request.
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:

@@ -137,7 +137,8 @@ def members(text: str) -> tuple[str, list[_Member]]:
 
 def _prose(comment: list[str]) -> str:
     paragraphs = "\n".join(line.removeprefix("//").strip() for line in comment).split("\n\n")
-    return "\n\n".join(" ".join(each.split()) for each in paragraphs if each.strip())
+    text = "\n\n".join(" ".join(each.split()) for each in paragraphs if each.strip())
+    return text.replace("<", "\\<")  # or Markdown would take it for HTML
 
 
 def _sentences(comment: str) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tools.dev.reference.markdown import code, linked, notice, sentence, table
-from tools.dev.reference.starlark import Symbol, Tree, Undocumented
+from tools.dev.reference.starlark import Symbol, Tree
 
 _TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
 _OURS_ALONE = ("rules/dev.bzl",)
@@ -40,21 +40,6 @@ def pages(root: Path) -> dict[str, str]:
     }
 
 
-def shared(tree: Tree, files: list[str]) -> None:
-    """Checks that macros which share an argument say the same about its type.
-
-    Raises:
-      Undocumented: they don't.
-    """
-    types: dict[str, tuple[str, str]] = {}
-    for file in files:
-        for symbol in tree.symbols(file):
-            for field in symbol.fields if symbol.kind == "macro" else ():
-                name, type_ = types.setdefault(field.name, (symbol.name, field.type))
-                if type_ != field.type and field.name != "isa":
-                    raise Undocumented(f"{field.name} is {type_} in {name}, and {field.type} in {symbol.name}")
-
-
 def _symbols(tree: Tree, file: str, kinds: tuple[str, ...]) -> str:
     return "".join(_symbol(file, symbol) for symbol in tree.symbols(file) if symbol.kind in kinds)
 
@@ -75,7 +60,13 @@ def _symbol(file: str, symbol: Symbol) -> str:
         parts.append(table(["field", "type", "meaning"], [(code(f.name), code(f.type), f.doc) for f in symbol.fields]))
     elif symbol.fields:
         fields = [
-            (code(f.name), code(f.type), code(f.default) or "required", sentence(linked(f.doc))) for f in symbol.fields
+            (
+                code(f.name),
+                code(f.type),
+                "" if f.name.startswith("**") else code(f.default) or "required",
+                sentence(linked(f.doc)),
+            )
+            for f in symbol.fields
         ]
         what = "argument" if symbol.kind == "macro" else "attribute"
         parts.append(table([what, "type", "default", "meaning"], fields))

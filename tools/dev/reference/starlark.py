@@ -229,6 +229,6 @@ def _items(section: str) -> list[str]:
 def _field(item: str, default: str) -> Field:
     """Returns the field that `name: (type) doc` documents."""
     match = _ARGUMENT.match(item)
-    if not match or not match[2]:
+    if not match or not (match[2] or match[1].startswith("**")):
         raise Undocumented(f"{item!r} isn't 'name: (type) meaning'")
-    return Field(match[1], match[2], default, match[3])
+    return Field(match[1], match[2] or "", default, match[3])
