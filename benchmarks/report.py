@@ -6,7 +6,6 @@ import html
 import math
 import os
 import pathlib
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -386,6 +385,11 @@ def write(document: Mapping[str, Any], path: pathlib.Path) -> None:
 
 
 if __name__ == "__main__":
+    import argparse
     import json
 
-    write(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")), pathlib.Path(sys.argv[2]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("results", type=pathlib.Path, help="results.json of a run of benchmarks/compare.py")
+    parser.add_argument("page", type=pathlib.Path, help="the page to write; plots go into a folder beside it")
+    given = parser.parse_args()
+    write(json.loads(given.results.read_text(encoding="utf-8")), given.page)

@@ -8,6 +8,7 @@ the same for our kernels.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import os
 import pathlib
@@ -82,6 +83,8 @@ def measure() -> None:
 
 def main() -> None:
     """Restarts itself in PyTorch's environment, on one core."""
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
     from benchmarks import environments, harness
 
     command = [environments.python("torch"), __file__, "--here"]

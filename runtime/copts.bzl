@@ -6,6 +6,9 @@ such as those of `--per_file_copt`. For these, `runtime/tfaot/kernels/isa.h` end
 
 visibility(["//rules/...", "//tests/...", "//runtime/..."])
 
+# The language of our own sources, whatever the user's build sets. The headers that programs include are C++14, Bazel 7's default.
+CXX = ["-std=c++17"]
+
 EXACT = [
     # Each flag separately, because -fno-fast-math doesn't undo them.
     "-fno-fast-math",

@@ -1,12 +1,13 @@
 """The compile stage: runs tfcompile on an exported graph."""
 
-load(":isa.bzl", "isa_attrs", "isa_of")
+load(":isa.bzl", "check_platform", "isa_attrs", "isa_of", "platform_attrs")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotObjectInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "graph_attrs", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
 def _tf_aot_compile_impl(ctx):
+    check_platform(ctx)
     graph = ctx.attr.graph[TfaotGraphInfo]
     isa = isa_of(ctx)
     made = []
@@ -86,7 +87,8 @@ tf_aot_compile = rule(
         "xla_flags": attr.string_list(
             doc = "Additional XLA flags, `--xla_…=…`.",
         ),
-    } | isa_attrs() | graph_attrs() | stage_attrs("//tools:compile.py", "//py/tfaot/compile"),
+    } | platform_attrs() | isa_attrs() | graph_attrs() | stage_attrs("//tools:compile.py", "//py/tfaot/compile"),
+    fragments = ["platform"],
     provides = [TfaotObjectInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )

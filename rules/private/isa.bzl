@@ -1,10 +1,51 @@
-"""The CPU levels that a model is compiled for."""
+"""The platforms and CPU levels that a model is compiled for."""
 
 load("//runtime:copts.bzl", "LEVELS")
 
 visibility(["//rules/..."])
 
 DEFAULT_LEVEL = "x86-64-v3"
+
+# The target platforms that models can be compiled for, and the constraints that make a platform one of them.
+_PLATFORMS = {
+    "Linux on x86-64": ["@platforms//os:linux", "@platforms//cpu:x86_64"],
+}
+
+def platform_attrs():
+    """Returns the attributes of a rule that calls `check_platform`.
+
+    Returns:
+      (dict[str, Attribute]) private attributes; the rule also needs the fragment `platform`
+    """
+    return {
+        "_constraints": attr.label_list(
+            default = {label: None for labels in _PLATFORMS.values() for label in labels}.keys(),
+            providers = [platform_common.ConstraintValueInfo],
+        ),
+    }
+
+def check_platform(ctx):
+    """Fails if a model can't be compiled for the target platform. A platform that doesn't say what it is isn't supported.
+
+    Args:
+      ctx: the context of a rule with `platform_attrs`
+    """
+    has = [
+        target.label
+        for target in ctx.attr._constraints
+        if ctx.target_platform_has_constraint(target[platform_common.ConstraintValueInfo])
+    ]
+    lacks = [[label for label in labels if Label(label) not in has] for labels in _PLATFORMS.values()]
+    if [] in lacks:
+        return
+    fail(("{} would be compiled for the platform {}, which lacks {}. Models can be compiled for {}. To do: set --platforms to such " +
+          "a platform, or leave the target out of builds for others: target_compatible_with = {}.").format(
+        ctx.label,
+        ctx.fragments.platform.platform,
+        " or ".join([" and ".join(labels) for labels in lacks]),
+        " and ".join(["{} ({})".format(name, ", ".join(labels)) for name, labels in _PLATFORMS.items()]),
+        " or ".join([str(labels) for labels in _PLATFORMS.values()]),
+    ))
 
 def isa_attrs():
     """Returns the attributes of a rule that calls `isa_of`.

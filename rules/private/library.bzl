@@ -2,6 +2,7 @@
 
 load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
 load("@rules_cc//cc:defs.bzl", "cc_test")
+load("//runtime:copts.bzl", "CXX")
 load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")
 load(":export.bzl", "export_model")
@@ -232,7 +233,7 @@ def tf_aot_library(
             data = files,
             linkstatic = True,
             deps = [name, Label("//runtime:" + library)],
-            **(common.test | cpp)
+            **(common.test | cpp | {"copts": CXX + cpp["copts"]})
         )
     if taps:
         _taps_test(
@@ -339,5 +340,5 @@ def _taps_test(
         data = [goldens],
         linkstatic = True,
         deps = [stem, Label("//runtime:verify")],
-        **(common.test | cpp)
+        **(common.test | cpp | {"copts": CXX + cpp["copts"]})
     )

@@ -1,9 +1,9 @@
 """The link stage: builds an ordinary C++ library from object files and generated sources."""
 
-load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain", "use_cpp_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//runtime:copts.bzl", "EXACT", "level_copts")
+load("//runtime:copts.bzl", "CXX", "EXACT", "level_copts")
 load(":hlo.bzl", "hlo_groups")
 load(
     ":providers.bzl",
@@ -21,7 +21,7 @@ def _tf_aot_link_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     compiled = ctx.attr.compiled[TfaotObjectInfo]
     sources = ctx.attr.sources[TfaotSourcesInfo]
-    cc_toolchain = find_cpp_toolchain(ctx)
+    cc_toolchain = find_cc_toolchain(ctx)
     features = cc_common.configure_features(
         ctx = ctx,
         cc_toolchain = cc_toolchain,
@@ -35,7 +35,7 @@ def _tf_aot_link_impl(ctx):
     # The user's flags come before those that numbers depend on.
     copts = [ctx.expand_make_variables("copts", flag, {}) for flag in ctx.attr.copts]
     linkopts = [ctx.expand_make_variables("linkopts", flag, {}) for flag in ctx.attr.linkopts]
-    flags = ["-O3", "-std=c++17", "-DNDEBUG", "-w"] + copts + EXACT
+    flags = CXX + ["-O3", "-DNDEBUG", "-w"] + copts + EXACT
     _, class_ = cc_common.compile(
         name = ctx.label.name,
         actions = ctx.actions,
@@ -190,7 +190,7 @@ tf_aot_link = rule(
             "//runtime:view",
         ]),
     },
-    fragments = ["cpp"],
+    fragments = ["cpp", "platform"],
     provides = [CcInfo],
-    toolchains = use_cpp_toolchain(),
+    toolchains = use_cc_toolchain(),
 )

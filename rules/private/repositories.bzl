@@ -17,7 +17,6 @@ visibility(["//rules/..."])
 
 DEFAULT_LOCK = Label("//tools/python:requirements.lock")
 _COPY_INTERPRETER = Label("//tools/python:copy_interpreter.py")
-_TARGETS = Label("//rules/private:tensorflow.bzl")
 
 # Prints a description of a Python as JSON on one line, even with the oldest Python. `executable` has pip. `base` is the interpreter
 # that actions run: it isn't a shim, a link in a venv, or a link that an upgrade would redirect.
@@ -32,8 +31,9 @@ print(json.dumps({
 }))
 """
 
+# By the name of the rules' repository in this one, so that the folder suits every workspace.
 _BUILD = """\
-load("{targets}", "tfaot_tensorflow_targets")
+load("@rules_tfaot//rules/private:tensorflow.bzl", "tfaot_tensorflow_targets")
 
 tfaot_tensorflow_targets(
     interpreter = {interpreter},
@@ -219,7 +219,6 @@ def _tfaot_tensorflow_repository_impl(rctx):
         interpreter = repr("python/" + copy["interpreter"]) if copy else None,
         interpreter_path = None if copy else repr(python["base"]),
         library = repr("python/" + copy["library"]) if copy else None,
-        targets = _TARGETS,
         version = version,
     ), executable = False)
 

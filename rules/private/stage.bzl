@@ -6,7 +6,7 @@ load(":toolchain.bzl", "exec_path")
 
 visibility(["//rules/..."])
 
-TOOLCHAIN_TYPE = "//rules:toolchain_type"
+TOOLCHAIN_TYPE = Label("//rules:toolchain_type")
 
 # What Bazel sets aside for a local action of each stage, in MB: the peak of the stage and the processes that it forks, for a
 # network of 3.5 million parameters. Small models need a half, and Bazel runs larger ones too. Bazel takes only top-level functions.

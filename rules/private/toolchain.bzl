@@ -64,7 +64,8 @@ def _tfaot_toolchain_impl(ctx):
             stamps = depset(ctx.files.stamps + [
                 file
                 for file in depset(transitive = packages).to_list()
-                if file.basename == "RECORD" and file.dirname.endswith(".dist-info")
+                # rules_python leaves out RECORD, because it can depend on the machine.
+                if file.basename in ("METADATA", "RECORD") and file.dirname.endswith(".dist-info")
             ]),
             tensorflow_version = ctx.attr.tensorflow_version,
         ),
@@ -89,7 +90,7 @@ tfaot_toolchain = rule(
         ),
         "stamps": attr.label_list(
             doc = "Files that change whenever a directory in `python_packages` does. Libraries need none: each wheel's " +
-                  "`RECORD` serves.",
+                  "`METADATA` and `RECORD` serve.",
             allow_files = True,
             cfg = "exec",
         ),

@@ -11,6 +11,24 @@
 
 namespace tfaot {
 
+// What `--help` prints after the program's name.
+inline constexpr char kBenchmarkHelp[] =
+    R"([GOLDENS] [VARIABLES] [--steps=N]
+
+Times the runs of a compiled model: prints the CPU level, and the minimum,
+median, and maximum of all steps in microseconds.
+
+  GOLDENS    the file with the inputs, which Bazel passes
+  VARIABLES  the file with the variables of a target that doesn't embed them,
+             which Bazel passes
+  --steps=N  how many steps to time, after a tenth as many untimed ones; 1000
+             by default, and 2 in the target's own arguments. The last one wins.
+  --help     print this text
+
+To time optimized code: bazel run -c opt TARGET -- --steps=1000
+The environment variable TFAOT_ISA names the CPU level to run.
+)";
+
 // Calls `run` for `--steps=N` timed steps (1000 by default), after a tenth as
 // many untimed ones. Prints the CPU level and the minimum, median, and maximum
 // in microseconds. Returns the process's exit status.
@@ -21,6 +39,10 @@ int Benchmark(const char* name, const Model& model, Run run, int argc,
   for (int i = 1; i < argc; ++i) {
     if (std::strncmp(argv[i], "--steps=", 8) == 0) {
       steps = std::atoi(argv[i] + 8);
+    } else if (argv[i][0] == '-') {
+      std::fprintf(stderr, "unknown flag %s; --help lists all flags\n",
+                   argv[i]);
+      return 2;
     }
   }
   if (steps < 1) {

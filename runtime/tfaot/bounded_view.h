@@ -61,7 +61,9 @@ class BoundedView {
     return bounds[axis];
   }
   static constexpr std::size_t bound_bytes() noexcept {
-    return (std::size_t{1} * ... * kBounds) * sizeof(T);
+    std::size_t size = sizeof(T);
+    const int each[] = {(size *= static_cast<std::size_t>(kBounds), 0)...};
+    return static_cast<void>(each), size;
   }
 
   // The value at a flat, row-major index.
@@ -76,18 +78,23 @@ class BoundedView {
     static_assert(sizeof...(Index) == kRank, "one index for each dimension");
     std::size_t flat = 0;
     std::size_t axis = 0;
-    ((assert(static_cast<std::int64_t>(index) >= 0 &&
-             static_cast<std::int64_t>(index) < dims_[axis]),
-      flat = flat * static_cast<std::size_t>(dims_[axis++]) +
-             static_cast<std::size_t>(index)),
-     ...);
-    return data_[flat];
+    const int each[] = {(assert(static_cast<std::int64_t>(index) >= 0 &&
+                                static_cast<std::int64_t>(index) < dims_[axis]),
+                         flat = flat * static_cast<std::size_t>(dims_[axis++]) +
+                                static_cast<std::size_t>(index),
+                         0)...};
+    return static_cast<void>(each), data_[flat];
   }
 
  private:
   T* data_;
   std::array<std::int32_t, kRank> dims_{};
 };
+
+#if __cplusplus < 201703L  // later, this member is inline
+template <typename T, std::int64_t... kBounds>
+constexpr std::size_t BoundedView<T, kBounds...>::kRank;
+#endif
 
 }  // namespace tfaot
 

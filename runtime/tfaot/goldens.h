@@ -17,6 +17,20 @@
 
 namespace tfaot {
 
+// If an argument asks for help, prints the program's name and `text`. Returns
+// whether it did.
+inline bool Help(int argc, char** argv, const char* text) {
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--help") == 0 ||
+        std::strcmp(argv[i], "-h") == 0) {
+      const char* const slash = std::strrchr(argv[0], '/');
+      std::printf("usage: %s %s", slash != nullptr ? slash + 1 : argv[0], text);
+      return true;
+    }
+  }
+  return false;
+}
+
 // Owns the file's bytes. If there are none, ends the process with a
 // one-sentence error.
 class Goldens {

@@ -30,7 +30,7 @@ class Float16 {
     } else if (magnitude >= 0x400u) {
       bits = (magnitude << 13) + (112u << 23);  // exponent biases differ
     } else {  // units of 2^-24, all normal as floats
-      const float value = static_cast<float>(magnitude) * 0x1p-24f;
+      const float value = static_cast<float>(magnitude) / 16777216.0f;
       std::memcpy(&bits, &value, sizeof(bits));
     }
     bits |= sign;
@@ -110,8 +110,8 @@ class BFloat16 {
   std::uint16_t bits_;
 };
 
-static_assert(sizeof(Float16) == 2 && std::is_trivial_v<Float16>);
-static_assert(sizeof(BFloat16) == 2 && std::is_trivial_v<BFloat16>);
+static_assert(sizeof(Float16) == 2 && std::is_trivial<Float16>::value, "");
+static_assert(sizeof(BFloat16) == 2 && std::is_trivial<BFloat16>::value, "");
 
 namespace internal {
 

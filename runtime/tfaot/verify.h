@@ -22,6 +22,25 @@
 
 namespace tfaot {
 
+// What `--help` prints after the program's name.
+inline constexpr char kVerifyHelp[] =
+    R"([GOLDENS] [VARIABLES]
+
+Runs a compiled model, and compares each output and each written variable with
+TensorFlow's numbers, on every CPU level of the model that this machine runs.
+Exits with status 1 if a comparison fails.
+
+  GOLDENS    the file with inputs and TensorFlow's numbers, which Bazel passes
+  VARIABLES  the file with the variables of a target that doesn't embed them,
+             which Bazel passes
+  --help     print this text
+
+Columns: the largest absolute error of a tensor, and in units in the last place;
+the largest share of a value's tolerance; and by how many tolerances other
+inputs and variables would move the values.
+To see the table: bazel test --test_output=all TARGET
+)";
+
 template <typename T>
 struct IsComplex : std::false_type {};
 template <typename T>

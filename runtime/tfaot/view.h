@@ -17,13 +17,25 @@
 
 namespace tfaot {
 
+namespace internal {
+
+// The number of values in a shape.
+template <typename... Dim>
+constexpr std::size_t Size(Dim... dims) noexcept {
+  std::size_t size = 1;
+  const int each[] = {0, (size *= static_cast<std::size_t>(dims), 0)...};
+  return static_cast<void>(each), size;
+}
+
+}  // namespace internal
+
 template <typename T, std::int64_t... kDims>
 class View {
  public:
   using value_type = std::remove_const_t<T>;
 
   static constexpr std::size_t kRank = sizeof...(kDims);
-  static constexpr std::size_t kSize = (std::size_t{1} * ... * kDims);
+  static constexpr std::size_t kSize = internal::Size(kDims...);
 
   constexpr explicit View(T* data) noexcept : data_(data) {}
 
@@ -55,12 +67,12 @@ class View {
   constexpr T& operator()(Index... index) const {
     static_assert(sizeof...(Index) == kRank, "one index for each dimension");
     std::size_t flat = 0;
-    ((assert(static_cast<std::int64_t>(index) >= 0 &&
-             static_cast<std::int64_t>(index) < kDims),
-      flat = flat * static_cast<std::size_t>(kDims) +
-             static_cast<std::size_t>(index)),
-     ...);
-    return data_[flat];
+    const int each[] = {0, (assert(static_cast<std::int64_t>(index) >= 0 &&
+                                   static_cast<std::int64_t>(index) < kDims),
+                            flat = flat * static_cast<std::size_t>(kDims) +
+                                   static_cast<std::size_t>(index),
+                            0)...};
+    return static_cast<void>(each), data_[flat];
   }
 
   // The value of a scalar.
@@ -72,6 +84,13 @@ class View {
  private:
   T* data_;
 };
+
+#if __cplusplus < 201703L  // later, these members are inline
+template <typename T, std::int64_t... kDims>
+constexpr std::size_t View<T, kDims...>::kRank;
+template <typename T, std::int64_t... kDims>
+constexpr std::size_t View<T, kDims...>::kSize;
+#endif
 
 }  // namespace tfaot
 

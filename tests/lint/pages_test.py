@@ -75,6 +75,21 @@ class PagesTest(unittest.TestCase):
         text = GOOD[PAGE] + "`//examples/x:y_test` `//examples/x:s_at_t` `//examples/x:w_z`\n"
         self.assertEqual(self.faults(**{PAGE: text, "examples/x/BUILD": build}), [])
 
+    def test_parts_of_files(self) -> None:
+        """What a page shows of a file is what the file marks, and the fix copies it."""
+        part = "<!-- begin: MODULE.bazel -->\n```starlark\n{}```\n<!-- end: MODULE.bazel -->\n"
+        module = 'module(name = "x")\n\n# begin: install\nbazel_dep(name = "y")\n# end: install\n'
+        old, new = (GOOD[PAGE] + part.format(text) for text in ("", 'bazel_dep(name = "y")\n'))
+        stale = [f"{PAGE}: shows parts of files as they were; run tools/lint/run --fix"]
+        self.assertEqual(self.faults(**{PAGE: new, "MODULE.bazel": module}), [])
+        self.assertEqual(self.faults(**{PAGE: old, "MODULE.bazel": module}), stale)
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "MODULE.bazel").write_text(module, encoding="utf-8")
+            self.assertEqual(pages.with_parts(Path(folder), old), new)
+        none = [f"{PAGE}: shows a part of MODULE.bazel, which marks none"]
+        self.assertEqual(self.faults(**{PAGE: old, "MODULE.bazel": 'module(name = "x")\n'}), none)
+        self.assertEqual(self.faults(**{PAGE: old}), none)
+
     def test_code_names_a_page(self) -> None:
         """A comment that names a page that has moved is stale."""
         gone = "docs/" + "gone.md"

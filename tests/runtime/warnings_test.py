@@ -11,6 +11,9 @@ from pathlib import Path
 
 RUNTIME = Path(__file__).absolute().parents[2] / "runtime"
 
+# What programs include, by name or through a generated class.
+PUBLIC = ("bounded_view.h", "half.h", "thread_pool.h", "threads.h", "view.h")
+
 
 class WarningsTest(unittest.TestCase):
     """Every file, with a strict program's flags."""
@@ -34,6 +37,27 @@ class WarningsTest(unittest.TestCase):
             for path, text in zip(files, pool.map(errors, files), strict=True):
                 with self.subTest(path.relative_to(RUNTIME)):
                     self.assertEqual(text, "")
+
+    def test_language_of_programs(self) -> None:
+        """Protects programs in C++14, the default of Bazel 7: what they include needs nothing newer."""
+        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        assert found, "no C++ compiler on PATH"
+        flags = ["-std=c++14", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-I", str(RUNTIME), "-fsyntax-only"]
+        # Members that a view instantiates only when a program calls them.
+        uses = """
+            float Use(tfaot::View<float, 2, 3> view, tfaot::BoundedView<float, 2, 3> bounded, tfaot::View<float> scalar) {
+              static_assert(tfaot::View<float, 2, 3>::kSize == 6 && view.dim(1) == 3 && view.size_bytes() == 24, "");
+              static_assert(bounded.bound_bytes() == 24 && bounded.bound(0) == 2, "");
+              const tfaot::View<const float, 2, 3> constant = view;
+              const std::size_t& size = view.kSize;
+              return constant(1, 2) + bounded(1, 2) + bounded.end()[-1] + *scalar + scalar() + tfaot::Float16(view[size - 1]);
+            }
+        """
+        source = "".join(f'#include "tfaot/{name}"\n' for name in PUBLIC) + uses
+        done = subprocess.run(
+            [found, *flags, "-x", "c++", "-"], input=source, capture_output=True, check=False, text=True
+        )
+        self.assertEqual(done.stderr, "")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Times builds: cold, after an edit, with nothing to do, beside saved_model_cli, and of a monorepo with 1,000 models.
+"""Times builds: the first, cold, after an edit, with nothing to do, beside saved_model_cli, and of a monorepo with 1,000 models.
 
-`tests/scale/builds.py [--only cold loop peer monorepo …]` prints the tables of docs/measured/build-speed.md. It runs Bazel in
+`tests/scale/builds.py [--only first cold loop peer monorepo …]` prints the tables of docs/measured/build-speed.md. It runs Bazel in
 output bases of its own, below the cache folder of `bazelw`, without a disk cache, and removes them.
 """
 
@@ -12,16 +12,17 @@ import json
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
-_WORKERLESS = "--spawn_strategy=sandboxed"
+_WAYS = {"workers": [], "no workers": ["--spawn_strategy=sandboxed"]}
 _BUILD = """\
 load("//rules:defs.bzl", "tf_aot_library")
 
@@ -88,9 +89,17 @@ class Measured:
 class Client:
     """A workspace with an output base of its own."""
 
-    def __init__(self, workspace: Path, folder: Path) -> None:
-        """Starts with an empty folder."""
-        self._workspace, self._folder = workspace, folder
+    def __init__(self, workspace: Path, folder: Path, flags: Sequence[str], *, cache: Path | None = None) -> None:
+        """Starts with an empty folder.
+
+        Args:
+          workspace: where to run Bazel.
+          folder: for the output base.
+          flags: flags of every build.
+          cache: the cache folder of `bazelw`; by default, the user's.
+        """
+        self._workspace, self._folder, self._flags = workspace, folder, flags
+        self._environment = {**os.environ, **({"RULES_TFAOT_CACHE": str(cache)} if cache else {})}
         folder.mkdir(parents=True)
 
     def bazel(self, *arguments: str) -> Measured:
@@ -106,11 +115,17 @@ class Client:
             "--symlink_prefix=/",
             "--disk_cache=",
             f"--build_event_json_file={events}",
+            *self._flags,
         ]
         start = time.monotonic()
         with log.open("wb") as stderr:
             status = subprocess.run(
-                [*command, *arguments[1:]], cwd=self._workspace, check=False, stderr=stderr
+                [*command, *arguments[1:]],
+                cwd=self._workspace,
+                env=self._environment,
+                check=False,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
             ).returncode
         seconds = time.monotonic() - start
         if status != 0:
@@ -126,7 +141,7 @@ class Client:
         return Measured(
             seconds,
             int(summary.get("actionsCreated", 0)),
-            {runner["name"]: int(runner["count"]) for runner in summary.get("runnerCount", ())},
+            {runner["name"]: int(runner.get("count", 0)) for runner in summary.get("runnerCount", ())},
             int(metrics["timingMetrics"].get("analysisPhaseTimeInMs", 0)) / 1000,
             int(metrics["memoryMetrics"].get("usedHeapSizePostBuild", 0)) / 1e6,
         )
@@ -138,47 +153,67 @@ class Client:
 
     def close(self) -> None:
         """Stops Bazel, and removes the output base."""
-        subprocess.run([*self._start(), "shutdown"], cwd=self._workspace, check=False, stderr=subprocess.DEVNULL)
-        subprocess.run(["chmod", "-R", "u+w", str(self._folder)], check=False)
-        shutil.rmtree(self._folder)
+        subprocess.run(
+            [*self._start(), "shutdown"],
+            cwd=self._workspace,
+            env=self._environment,
+            check=False,
+            stderr=subprocess.DEVNULL,
+        )
+        _remove(self._folder)
 
     def _start(self) -> list[str]:
         return [str(_ROOT / "bazelw"), f"--output_base={self.base}", "--max_idle_secs=300"]
 
 
+def first(folder: Path) -> list[list[str]]:
+    """Times the README's first command in a new clone of the last commit, with empty caches."""
+    clone = folder / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(_ROOT), str(clone)], check=True)
+    one = Client(clone, folder / "client", [], cache=folder / "cache")
+    before = _received()
+    measured = one.bazel("build", "//examples/fc:fc_aot")
+    received = _received() - before
+    one.close()
+    return [
+        ["", "time", "received", "actions that ran"],
+        ["build `//examples/fc:fc_aot`", f"{measured.seconds:.0f} s", f"{received / 1e6:.0f} MB", _ran(measured)],
+    ]
+
+
 def cold(client: Callable[[], Client]) -> list[list[str]]:
-    """Times the study's models from an empty output base, with TensorFlow installed, with and without workers."""
+    """Times the study's models from an output base that only has the rules, with and without workers."""
     rows = []
     for targets in ("//examples/fc:fc_aot", "//examples/study/..."):
-        for name, flags in (("workers", []), ("no workers", [_WORKERLESS])):
+        for name, flags in _WAYS.items():
             one = client()
-            one.bazel("build", "@tfaot_tensorflow//:site_packages")
+            one.bazel("build", "--nobuild", targets)
             measured = one.bazel("build", *flags, targets)
             rows.append([targets, name, f"{measured.seconds:.1f} s", _ran(measured)])
             one.close()
     return [["target", "", "time", "actions that ran"], *rows]
 
 
-def loop(client: Callable[[], Client]) -> list[list[str]]:
-    """Times the build and the test of `fc` after each of several edits of its learning rate, and with nothing to do."""
-    model = _ROOT / "examples/fc/model.py"
-    text = model.read_text(encoding="utf-8")
+def loop(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]]:
+    """Times the build and the test of two models after each of several edits, and with nothing to do."""
+    _link_repository(workspace)
     rows = []
-    for name, flags in (("workers", []), ("no workers", [_WORKERLESS])):
-        one = client()
-        command = ["test", *flags, "//examples/fc:fc_aot_test"]
-        try:
+    for example, edited, number in (("fc", "(0.01)", "(0.01{})"), ("mobilenet_v2", "classes=1000", "classes=99{}")):
+        shutil.copytree(_ROOT / "examples" / example, workspace / "examples" / example)
+        model = workspace / "examples" / example / "model.py"
+        text = model.read_text(encoding="utf-8")
+        for name, flags in _WAYS.items():
+            one = client(workspace)
+            command = ["test", *flags, f"//examples/{example}:{example}_aot_test"]
             one.bazel(*command)
-            edited = []
-            for number in range(5):
-                model.write_text(text.replace("(0.01)", f"(0.01{number + 1})"), encoding="utf-8")
-                edited.append(one.bazel(*command).seconds)
+            edits = []
+            for edit in range(1, 6):
+                model.write_text(text.replace(edited, number.format(edit)), encoding="utf-8")
+                edits.append(one.bazel(*command).seconds)
             nothing = [one.bazel(*command).seconds for _ in range(5)]
-        finally:
-            model.write_text(text, encoding="utf-8")
             one.close()
-        rows.append([name, f"{statistics.median(edited):.1f} s", f"{statistics.median(nothing):.2f} s"])
-    return [["", "edit, build, and verify `fc`", "nothing to do"], *rows]
+            rows.append([example, name, f"{statistics.median(edits):.1f} s", f"{statistics.median(nothing):.2f} s"])
+    return [["model", "", "edit, build, and verify", "nothing to do"], *rows]
 
 
 def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 1000) -> list[list[str]]:
@@ -208,7 +243,6 @@ def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 
             ]
         )
 
-    one.bazel("build", "@tfaot_tensorflow//:site_packages")
     row(
         f"load and analyze {count:,} models, with tests",
         one.bazel("build", "--nobuild", "--build_tests_only", everything),
@@ -229,7 +263,7 @@ def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 
     return [["", "time", "of which loading and analysis", "actions", "ran", "server's heap"], *rows]
 
 
-def peer(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]]:
+def peer(client: Callable[[Path], Client], *, workspace: Path, wheel: Path) -> list[list[str]]:
     """Times 10 SavedModels of two layers, compiled by the rules and by TensorFlow's own command, and including a header of each."""
     _link_repository(workspace)
     package = workspace / "models"
@@ -237,9 +271,8 @@ def peer(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]
     (package / "BUILD").write_text(_SAVED_BUILD, encoding="utf-8")
     (workspace / "save.py").write_text(_SAVED, encoding="utf-8")
     one = client(workspace)
-    one.bazel("build", "@tfaot_tensorflow//:site_packages")
-    (repository,) = one.base.glob("external/*tfaot_tensorflow/site-packages")
-    (python,) = repository.parent.glob("python/bin/python3.*")
+    repository = wheel / "site-packages"
+    (python,) = wheel.glob("python/bin/python3.*")
     environment = {**os.environ, "PYTHONPATH": str(repository), "TF_CPP_MIN_LOG_LEVEL": "3"}
 
     def run(*arguments: str) -> float:
@@ -297,6 +330,29 @@ def _link_repository(workspace: Path) -> None:
             (workspace / entry.name).symlink_to(entry)
 
 
+def _installed() -> tuple[str, Path]:
+    """Returns the repository with TensorFlow, by canonical name and by folder. Installing it for each client would time pip."""
+    bazel = str(_ROOT / "bazelw")
+    subprocess.run(
+        [bazel, "build", "@tfaot_tensorflow//:site_packages"], cwd=_ROOT, check=True, stderr=subprocess.DEVNULL
+    )
+    base = subprocess.run([bazel, "info", "output_base"], cwd=_ROOT, check=True, capture_output=True, text=True).stdout
+    (wheel,) = (path for path in Path(base.strip(), "external").glob("*~tfaot_tensorflow") if path.is_dir())
+    return wheel.name, wheel
+
+
+def _remove(folder: Path) -> None:
+    # Bazel takes the right to write from outputs.
+    subprocess.run(["chmod", "-R", "u+w", str(folder)], check=False)
+    shutil.rmtree(folder)
+
+
+def _received() -> int:
+    """Returns how many bytes this machine has received over networks."""
+    lines = Path("/proc/net/dev").read_text(encoding="utf-8").splitlines()[2:]
+    return sum(int(line.split(":")[1].split()[0]) for line in lines if not line.strip().startswith("lo:"))
+
+
 def _ran(measured: Measured) -> str:
     return ", ".join(f"{count} {name}" for name, count in measured.ran.items() if name not in ("total", "internal"))
 
@@ -308,7 +364,7 @@ def _table(rows: list[list[str]]) -> str:
 
 def main() -> None:
     """Parses the flags, and prints the tables."""
-    names = ("cold", "loop", "peer", "monorepo")
+    names = ("first", "cold", "loop", "peer", "monorepo")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=names, help="what to measure; by default, all")
     chosen = parser.parse_args().only or names
@@ -316,25 +372,33 @@ def main() -> None:
     folder = cache / f"builds-{os.getpid()}"
     count = 0
 
+    repository, wheel = _installed()
+
+    # The timed clients reuse that installation.
     def client(workspace: Path = _ROOT) -> Client:
         nonlocal count
         count += 1
-        return Client(workspace, folder / str(count))
+        return Client(workspace, folder / str(count), [f"--override_repository={repository}={wheel}"])
 
     cpu = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     print(f"{len(os.sched_getaffinity(0))} cores, {cpu[1] if cpu else 'unknown CPU'}", flush=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    measures: dict[str, Callable[[Path], list[list[str]]]] = {
+        "first": first,
+        "cold": lambda _: cold(client),
+        "loop": lambda workspace: loop(client, workspace=workspace),
+        "peer": lambda workspace: peer(client, workspace=workspace, wheel=wheel),
+        "monorepo": lambda workspace: monorepo(client, workspace=workspace),
+    }
     try:
         for name in chosen:
             print(f"measuring {name} …", file=sys.stderr)
-            if name in ("peer", "monorepo"):
-                workspace = folder / name
-                workspace.mkdir(parents=True)
-                rows = {"peer": peer, "monorepo": monorepo}[name](client, workspace=workspace)
-            else:
-                rows = {"cold": cold, "loop": loop}[name](client)
-            print("\n" + _table(rows), flush=True)
+            workspace = folder / name
+            workspace.mkdir(parents=True)
+            print("\n" + _table(measures[name](workspace)), flush=True)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            _remove(folder)
 
 
 if __name__ == "__main__":

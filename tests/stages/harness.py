@@ -6,6 +6,7 @@ The parent imports TensorFlow once per test and builds no graph, so a child give
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import os
 import shutil
 import subprocess
@@ -30,6 +31,22 @@ ROOT = Path(tfaot.__file__).parents[2]
 
 EXPORTED = ("graph", "config", "manifest", "variables", "weights", "golden_inputs", "sources")
 """What the export stage writes for a model of one entry point, by flag: `--out_graph` and so on."""
+
+_MODULES = (
+    "jinja2",
+    "keras",
+    "tensorflow",
+    "tensorflow.compiler.tf2xla.tf2xla_pb2",
+    "tensorflow.python._pywrap_tfcompile",
+    "tf_keras",
+    "tfaot.compile.compile",
+    "tfaot.compile.table",
+    "tfaot.export.export",
+    "tfaot.export.sources.model_fn",
+    "tfaot.export.sources.python_model",
+    "tfaot.graph.convolutions",
+    "tfaot.verify.runner",
+)
 
 PREAMBLE = """\
 import tensorflow as tf
@@ -99,6 +116,13 @@ class Exported:
         return drawn.inputs(self.manifest, safetensors.read(self.path("golden_inputs")))
 
 
+def warm() -> None:
+    """Imports what stages import, once for all children. None of it starts a thread or builds a graph."""
+    environment.prepare()
+    for name in _MODULES:
+        importlib.import_module(name)
+
+
 class StageTest(unittest.TestCase):
     """A test with its own folder, and the stages as functions on it."""
 
@@ -110,10 +134,7 @@ class StageTest(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls) -> None:
-        environment.prepare()
-        import tensorflow as tf
-
-        assert tf.__version__
+        warm()
 
     def write(self, model: str, *, user_config: str | None = None) -> Path:
         """Writes `model.py`, and optionally a config, to a new folder."""

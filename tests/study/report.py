@@ -7,6 +7,7 @@ Every number of ours on the page comes from a test's log. The study's two column
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import pathlib
 import platform
@@ -63,6 +64,8 @@ def read(log: pathlib.Path, outputs: str) -> Verified:
 
 def main() -> None:
     """Writes the page."""
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
     logs = ROOT / "bazel-testlogs"
     lines = [
         "# The study's 14 models, then and now",

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 import pathlib
 import platform
 
@@ -38,6 +39,8 @@ def cpu() -> str:
 
 def main() -> None:
     """Writes the page."""
+    raw = argparse.RawDescriptionHelpFormatter
+    argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
     logs = ROOT / "bazel-testlogs" / "examples"
     found = {
         f"//examples/{log.parent.parent.relative_to(logs)}:{log.parent.name.removesuffix('_test')}": rows(log)

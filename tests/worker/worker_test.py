@@ -6,6 +6,7 @@ import contextlib
 import http.server
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import textwrap
 import threading
 import time
 import unittest
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -232,13 +233,41 @@ def parents() -> dict[int, int]:
     return found
 
 
-class WorkerTest(unittest.TestCase):
-    """What Bazel and users rely on."""
+def name_of(pid: int) -> str:
+    """Returns the name of a process's program, or nothing if it has ended."""
+    with contextlib.suppress(OSError):
+        return Path("/proc", str(pid), "comm").read_text(encoding="utf-8").strip()
+    return ""
+
+
+class SharedTest(unittest.TestCase):
+    """What Bazel and users rely on, in one worker for all tests: whatever a request does, later ones don't notice."""
+
+    warm: Worker
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        context = worker()
+        cls.warm = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+
+    def setUp(self) -> None:
+        self.addCleanup(self.clear)
+
+    def clear(self) -> None:
+        """Removes what a test wrote to the execution root."""
+        for path in self.warm.root.iterdir():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name not in ("py", "tools", "packages"):
+                path.unlink()
 
     def test_same_bytes(self) -> None:
         """Protects caches: a stage writes the same bytes in a worker and in a process of its own, with Keras 2 and 3."""
+        warm = self.warm
         for source in (ESTIMATOR, KERAS):
-            with worker() as warm, workspace() as cold:
+            with workspace() as cold:
+                self.clear()
                 for root in (warm.root, cold):
                     (root / "model.py").write_text(source)
                     (root / "out").mkdir()
@@ -252,64 +281,64 @@ class WorkerTest(unittest.TestCase):
 
     def test_crashes(self) -> None:
         """Protects other requests: user code and the compiler can crash, and the next request runs as if nothing had happened."""
-        with worker() as warm:
-            (warm.root / "out").mkdir()
-            (warm.root / "model.py").write_text(KERAS)
-            (warm.root / "dies.py").write_text("import os\n\nos.abort()\n")
-            good, compiled, _ = stages("model.py")
-            status, output = warm.run(stages("dies.py")[0][0], ["dies.py"])
-            self.assertEqual(status, 1, output)
-            self.assertIn("was killed by SIGABRT", output)
-            self.assertIn("dies.py", output)
-            self.assertFalse((warm.root / "out/m.pb").exists(), "a failed stage left an output")
-            self.assertEqual(warm.run(*good[:2]), (0, ""))
-            status, output = warm.run(["--xla_flags=--xla_no_such_flag=1", *compiled[0]], compiled[1])
-            self.assertEqual(status, 1)
-            self.assertIn("--xla_no_such_flag", output)
-            self.assertEqual(warm.run(*compiled[:2]), (0, ""))
+        warm = self.warm
+        (warm.root / "out").mkdir()
+        (warm.root / "model.py").write_text(KERAS)
+        (warm.root / "dies.py").write_text("import os\n\nos.abort()\n")
+        good, compiled, _ = stages("model.py")
+        status, output = warm.run(stages("dies.py")[0][0], ["dies.py"])
+        self.assertEqual(status, 1, output)
+        self.assertIn("was killed by SIGABRT", output)
+        self.assertIn("dies.py", output)
+        self.assertFalse((warm.root / "out/m.pb").exists(), "a failed stage left an output")
+        self.assertEqual(warm.run(*good[:2]), (0, ""))
+        status, output = warm.run(["--xla_flags=--xla_no_such_flag=1", *compiled[0]], compiled[1])
+        self.assertEqual(status, 1)
+        self.assertIn("--xla_no_such_flag", output)
+        self.assertEqual(warm.run(*compiled[:2]), (0, ""))
 
     def test_stage_dies(self) -> None:
         """Protects the message of a stage that is killed itself, which no child of it reports."""
-        with worker() as warm:
-            (warm.root / "main.py").write_text("import os\n\nos.kill(os.getpid(), 9)\nos._exit(3)\n")
-            status, output = warm.run(stage("main.py"), ["main.py"])
-            self.assertNotEqual(status, 0)
-            (warm.root / "main.py").write_text("import ctypes\n\nctypes.string_at(0)\n")
-            status, output = warm.run(stage("main.py"), ["main.py"])
-            self.assertEqual(status, signal.SIGSEGV)
-            self.assertIn("error: the stage was killed by SIGSEGV", output)
+        warm = self.warm
+        (warm.root / "main.py").write_text("import os\n\nos.kill(os.getpid(), 9)\nos._exit(3)\n")
+        status, output = warm.run(stage("main.py"), ["main.py"])
+        self.assertNotEqual(status, 0)
+        (warm.root / "main.py").write_text("import ctypes\n\nctypes.string_at(0)\n")
+        status, output = warm.run(stage("main.py"), ["main.py"])
+        self.assertEqual(status, signal.SIGSEGV)
+        self.assertIn("error: the stage was killed by SIGSEGV", output)
 
     def test_no_state(self) -> None:
         """Protects one model from another: nothing that a request changes in its process is seen by the next."""
-        with worker() as warm:
-            (warm.root / "main.py").write_text(
-                textwrap.dedent(
-                    """\
-                    import os
-                    import random
-                    import sys
-                    import tempfile
+        warm = self.warm
+        (warm.root / "main.py").write_text(
+            textwrap.dedent(
+                """\
+                import os
+                import random
+                import sys
+                import tempfile
 
-                    import numpy
-                    import tensorflow as tf
+                import numpy
+                import tensorflow as tf
 
-                    print(hasattr(tf, "mine"), "MINE" in os.environ, "mine" in sys.path, len(os.listdir(".")))
-                    print(random.random(), numpy.random.rand(), tf.random.uniform([]).numpy(), tf.Variable(1.0).name)
-                    tf.mine = os.environ["MINE"] = "1"
-                    sys.path.append("mine")
-                    random.seed(0)
-                    numpy.random.seed(0)
-                    tf.random.set_seed(0)
-                    open("left", "x").close()
-                    open(os.path.join(tempfile.gettempdir(), "left"), "x").close()
-                    """
-                )
+                print(hasattr(tf, "mine"), "MINE" in os.environ, "mine" in sys.path, len(os.listdir(".")))
+                print(random.random(), numpy.random.rand(), tf.random.uniform([]).numpy(), tf.Variable(1.0).name)
+                tf.mine = os.environ["MINE"] = "1"
+                sys.path.append("mine")
+                random.seed(0)
+                numpy.random.seed(0)
+                tf.random.set_seed(0)
+                open("left", "x").close()
+                open(os.path.join(tempfile.gettempdir(), "left"), "x").close()
+                """
             )
-            first, second = (warm.run(stage("main.py"), ["main.py"]) for _ in range(2))
-            self.assertEqual(first[0], 0, first[1])
-            self.assertEqual(first[1].splitlines()[0], "False False False 4")
-            self.assertEqual(second[1].splitlines()[0], "False False False 4")
-            self.assertEqual(second[0], 0, second[1])
+        )
+        first, second = (warm.run(stage("main.py"), ["main.py"]) for _ in range(2))
+        self.assertEqual(first[0], 0, first[1])
+        self.assertEqual(first[1].splitlines()[0], "False False False 4")
+        self.assertEqual(second[1].splitlines()[0], "False False False 4")
+        self.assertEqual(second[0], 0, second[1])
 
     def test_hermetic(self) -> None:
         """Protects correct caching: user code sees declared inputs only, has no network, and writes to no other place."""
@@ -317,102 +346,148 @@ class WorkerTest(unittest.TestCase):
         threading.Thread(target=server.serve_forever, daemon=True).start()
         socket = f"socket.create_connection(('127.0.0.1', {server.server_port}), timeout=5)"
         subprocess.run([sys.executable, "-c", f"import socket; {socket}"], check=True)
-        with worker() as warm:
-            (warm.root / "undeclared").write_text("")
-            mine = f"mine_{warm.pid}"
-            tries = {
-                "open('undeclared')": "FileNotFoundError",
-                "open('declared')": "",
-                "import_module('hidden')": "ModuleNotFoundError",
-                socket: "ConnectionRefusedError",
-                "socket.create_connection(('203.0.113.1', 80), timeout=5)": "OSError",
-                f"open({str(warm.root / 'undeclared')!r}, 'w')": "OSError",
-                "open(os.path.join(os.getcwd(), '../../../../../left'), 'w')": "OSError",
-                "open(os.path.join(tempfile.gettempdir(), '" + mine + "'), 'w')": "",
-                "open('mine', 'w')": "",
-                "tempfile.TemporaryFile()": "",
-            }
-            (warm.root / "declared").write_text("")
-            (warm.root / "hidden.py").write_text("")
-            (warm.root / "main.py").write_text(
-                "import os, socket, tempfile\nfrom importlib import import_module\n\n\n"
-                f"for text in {[*tries]!r}:\n"
-                "    try:\n        eval(text)\n        print()\n    except Exception as error:\n"
-                "        print(*(kind.__name__ for kind in type(error).__mro__))\n"
-            )
-            status, output = warm.run(stage("main.py"), ["main.py", "declared"])
-            self.assertEqual(status, 0, output)
-            for (text, expected), line in zip(tries.items(), output.splitlines(), strict=True):
-                self.assertEqual(expected in line, True, f"{text}: {line}")
-                self.assertEqual(bool(expected), bool(line), f"{text}: {line}")
-            self.assertFalse(Path(tempfile.gettempdir(), mine).exists())
+        warm = self.warm
+        (warm.root / "undeclared").write_text("")
+        mine = f"mine_{warm.pid}"
+        tries = {
+            "open('undeclared')": "FileNotFoundError",
+            "open('declared')": "",
+            "import_module('hidden')": "ModuleNotFoundError",
+            socket: "ConnectionRefusedError",
+            "socket.create_connection(('203.0.113.1', 80), timeout=5)": "OSError",
+            f"open({str(warm.root / 'undeclared')!r}, 'w')": "OSError",
+            "open(os.path.join(os.getcwd(), '../../../../../left'), 'w')": "OSError",
+            "open(os.path.join(tempfile.gettempdir(), '" + mine + "'), 'w')": "",
+            "open('mine', 'w')": "",
+            "tempfile.TemporaryFile()": "",
+        }
+        (warm.root / "declared").write_text("")
+        (warm.root / "hidden.py").write_text("")
+        (warm.root / "main.py").write_text(
+            "import os, socket, tempfile\nfrom importlib import import_module\n\n\n"
+            f"for text in {[*tries]!r}:\n"
+            "    try:\n        eval(text)\n        print()\n    except Exception as error:\n"
+            "        print(*(kind.__name__ for kind in type(error).__mro__))\n"
+        )
+        status, output = warm.run(stage("main.py"), ["main.py", "declared"])
+        self.assertEqual(status, 0, output)
+        for (text, expected), line in zip(tries.items(), output.splitlines(), strict=True):
+            self.assertEqual(expected in line, True, f"{text}: {line}")
+            self.assertEqual(bool(expected), bool(line), f"{text}: {line}")
+        self.assertFalse(Path(tempfile.gettempdir(), mine).exists())
         server.shutdown()
         server.server_close()
 
-    def test_below_tmp(self) -> None:
-        """Protects a workspace in /tmp, as somebody who tries the rules has: the sandbox's own /tmp doesn't hide it."""
-        with workspace() as root, tempfile.TemporaryDirectory(dir="/tmp") as source:
+    def test_source_below_tmp(self) -> None:
+        """Protects a source in /tmp, to which the workspace has a link: the sandbox's own /tmp doesn't hide it."""
+        warm = self.warm
+        with tempfile.TemporaryDirectory(dir="/tmp") as source:
             Path(source, "main.py").write_text(f"print(open('{source}/mine', 'w').write('1'))\n")
-            (root / "main.py").symlink_to(Path(source, "main.py"))
-            warm = Worker(root)
+            (warm.root / "main.py").symlink_to(Path(source, "main.py"))
             self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "1\n"))
-            warm.close()
+
+    def test_outputs(self) -> None:
+        """Protects the build: a stage's outputs, and nothing else, appear in the folder that Bazel asks for."""
+        warm = self.warm
+        main = "open('sub/a', 'w').write('A')\nopen('sub/b', 'w').write('B')\nprint(open('declared').read())\n"
+        (warm.root / "box").mkdir()
+        for name in ("py", "tools", "packages"):
+            (warm.root / "box" / name).symlink_to(warm.root / name)
+        for folder in (warm.root, warm.root / "box"):
+            (folder / "main.py").write_text(main)
+            (folder / "declared").write_text(folder.name)
+        given = stage("main.py", outputs=["sub/a"]), ["main.py", "declared"]
+        self.assertEqual(warm.run(*given), (0, "_main\n"))
+        self.assertEqual(warm.run(*given, sandboxDir="box"), (0, "box\n"))
+        for folder in (warm.root, warm.root / "box"):
+            self.assertEqual(sorted(path.name for path in (folder / "sub").iterdir()), ["a"])
+        self.assertEqual([*(warm.root.parents[1] / "tfaot-workers" / str(warm.pid)).glob("*/*")], [])
+
+    def test_parallel(self) -> None:
+        """Protects builds on many cores: requests run at the same time, and each gets its own answer."""
+        warm = self.warm
+        (warm.root / "main.py").write_text(
+            "import sys, time\n\ntime.sleep(2)\nprint(sys.argv[1])\nsys.exit(int(sys.argv[1]))\n"
+        )
+        warm.run(stage("main.py", "0"), ["main.py"])
+        start = time.monotonic()
+        numbers = {warm.send(stage("main.py", str(code)), ["main.py"]): code for code in range(6)}
+        while numbers:
+            answer = warm.receive()
+            code = numbers.pop(answer["requestId"])
+            self.assertEqual((answer["exitCode"], answer["output"]), (code, f"{code}\n"))
+        self.assertLess(time.monotonic() - start, 11, "one after the other takes 12 s")
+
+    def test_cancel(self) -> None:
+        """Protects the user who presses Ctrl-C: a cancelled request is answered once, and all that it started ends."""
+        warm = self.warm
+        (warm.root / "main.py").write_text("print(1)\n")
+        self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "1\n"))
+        before = descendants(warm.pid)
+        (warm.root / "main.py").write_text(
+            "import subprocess, time\n\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\ntime.sleep(1000)\n"
+        )
+        number = warm.send(stage("main.py"), ["main.py"])
+
+        def started() -> set[int]:
+            new = descendants(warm.pid) - before
+            return new if any(name_of(pid) == "sleep" for pid in new) else set()
+
+        running = wait_for(started, at_least=2)
+        warm.line({"requestId": number, "cancel": True})
+        warm.line({"requestId": 77, "cancel": True})  # has ended: nothing to do
+        answer = warm.receive()
+        self.assertEqual((answer["requestId"], answer["wasCancelled"]), (number, True))
+        wait_for(lambda: set() if running & parents().keys() else {1})
+        (warm.root / "main.py").write_text("print(1)\n")
+        self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "1\n"))
+
+    def test_shadowed(self) -> None:
+        """Protects user code's own modules: one with the name of a package comes first, as without a worker."""
+        warm = self.warm
+        (warm.root / "main.py").write_text("import jinja2, sys\n\nprint(jinja2.__name__, len(jinja2.__dict__) > 20)\n")
+        (warm.root / "jinja2.py").write_text("")
+        self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "jinja2 True\n"))
+        self.assertEqual(warm.run(stage("main.py"), ["main.py", "jinja2.py"]), (0, "jinja2 False\n"))
+
+    def test_flat(self) -> None:
+        """Protects a server that builds all day: 1,000 requests leave no memory, descriptors, or files behind."""
+        warm = self.warm
+        (warm.root / "main.py").write_text("data = bytearray(1 << 20)\nopen('out', 'w').write('x')\n")
+        given = stage("main.py", outputs=["out"]), ["main.py"]
+
+        def used() -> tuple[int, int]:
+            processes = descendants(warm.pid)
+            memory = sum(private_kilobytes(pid) for pid in processes)
+            return memory, sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in processes)
+
+        def requests(count: int) -> None:
+            for start in range(0, count, 4):
+                for _ in range(min(4, count - start)):
+                    warm.send(*given)
+                for _ in range(min(4, count - start)):
+                    self.assertEqual(warm.receive()["exitCode"], 0)
+
+        requests(100)
+        memory, descriptors = used()
+        requests(1000)
+        after, descriptors_after = used()
+        self.assertEqual(descriptors_after, descriptors)
+        self.assertLess(after - memory, 2048, f"{memory} KB, then {after} KB")
+        self.assertEqual([*(warm.root.parents[1] / "tfaot-workers" / str(warm.pid)).glob("*/*")], [])
+
+
+class OwnTest(unittest.TestCase):
+    """Tests that end a worker's processes, or start one elsewhere."""
+
+    def test_workspace_below_tmp(self) -> None:
+        """Protects a workspace in /tmp, as somebody who tries the rules has: the sandbox's own /tmp doesn't hide it."""
         with workspace("/tmp") as root:
             (root / "main.py").write_text("open('out', 'w').write('1')\nprint(1)\n")
             warm = Worker(root)
             self.assertEqual(warm.run(stage("main.py", outputs=["out"]), ["main.py"]), (0, "1\n"))
             self.assertEqual((root / "out").read_text(), "1")
             warm.close()
-
-    def test_outputs(self) -> None:
-        """Protects the build: a stage's outputs, and nothing else, appear in the folder that Bazel asks for."""
-        with worker() as warm:
-            main = "open('sub/a', 'w').write('A')\nopen('sub/b', 'w').write('B')\nprint(open('declared').read())\n"
-            (warm.root / "box").mkdir()
-            for name in ("py", "tools", "packages"):
-                (warm.root / "box" / name).symlink_to(warm.root / name)
-            for folder in (warm.root, warm.root / "box"):
-                (folder / "main.py").write_text(main)
-                (folder / "declared").write_text(folder.name)
-            given = stage("main.py", outputs=["sub/a"]), ["main.py", "declared"]
-            self.assertEqual(warm.run(*given), (0, "_main\n"))
-            self.assertEqual(warm.run(*given, sandboxDir="box"), (0, "box\n"))
-            for folder in (warm.root, warm.root / "box"):
-                self.assertEqual(sorted(path.name for path in (folder / "sub").iterdir()), ["a"])
-            self.assertEqual([*(warm.root.parents[1] / "tfaot-workers" / str(warm.pid)).glob("*/*")], [])
-
-    def test_parallel(self) -> None:
-        """Protects builds on many cores: requests run at the same time, and each gets its own answer."""
-        with worker() as warm:
-            (warm.root / "main.py").write_text(
-                "import sys, time\n\ntime.sleep(2)\nprint(sys.argv[1])\nsys.exit(int(sys.argv[1]))\n"
-            )
-            warm.run(stage("main.py", "0"), ["main.py"])
-            start = time.monotonic()
-            numbers = {warm.send(stage("main.py", str(code)), ["main.py"]): code for code in range(6)}
-            while numbers:
-                answer = warm.receive()
-                code = numbers.pop(answer["requestId"])
-                self.assertEqual((answer["exitCode"], answer["output"]), (code, f"{code}\n"))
-            self.assertLess(time.monotonic() - start, 11, "one after the other takes 12 s")
-
-    def test_cancel(self) -> None:
-        """Protects the user who presses Ctrl-C: a cancelled request is answered once, and all that it started ends."""
-        with worker() as warm:
-            (warm.root / "main.py").write_text(
-                "import subprocess, time\n\n"
-                "subprocess.Popen(['sleep', '1000'], start_new_session=True)\nopen('started', 'w')\ntime.sleep(1000)\n"
-            )
-            before = descendants(warm.pid)
-            number = warm.send(stage("main.py"), ["main.py"])
-            running = self._wait(lambda: descendants(warm.pid) - before, at_least=3)
-            warm.line({"requestId": number, "cancel": True})
-            warm.line({"requestId": 77, "cancel": True})  # has ended: nothing to do
-            answer = warm.receive()
-            self.assertEqual((answer["requestId"], answer["wasCancelled"]), (number, True))
-            self._wait(lambda: {0} - (running & parents().keys()), at_least=1)
-            (warm.root / "main.py").write_text("print(1)\n")
-            self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "1\n"))
 
     def test_killed(self) -> None:
         """Protects the machine: when Bazel kills a worker, no process is left, and the next worker removes its files."""
@@ -422,10 +497,10 @@ class WorkerTest(unittest.TestCase):
             )
             first = Worker(root)
             first.send(stage("main.py"), ["main.py"])
-            running = self._wait(lambda: descendants(first.pid), at_least=5)
+            running = wait_for(lambda: descendants(first.pid), at_least=5)
             os.kill(first.pid, signal.SIGKILL)
             first.close()
-            self._wait(lambda: set() if running & parents().keys() else {1}, at_least=1)
+            wait_for(lambda: set() if running & parents().keys() else {1})
             second = Worker(root)
             (root / "main.py").write_text("")
             self.assertEqual(second.run(stage("main.py"), ["main.py"]), (0, ""))
@@ -447,7 +522,7 @@ class WorkerTest(unittest.TestCase):
             for kills in (1, 2):
                 number = warm.send(stage("main.py"), ["main.py"])
                 for _ in range(kills):
-                    found = self._wait(running, at_least=4)
+                    found = wait_for(running, at_least=4)
                     (process,) = (pid for pid, parent in parents().items() if parent == warm.pid and pid in found)
                     lost |= found
                     os.kill(process, signal.SIGKILL)
@@ -458,42 +533,6 @@ class WorkerTest(unittest.TestCase):
                 else:
                     self.assertEqual(answer["exitCode"], 1)
                     self.assertIn("ended twice, with status -9; see the worker's log", answer["output"])
-
-    def test_shadowed(self) -> None:
-        """Protects user code's own modules: one with the name of a package comes first, as without a worker."""
-        with worker() as warm:
-            (warm.root / "main.py").write_text(
-                "import jinja2, sys\n\nprint(jinja2.__name__, len(jinja2.__dict__) > 20)\n"
-            )
-            (warm.root / "jinja2.py").write_text("")
-            self.assertEqual(warm.run(stage("main.py"), ["main.py"]), (0, "jinja2 True\n"))
-            self.assertEqual(warm.run(stage("main.py"), ["main.py", "jinja2.py"]), (0, "jinja2 False\n"))
-
-    def test_flat(self) -> None:
-        """Protects a server that builds all day: 1,000 requests leave no memory, descriptors, or files behind."""
-        with worker() as warm:
-            (warm.root / "main.py").write_text("data = bytearray(1 << 20)\nopen('out', 'w').write('x')\n")
-            given = stage("main.py", outputs=["out"]), ["main.py"]
-
-            def used() -> tuple[int, int]:
-                processes = descendants(warm.pid)
-                memory = sum(private_kilobytes(pid) for pid in processes)
-                return memory, sum(len(os.listdir(f"/proc/{pid}/fd")) for pid in processes)
-
-            def requests(count: int) -> None:
-                for start in range(0, count, 4):
-                    for _ in range(min(4, count - start)):
-                        warm.send(*given)
-                    for _ in range(min(4, count - start)):
-                        self.assertEqual(warm.receive()["exitCode"], 0)
-
-            requests(100)
-            memory, descriptors = used()
-            requests(1000)
-            after, descriptors_after = used()
-            self.assertEqual(descriptors_after, descriptors)
-            self.assertLess(after - memory, 2048, f"{memory} KB, then {after} KB")
-            self.assertEqual([*(warm.root.parents[1] / "tfaot-workers" / str(warm.pid)).glob("*/*")], [])
 
     def test_broken_packages(self) -> None:
         """Protects the message about broken packages: without TensorFlow, a stage reports what is missing, as without a worker."""
@@ -508,13 +547,14 @@ class WorkerTest(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn("ImportError: no wheel", output)
 
-    def _wait(self, found: Any, *, at_least: int) -> set[int]:
-        """Waits for processes to appear."""
-        for _ in range(600):
-            if len(result := found()) >= at_least:
-                return set(result)
-            time.sleep(0.1)
-        self.fail(f"{result} after a minute")
+
+def wait_for(found: Callable[[], set[int]], *, at_least: int = 1) -> set[int]:
+    """Waits for processes to appear."""
+    for _ in range(600):
+        if len(result := found()) >= at_least:
+            return set(result)
+        time.sleep(0.1)
+    raise AssertionError(f"{result} after a minute")
 
 
 def private_kilobytes(pid: int) -> int:

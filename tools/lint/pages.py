@@ -1,7 +1,12 @@
-"""Checks that pages are true to the tree: what they link to, name, and show exists, and the map of the docs is complete."""
+"""Checks that pages are true to the tree: what they link to, name, and show exists, and the map of the docs is complete.
+
+A page shows a part of a file between `<!-- begin: FILE -->` and `<!-- end: FILE -->`, and the file marks that part with the
+comments `# begin: install` and `# end: install`. With --fix, copies these parts into the pages.
+"""
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -11,11 +16,15 @@ from pathlib import Path
 
 _ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^`([\w./]+)`:\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PART = re.compile(
+    r"(?<=<!-- begin: )([\w./-]+)( -->\n```\w*\n)(.*?)(?=```\n<!-- end: \1 -->$)", re.MULTILINE | re.DOTALL
+)
+_INSTALL = re.compile(r"^# begin: install\n(.*?)^# end: install$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 _INLINE_CODE = re.compile(r"`[^`\n]+`")
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
-_TARGET = re.compile(r"//((?:examples|tests|tools)/[a-z0-9_/]+)(?::([\w./-]*\w))?")
+_TARGET = re.compile(r"(?<!\w)//((?:examples|tests|tools)/[a-z0-9_/]+)(?::([\w./-]*\w))?")
 _PATH = re.compile(r"`((?:benchmarks|docs|examples|py|rules|runtime|tests|tools)/[\w./-]+)`")
 _NAMED_PAGE = re.compile(r"(?<![\w/.-])docs/[\w/]+\.md")
 _WAY_IN = re.compile(r"\]\((\w+\.md)\) \|")
@@ -26,8 +35,16 @@ _MAP = "docs/README.md"
 
 def main() -> None:
     """Prints what is wrong, and exits with status 1 if anything is."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fix", action="store_true", help="first copy parts of files into the pages that show them")
+    fix = parser.parse_args().fix
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     names = subprocess.run(command, cwd=_ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
+    if fix:
+        for page in (_ROOT / name for name in names if name.endswith(".md")):
+            text = page.read_text(encoding="utf-8")
+            if (renewed := with_parts(_ROOT, text)) != text:
+                page.write_text(renewed, encoding="utf-8")
     wrong = faults(_ROOT, [name for name in names if name and (_ROOT / name).is_file()])
     for line in wrong:
         print(f"pages: {line}", file=sys.stderr)
@@ -53,6 +70,22 @@ def faults(root: Path, files: Iterable[str]) -> list[str]:
     return wrong + list(_map(pages)) + list(_ways_in(pages))
 
 
+def with_parts(root: Path, text: str) -> str:
+    """Returns a page whose parts of files are as they are in those files."""
+
+    def copy(shown: re.Match[str]) -> str:
+        part = _part(root / shown[1])
+        return shown[0] if part is None else shown[1] + shown[2] + part
+
+    return _PART.sub(copy, text)
+
+
+def _part(file: Path) -> str | None:
+    """Returns the part of a file that its comments mark, or None if there is none."""
+    found = _INSTALL.search(file.read_text(encoding="utf-8")) if file.exists() else None
+    return found[1] if found else None
+
+
 def anchors(text: str) -> set[str]:
     """Returns the anchors of a page's headings, as GitHub and most Markdown viewers derive them."""
     seen: Counter[str] = Counter()
@@ -69,6 +102,11 @@ def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[s
     for file, block in _BLOCK.findall(text):
         if not (root / file).exists() or block not in (root / file).read_text(encoding="utf-8"):
             yield f"a block under {file} isn't in that file; copy it from there"
+    for file, _, _ in _PART.findall(text):
+        if _part(root / file) is None:
+            yield f"shows a part of {file}, which marks none"
+    if with_parts(root, text) != text:
+        yield "shows parts of files as they were; run tools/lint/run --fix"
     for link, anchor in _LINK.findall(_INLINE_CODE.sub("", _FENCE.sub("", text))):
         target = ((root / name).parent / link).resolve() if link else root / name
         if not target.exists():

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+from importlib import metadata
 
 OTHER_KERAS = 79
 """Exit status of a stage that needs the other Keras than this process has imported."""
@@ -24,6 +26,14 @@ def need_keras(*, legacy: bool) -> None:
         sys.exit(OTHER_KERAS)
 
 
+def _installed() -> tuple[int, ...]:
+    """Returns the major and the minor version of the installed TensorFlow, without importing it."""
+    for package in ("tensorflow-cpu", "tensorflow"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            return tuple(int(number) for number in metadata.version(package).split(".")[:2])
+    return (sys.maxsize,)  # packages without their metadata; the newest version is the most likely one
+
+
 def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> None:
     """Sets this process's environment for TensorFlow. Call it before the first import.
 
@@ -39,8 +49,9 @@ def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> N
     os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"
     os.environ["ONEDNN_MAX_CPU_ISA"] = os.environ["DNNL_MAX_CPU_ISA"] = "AVX2"
     ours = (
-        # With its default fusions, the 2.21 wheel emits thunks that its own ahead-of-time compiler refuses.
-        "--xla_cpu_experimental_ynn_fusion_type=",
+        # With its default fusions, the 2.21 wheel emits thunks that its own ahead-of-time compiler refuses. Older wheels have
+        # neither these fusions nor the flag.
+        *(["--xla_cpu_experimental_ynn_fusion_type="] if _installed() >= (2, 21) else []),
         # XLA turns a small loop into one kernel and orders its arguments by a hash table, which differs in each process.
         # The objects would not be reproducible.
         "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=0",

@@ -9,6 +9,155 @@ from pathlib import Path
 from tests.compile.program.models import HEAD, MODELS, keeping_header
 from tests.stages.harness import StageTest
 from tfaot.compile.program import header
+from tfaot.compile.program.thunks import Buffer, Convolution, Dot, Slice, Sort, TopK
+from tfaot.core.errors import TfaotError
+
+
+class OlderTest(unittest.TestCase):
+    """The texts of TensorFlow 2.20, which differ from those of the wheel that the other tests use."""
+
+    def test_thunks(self) -> None:
+        """Protects users of 2.20: each text that differs has the same meaning."""
+        function = header.parse(OLDER)
+        self.assertEqual(
+            (
+                Buffer(1024, "temp", None, 0),
+                Buffer(1024, "parameter", 0, None),
+                Buffer(4, "constant", None, None),
+                Buffer(8272, "temp", None, None),
+            ),
+            function.buffers,
+        )
+        self.assertEqual(
+            (
+                Convolution(
+                    "float", Slice(3, 0), Slice(1, 0), Slice(3, 2048), 1, (8, 8), 4, (3, 3), 4, 8, (8, 8), (1, 1),
+                    padding_before=(1, 1), padding_after=(1, 1), input_dilation=(1, 1), kernel_dilation=(1, 1), groups=1,
+                ),
+                Dot("float", 1, Slice(3, 0), Slice(0, 0), Slice(3, 4096), (1024, 128, 512), 16, 64, 8, False, False),
+                Sort("compare", (Slice(3, 0),), (4,), (64, 16, 1), True),
+                TopK(64, 16, 4, Slice(3, 4096), Slice(0, 0), Slice(3, 0)),
+            ),
+            function.thunks,
+        )  # fmt: skip
+
+    def test_strict(self) -> None:
+        """What one thread computes must be what several compute, and a sort must have no other order."""
+        for old, new in (
+            ("8, false, false);\n          } else", "8, true, false);\n          } else"),
+            ("/*prof_counters=*/nullptr", "counters"),
+            ("__xla_cpu_runtime_TopKF32", "__xla_cpu_runtime_BottomKF32"),
+            ("8, 8, 4, 3, 3, 4, 8, 8, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 );\n      } else", "8 );\n      } else"),
+        ):
+            with self.subTest(old):
+                self.assertEqual(1, OLDER.count(old))
+                with self.assertRaisesRegex(TfaotError, "tfcompile's header has a part that the rules don't know"):
+                    header.parse(OLDER.replace(old, new))
+
+
+OLDER = """
+  static constexpr size_t kNumArgs = 1;
+  static constexpr size_t kNumResults = 1;
+  static constexpr size_t kNumBuffers = 4;
+      kBufferInfos[kNumBuffers] = {
+::xla::cpu_function_runtime::BufferInfo(::xla::cpu_function_runtime::EncodedBufferInfo{4097ULL, ~0U, 0U}),
+::xla::cpu_function_runtime::BufferInfo(::xla::cpu_function_runtime::EncodedBufferInfo{4098ULL, 0U, ~0U}),
+::xla::cpu_function_runtime::BufferInfo(::xla::cpu_function_runtime::EncodedBufferInfo{16ULL, ~0U, ~0U}),
+::xla::cpu_function_runtime::BufferInfo(::xla::cpu_function_runtime::EncodedBufferInfo{33089ULL, ~0U, ~0U})
+      };
+    static constexpr ::tensorflow::int32 kResultIndexToBufferIndex[kNumResults] = {
+0
+    };
+    static constexpr ::tensorflow::int32 kArgIndexToBufferIndex[kNumArgs] = {
+1
+    };
+    std::vector<std::unique_ptr<xla::cpu::RngState>>& rng_states) {
+
+     // Convolution Thunk
+     {
+      if (run_options->intra_op_thread_pool() != nullptr) {
+        __xla_cpu_runtime_EigenConv2DF32(
+          run_options,
+          reinterpret_cast<float*>(@3@ + 0), reinterpret_cast<float*>(@1@ + 0), reinterpret_cast<float*>(@3@ + 2048), 1,
+          8, 8, 4, 3, 3, 4, 8, 8, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 );
+      } else {
+        __xla_cpu_runtime_EigenSingleThreadedConv2DF32(
+          nullptr,
+          reinterpret_cast<float*>(@3@ + 0), reinterpret_cast<float*>(@1@ + 0), reinterpret_cast<float*>(@3@ + 2048), 1,
+          8, 8, 4, 3, 3, 4, 8, 8, 8, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 );
+      }
+     }
+
+     // Dot Thunk
+     {
+        for (int64_t i = 0; i < 1; ++i) {
+          if (run_options->intra_op_thread_pool() != nullptr) {
+            __xla_cpu_runtime_EigenMatMulF32(
+              run_options,
+              reinterpret_cast<float*>(@3@ + 0) + 1024 * i,
+              reinterpret_cast<float*>(@0@ + 0) + 128 * i,
+              reinterpret_cast<float*>(@3@ + 4096) + 512 * i,
+              16, 64, 8, false, false);
+          } else {
+            __xla_cpu_runtime_EigenSingleThreadedMatMulF32(
+                nullptr,
+                reinterpret_cast<float*>(@3@ + 0) + 1024 * i,
+                reinterpret_cast<float*>(@0@ + 0) + 128 * i,
+                reinterpret_cast<float*>(@3@ + 4096) + 512 * i,
+                16, 64, 8, false, false);
+          }
+        }
+     }
+
+     // Sort Thunk
+     {
+       std::vector<char*> values = {
+         reinterpret_cast<char*>(@3@ + 0)
+       };
+       std::vector<int32_t> values_primitive_type_size_in_bytes = {
+         4
+       };
+
+       __xla_cpu_runtime_KeyValueSort(
+         64, 16, 1,
+         values.data(),
+         int32_t(values.size()),
+         values_primitive_type_size_in_bytes.data(),
+         /*is_stable=*/true,
+         reinterpret_cast<char*>(run_options),
+         /*prof_counters=*/nullptr,
+         reinterpret_cast<void(*)(char*, char*, char**, char**, int64_t*)>(compare));
+     }
+
+     // TopK Thunk
+     {
+    __xla_cpu_runtime_TopKF32(64, 16, 4,
+                              reinterpret_cast<const float*>(@3@ + 4096),
+                              reinterpret_cast<float*>(@0@ + 0),
+                              reinterpret_cast<int32_t*>(@3@ + 0));
+     }
+      return true;
+    };
+  }
+
+  static std::vector<std::pair<uint64_t, char*>> EmbeddedConstantBuffers() {
+    return
+{
+    [](char* buffer) -> std::pair<uint64_t, char*> {
+      uint64_t buffer_size;
+      std::memcpy(&buffer_size, buffer, sizeof(uint64_t));
+      return {buffer_size, buffer + 64};
+    }(constant)
+};
+;
+  }
+
+  static std::vector<int64_t> RngStateDeltas() {
+    return {
+    };
+  }
+"""
+OLDER = re.sub(r"@(\d)@", r"reinterpret_cast<std::byte*>(buffer_table[\1])", OLDER)
 
 
 class HeaderTest(StageTest):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import subprocess
-import sys
 import tempfile
 
 
 def main() -> None:
     """Strips copies of the programs, given as `MODEL:LEVELS:PATH`, with fewer levels of a model first."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("programs", nargs="+", metavar="MODEL:LEVELS:PATH", help="what bazel run passes")
+    programs = parser.parse_args().programs
     print("| model | levels | program, bytes | more |\n|---|---|---|---|")
     before: dict[str, int] = {}
-    for argument in sys.argv[1:]:
+    for argument in programs:
         model, levels, program = argument.split(":")
         with tempfile.TemporaryDirectory() as folder:
             stripped = os.path.join(folder, "program")

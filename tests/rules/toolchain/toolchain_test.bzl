@@ -47,6 +47,9 @@ def _libraries_test_impl(ctx):
     asserts.equals(env, ["tests/rules/toolchain/lib"], info.imports.to_list())
     asserts.equals(env, "9.9.9", info.tensorflow_version)
     asserts.equals(env, "fake_toolchain", info.label.name)
+
+    # Another version of a package restarts the workers.
+    asserts.equals(env, ["METADATA"], [file.basename for file in info.stamps.to_list()])
     return analysistest.end(env)
 
 _libraries_test = analysistest.make(_libraries_test_impl)
@@ -79,7 +82,7 @@ def toolchain_test_suite(*, name):
     """
     manual = ["manual"]
     _resolved(name = "resolved", tags = manual)
-    for out in ["lib/data.txt", "lib/fake.py", "python3", "stdlib.zip"]:
+    for out in ["lib/data.txt", "lib/fake-1.0.dist-info/METADATA", "lib/fake.py", "python3", "stdlib.zip"]:
         write_file(name = "write_" + out.replace("/", "_"), out = out, tags = manual)
     py_runtime(
         name = "fake_runtime",
@@ -91,7 +94,7 @@ def toolchain_test_suite(*, name):
     py_library(
         name = "fake_library",
         srcs = ["lib/fake.py"],
-        data = ["lib/data.txt"],
+        data = ["lib/data.txt", "lib/fake-1.0.dist-info/METADATA"],
         imports = ["lib"],
         tags = manual,
     )

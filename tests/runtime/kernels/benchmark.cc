@@ -405,6 +405,12 @@ int Main(int argc, char** argv) {
       options.only = argv[i] + 7;
     } else if (std::strcmp(argv[i], "--no_peer") == 0) {
       options.peer = false;
+    } else if (std::strcmp(argv[i], "--help") == 0) {
+      std::printf(
+          "usage: benchmark [--rounds=N] [--only=TEXT] [--no_peer]\n\n"
+          "Compares the speed of the kernels with a peer's on one thread.\n"
+          "--only selects the shapes whose names contain TEXT.\n");
+      return 0;
     } else {
       std::fprintf(stderr, "unknown flag: %s\n", argv[i]);
       return 2;

@@ -168,6 +168,12 @@ int Main(int argc, char** argv) {
       rounds = std::max(1, std::atoi(argv[i] + 9));
     } else if (std::strcmp(argv[i], "--grid") == 0) {
       grid = true;
+    } else if (std::strcmp(argv[i], "--help") == 0) {
+      std::printf(
+          "usage: winograd_benchmark [--rounds=N] [--grid]\n\n"
+          "Compares Winograd's filtering with direct convolution. --grid\n"
+          "prints a table of many shapes.\n");
+      return 0;
     } else {
       std::fprintf(stderr, "unknown flag: %s\n", argv[i]);
       return 2;

@@ -1,7 +1,7 @@
 """Reads tfcompile's header: C++ for XLA's own runtime that tells how to run a compiled function.
 
 tfcompile fills in fixed texts, so this module reads the header strictly. Anything that isn't exactly one of the texts
-below is an error, never a guess. The texts are those of the TensorFlow version in tools/python/requirements.lock.
+below is an error, never a guess. The texts are those of TensorFlow 2.21 and, where they differ, those of 2.20.
 """
 
 from __future__ import annotations
@@ -68,9 +68,14 @@ def _text(text: str) -> re.Pattern[str]:
     )
 
 
+def _texts(*texts: str) -> tuple[re.Pattern[str], ...]:
+    """Compiles the versions of a text, which have the same fields, except for those that nothing reads."""
+    return tuple(map(_text, texts))
+
+
 _PTR = re.compile(r"reinterpret_cast<std::byte\*>\(buffer_table\[(\d+)\]\) \+ (\d+)")
 _KERNEL_ARG = re.compile(rf"XLA_CPU_KernelArg\{{{_PTR.pattern}, (\d+)\}}")
-_SORT_VALUE = re.compile(rf"reinterpret_cast<std::byte\*>\({_PTR.pattern}\)")
+_SORT_VALUE = re.compile(rf"reinterpret_cast<(?:std::byte|char)\*>\({_PTR.pattern}\)")
 _INDEX = re.compile(rf"\*reinterpret_cast<(bool|int32_t)\*>\({_PTR.pattern}\)(?P<choice> \? 0 : 1)?")
 
 _KERNEL = _text(
@@ -88,7 +93,7 @@ _KERNEL = _text(
     } } } }"""
 )
 # For complex dtypes, tfcompile writes no `>`.
-_DOT = _text(
+_DOT = _texts(
     """
     // Dot Thunk
     { absl::BlockingCounter done(@batch:int@);
@@ -101,9 +106,28 @@ _DOT = _text(
           @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@,
           [&done] { done.DecrementCount(); } );
       }
-      done.Wait(); }"""
+      done.Wait(); }""",
+    # TensorFlow 2.20.
+    """
+    // Dot Thunk
+    { for (int64_t i = 0; i < @batch:int@; ++i) {
+        if (run_options->intra_op_thread_pool() != nullptr) {
+          @threaded:name@(
+            run_options,
+            reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
+            reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
+            reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
+            @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
+        } else {
+          @single:name@(
+            nullptr,
+            reinterpret_cast<@dtype:dtype@*>(@out:ptr@) + @out_step:int@ * i,
+            reinterpret_cast<@dtype:dtype@*>(@lhs:ptr@) + @lhs_step:int@ * i,
+            reinterpret_cast<@dtype:dtype@*>(@rhs:ptr@) + @rhs_step:int@ * i,
+            @m:int@, @n:int@, @k:int@, @transpose_lhs:bool@, @transpose_rhs:bool@);
+    } } }""",
 )
-_CONVOLUTION = _text(
+_CONVOLUTION = _texts(
     """
     // Convolution Thunk
     { absl::Notification done;
@@ -112,14 +136,28 @@ _CONVOLUTION = _text(
         reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
         reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@,
         [&done] { done.Notify(); } );
-      done.WaitForNotification(); }"""
+      done.WaitForNotification(); }""",
+    # TensorFlow 2.20.
+    """
+    // Convolution Thunk
+    { if (run_options->intra_op_thread_pool() != nullptr) {
+        @threaded:name@(
+          run_options,
+          reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
+          reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
+      } else {
+        @single:name@(
+          nullptr,
+          reinterpret_cast<@dtype:dtype@*>(@out:ptr@), reinterpret_cast<@dtype:dtype@*>(@input:ptr@),
+          reinterpret_cast<@dtype:dtype@*>(@kernel:ptr@), @sizes:sints@ );
+    } }""",
 )
 _COPY = _text(
     """
     // Copy Thunk
     { std::memcpy(reinterpret_cast<char*>(@out:ptr@), reinterpret_cast<char*>(@input:ptr@), @size:int@); }"""
 )
-_SORT = _text(
+_SORT = _texts(
     """
     // Sort Thunk
     { std::vector<std::byte*> values = { @values:ptrs@ };
@@ -135,15 +173,36 @@ _SORT = _text(
         return result;
       };
       xla::cpu::internal::SortInplace( { @higher:int@, @elements:int@, @lower:int@ },
-        values, primitive_sizes, @stable:bool@, &less_than); }"""
+        values, primitive_sizes, @stable:bool@, &less_than); }""",
+    # TensorFlow 2.20.
+    """
+    // Sort Thunk
+    { std::vector<char*> values = { @values:ptrs@ };
+      std::vector<int32_t> values_primitive_type_size_in_bytes = { @value_sizes:sizes@ };
+      __xla_cpu_runtime_KeyValueSort(
+        @higher:int@, @elements:int@, @lower:int@,
+        values.data(),
+        int32_t(values.size()),
+        values_primitive_type_size_in_bytes.data(),
+        /*is_stable=*/@stable:bool@,
+        reinterpret_cast<char*>(run_options),
+        /*prof_counters=*/nullptr,
+        reinterpret_cast<void(*)(char*, char*, char**, char**, int64_t*)>(@comparator:name@)); }""",
 )
-_TOP_K = _text(
+_TOP_K = _texts(
     """
     // TopK Thunk
     { ::xla::cpu::internal::TopK(@batch:int@, @size:int@, @k:int@,
         reinterpret_cast<const float*>(@values:ptr@),
         reinterpret_cast<float*>(@out_values:ptr@),
-        reinterpret_cast<int32_t*>(@out_indices:ptr@)); }"""
+        reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
+    # TensorFlow 2.20.
+    """
+    // TopK Thunk
+    { __xla_cpu_runtime_TopKF32(@batch:int@, @size:int@, @k:int@,
+        reinterpret_cast<const float*>(@values:ptr@),
+        reinterpret_cast<float*>(@out_values:ptr@),
+        reinterpret_cast<int32_t*>(@out_indices:ptr@)); }""",
 )
 _RNG = _text(
     """
@@ -186,7 +245,7 @@ def parse(header: str) -> CompiledFunction:
         "the function that runs its thunks",
     )
     function = CompiledFunction(
-        buffers=_buffers(_only(header, r"kBufferAllocationInfos\[kNumBuffers\] = \{(.*?)\};", "its buffers")),
+        buffers=_buffers(_only(header, r"kBuffer(?:Allocation)?Infos\[kNumBuffers\] = \{(.*?)\};", "its buffers")),
         arguments=_table(header, "ArgIndexToBufferIndex"),
         results=_table(header, "ResultIndexToBufferIndex"),
         constants=_constants(header),
@@ -234,8 +293,9 @@ def _check(function: CompiledFunction) -> None:
 
 def _buffers(text: str) -> tuple[Buffer, ...]:
     info = (
-        r"static_cast<::xla::cpu::BufferAllocationInfo>\("
-        r"::xla::cpu::EncodedBufferAllocationInfo\{(\d+)ULL, (~?\d+)U, (~?\d+)U\}\),?\s*"
+        r"(?:static_cast<::xla::cpu::BufferAllocationInfo>\(::xla::cpu::EncodedBufferAllocationInfo"
+        r"|::xla::cpu_function_runtime::BufferInfo\(::xla::cpu_function_runtime::EncodedBufferInfo)"
+        r"\{(\d+)ULL, (~?\d+)U, (~?\d+)U\}\),?\s*"
     )
     if not re.fullmatch(rf"\s*(?:{info})*", text):
         _unknown(text)
@@ -323,11 +383,12 @@ class _Reader:
             _unknown(self._text[self._at :])
         return match
 
-    def _take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        match = pattern.match(self._text, self._at)
-        if match:
-            self._at = match.end()
-        return match
+    def _take(self, *patterns: re.Pattern[str]) -> re.Match[str] | None:
+        for pattern in patterns:
+            if match := pattern.match(self._text, self._at):
+                self._at = match.end()
+                return match
+        return None
 
     def _sequence(self) -> tuple[Thunk, ...]:
         thunks = []
@@ -338,15 +399,15 @@ class _Reader:
     def _thunk(self) -> Thunk:
         if found := self._take(_KERNEL):
             return _kernel(found)
-        if found := self._take(_DOT):
+        if found := self._take(*_DOT):
             return _dot(found)
-        if found := self._take(_CONVOLUTION):
+        if found := self._take(*_CONVOLUTION):
             return _convolution(found)
         if found := self._take(_COPY):
             return Copy(_slice(found["out"]), _slice(found["input"]), int(found["size"]))
-        if found := self._take(_SORT):
+        if found := self._take(*_SORT):
             return _sort(found)
-        if found := self._take(_TOP_K):
+        if found := self._take(*_TOP_K):
             return TopK(
                 int(found["batch"]),
                 int(found["size"]),

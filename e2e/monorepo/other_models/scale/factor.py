@@ -1,0 +1,3 @@
+"""A constant of another module."""
+
+FACTOR = 10.0

@@ -1,0 +1,26 @@
+"""Test files that share one TensorFlow."""
+
+load("@rules_python//python:defs.bzl", "py_test")
+
+def py_suite(*, name, tests, data = [], deps = [], **attributes):
+    """Runs the files of a folder as one test, each in a child of one process that has imported TensorFlow.
+
+    `bazel test //tests/FOLDER:suite --test_filter=names_test` runs one file.
+
+    Args:
+      name: the test's name, `suite` by convention.
+      tests: names of files of this package, without `.py`.
+      data: files that the tests read.
+      deps: what the tests import.
+      **attributes: additional ones of py_test, such as `shard_count`.
+    """
+    main = "//tests/stages:suite.py"
+    py_test(
+        name = name,
+        srcs = [main] + [test + ".py" for test in tests],
+        args = ["{}/{}.py".format(native.package_name(), test) for test in tests],
+        data = data,
+        main = main,
+        deps = depset(deps + ["//tests/stages:harness"]).to_list(),
+        **attributes
+    )

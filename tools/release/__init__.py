@@ -1,0 +1,1 @@
+"""Prepares releases. docs/internals/releasing.md has the steps."""
