@@ -12,7 +12,7 @@ TfaotGraphInfo = provider(
         "batch_sizes": "(list[int]) batch sizes to compile for; empty if the model has no batch dimension",
         "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
         "variables": "(File) initial values of the variables, in safetensors format",
-        "golden_inputs": "(File) inputs of each verified step, in safetensors format",
+        "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format; the verify stage draws all others",
         "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
         "weights": "(File) assembler code with the fingerprint of the variables' values, apart from the manifest, so new values compile nothing",
     },

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
@@ -37,10 +36,13 @@ inline bool Help(int argc, char** argv, const char* text) {
 class Goldens {
  public:
   explicit Goldens(const char* path) : path_(path) {
-    std::ifstream file(path, std::ios::binary);
-    bytes_.assign(std::istreambuf_iterator<char>(file), {});
+    // At once, because inputs can be hundreds of megabytes.
+    std::ifstream file(path, std::ios::binary | std::ios::ate);
+    const std::streamoff size = file ? std::streamoff{file.tellg()} : -1;
     std::uint64_t header = 0;
-    if (!file || bytes_.size() < sizeof(header)) Fail("can't be read");
+    if (size < std::streamoff{sizeof(header)}) Fail("can't be read");
+    bytes_.resize(static_cast<std::size_t>(size));
+    if (!file.seekg(0).read(bytes_.data(), size)) Fail("can't be read");
     std::memcpy(&header, bytes_.data(), sizeof(header));
     if (header > bytes_.size() - sizeof(header)) Fail("is truncated");
     position_ = sizeof(header) + static_cast<std::size_t>(header);

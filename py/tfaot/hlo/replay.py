@@ -324,10 +324,10 @@ def replay(bundle: Bundle, module: str, platform: str, *, tf32: bool) -> int:
     values = dict(bundle.initial)
     written = [variable for variable in bundle.variables if variable["written"]]
     for step in range(bundle.steps):
-        # Each step starts from TensorFlow's own variables, if the goldens contain them.
+        # Each step starts from TensorFlow's own variables, if the goldens contain them, and from those that callers set.
         values |= {
             v["name"]: bundle.goldens[key]
-            for v in written
+            for v in bundle.variables
             if (key := f"step{step}/{v['cpp_name']}/before") in bundle.goldens
         }
         inputs = [to_stored(bundle.goldens[f"step{step}/{tensor['cpp_name']}"], tensor) for tensor in bundle.inputs]
