@@ -9,8 +9,6 @@ from tools.dev.reference.starlark import Symbol, Tree
 
 _TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
 _OURS_ALONE = ("rules/dev.bzl",)
-_TENSORFLOWS = ("rules/tf_library.bzl",)
-"""Parameters as TensorFlow declares them, which take more types than ours."""
 
 
 def pages(root: Path) -> dict[str, str]:
@@ -19,7 +17,6 @@ def pages(root: Path) -> dict[str, str]:
     found = sorted(str(path.relative_to(root)) for path in (root / "rules").glob("*.bzl"))
     files = [file for file in found if file not in _OURS_ALONE]
     rules = [file for file in files if file not in _TOOLCHAIN]
-    shared(tree, [file for file in rules if file not in _TENSORFLOWS])
     providers = [(file, symbol) for file in files for symbol in tree.symbols(file) if symbol.kind == "provider"]
     return {
         "docs/reference/rules.md": notice("rules/")
