@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
 import jinja2
@@ -513,6 +513,9 @@ struct Fake {
 class ClassTest(RenderTest):
     """The class around a stand-in for the compiler's code: how it handles arguments, results, and errors."""
 
+    runtime: ClassVar[list[str]] = []
+    """Objects of the runtime, once a test has needed them."""
+
     SMALL = """\
 extern "C" {{
 extern const std::uint64_t tfaot_{symbol}_fingerprint;
@@ -727,9 +730,15 @@ int main(int, char** argv) {
 """
 
     def link(self, *sources: str, flags: tuple[str, ...] = ()) -> None:
-        """Builds `program` from sources and the runtime."""
-        runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
-        result = self.compiler(*flags, *sources, *runtime, "-o", "program")
+        """Builds `program` from sources and the runtime, which is compiled once."""
+        if not self.runtime:
+            folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+            self.addClassCleanup(shutil.rmtree, folder)
+            for name in RUNTIME:
+                self.runtime.append(str(folder / f"{name}.o"))
+                result = self.compiler("-c", str(ROOT / f"runtime/tfaot/{name}.cc"), "-o", self.runtime[-1])
+                self.assertEqual(result.returncode, 0, result.stderr)
+        result = self.compiler(*flags, *sources, *self.runtime, "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def ran(self, *arguments: str) -> subprocess.CompletedProcess[str]:

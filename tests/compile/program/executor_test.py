@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
@@ -126,19 +127,34 @@ def compile_program(folder: Path, cpu: str = "x86-64-v3") -> None:
     )
 
 
-RUNTIME = tuple(f"include/tfaot/{name}.cc" for name in ("executor", "sort", "kernels/plain"))
-
-
 class ExecutorTest(StageTest):
     """Models through the stages, and their programs alone."""
 
-    def program(self, model: str, cpu: str = "x86-64-v3", steps: int = 4, **kwargs: Any) -> Exported:
-        """Exports and compiles a model. Leaves `m.h`, `m.cc`, `m.o`, and tfcompile's own header `tfcompile.h`."""
+    runtime: tuple[str, ...]
+    """Objects of the runtime that all programs are linked with."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        super().setUpClass()
+        folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
+        cls.addClassCleanup(shutil.rmtree, folder)
+        sources = [f"include/tfaot/{name}.cc" for name in ("executor", "sort", "kernels/plain")]
+        compiler(folder, "-O1", "-c", *sources)
+        cls.runtime = tuple(str(path) for path in folder.glob("*.o"))
+        assert len(cls.runtime) == len(sources)
+
+    def sources(self, model: str, cpu: str = "x86-64-v3", steps: int = 4, **kwargs: Any) -> Exported:
+        """Exports and compiles a model. Leaves `m.h`, `m.cc`, and tfcompile's own header `tfcompile.h`."""
         exported = self.export(HEAD + model, golden_steps=steps, **kwargs)
         with keeping_header(exported):
             self.compile(exported, isa=(cpu,))
         os.rename(exported.path("header"), exported.path("m.h"))
         os.rename(exported.path("source"), exported.path("m.cc"))
+        return exported
+
+    def program(self, model: str, cpu: str = "x86-64-v3", **kwargs: Any) -> Exported:
+        """Like `sources`, and leaves `m.o`."""
+        exported = self.sources(model, cpu, **kwargs)
         compile_program(exported.folder, cpu)
         return exported
 
@@ -174,7 +190,9 @@ class ExecutorTest(StageTest):
             .replace("CLASS", f"tfaot_internal::{name[1]}")
         )
         (exported.folder / "driver.cc").write_text(driver)
-        compiler(exported.folder, "-O1", "driver.cc", "m.o", "object", "constants", *RUNTIME, "-lm", "-o", "driver")
+        compiler(
+            exported.folder, "-O1", "driver.cc", "m.o", "object", "constants", *self.runtime, "-lm", "-o", "driver"
+        )
         ran = subprocess.run(
             [exported.folder / "driver", "args", "results", str(steps)],
             capture_output=True,
@@ -219,7 +237,7 @@ class ExecutorTest(StageTest):
 
     def test_epilogues(self) -> None:
         """Protects fast layers: what only finishes a product is part of it, without a kernel call."""
-        exported = self.program(MODELS["epilogues"])
+        exported = self.sources(MODELS["epilogues"])
         source = Path(exported.path("m.cc")).read_text()
         calls = [line for line in source.splitlines() if "TFAOT_ISA::Run" in line or "(calls + " in line]
         self.assertEqual([line.endswith("});") for line in calls], [True] * 9, calls)
@@ -235,7 +253,7 @@ class ExecutorTest(StageTest):
         (folder / "m.cc").write_text(*rendered.sources)
         (folder / "main.cc").write_text(RANDOM)
         compile_program(folder)
-        compiler(folder, "-O1", "main.cc", "m.o", "object", "constants", *RUNTIME, "-lm", "-o", "main")
+        compiler(folder, "-O1", "main.cc", "m.o", "object", "constants", *self.runtime, "-lm", "-o", "main")
         printed = subprocess.run([folder / "main"], capture_output=True, check=True, text=True).stdout
         values = np.array(printed.split(), np.float32).reshape(2, 2, 1000)
         self.assertTrue(np.array_equal(values[0], values[1]), "instances start alike")
