@@ -82,8 +82,8 @@ class Measured:
     """How many actions ran in which way."""
     analysis: float
     """Seconds of loading and analysis."""
-    heap: float
-    """Megabytes of the Bazel server's heap after the build."""
+    heap: str
+    """The Bazel server's heap after the build, `123MB` for example."""
 
 
 class Client:
@@ -143,7 +143,7 @@ class Client:
             int(summary.get("actionsCreated", 0)),
             {runner["name"]: int(runner.get("count", 0)) for runner in summary.get("runnerCount", ())},
             int(metrics["timingMetrics"].get("analysisPhaseTimeInMs", 0)) / 1000,
-            int(metrics["memoryMetrics"].get("usedHeapSizePostBuild", 0)) / 1e6,
+            self._heap(),
         )
 
     @property
@@ -161,6 +161,13 @@ class Client:
             stderr=subprocess.DEVNULL,
         )
         _remove(self._folder)
+
+    def _heap(self) -> str:
+        """Returns the memory of the Bazel server after it collected garbage."""
+        info = [*self._start(), "info", "used-heap-size-after-gc"]
+        return subprocess.run(
+            info, cwd=self._workspace, env=self._environment, check=True, stdout=subprocess.PIPE, text=True
+        ).stdout.strip()
 
     def _start(self) -> list[str]:
         return [str(_ROOT / "bazelw"), f"--output_base={self.base}", "--max_idle_secs=300"]
@@ -237,9 +244,9 @@ def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 
                 what,
                 f"{measured.seconds:.1f} s",
                 f"{measured.analysis:.1f} s",
-                f"{measured.actions:,}",
+                f"{measured.actions:,}" if measured.actions else "",
                 _ran(measured),
-                f"{measured.heap:,.0f} MB",
+                measured.heap,
             ]
         )
 
@@ -260,7 +267,7 @@ def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 
     size = sum(file.stat().st_size for file in cache.rglob("*") if file.is_file())
     rows.append(["disk cache of these 10 models, whole", f"{size / 1e6:.1f} MB", "", "", "", ""])
     one.close()
-    return [["", "time", "of which loading and analysis", "actions", "ran", "server's heap"], *rows]
+    return [["", "time", "of which loading and analysis", "new actions", "ran", "server's heap"], *rows]
 
 
 def peer(client: Callable[[Path], Client], *, workspace: Path, wheel: Path) -> list[list[str]]:
