@@ -134,8 +134,9 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
     except TfaotError as error:
         refused = error
     found = []
-    for stage in ("before_optimizations", "cpu_after_optimizations"):
-        texts = glob.glob(glob.escape(dumps) + f"/*.{stage}.txt")
+    # The second pattern also finds cpu_aot_after_optimizations, which TensorFlow 2.20 writes.
+    for stage, pattern in (("before_optimizations", "before_"), ("cpu_after_optimizations", "cpu_*after_")):
+        texts = glob.glob(glob.escape(dumps) + f"/*.{pattern}optimizations.txt")
         if len(texts) != 1:
             raise refused or TfaotError(
                 f"{request.name}: the compiler dumped {len(texts)} modules {stage} instead of one",

@@ -15,8 +15,8 @@ from tfaot.core.isa import TARGET_TRIPLE
 from tfaot.tfcompile import crash
 from tfaot.tfcompile.inputs import Inputs
 
-_OPTIMIZED = ".cpu_after_optimizations.txt"
-"""The end of the name of the file to which XLA writes the optimized HLO."""
+_OPTIMIZED = (".cpu_after_optimizations.txt", ".cpu_aot_after_optimizations.txt")
+"""The ends of names of files to which XLA writes the optimized HLO, the second one in TensorFlow 2.20."""
 
 
 @dataclasses.dataclass(frozen=True)
