@@ -1,6 +1,6 @@
 """Tries the rules with another version of TensorFlow: what changed in the wheel, and which tests pass.
 
-    ./bazelw run //tools/dev:try_tensorflow -- 2.20.0 [--targets //tests/export/... //examples/fc/...] [--out report.md]
+    ./bazelw run //tools/dev:try_tensorflow -- 2.20.0 --require 'protobuf<7' [--targets //examples/fc/...] [--out report.md]
 
 The command locks the packages for that version, installs them, and runs tests in a workspace below the cache folder of
 `bazelw`. It needs a checkout with its tests, and changes nothing in it. The report compares with the version that the rules
@@ -88,16 +88,18 @@ class Outcome:
     """As Bazel's build events say it, `PASSED` for example, or `NO STATUS` if the test wasn't built."""
 
 
-def lock_input(text: str, version: str) -> str:
+def lock_input(text: str, version: str, extra: Sequence[str]) -> str:
     """Returns the text of requirements.in for another version of TensorFlow.
 
     Args:
       text: the file's text.
       version: like `2.20.0`.
+      extra: more requirements.
     """
     series = ".".join(version.split(".")[:2])
     text = re.sub(r"^tensorflow-cpu==.*$", f"tensorflow-cpu=={version}", text, flags=re.MULTILINE)
-    return re.sub(r"^tf-keras==.*$", f"tf-keras=={series}.*", text, flags=re.MULTILINE)
+    text = re.sub(r"^tf-keras==.*$", f"tf-keras=={series}.*", text, flags=re.MULTILINE)
+    return text + "".join(f"{requirement}\n" for requirement in extra)
 
 
 def module_text(text: str) -> str:
@@ -165,7 +167,7 @@ def report(*, version: str, used: str, sections: Mapping[str, Sequence[str]], te
 class Trial:
     """A workspace with the rules and another TensorFlow."""
 
-    def __init__(self, repository: Path, folder: Path, version: str) -> None:
+    def __init__(self, repository: Path, folder: Path, version: str, extra: Sequence[str]) -> None:
         """Copies the checkout, so that it can change while tests run, and locks the packages."""
         self._repository, self._folder = repository, folder
         self.workspace = folder / "workspace"
@@ -178,12 +180,9 @@ class Trial:
             shutil.copy2(repository / file, copy)
         module = self.workspace / "MODULE.bazel"
         module.write_text(module_text(module.read_text(encoding="utf-8")), encoding="utf-8")
-        lock = folder / "lock"
-        if not lock.exists():
-            lock.write_text(self._locked(version), encoding="utf-8")
-        shutil.copy(lock, self.workspace / "try.lock")
+        (self.workspace / "try.lock").write_text(self._locked(version, extra), encoding="utf-8")
 
-    def _locked(self, version: str) -> str:
+    def _locked(self, version: str, extra: Sequence[str]) -> str:
         # The toolchain's Python, which runs this, has no pip. -I: Bazel's variables are for that Python.
         pip = ["python3", "-I", "-m", "pip"]
         tools = self._folder / "uv"
@@ -192,7 +191,7 @@ class Trial:
             folder = Path(scratch)
             packages = self._repository / "tools/python"
             shutil.copy(packages / "pyproject.toml", folder)
-            text = lock_input((packages / "requirements.in").read_text(encoding="utf-8"), version)
+            text = lock_input((packages / "requirements.in").read_text(encoding="utf-8"), version, extra)
             (folder / "requirements.in").write_text(text, encoding="utf-8")
             index = subprocess.run(
                 [*pip, "config", "get", "global.index-url"],
@@ -275,7 +274,7 @@ def main() -> None:
     repository = Path(root)
     cache = Path(os.environ.get("RULES_TFAOT_CACHE") or Path.home() / ".cache/rules_tfaot")
     out = flags.out and Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."), flags.out)
-    trial = Trial(repository, cache / "try" / flags.version, flags.version)
+    trial = Trial(repository, cache / "try" / flags.version, flags.version, flags.require)
     used = re.search(
         r"^tensorflow-cpu==(\S+)", (repository / "tools/python/requirements.lock").read_text(), re.MULTILINE
     )

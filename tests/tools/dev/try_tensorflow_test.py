@@ -16,11 +16,11 @@ TOOL = str(Path(try_tensorflow.__file__))
 
 class TryTensorflowTest(unittest.TestCase):
     def test_lock_input(self) -> None:
-        """Only TensorFlow and the Keras of its series change."""
+        """Only TensorFlow and the Keras of its series change, and requirements are added."""
         self.assertEqual(
-            "# tensorflow-cpu==\ntensorflow-cpu==2.20.0\ntf-keras==2.20.*\nnumpy==2.2.6\n",
+            "# tensorflow-cpu==\ntensorflow-cpu==2.20.0\ntf-keras==2.20.*\nnumpy==2.2.6\nprotobuf<7\n",
             try_tensorflow.lock_input(
-                "# tensorflow-cpu==\ntensorflow-cpu==2.21.0\ntf-keras==2.21.0\nnumpy==2.2.6\n", "2.20.0"
+                "# tensorflow-cpu==\ntensorflow-cpu==2.21.0\ntf-keras==2.21.0\nnumpy==2.2.6\n", "2.20.0", ["protobuf<7"]
             ),
         )
 
