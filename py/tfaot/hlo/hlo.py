@@ -198,9 +198,11 @@ def clean_module(module: hlo_pb2.HloModuleProto, name: str) -> None:
     for computation in module.computations:
         for instruction in computation.instructions:
             for field in _SOURCE_FIELDS:
-                instruction.metadata.ClearField(field)
+                if field in instruction.metadata.DESCRIPTOR.fields_by_name:
+                    instruction.metadata.ClearField(field)
 
 
+# TensorFlow 2.20 has only some of them.
 _SOURCE_FIELDS = (
     "source_file",
     "source_line",

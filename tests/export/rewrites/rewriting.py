@@ -196,7 +196,7 @@ def _compile(model: Model, dump: str) -> tuple[str, bytes, str, str]:
     graph = model.graph.SerializeToString(deterministic=True)
     if isinstance(answer, str):
         return answer, graph, "", ""
-    (path,) = Path(dump).glob("*cpu_after_optimizations.txt")
+    (path,) = Path(dump).glob("*.cpu_*after_optimizations.txt")
     text = re.sub(r", metadata=\{[^}]*\}", "", path.read_text())
     signature = text.partition("entry_computation_layout={")[2].partition("\n")[0].removesuffix("}")
     return "", graph, text, re.sub(r"(?<=\])\{[\d,]*\}", "", signature)
