@@ -262,6 +262,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("version", help="the version of tensorflow-cpu, like 2.20.0")
     parser.add_argument(
+        "--require", action="append", default=[], help="one more requirement of the packages: 'protobuf<7'"
+    )
+    parser.add_argument(
         "--targets", nargs="+", default=_TARGETS, help="tests to run; by default, the stages' and the examples'"
     )
     parser.add_argument("--out", type=Path, help="where to write the report, which is also printed")
