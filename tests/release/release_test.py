@@ -113,6 +113,18 @@ class ReleaseTest(unittest.TestCase):
         with self.assertRaisesRegex(ReleaseError, "git can't show MODULE.bazel at 'v9': .*; name a commit that has it"):
             release.shown(self.checkout, "v9", "MODULE.bazel")
 
+    def test_checkout(self) -> None:
+        """Protects the API's description, which is made from the checkout: it must be the tag's."""
+        release.check_checkout(self.checkout, "v1.2.3")
+        (self.checkout / "CHANGELOG.md").write_text("", encoding="utf-8")
+        with self.assertRaisesRegex(
+            ReleaseError, "its tag, v1.2.3, but these files differ from it: CHANGELOG.md; run 'git checkout v1.2.3'"
+        ):
+            release.check_checkout(self.checkout, "v1.2.3")
+        self.git("commit", "--quiet", "--all", "--message=next")
+        with self.assertRaisesRegex(ReleaseError, r"its tag, v1\.2\.3, but [0-9a-f]{7,} is checked out; run"):
+            release.check_checkout(self.checkout, "v1.2.3")
+
     def test_source_archive(self) -> None:
         """Two checkouts with different configurations give the same bytes, without what .gitattributes excludes."""
         one = archive.source(self.checkout, "v1.2.3", prefix="p")

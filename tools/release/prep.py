@@ -59,6 +59,7 @@ def prepare(tag: str, *, out: Path, home: str | None, into: Path | None) -> str:
             "the notes contain the archive's address; say with --home=OWNER/NAME which repository has it"
         )
     this, changes = release.read(_ROOT, tag=tag, commit=tag, home=home)
+    release.check_checkout(_ROOT, tag)
     source = archive.source(_ROOT, tag, prefix=this.prefix)
     out.mkdir(parents=True, exist_ok=True)
     (out / this.archive).write_bytes(source)

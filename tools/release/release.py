@@ -114,6 +114,29 @@ def setup(workspace: str) -> str:
     return first + shown.partition(first)[2]
 
 
+def check_checkout(repository: Path, tag: str) -> None:
+    """Checks that a tag is checked out, because the API's description is made from the files of the checkout.
+
+    Raises:
+      ReleaseError: another commit is, or files differ from it.
+    """
+
+    def git(*arguments: str) -> str:
+        command = ["git", *arguments]
+        return subprocess.run(command, cwd=repository, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+    if git("rev-parse", "HEAD") != git("rev-parse", tag + "^{commit}"):
+        found = f"{git('rev-parse', '--short', 'HEAD')} is checked out"
+    elif changed := git("status", "--porcelain", "--untracked-files=no"):
+        found = "these files differ from it: " + ", ".join(line.split()[-1] for line in changed.splitlines())
+    else:
+        return
+    raise ReleaseError(
+        f"a release is prepared from the files of its tag, {tag}, but {found}; "
+        f"run 'git checkout {tag}' in a clean clone"
+    )
+
+
 def shown(repository: Path, commit: str, path: str) -> str:
     """Returns the text of a file at a commit.
 
