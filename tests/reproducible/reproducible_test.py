@@ -13,32 +13,25 @@ import sys
 import tempfile
 import unittest
 
+import inner
+
 GROUPS, *FILES = sys.argv[1:]
 """Output groups, separated by commas, and their files from the build that this test is part of."""
-
-RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
-WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
-
-
-def wheel() -> pathlib.Path:
-    """Returns the repository that the wheel was unpacked in. Installing it once more would test pip."""
-    (repository,) = (path for path in RUNFILES.iterdir() if path.name.endswith("tfaot_tensorflow"))
-    return pathlib.Path(os.path.realpath(repository / "site-packages")).parent
 
 
 def build(output_base: pathlib.Path, *flags: str) -> dict[str, bytes]:
     """Builds fc in a separate output base, and returns the contents of `FILES` there, by path."""
-    bazel = [str(WORKSPACE / "bazelw"), f"--output_base={output_base}", "--max_idle_secs=5"]
+    bazel = [str(inner.ROOT / "bazelw"), f"--output_base={output_base}", "--max_idle_secs=5"]
     own = ["--disk_cache=", "--symlink_prefix=/", "--color=no", "--curses=no", f"--output_groups={GROUPS}"]
     try:
-        subprocess.run([*bazel, "build", *flags, *own, "//examples/fc:fc_aot"], cwd=WORKSPACE, check=True, timeout=800)
+        subprocess.run([*bazel, "build", *flags, *own, "//examples/fc:fc_aot"], cwd=inner.ROOT, check=True, timeout=800)
         found = {}
         for path in FILES:
             (file,) = output_base.glob(f"execroot/*/bazel-out/*/bin/{path}")
             found[path] = file.read_bytes()
         return found
     finally:
-        subprocess.run([*bazel, "shutdown"], cwd=WORKSPACE, check=False, stdout=subprocess.DEVNULL)
+        subprocess.run([*bazel, "shutdown"], cwd=inner.ROOT, check=False, stdout=subprocess.DEVNULL)
 
 
 class ReproducibleTest(unittest.TestCase):
@@ -51,14 +44,14 @@ class ReproducibleTest(unittest.TestCase):
                 pathlib.Path(folder) / "another" / "deeper",
                 "--config=workspace",
                 "--spawn_strategy=sandboxed",
-                f"--override_repository=tfaot_tensorflow={wheel()}",
+                f"--override_repository=tfaot_tensorflow={inner.tensorflow()[1]}",
             )
             subprocess.run(["chmod", "-R", "u+w", folder], check=True)
         modules = {path: pathlib.Path(path).read_bytes() for path in FILES}
         self.assertGreaterEqual(len(modules), 10)
         self.assertEqual(digests(modules), digests(workspace))
         for path, data in modules.items():
-            for word in (str(WORKSPACE), os.environ.get("HOME", WORKSPACE.as_posix()), "bazel-out", "sandbox"):
+            for word in (str(inner.ROOT), os.environ.get("HOME", inner.ROOT.as_posix()), "bazel-out", "sandbox"):
                 self.assertNotIn(word.encode(), data, f"{path} names {word}")
 
 

@@ -16,6 +16,7 @@ import unittest
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import inner
 import numpy as np
 import numpy.typing as npt
 
@@ -24,9 +25,6 @@ from tfaot.core.manifest import Manifest
 from tfaot.explain import bazel as explain
 from tfaot.explain import difference
 from tfaot.explain.build import Build
-
-RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
-WORKSPACE = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
 
 BUILD = """\
 load("@rules_cc//cc:defs.bzl", "cc_library")
@@ -125,13 +123,12 @@ class Workspace:
         """
         self._root, self._output_base, self._cache = folder / "workspace", folder / "output_base", cache
         self._root.mkdir(parents=True)
-        for entry in WORKSPACE.iterdir():
+        for entry in inner.ROOT.iterdir():
             if entry.name not in (".git", "examples", "tests") and not entry.name.startswith("bazel-"):
                 (self._root / entry.name).symlink_to(entry)
         # The wheel is already unpacked. Installing it again would test pip.
-        (repository,) = (path for path in RUNFILES.iterdir() if path.name.endswith("tfaot_tensorflow"))
-        unpacked = pathlib.Path(os.path.realpath(repository / "site-packages")).parent
-        self._override = f"--override_repository={repository.name}={unpacked}"
+        name, unpacked = inner.tensorflow()
+        self._override = f"--override_repository={name}={unpacked}"
 
     def package(self, name: str, **files: str) -> pathlib.Path:
         """Creates a package with a BUILD file and Python or C++ files, whose names have `_` for the dot. Returns its folder."""
@@ -190,7 +187,7 @@ class Workspace:
         shutil.rmtree(self._root.parent)
 
     def _bazel(self) -> list[str]:
-        return [str(WORKSPACE / "bazelw"), f"--output_base={self._output_base}", "--max_idle_secs=60"]
+        return [str(inner.ROOT / "bazelw"), f"--output_base={self._output_base}", "--max_idle_secs=60"]
 
 
 def entries(text: str) -> list[dict[str, Any]]:
