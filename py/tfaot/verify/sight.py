@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import ml_dtypes
 import numpy as np
@@ -17,12 +16,10 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.core import fingerprint
 from tfaot.core.manifest import Manifest, Variable
+from tfaot.verify.calls import Call
 from tfaot.verify.kept import Array, kept
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, distance
-
-if TYPE_CHECKING:
-    from tfaot.verify.goldens import Call
 
 SEES = 4.0
 """A comparison is blind if a change moves it by less than this many tolerances."""
