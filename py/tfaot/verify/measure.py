@@ -21,13 +21,11 @@ from tfaot.core.manifest import EntryPoint, Manifest
 from tfaot.verify import noise
 from tfaot.verify.calls import OwnRun
 from tfaot.verify.kept import Array, kept
-from tfaot.verify.runner import Runner
+from tfaot.verify.runner import Runner, two_fit
 from tfaot.verify.tolerance import EXCESS, EXCURSIONS, SAMPLES, Spread
 
 LARGE = 1 << 30
 """A model with more bytes of variables isn't made precise, because that would double them."""
-TWO_LANES = 1 << 26
-"""A model with more bytes of variables has one lane, because a lane holds them all."""
 COARSE = 16.0
 """Noise in a graph that isn't precise, in rounding errors. It is well above the graph's own rounding errors."""
 FREE = 8
@@ -104,7 +102,7 @@ def _measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: OwnRun, *, prec
             return None
         free_exact = _parts(lanes[0].run(free=True)) if run.free else []
         found = Measured(lanes[0].noise, exact, _spreads(exact), free_exact, _spreads(free_exact))
-        if sum(value.nbytes for value in run.initial.values()) <= TWO_LANES:
+        if two_fit(graph, run.initial.values()):
             lanes.append(lane(noise.other_stream(noisy)))
         with ThreadPoolExecutor(len(lanes)) as pool:
             futures = [
