@@ -5,8 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from tfaot.core import drawn
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor, Variable
 from tfaot.verify.kept import Array
@@ -19,18 +17,23 @@ class Call:
 
     entry: EntryPoint
     inputs: tuple[Array, ...]
+    draws: tuple[drawn.Draw | None, ...]
+    """How the inputs are drawn; None for those of the user."""
     restored: tuple[Variable, ...]
     """Variables that are set to TensorFlow's values before the call."""
     tensors: tuple[Tensor, ...]
     """Its results: outputs, then written variables."""
 
 
-def calls_of(manifest: Manifest, inputs: Mapping[str, Array]) -> list[Call]:
-    """Returns the calls to verify with these inputs."""
+def calls_of(manifest: Manifest, stored: Mapping[str, Array], *, wide: bool = False) -> list[Call]:
+    """Returns the calls to verify. The arguments are those of `drawn.draws`."""
+    inputs = drawn.inputs(manifest, stored, wide=wide)
+    draws = drawn.draws(manifest, stored, wide=wide)
     return [
         Call(
             entry,
             tuple(inputs[f"step{step}/{tensor.cpp_name}"] for tensor in entry.inputs),
+            tuple(draws.get(f"step{step}/{tensor.cpp_name}") for tensor in entry.inputs),
             restored,
             (*entry.outputs, *manifest.written_by(entry)),
         )
@@ -40,11 +43,14 @@ def calls_of(manifest: Manifest, inputs: Mapping[str, Array]) -> list[Call]:
     ]
 
 
-def unset(calls: Sequence[Call]) -> dict[str, Array]:
-    """Returns values for the unset variables, like those of inputs. Zeros would hide many faults."""
-    found = {variable.name: variable for call in calls for variable in call.restored if variable.unset}
-    rng = np.random.default_rng(drawn.SEED)
-    return {name: drawn.values(variable.dtype, variable.shape, rng) for name, variable in found.items()}
+def unset(manifest: Manifest) -> dict[str, Array]:
+    """Returns values for the unset variables, by name."""
+    draws = drawn.variables(manifest)
+    return {
+        variable.name: drawn.values(variable.dtype, variable.shape, draws[variable.name])
+        for variable in manifest.variables
+        if variable.name in draws
+    }
 
 
 class OwnRun:

@@ -24,7 +24,7 @@ from tfaot.core.manifest import Manifest, Output
 from tfaot.graph import convolutions
 from tfaot.verify import sight
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
-from tfaot.verify.kept import Array, kept, reals
+from tfaot.verify.kept import FULL, Array, kept, reals
 from tfaot.verify.measure import Measured, measure
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, expected, kept_units
@@ -51,7 +51,8 @@ def compute_goldens(request: Request) -> None:
 
     First, `initial/VARIABLE` for each variable: the CRC-32 of its initial value's bytes. Then, for each call:
 
-    - `VARIABLE/before` for the restored variables, and the inputs. Unset variables are among them.
+    - `VARIABLE/before` for the restored variables, and the inputs. Unset variables are among them. Each is preceded by
+      `drawn.DRAWN`. If a tensor is drawn and large, there is nothing else, and the test draws it.
     - For each output, then each variable that the entry point writes, the parts of the expected value that `kept` returns. Each
       part is followed by its tolerances, float32 with the same shape, and by its sight, a float64. An output whose size is known
       only at run time is preceded by its true shape, int32.
@@ -69,17 +70,17 @@ def compute_goldens(request: Request) -> None:
     graph = convolutions.for_tensorflow(graph)
     initial = safetensors.read(request.variables)
     stored = safetensors.read(request.golden_inputs)
-    inputs = drawn.inputs(manifest, stored)
     with Runner(manifest, graph) as runner:
         goldens = functools.partial(_goldens, manifest, graph, runner, initial, request.unseen)
-        tensors = goldens(calls_of(manifest, inputs))
+        calls = calls_of(manifest, stored)
+        tensors = goldens(calls)
         if isinstance(tensors, TfaotError):
             # Zeros and ones suit every use of integers, but say little: the largest of five is nearly always one.
-            wide = drawn.inputs(manifest, stored, wide=True)
             blind = tensors
-            if any(not np.array_equal(value, wide[name]) for name, value in inputs.items() if value.dtype.kind in "iu"):
+            wide = calls_of(manifest, stored, wide=True)
+            if [call.draws for call in wide] != [call.draws for call in calls]:
                 with contextlib.suppress(TfaotError, tf.errors.OpError):
-                    tensors = goldens(calls_of(manifest, wide))
+                    tensors = goldens(wide)
             if isinstance(tensors, TfaotError):
                 raise blind
     with open(request.out_goldens, "wb") as out:
@@ -99,7 +100,7 @@ def _goldens(
     Raises:
       TfaotError: any other error of `compute_goldens`.
     """
-    start = dict(initial) | unset(calls)
+    start = dict(initial) | unset(manifest)
     run = OwnRun(manifest, runner, start, calls)
     _check_shapes(manifest, run.results)
     _check_rows(manifest, runner, start, calls)
@@ -230,14 +231,17 @@ def _tensors(
     measured: Measured,
 ) -> Iterator[tuple[str, Array]]:
     """Yields the contents of the goldens, in order."""
+    draws = drawn.variables(manifest)
     for variable in manifest.variables:
         values = np.ascontiguousarray(initial[variable.name]).reshape(-1)
         yield f"initial/{variable.cpp_name}", np.array(zlib.crc32(values.view(np.uint8).data), np.uint32)
     for step, (call, results) in enumerate(zip(calls, run.results, strict=True)):
         for variable in call.restored:
-            yield f"step{step}/{variable.cpp_name}/before", (run.initial | run.states[step])[variable.name]
-        for input_, given in zip(call.entry.inputs, call.inputs, strict=True):
-            yield f"step{step}/{input_.cpp_name}", given
+            given = (run.initial | run.states[step])[variable.name]
+            draw = draws.get(variable.name) if given is run.initial[variable.name] else None
+            yield from _fed(f"step{step}/{variable.cpp_name}/before", given, draw)
+        for input_, given, draw in zip(call.entry.inputs, call.inputs, call.draws, strict=True):
+            yield from _fed(f"step{step}/{input_.cpp_name}", given, draw)
         for index, (tensor, result) in enumerate(zip(call.tensors, results, strict=True)):
             name = f"step{step}/{tensor.cpp_name}"
             if isinstance(tensor, Output) and tensor.size:
@@ -253,6 +257,15 @@ def _tensors(
                         row, tolerance=np.maximum(row.tolerance, rows[step][index][part].tolerance)
                     )
                     yield from _comparison(f"{name}/free{part}", row, _free_sight(row))
+
+
+def _fed(name: str, value: Array, draw: drawn.Draw | None) -> Iterator[tuple[str, Array]]:
+    """Yields what the test feeds: how it is drawn, or the values."""
+    if draw and value.size > FULL:
+        yield name + drawn.DRAWN, np.array((draw.seed, draw.limit), np.uint64)
+    else:
+        yield name + drawn.DRAWN, np.zeros(2, np.uint64)
+        yield name, value
 
 
 def _free_sight(row: Expected) -> float:
