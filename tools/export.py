@@ -17,6 +17,7 @@ def main() -> None:
     model.add_argument("--model", help="the model's Python file")
     model.add_argument("--saved_model", help="the model's folder")
     model.add_argument("--graph", help="the model's GraphDef, .pb or .pbtxt")
+    model.add_argument("--stablehlo", help="the model's StableHLO")
     parser.add_argument("--signature", action="append", type=_pair, help="PARAMETER=dtype[sizes] of a Python file")
     parser.add_argument("--saved_model_tag", action="append", help="a tag of the meta graph in a SavedModel")
     parser.add_argument("--graph_config", help="a complete tf2xla config of --graph")
@@ -64,6 +65,7 @@ def main() -> None:
         checkpoint=flags.checkpoint,
         saver=flags.saver,
         debug_info=flags.debug_info,
+        stablehlo=flags.stablehlo,
     )
 
     environment.need_keras(legacy=source.legacy_keras)
