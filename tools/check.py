@@ -1,7 +1,7 @@
 """Lists all that stands in the way of compiling a model, without a BUILD file and without compiling.
 
     bazel run //tools:check -- saved_model/
-    bazel run //tools:check -- graph.pb --dims x=32,10 --json report.json
+    bazel run //tools:check -- graph.pb --dims x=32,10 --json report.json --html report.html
 
 In your own repository, run `bazel run @rules_tfaot//tools:check`. It exits with 0 if nothing stands in the way, with 1 if
 something does.
@@ -34,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--input", action="append", default=[], help="a feed of a GraphDef")
     result.add_argument("--output", action="append", default=[], help="a fetch of a GraphDef")
     result.add_argument("--json", metavar="FILE", help="also write the report as JSON")
+    result.add_argument("--html", metavar="FILE", help="also write the report as a page")
     return result
 
 
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
     environment.prepare()
     # Later, because it imports TensorFlow.
-    from tfaot.preflight import run
+    from tfaot.preflight import page, run
 
     report = run.of_path(
         str(here / flags.path),
@@ -57,6 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(report.to_text(), end="")
     if flags.json:
         (here / flags.json).write_text(report.to_json(), encoding="utf-8")
+    if flags.html:
+        (here / flags.html).write_text(page.html(report), encoding="utf-8")
     if not report.compiles:
         sys.exit(1)
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import itertools
+import linecache
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,14 +26,17 @@ from tensorflow.python.framework import op_def_registry
 
 from tests.breadth import recipes
 from tests.breadth.draw import Draw
+from tfaot.compile import table
 from tfaot.core import dtypes, isolate
 from tfaot.core.errors import TfaotError
 from tfaot.core.isa import TARGET_TRIPLE
-from tfaot.export.rewrites import edges
+from tfaot.export.rewrites import edges, lists
 from tfaot.export.traced import Edge, Function
+from tfaot.graph import convolutions
 from tfaot.graph.names import tensor_name
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
+from tfaot.preflight import kernels
 from tfaot.preflight.check import Checker
 from tfaot.preflight.report import BLOCKER, EntryPoint
 
@@ -51,6 +56,8 @@ class Instance:
     """Tells it apart from the op's other instances."""
     build: Callable[[str], Built]
     """Adds it to the default graph under a prefix. Raises any exception if TensorFlow doesn't accept it."""
+    others: tuple[Instance, ...] = ()
+    """What else to try if the compiler doesn't accept its operands, which TensorFlow didn't check."""
 
     @property
     def text(self) -> str:
@@ -88,7 +95,8 @@ def function(instances: Sequence[Instance]) -> tuple[Function, list[str]]:
             feeds, results = instance.build(f"c{index}")
             inputs += feeds
             tensors = [each for each in results if isinstance(each, tf.Tensor)]
-            waits = [each if isinstance(each, tf.Operation) else each.op for each in results]
+            nodes = [each if isinstance(each, tf.Operation) else each.op for each in results]
+            waits = [node for node in nodes if node.type != "Placeholder"]
             kept = [tensor for tensor in tensors if tensor.dtype.as_datatype_enum in dtypes.BY_ENUM]
             with tf.control_dependencies(waits):
                 outputs += [tf.identity(tensor, name=f"c{index}_result") for tensor in kept]
@@ -110,6 +118,10 @@ def compiled(made: Function) -> str:
     )
     name_variables(graph)
     reached = {node.name for node in graph.node}
+    try:
+        lists.check(graph, {}, "the graph")  # tfcompile accepts what grows, and loses values
+    except TfaotError as error:
+        return str(error)
     graph, feeds, fetches = edges.stored(
         graph, [e for e in made.inputs if tensor_name(e.name)[0] in reached], made.outputs
     )
@@ -131,6 +143,8 @@ def compiled(made: Function) -> str:
         for size in use.shape or ():
             variable.shape.dim.add(size=size)
         variable.shape.SetInParent()
+    if convolutions.any_by_kernel(graph):  # the compile stage writes these in other ops, whichever passes are on
+        graph = table.apply(graph, config, ()).graph
     while True:
         message = _tfcompile(graph, config)
         wrong = [v for v in config.variable if f'Variable "{v.node_name}" is marked as not readonly' in message]
@@ -226,6 +240,13 @@ def _separately(instances: Sequence[Instance]) -> list[str]:
 
 def _good(instances: Sequence[Instance]) -> Iterator[Answer]:
     message = _compiled(instances)
+    if message and len(instances) == 1:
+        for other in instances[0].others:
+            if isolate.run_isolated(lambda other=other: _checked([other]), what="the check") == [()] and not _compiled(
+                [other]
+            ):
+                yield Answer(other.op, other.variant, "", ())
+                return
     if not message or len(instances) == 1:
         for instance in instances:
             yield Answer(instance.op, instance.variant, message, ())
@@ -270,7 +291,16 @@ def _value(dtype: str, shape: Sequence[int], bits: str) -> Any:
     return np.frombuffer(bytes.fromhex(bits), dtypes.BY_NAME[dtype].numpy()).reshape(shape)
 
 
-def _recipe_build(recipe: recipes.Recipe, seed: Sequence[int], dtype: str, fed: int) -> Callable[[str], Built]:
+def _execute(source: str, names: dict[str, Any]) -> None:
+    """Executes source that AutoGraph can read."""
+    file = f"<case {zlib.crc32(source.encode())}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    exec(compile(source, file, "exec"), names)
+
+
+def recipe_build(recipe: recipes.Recipe, seed: Sequence[int], dtype: str, fed: int) -> Callable[[str], Built]:
+    """Returns what builds a recipe's case for a seed, with a dtype if it isn't empty, and the operand `fed` fed if it isn't -1."""
+
     def build(prefix: str) -> Built:
         draw = _Forced(seed, dtype) if dtype else Draw(seed, special=False)
         expression = recipe.make(draw)
@@ -278,7 +308,7 @@ def _recipe_build(recipe: recipes.Recipe, seed: Sequence[int], dtype: str, fed: 
         feeds, given = [], []
         with tf.name_scope(prefix):
             if draw.setup:
-                exec(draw.setup.replace("{n}", prefix), names)
+                _execute(draw.setup.replace("{n}", prefix), names)
             for index, operand in enumerate(draw.operands):
                 if operand.fed or index == fed:
                     feed = tf.compat.v1.placeholder(operand.value.dtype, operand.value.shape, f"x{index}")
@@ -316,7 +346,7 @@ def of_recipes(ops: Sequence[str], *, seed: int = 0) -> Iterator[Instance]:
             for fed in (-1, *(index for index, operand in enumerate(operands) if not operand.fed)):
                 fed_text = f"operand {fed} fed" if fed >= 0 else ""
                 variant = ", ".join(part for part in (dtype, fed_text, f"seed {seed}") if part)
-                yield Instance(op, variant, _recipe_build(recipe, start, dtype, fed))
+                yield Instance(op, variant, recipe_build(recipe, start, dtype, fed))
 
 
 # Instances from definitions.
@@ -374,15 +404,13 @@ def _attribute(node: node_def_pb2.NodeDef, attr: op_def_pb2.OpDef.AttrDef, funct
 
 def _definition_build(op: op_def_pb2.OpDef, shapes: Sequence[tuple[int, ...]], dtype: int) -> Callable[[str], Built]:
     def build(prefix: str) -> Built:
-        inner = tf.function(lambda x: x).get_concrete_function(tf.TensorSpec([], tf.float32))
-        graph = tf.compat.v1.get_default_graph()
-        inner.add_to_graph(graph)
+        function_name = _some_function() if any("func" in attr.type for attr in op.attr) else ""
         node = node_def_pb2.NodeDef(name=f"{prefix}/op", op=op.name)
         for attr in op.attr:
             if attr.HasField("default_value"):
                 node.attr[attr.name].CopyFrom(attr.default_value)
             else:
-                _attribute(node, attr, inner.name.decode() if isinstance(inner.name, bytes) else inner.name)
+                _attribute(node, attr, function_name)
         types = [attr for attr in op.attr if attr.type == "type"]
         if dtype and types:
             node.attr[types[0].name].type = dtype
@@ -418,6 +446,19 @@ def _definition_build(op: op_def_pb2.OpDef, shapes: Sequence[tuple[int, ...]], d
     return build
 
 
+def _some_function() -> str:
+    """Adds a function to the default graph, and returns its name."""
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def same(x: Any) -> Any:
+        return tf.identity(x)
+
+    made = same.get_concrete_function(tf.TensorSpec([], tf.float32))
+    made.add_to_graph(tf.compat.v1.get_default_graph())
+    name = made.name
+    return name.decode() if isinstance(name, bytes) else str(name)
+
+
 def _operand(enum: int, shape: tuple[int, ...], name: str, feeds: list[Any]) -> Any:
     if enum in dtypes.BY_ENUM:
         feed = tf.compat.v1.placeholder(tf.as_dtype(enum), shape, name)
@@ -434,30 +475,92 @@ def _operand(enum: int, shape: tuple[int, ...], name: str, feeds: list[Any]) -> 
     return tf.cast(tf.constant(1.0, shape=shape), tf.as_dtype(enum), name=name)
 
 
-def of_definitions(ops: Sequence[str]) -> Iterator[list[Instance]]:
-    """Yields, for each op, instances to try in order. The first that TensorFlow accepts is the op's instance."""
-    for name in ops:
-        op = op_def_registry.get(name)
-        if op is None:
-            continue
-        count = len(op.input_arg)
-        tries = [(shape,) for shape in _SHAPES]
-        if count > 1:
-            tries += [(a, b) for a in _SHAPES[:5] for b in _SHAPES[:4] if a != b]
-        if count > 2:
-            tries += [(a, *[b] * (count - 1)) for a in _SHAPES[:5] for b in _SHAPES[:3] if a != b]
-        yield [Instance(name, f"operands {list(each)}", _definition_build(op, each, 0)) for each in tries]
+def candidates(name: str, dtype: int = 0) -> list[Instance]:
+    """Returns instances of an op to try in order, with a dtype for its first attribute that is one."""
+    op = op_def_registry.get(name)
+    if op is None:
+        return []
+    count = len(op.input_arg)
+    tries: list[Sequence[tuple[int, ...]]] = [(shape,) for shape in _SHAPES]
+    if count > 1:
+        tries += [(a, b) for a in _SHAPES[:5] for b in _SHAPES[:4] if a != b]
+    if count > 2:
+        tries += [(a, *[b] * (count - 1)) for a in _SHAPES[:5] for b in _SHAPES[:3] if a != b]
+    shown = kernels.shown(dtype) + ", " if dtype else ""
+    return [Instance(name, f"{shown}operands {list(each)}", _definition_build(op, each, dtype)) for each in tries]
 
 
-def accepted(candidates: Sequence[Instance]) -> Instance | None:
-    """Returns the first instance that TensorFlow accepts."""
-    for instance in candidates:
-        try:
+def of_definitions(ops: Sequence[str]) -> list[Instance]:
+    """Returns an instance of each op that TensorFlow accepts, with the first operands that it accepts.
+
+    Ops that the compiler has kernels for have an instance of each dtype.
+    """
+    wanted = [
+        (op, dtype)
+        for op in ops
+        if op not in NOT_BY_DEFINITION
+        for dtype in (*(_dtypes(op) if op in kernels.table() else ()), 0)
+    ]
+    found: list[Instance] = []
+    for group in _chunks(wanted, 100):
+        for each, chosen in zip(group, _chosen(group), strict=True):
+            if chosen:
+                first, *others = (candidates(*each)[index] for index in chosen)
+                found.append(dataclasses.replace(first, others=tuple(others)))
+    return found
+
+
+def _dtypes(name: str) -> list[int]:
+    """Returns the dtypes of an op's first attribute that is one, but the first."""
+    op = op_def_registry.get(name)
+    attrs = [attr for attr in op.attr if attr.type == "type"] if op is not None else []
+    if not attrs:
+        return []
+    allowed = list(attrs[0].allowed_values.list.type) or list(dtypes.BY_ENUM)
+    return [dtype for dtype in allowed if dtype in dtypes.BY_ENUM]
+
+
+def _chosen(wanted: Sequence[tuple[str, int]]) -> list[list[int]]:
+    """Returns which candidates TensorFlow accepts. Some ops kill it when it infers their shapes; it accepts none of those."""
+
+    def choose() -> list[list[int]]:
+        return [accepted(candidates(*each), 5 if each[0] in kernels.table() else 1) for each in wanted]
+
+    try:
+        return isolate.run_isolated(choose, what="TensorFlow")
+    except (TfaotError, RuntimeError):
+        if len(wanted) == 1:
+            return [[]]
+        half = len(wanted) // 2
+        return [*_chosen(wanted[:half]), *_chosen(wanted[half:])]
+
+
+def accepted(tries: Sequence[Instance], count: int) -> list[int]:
+    """Returns the numbers of the first instances that TensorFlow accepts."""
+    found: list[int] = []
+    for index, instance in enumerate(tries):
+        if len(found) == count:
+            break
+        with contextlib.suppress(Exception):
             function([instance])
-        except Exception:
-            continue
-        return instance
-    return None
+            found.append(index)
+    return found
+
+
+_REASONS = {
+    "it takes what a definition doesn't describe, such as a function of a certain signature, a module, or a handle": (
+        "AssignVariableXlaConcatND ReadVariableXlaSplitND StackPopV2 StackPushV2 SymbolicGradient XlaCallModule XlaIf XlaReduce "
+        "XlaScatter XlaSelectAndScatter XlaVariadicReduce XlaVariadicReduceV2 XlaWhile"
+    ),
+    "TensorFlow doesn't check its operands and attributes, and the first ones aren't valid": (
+        "RngReadAndSkip RngSkip XlaDequantize XlaDynamicUpdateSlice XlaSort _ArrayToList _ListToArray _UnaryOpsComposition"
+    ),
+    "the compiler itself makes or replaces it": (
+        "Enter Exit LoopCond Merge NextIteration Placeholder Switch _Arg _Retval _SwitchN _XlaAotOnlyVarHandleOp _XlaMerge"
+    ),
+}
+NOT_BY_DEFINITION: Mapping[str, str] = {op: why for why, ops in _REASONS.items() for op in ops.split()}
+"""Ops that aren't tried, since their definition isn't enough to make a valid node. `cases` has some of them."""
 
 
 def every_op() -> list[str]:

@@ -14,7 +14,8 @@ from tfaot.export.rewrites import freeze, seeds
 from tfaot.export.rewrites.random import state
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Edge, Function, Shape, Source
-from tfaot.graph.names import tensor_name
+from tfaot.graph.attributes import Array
+from tfaot.graph.names import canonical, tensor_name
 from tfaot.graph.ops import definition, dtypes_of
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
@@ -134,6 +135,7 @@ class Checker:
                 self._hazards(function, node, defined)
         self._edges()
         self._recursion()
+        self._empty_slices()
         if not any(severity == BLOCKER for _, severity, *_ in self._found):
             self._random()
             self._shapes()
@@ -186,29 +188,46 @@ class Checker:
         return False
 
     def _constant_arguments(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> None:
-        arguments = knowledge.CONSTANTS.get(node.op)
-        if arguments is None:
-            return
+        if node.op in knowledge.UNLIMITED:
+            limit = self._literal(function, node, defined, knowledge.UNLIMITED[node.op])
+            if limit is not None and (limit < 0).any():
+                self._add("unbounded_loop", BLOCKER, function, node, f"{node.op}: {_UNBOUNDED}", _BOUND)
+        tolerated = set(knowledge.TOLERATED.get(node.op, ()))
+        if node.op in knowledge.ONE_STEP:
+            strides = self._literal(function, node, defined, "strides")
+            if strides is not None and (strides == 1).all():
+                tolerated.update(knowledge.ONE_STEP[node.op])
+        for argument in knowledge.CONSTANTS.get(node.op, ()):
+            if argument in tolerated:
+                continue
+            operands = self._operands(node, defined, argument)
+            unknown = next(filter(None, (self._constants.operand(function, each) for each in operands)), None)
+            if unknown is not None:
+                self._not_constant(function, node, argument, unknown)
+
+    def _operands(self, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef, argument: str) -> list[str]:
+        """Returns the operands of an argument."""
         data = [operand for operand in node.input if not operand.startswith("^")]
         at = 0
         for arg in defined.input_arg:
             width = len(dtypes_of(node, arg, defined))
-            taken, at = data[at : at + width], at + width
-            if arg.name not in arguments:
-                continue
-            unknown = next(filter(None, (self._constants.operand(function, each) for each in taken)), None)
-            if unknown is not None and not knowledge.tolerates(node, arg.name, defined):
-                self._not_constant(function, node, arg.name, unknown)
+            if arg.name == argument:
+                return data[at : at + width]
+            at += width
+        return []
+
+    def _literal(
+        self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef, argument: str
+    ) -> Array | None:
+        """Returns the value of an argument that is a constant."""
+        for operand in self._operands(node, defined, argument):
+            return self._constants.literal(function, operand)
+        return None
 
     def _not_constant(self, function: str, node: node_def_pb2.NodeDef, argument: str, unknown: Unknown) -> None:
         because = f"it depends on {unknown.reason}"
         if node.op in _LOOP_LISTS:
-            what = f"{node.op}: a list that a loop or its gradient keeps has a size that isn't known at build time ({argument})"
-            rewrite = (
-                "pass maximum_iterations to the tf.while_loop, and a size to each tf.TensorArray, as a Python integer or from a "
-                "static shape"
-            )
-            self._add("unbounded_loop", BLOCKER, function, node, what, rewrite, because)
+            self._add("unbounded_loop", BLOCKER, function, node, f"{node.op}: {_UNBOUNDED}", _BOUND, because)
             return
         what = f"{node.op}: its argument {argument} must be known at build time"
         rewrite = "compute it from Python numbers, constants, and shapes, not from inputs, variables, or random values"
@@ -218,10 +237,10 @@ class Checker:
         if node.op in knowledge.CHECKS:
             what, rewrite = knowledge.CHECKS[node.op]
             self._add("dropped_check", HAZARD, function, node, what, rewrite)
-        if node.op in knowledge.CLAMPED and not self._known_index(function, node, defined):
+        if node.op in knowledge.CLAMPED and not self._known(function, node, defined, "indices"):
             what, rewrite = knowledge.CLAMPED[node.op]
             self._add("clamped_index", HAZARD, function, node, f"{node.op}: {what}", rewrite)
-        if node.op in knowledge.DYNAMIC:
+        if self._is_dynamic(function, node, defined):
             what = f"{node.op}: the size of its result depends on values; compiled code has a bound for it"
             rewrite = (
                 "use a mask or tf.where with three arguments if all rows can stay; an output then has a fixed size"
@@ -239,13 +258,17 @@ class Checker:
             self._add("growing_list", BLOCKER, function, node, what, _FIXED_LIST)
 
     def _known(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef, argument: str) -> bool:
-        """Returns whether the compiler knows an argument that is a single tensor."""
-        names = [arg.name for arg in defined.input_arg]
-        data = [operand for operand in node.input if not operand.startswith("^")]
-        return argument in names and self._constants.operand(function, data[names.index(argument)]) is None
+        """Returns whether the compiler knows an argument."""
+        operands = self._operands(node, defined, argument)
+        return all(self._constants.operand(function, operand) is None for operand in operands)
 
-    def _known_index(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> bool:
-        return self._known(function, node, defined, "indices")
+    def _is_dynamic(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> bool:
+        """Returns whether the size of a node's result depends on values."""
+        if node.op not in knowledge.SIZES:
+            return node.op in knowledge.DYNAMIC
+        if node.op == "StridedSlice" and node.attr["shrink_axis_mask"].i:
+            return False  # an index, whose end follows from its start
+        return not self._known(function, node, defined, knowledge.SIZES[node.op])
 
     def _edges(self) -> None:
         """Checks dtypes and sizes of inputs and outputs."""
@@ -271,6 +294,17 @@ class Checker:
             calls = self._nesting.calls[name]
             self._add("recursion", BLOCKER, calls[0].function, calls[0].node, what, rewrite)
 
+    def _empty_slices(self) -> None:
+        found = [node for node in self._nesting.bodies[""].nodes if node.op in knowledge.EMPTY_SLICES]
+        sizes = shapes.known(self._graph) if found else {}
+        for node in found:
+            defined = definition(node.op)
+            assert defined is not None
+            (value,) = self._operands(node, defined, knowledge.EMPTY_SLICES[node.op])
+            if 0 in (sizes.get(canonical(value)) or ()):
+                what = f"{node.op}: XLA can't compile an assignment to an empty slice"
+                self._add("not_ahead_of_time", BLOCKER, "", node, what, "remove it: it changes nothing")
+
     def _random(self) -> None:
         for left in state.seeded(self._graph).left:
             function, _, name = left.name.rpartition("/")
@@ -291,7 +325,7 @@ class Checker:
         for lost in shapes.lost(self._graph, self._nesting, outputs):
             body = self._nesting.bodies.get(lost.function)
             node = None if body is None else body.by_name.get(lost.node)
-            if node is None or node.op in knowledge.DYNAMIC:
+            if node is None or node.op in knowledge.DYNAMIC or node.op in knowledge.SIZES:
                 continue
             what = f"{node.op}: TensorFlow doesn't know the shape of its result, though it knows its operands'"
             rewrite = "nothing, if the build succeeds: the compiler finds the shape or a bound; otherwise, give sizes as constants"
@@ -305,6 +339,8 @@ def _edge_place(edge: Edge, because: str) -> Place:
     return Place(edge.label, "", (), 1, edge.source, because)
 
 
+_UNBOUNDED = "a loop, or its gradient, keeps a list whose size isn't known at build time"
+_BOUND = "pass maximum_iterations to the tf.while_loop, and a size to each tf.TensorArray, as a Python integer or from a static shape"
 _FIXED_LIST = "set the size of each tf.TensorArray, and remove dynamic_size"
 
 _LOOP_LISTS = ("EmptyTensorList", "StackV2", "TensorArrayV3", "TensorListReserve")

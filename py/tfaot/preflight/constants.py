@@ -7,14 +7,27 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
+import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
+from tfaot.graph.attributes import Array, literal
 from tfaot.graph.ops import CALLS, FORWARDS, IDENTITIES, functions_of, has_effects
 from tfaot.preflight.nesting import Nesting
 
-_SHAPES = frozenset({"Rank", "Shape", "ShapeN", "Size", "TensorListElementShape", "VariableShape"})
+_SHAPES = frozenset(
+    {
+        "Rank",
+        "Shape",
+        "ShapeN",
+        "Size",
+        "TensorArraySizeV3",
+        "TensorListElementShape",
+        "TensorListLength",
+        "VariableShape",
+    }
+)
 """Ops whose result the compiler knows, whatever their operand's value is."""
 
 _READS = frozenset({"ReadVariableOp", "ResourceGather", "ResourceGatherNd", "_ReadVariablesOp"})
@@ -126,6 +139,8 @@ class Constants:
             if found := self._result(callee, port):
                 return found
         # One of several branches, which may differ.
+        if self._same(callees, port):
+            return None
         if call.first and node.op != "RemoteCall" and (found := self.operand(function, data[0])):
             return Unknown(f"which branch {node.name!r} takes, and so {found.reason}")
         return None
@@ -135,6 +150,33 @@ class Constants:
         if body is None or port >= len(body.returns):
             return None
         return self.operand(function, body.returns[port])
+
+    def _same(self, callees: Sequence[str], port: int) -> bool:
+        """Returns whether functions return the same constant."""
+        values = {self._literal(callee, port) for callee in callees}
+        return len(values) == 1 and None not in values
+
+    def _literal(self, function: str, port: int) -> bytes | None:
+        body = self._nesting.bodies.get(function)
+        if body is None or port >= len(body.returns):
+            return None
+        value = self.literal(function, body.returns[port])
+        return None if value is None else value.dtype.str.encode() + repr(value.shape).encode() + value.tobytes()
+
+    def literal(self, function: str, operand: str) -> Array | None:
+        """Returns the value of a constant, possibly behind identities, or of a stack of constants; None for others."""
+        body = self._nesting.bodies[function]
+        while True:
+            node = body.by_name.get(operand.partition(":")[0])
+            if node is not None and node.op == "Const":
+                return literal(node)
+            if node is not None and node.op == "Pack":
+                parts = [self.literal(function, each) for each in node.input if not each.startswith("^")]
+                known = [part for part in parts if part is not None]
+                return np.stack(known) if len(known) == len(parts) else None
+            if node is None or node.op not in FORWARDS | IDENTITIES:
+                return None
+            operand = node.input[body.edge(operand)[1] if node.op == "IdentityN" else 0]
 
     def _invariant(self, loop: node_def_pb2.NodeDef, index: int) -> bool:
         """Returns whether a loop's body returns an argument unchanged."""

@@ -17,8 +17,10 @@ from tfaot.preflight import knowledge
 DEVICE = "XLA_CPU_JIT"
 """The device whose kernels tfcompile uses."""
 
-SUBSTITUTED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "VarHandleOp"})
-"""Ops without a kernel that tfcompile replaces: the model's inputs and variables."""
+_CONTROL_FLOW = frozenset({"Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch"})
+
+SUBSTITUTED = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault", "VarHandleOp", *_CONTROL_FLOW})
+"""Ops without a kernel that tfcompile replaces: the model's inputs and variables, and TensorFlow 1's control flow."""
 
 Constraints = Mapping[str, frozenset[int]]
 """By attribute, the dtypes (`tensorflow.DataType`) that it may have. An attribute that is missing may have any."""

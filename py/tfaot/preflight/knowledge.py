@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tensorflow.core.framework import node_def_pb2, op_def_pb2, types_pb2
+from tensorflow.core.framework import op_def_pb2, types_pb2
 
 
 def _words(text: str) -> list[str]:
@@ -227,6 +227,14 @@ NOT_AHEAD_OF_TIME: Mapping[str, str] = {
         _words("Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2"),
         "XLA's ahead-of-time compiler has no code for 3-D convolutions",
     ),
+    **dict.fromkeys(
+        _words("XlaRecv XlaReplicaId XlaSend"),
+        "XLA's ahead-of-time compiler has no code for talking to other devices",
+    ),
+    **dict.fromkeys(
+        _words("XlaCustomCall XlaCustomCallV2"),
+        "the code that it calls isn't part of XLA's ahead-of-time compiler",
+    ),
 }
 """Ops that have a kernel, and that the ahead-of-time compiler can't lower, each with the reason."""
 
@@ -354,18 +362,24 @@ def lowered_otherwise(op: str) -> str:
 
 TOLERATED: Mapping[str, tuple[str, ...]] = {
     "MatrixDiagPartV2": ("padding_value",),
-    "MatrixDiagPartV3": ("padding_value",),
     "MatrixDiagV2": ("padding_value",),
     "MatrixDiagV3": ("padding_value",),
-    "Slice": ("begin",),
+    "Slice": ("begin", "size"),
     "TopKV2": ("k",),
 }
 """Arguments that XLA prefers as constants, and also takes as values of run time."""
 
+ONE_STEP: Mapping[str, tuple[str, ...]] = {"StridedSlice": ("begin", "end")}
+"""Arguments that XLA also takes as values of run time if all strides are 1."""
 
-def tolerates(node: node_def_pb2.NodeDef, argument: str, defined: op_def_pb2.OpDef) -> bool:
-    """Returns whether the compiler takes a value of run time for an argument that it prefers as a constant."""
-    return argument in TOLERATED.get(node.op, ())
+SIZES: Mapping[str, str] = {"Slice": "size", "StridedSlice": "end", "TopKV2": "k"}
+"""Ops whose result has a size that depends on values if this argument isn't known."""
+
+UNLIMITED: Mapping[str, str] = {"EmptyTensorList": "max_num_elements", "StackV2": "max_size"}
+"""Ops that make lists, each with the argument that is negative if the list has no limit."""
+
+EMPTY_SLICES: Mapping[str, str] = {"ResourceStridedSliceAssign": "value", "TensorStridedSliceUpdate": "value"}
+"""Ops that XLA can't compile if this argument has no elements."""
 
 
 _REAL = "float16 bfloat16 float32 float64"
@@ -381,6 +395,7 @@ REFUSED_DTYPES: Mapping[str, Mapping[str, str]] = {
     "Range": {"Tidx": "int8 int16 uint8 uint16 uint32 uint64 bfloat16 float16"},
     "Round": {"T": f"{_SIGNED} {_UNSIGNED} {_COMPLEX}"},
     "TensorScatterSub": {"T": "bool"},
+    "XlaSelfAdjointEig": {"T": f"{_SIGNED} {_UNSIGNED}"},
 }
 """By op and attribute, dtypes that a kernel takes, and that its own code then refuses, or dies of."""
 

@@ -61,6 +61,15 @@ def isolated(request: Request) -> Report:
         return check.failed(request, error)
 
 
+def write(report: Report, *, text: str, json: str, html: str) -> None:
+    """Writes a report to files in its three forms."""
+    from tfaot.preflight import page
+
+    for path, content in ((text, report.to_text()), (json, report.to_json()), (html, page.html(report))):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(content)
+
+
 def parsed_dims(flags: Sequence[str]) -> dict[str, Shape]:
     """Parses sizes as flags have them: `x=32,?,3`.
 

@@ -108,6 +108,12 @@ def lost(graph: graph_pb2.GraphDef, nesting: Nesting, outputs: Mapping[str, str]
     return [Lost(*place, tuple(dict.fromkeys(labels))) for place, labels in found.items()]
 
 
+def known(graph: graph_pb2.GraphDef) -> dict[str, Shape | None]:
+    """Returns the shapes of a graph's tensors, by `node:port`. Empty if TensorFlow can't import the graph."""
+    typed = _imported(graph)
+    return {tensor.name: _sizes(tensor) for op in typed.get_operations() for tensor in op.outputs} if typed else {}
+
+
 def _imported(graph: graph_pb2.GraphDef) -> Any:
     typed = tf.Graph()
     with typed.as_default():
