@@ -187,6 +187,7 @@ def _tf_aot_export_impl(ctx):
         DefaultInfo(files = depset(outputs)),
         TfaotGraphInfo(
             label = ctx.label,
+            cpp_class = ctx.attr.cpp_class,
             graph = graph,
             configs = configs,
             entry_points = entry_points,

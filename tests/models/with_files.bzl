@@ -12,6 +12,7 @@ def _with_files_impl(ctx):
             label = ctx.label,
             batch_sizes = exported.batch_sizes,
             configs = exported.configs,
+            cpp_class = exported.cpp_class,
             entry_points = exported.entry_points,
             golden_inputs = exported.golden_inputs,
             graph = ctx.file.graph or exported.graph,
