@@ -22,7 +22,7 @@ from tfaot.core import drawn, dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import EntryPoint, Manifest, Output, Tensor, Variable
 from tfaot.graph import convolutions
-from tfaot.verify import noise, sight
+from tfaot.verify import noise, program, sight
 from tfaot.verify.kept import Array, kept, reals
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import EXCESS, EXCURSIONS, SAMPLES, Expected, Spread, expected, kept_units
@@ -48,6 +48,8 @@ class Request:
     out_goldens: str
     unseen: tuple[str, ...] = ()
     """Patterns of outputs and variables that no comparison needs to see."""
+    program: str | None = None
+    """The program that the graph was converted from, if it was: StableHLO."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +89,7 @@ def compute_goldens(request: Request) -> None:
     stored = safetensors.read(request.golden_inputs)
     inputs = drawn.inputs(manifest, stored)
     with Runner(manifest, graph) as runner:
-        goldens = functools.partial(_goldens, manifest, graph, runner, initial, request.unseen)
+        goldens = functools.partial(_goldens, request, manifest, graph, runner, initial)
         tensors = goldens(_calls(manifest, inputs))
         if isinstance(tensors, TfaotError):
             # Zeros and ones suit every use of integers, but say little: the largest of five is nearly always one.
@@ -118,11 +120,11 @@ def _calls(manifest: Manifest, inputs: Mapping[str, Array]) -> list[Call]:
 
 
 def _goldens(
+    request: Request,
     manifest: Manifest,
     graph: graph_pb2.GraphDef,
     runner: Runner,
     initial: Mapping[str, Array],
-    unseen: Sequence[str],
     calls: Sequence[Call],
 ) -> dict[str, Array] | TfaotError:
     """Returns the contents of the goldens for these calls, or an error if a comparison with them could not fail.
@@ -136,9 +138,17 @@ def _goldens(
     _check_rows(manifest, runner, start, calls)
     measured = _measured(manifest, graph, run)
     rows = _rows(calls, run, measured)
+    if request.program is not None:
+        program.check(
+            request.program,
+            manifest.entry_points[0],
+            [call.inputs for call in calls],
+            rows,
+            what=manifest.cpp_class,
+        )
     seen = sight.Probe(manifest, graph, runner, start, run.before, run.results, calls, rows)
     sights = seen.sights()
-    blind = _blind(manifest, calls, sights, seen.unseen_variables(), unseen)
+    blind = _blind(manifest, calls, sights, seen.unseen_variables(), request.unseen)
     return blind or dict(_tensors(manifest, initial, calls, run, rows, sights, measured))
 
 
