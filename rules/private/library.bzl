@@ -55,6 +55,7 @@ def tf_aot_library(
         saved_model_tags = ["serve"],
         saver = None,
         signature = {},
+        stablehlo = None,
         tags = [],
         taps = [],
         target_compatible_with = [],
@@ -66,7 +67,7 @@ def tf_aot_library(
         xla_flags = []):
     """Compiles a TensorFlow model into a C++ library, and tests its numbers against TensorFlow's.
 
-    Exactly one of `model`, `saved_model`, and `graph` is required.
+    Exactly one of `model`, `saved_model`, `graph`, and `stablehlo` is required.
 
     Targets:
       NAME: the library (CcInfo). Include "PACKAGE/NAME.h". It has output groups (docs/reference/targets.md).
@@ -128,6 +129,7 @@ def tf_aot_library(
       saved_model_tags: (list[str]) tags of the SavedModel's meta graph
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+      stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
       tags: (list[str]) as in any rule, for all targets
       taps: (list[str]) patterns of nodes inside the model; `!pattern` excludes some again. NAME_taps_test compares their
         values, and names the first one that diverges. The library doesn't change (docs/guide/debugging.md).
@@ -161,6 +163,7 @@ def tf_aot_library(
         "saved_model_tags": saved_model_tags,
         "saver": saver,
         "signature": signature,
+        "stablehlo": stablehlo,
         "weights": weights,
     }
     common = common_attributes(

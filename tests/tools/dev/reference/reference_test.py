@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.core.manifest_test import MANIFEST
+from tfaot import starlark
 from tfaot.core import names
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
-from tools.dev.reference import class_, errors, pages, rules, schema, starlark
+from tools.dev.reference import class_, errors, pages, rules, schema
 from tools.dev.reference.markdown import COMMAND
 
 ROOT = Path(__file__).absolute().parents[4]
