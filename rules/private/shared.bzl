@@ -38,7 +38,7 @@ def _tf_aot_shared_impl(ctx):
             "TFAOT_CLASS_HEADER=\"{}\"".format(include),
             "TFAOT_GET_API=" + ctx.attr.symbol,
         ],
-        user_compile_flags = CXX + ["-O2", "-w"],
+        user_compile_flags = CXX + ["-Os", "-w"],
     )
 
     # All other symbols are local. Calls within the library therefore never reach another library, whatever it was built from.

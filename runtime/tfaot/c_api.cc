@@ -119,9 +119,10 @@ const TensorInfo* Output(std::size_t entry_point, std::size_t index) noexcept {
 tfaot_status Describe(const TensorInfo* tensor,
                       tfaot_tensor* description) noexcept {
   if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
-  const std::uint32_t flags = (tensor->batched ? TFAOT_BATCHED : 0u) |
-                              (tensor->bounded ? TFAOT_BOUNDED : 0u) |
-                              (tensor->written ? TFAOT_WRITTEN : 0u);
+  std::uint32_t flags = 0;
+  if (tensor->batched) flags |= TFAOT_BATCHED;
+  if (tensor->bounded) flags |= TFAOT_BOUNDED;
+  if (tensor->written) flags |= TFAOT_WRITTEN;
   *description = {tensor->name,
                   tensor->member,
                   static_cast<tfaot_dtype>(tensor->dtype),
@@ -161,10 +162,21 @@ Missing Seed(M&, std::uint64_t, long) {
   return {};
 }
 
-tfaot_status Status(tfaot_model& self, bool ok, const char*) {
-  return ok ? TFAOT_OK : Fail(self.error, TFAOT_FAILED, self.model.error());
+template <typename M>
+auto CodeOf(const M& model, int)
+    -> decltype(static_cast<tfaot_status>(model.error_code())) {
+  return static_cast<tfaot_status>(model.error_code());
 }
-tfaot_status Status(tfaot_model& self, Missing, const char* name) {
+template <typename M>
+tfaot_status CodeOf(const M&, long) {
+  return TFAOT_FAILED;
+}
+
+tfaot_status StatusOf(tfaot_model& self, bool ok, const char*) {
+  return ok ? TFAOT_OK
+            : Fail(self.error, CodeOf(self.model, 0), self.model.error());
+}
+tfaot_status StatusOf(tfaot_model& self, Missing, const char* name) {
   return Fail(self.error, TFAOT_UNSUPPORTED,
               Message(Function(name) + " isn't a function of this model",
                       name[0] == 's' && name[1] == 'e'
@@ -212,7 +224,7 @@ tfaot_status Create(const char* isa, tfaot_model** model) {
   return Guarded(create_error, [&]() -> tfaot_status {
     auto self = std::make_unique<tfaot_model>(isa);
     if (*self->model.isa() == '\0') {
-      return Fail(create_error, TFAOT_FAILED, self->model.error());
+      return Fail(create_error, TFAOT_UNSUPPORTED_CPU, self->model.error());
     }
     *model = self.release();
     return TFAOT_OK;
@@ -311,7 +323,7 @@ tfaot_status Run(tfaot_model* model, std::size_t entry_point,
                           std::string(entry->name) + "() takes no batch",
                           "pass 0, or set the target's batch_sizes"));
     }
-    return Status(
+    return StatusOf(
         *model,
         Call(model->model, *entry, batch != 0 ? batch : entry->max_batch),
         "run");
@@ -320,19 +332,19 @@ tfaot_status Run(tfaot_model* model, std::size_t entry_point,
 
 tfaot_status LoadVariables(tfaot_model* model, const char* path) {
   return Guarded(model->error, [&] {
-    return Status(*model, Load(model->model, path, 0), "load");
+    return StatusOf(*model, Load(model->model, path, 0), "load");
   });
 }
 
 tfaot_status SaveVariables(tfaot_model* model, const char* path) {
   return Guarded(model->error, [&] {
-    return Status(*model, Save(model->model, path, 0), "save");
+    return StatusOf(*model, Save(model->model, path, 0), "save");
   });
 }
 
 tfaot_status SeedRandom(tfaot_model* model, std::uint64_t seed) {
   return Guarded(model->error, [&] {
-    return Status(*model, Seed(model->model, seed, 0), "seed");
+    return StatusOf(*model, Seed(model->model, seed, 0), "seed");
   });
 }
 

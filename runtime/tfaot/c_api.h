@@ -45,12 +45,18 @@ typedef struct tfaot_model tfaot_model;
 typedef int32_t tfaot_status;
 enum {
   TFAOT_OK = 0,
-  TFAOT_FAILED = 1,           /* a run, a load, or a save failed */
-  TFAOT_INVALID_ARGUMENT = 2, /* no such index, or a value out of range */
-  TFAOT_UNSUPPORTED = 3,      /* this model doesn't have this function */
-  TFAOT_OUT_OF_MEMORY = 4,
-  TFAOT_UNKNOWN_INPUT = 5, /* the model has no input of this name */
-  TFAOT_MISMATCH = 6       /* an input has another dtype or shape */
+  TFAOT_INVALID_ARGUMENT = 1, /* no such index, or a value out of range */
+  TFAOT_FILE_ACCESS = 2,      /* the system refused to read or write a file */
+  TFAOT_BAD_FILE = 3,         /* not a safetensors file, or a damaged one */
+  TFAOT_MISMATCH = 4,         /* a name, dtype, or shape isn't the model's */
+  TFAOT_NO_WEIGHTS = 5,       /* the variables have no values yet */
+  TFAOT_UNSUPPORTED_CPU = 6,  /* no level of the model runs on this machine */
+  TFAOT_OUT_OF_MEMORY = 7,
+  TFAOT_CANCELLED = 8,
+  TFAOT_KERNEL_FAILED = 9,
+  TFAOT_UNKNOWN_INPUT = 100, /* the model has no input of this name */
+  TFAOT_UNSUPPORTED = 101,   /* this model doesn't have this function */
+  TFAOT_FAILED = 102         /* another error, which the text describes */
 };
 
 /* The numbers are those of tensorflow.DataType. bfloat16 and float16 are their

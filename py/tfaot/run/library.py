@@ -16,7 +16,7 @@ from tfaot.core.errors import TfaotError, listed
 VERSION = 1
 """The version of the interface that this module reads."""
 
-UNKNOWN_INPUT = 5
+UNKNOWN_INPUT = 100
 """`TFAOT_UNKNOWN_INPUT`."""
 
 _BATCHED, _BOUNDED, _WRITTEN = 1, 2, 4
