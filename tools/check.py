@@ -1,6 +1,7 @@
 """Lists all that stands in the way of compiling a model, without a BUILD file and without compiling.
 
     bazel run //tools:check -- saved_model/
+    bazel run //tools:check -- --ops
     bazel run //tools:check -- graph.pb --dims x=32,10 --json report.json --html report.html
 
 In your own repository, run `bazel run @rules_tfaot//tools:check`. It exits with 0 if nothing stands in the way, with 1 if
@@ -23,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     result = argparse.ArgumentParser(
         prog="check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    result.add_argument("path", metavar="PATH", help="a SavedModel's folder, a GraphDef, or a Python file")
+    result.add_argument("path", metavar="PATH", nargs="?", help="a SavedModel's folder, a GraphDef, or a Python file")
     result.add_argument("--entry_point", action="append", default=[], help="check only this one; may be repeated")
     result.add_argument(
         "--dims", action="append", default=[], metavar="INPUT=32,?,3", help="sizes that inputs leave open"
@@ -33,6 +34,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--input", action="append", default=[], help="a feed of a GraphDef")
     result.add_argument("--output", action="append", default=[], help="a fetch of a GraphDef")
+    result.add_argument("--ops", action="store_true", help="print which ops compile, as Markdown")
     result.add_argument("--json", metavar="FILE", help="also write the report as JSON")
     result.add_argument("--html", metavar="FILE", help="also write the report as a page")
     return result
@@ -41,11 +43,18 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Parses the flags, checks the model, and prints the report. Exits with 1 if something stands in the way."""
     flags = parser().parse_args(arguments)
+    if bool(flags.path) == flags.ops:
+        parser().error("name one model, or --ops")
     here = Path(os.environ.get("BUILD_WORKING_DIRECTORY", "."))
     environment.prepare()
     # Later, because it imports TensorFlow.
     from tfaot.preflight import page, run
 
+    if flags.ops:
+        print(run.ops_page(), end="")
+        if flags.json:
+            (here / flags.json).write_text(run.ops_json(), encoding="utf-8")
+        return
     report = run.of_path(
         str(here / flags.path),
         shown=flags.path,
