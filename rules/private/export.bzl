@@ -8,9 +8,9 @@ visibility(["//rules/...", "//tests/..."])
 
 def _model_flags(ctx, flags):
     """Adds the flags that say where the model is, and returns its files."""
-    sources = [name for name in ("model", "saved_model", "graph") if getattr(ctx.attr, name)]
+    sources = [name for name in ("model", "saved_model", "graph", "stablehlo") if getattr(ctx.attr, name)]
     if len(sources) != 1:
-        fail("{}: a model is one of model, saved_model, and graph; this target has {}. To do: set exactly one.".format(
+        fail("{}: a model is one of model, saved_model, graph, and stablehlo; this target has {}. To do: set exactly one.".format(
             ctx.label,
             " and ".join(sources) or "none",
         ))
@@ -34,6 +34,9 @@ def _model_flags(ctx, flags):
         flags.add(_saved_model_folder(ctx.label, files), format = "--saved_model=%s")
         flags.add_all(ctx.attr.saved_model_tags, format_each = "--saved_model_tag=%s")
         return files
+    if ctx.attr.stablehlo:
+        flags.add(ctx.file.stablehlo, format = "--stablehlo=%s")
+        return [ctx.file.stablehlo]
     flags.add(ctx.file.graph, format = "--graph=%s")
     flags.add_all(ctx.attr.inputs, format_each = "--input=%s")
     flags.add_all(ctx.attr.outputs, format_each = "--output=%s")
@@ -184,6 +187,7 @@ def _tf_aot_export_impl(ctx):
         DefaultInfo(files = depset(outputs)),
         TfaotGraphInfo(
             label = ctx.label,
+            cpp_class = ctx.attr.cpp_class,
             graph = graph,
             configs = configs,
             entry_points = entry_points,
@@ -191,6 +195,7 @@ def _tf_aot_export_impl(ctx):
             manifest = manifest,
             variables = variables,
             golden_inputs = golden_inputs,
+            program = ctx.file.stablehlo,
             sources = sources,
             weights = weights,
             report = _report(ctx, stem),
@@ -296,6 +301,10 @@ tf_aot_export = rule(
         ),
         "signature": attr.string_dict(
             doc = "With `model`: dtypes and shapes of its entry points' parameters, such as `float32[64, None]`, by parameter.",
+        ),
+        "stablehlo": attr.label(
+            doc = "A program in StableHLO: a portable artifact, or text.",
+            allow_single_file = True,
         ),
         "stem": attr.string(
             doc = "The start of the output files' names. By default, the target's name.",

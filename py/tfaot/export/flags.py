@@ -15,6 +15,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     model.add_argument("--model", help="the model's Python file")
     model.add_argument("--saved_model", help="the model's folder")
     model.add_argument("--graph", help="the model's GraphDef, .pb or .pbtxt")
+    model.add_argument("--stablehlo", help="the model's StableHLO")
     parser.add_argument("--signature", action="append", type=pair, help="PARAMETER=dtype[sizes] of a Python file")
     parser.add_argument("--saved_model_tag", action="append", help="a tag of the meta graph in a SavedModel")
     parser.add_argument("--graph_config", help="a complete tf2xla config of --graph")
@@ -46,6 +47,7 @@ def model_of(flags: Any) -> Model:
         checkpoint=flags.checkpoint,
         saver=flags.saver,
         debug_info=flags.debug_info,
+        stablehlo=flags.stablehlo,
     )
 
 
