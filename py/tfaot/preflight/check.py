@@ -232,7 +232,8 @@ class Checker:
             self._add("unsupported_op", BLOCKER, function, node, f"XLA can't compile {node.op}: {why}", rewrite)
             return False
         lacking = sorted({dtype for dtype, _ in missing.dtypes.values()})
-        allowed = sorted(set.intersection(*(set(each) for _, each in missing.dtypes.values())))
+        common = set.intersection(*(set(each) for _, each in missing.dtypes.values()))
+        allowed = [dtype.name for dtype in dtypes.ALL if dtype.name in common]
         what = f"XLA can't compile {node.op} of {', '.join(lacking)}"
         rewrite = f"cast its operands to a dtype that XLA has it for: {', '.join(allowed)}"
         self._add("unsupported_dtype", BLOCKER, function, node, what, rewrite)
