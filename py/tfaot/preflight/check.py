@@ -20,7 +20,7 @@ from tfaot.export.sources.model import Model
 from tfaot.export.traced import Edge, Function, Shape, Source
 from tfaot.graph.attributes import Array
 from tfaot.graph.names import canonical, tensor_name
-from tfaot.graph.ops import definition, dtypes_of
+from tfaot.graph.ops import definition, dtypes_of, functions_of
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
 from tfaot.preflight import kernels, knowledge, shapes
@@ -184,6 +184,7 @@ class Checker:
             if self._kernel(function, node, defined) and defined is not None:
                 self._constant_arguments(function, node, defined)
                 self._hazards(function, node, defined)
+                self._called(function, node)
         self._edges()
         self._empty_slices()
         if not self._nesting.recursive and not any(severity == BLOCKER for _, severity, *_ in self._found):
@@ -238,6 +239,13 @@ class Checker:
         rewrite = f"cast its operands to a dtype that XLA has it for: {', '.join(allowed)}"
         self._add("unsupported_dtype", BLOCKER, function, node, what, rewrite)
         return False
+
+    def _called(self, function: str, node: node_def_pb2.NodeDef) -> None:
+        for _, called in functions_of(node):
+            if called.name and called.name not in self._nesting.library:
+                what = f"the graph lacks the function {called.name}, which a node calls"
+                rewrite = "save the whole graph, with its library of functions"
+                self._add("missing_function", BLOCKER, function, node, what, rewrite)
 
     def _constant_arguments(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> None:
         if node.op in knowledge.UNLIMITED:
