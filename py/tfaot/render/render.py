@@ -85,8 +85,13 @@ class Member:
     note: str
     """What to add to the header's comment."""
     batched: bool
-    throws: bool
-    """Whether access to values that may change can run out of memory: the first call copies values from the library."""
+    mutable: str = ""
+    """The accessor of values that may change, if it isn't the member's name: a variable that the model only reads is shared."""
+
+    @property
+    def writer(self) -> str:
+        """The name by which to access values that may change."""
+        return self.mutable or self.cpp_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -265,7 +270,7 @@ def context_of(
     symbol = names.symbol(manifest.cpp_class)
     found = functions.functions(manifest, [(each.entry_point, each.batch) for each in compiled])
     arena = _Arena()
-    variables = _variables(manifest)
+    variables = _variables(manifest, class_name)
     entries: list[Entry] = []
     for entry in manifest.entry_points:
         first = entries[-1].first + len(entries[-1].inputs) + len(entries[-1].outputs) if entries else 0
@@ -309,16 +314,26 @@ def context_of(
     }
 
 
-def _variables(manifest: Manifest) -> list[Variable]:
+def _variables(manifest: Manifest, class_name: str) -> list[Variable]:
+    taken = {variable.cpp_name for variable in manifest.variables}
+    taken |= {entry.cpp_name for entry in manifest.entry_points}
+    for entry in manifest.entry_points:
+        taken |= {each.cpp_name for each in (*entry.inputs, *entry.outputs)}
+    mutable = names.unique_identifiers(
+        ["mutable_" + variable.cpp_name for variable in manifest.variables],
+        taken=taken | names.MEMBERS,
+        class_name=class_name,
+    )
     dims = _dims(manifest)[-len(manifest.variables) :]
     return [
         Variable(
             _member(
                 variable,
                 get=f"impl.variables.data({index})",
-                change=f"impl.variables.mutable_data({index})",
-                note=("" if variable.written else ", read only") + (", starts at zero" if variable.unset else ""),
-                throws=not variable.written,
+                change=f"impl.variables.{'own' if variable.written else 'mutable'}_data({index})",
+                note=(", starts at zero" if variable.unset else "")
+                + ("" if variable.written else f", shared. {mutable[index]}() copies the values for this instance"),
+                mutable="" if variable.written else mutable[index],
             ),
             dtypes.BY_NAME[variable.dtype].safetensors,
             dims[index],
@@ -401,7 +416,7 @@ def _entry(
     inputs = []
     for tensor in entry.inputs:
         offset = arena.place(tensor.bytes)
-        inputs.append(_Edge(_member(tensor, get=f"impl.arena.at({offset})", batched=tensor.batched), offset))
+        inputs.append(_Edge(_member(tensor, get=f"impl.arena + {offset}", batched=tensor.batched), offset))
     outputs = _outputs(entry, _function_name(compiled[0]), arena)
     written = [use for use in entry.variables if use.written]
     return Entry(
@@ -439,7 +454,7 @@ def _outputs(entry: EntryPoint, function: str, arena: _Arena) -> list[_Edge]:
         offset = arena.place(output.bytes) if output.batched else -1
         member = _member(
             output,
-            get=f"impl.arena.at({offset})" if output.batched else f"impl.{function}.result_data({index})",
+            get=f"impl.arena + {offset}" if output.batched else f"impl.{function}.result_data({index})",
             size=f"impl.{function}.result_data({sizes[output.name]})" if output.size else "",
             note=" at most; the actual size is known after the run" if output.size else "",
             batched=output.batched,
@@ -507,7 +522,7 @@ def _member(
     size: str = "",
     note: str = "",
     batched: bool = False,
-    throws: bool = False,
+    mutable: str = "",
 ) -> Member:
     value = dtypes.BY_NAME[tensor.dtype].cpp
     kind = "BoundedView" if size else "View"
@@ -527,7 +542,7 @@ def _member(
         size=size,
         note=note,
         batched=batched,
-        throws=throws,
+        mutable=mutable,
     )
 
 

@@ -64,7 +64,7 @@ _PARTS = (
     ),
     _Part(
         "The program",
-        "In a program with a compiled model. `Run`, `Load`, and `Save` return false, and `error()` returns the message.",
+        "In a program with a compiled model. Members that return false say it in `error()`, and others in a `tfaot::Status`.",
         ("py/tfaot/render/templates/class.cc.jinja", "runtime/tfaot/*.cc"),
     ),
     _Part("Generated tests", "While a generated test or benchmark reads its goldens.", ("runtime/tfaot/goldens.h",)),
@@ -189,7 +189,7 @@ _CONSTANT = re.compile(r'const char\* const (\w+) =\s+"((?:[^"\\]|\\.)*)";')
 _GOLDENS = "build the target's goldens again, or pass their path as the first argument"
 """What runtime/tfaot/goldens.h adds to each of its messages."""
 _FAILS = {
-    "runtime/tfaot/variables.cc": f"{_GAP} can't be saved",
+    "runtime/tfaot/weight_set.cc": f"{_GAP} can't be saved",
     "runtime/tfaot/mapped_file.cc": None,
 }
 """What a file's own function `fail` puts first, or None if its first argument is that."""
@@ -197,7 +197,7 @@ _FAILS = {
 
 def _cpp(file: str, text: str) -> Iterator[Message]:
     for match in re.finditer(
-        r"\b(Message|fail)\(|\b(?:impl\.)?error = (?=::std::string\(name\)|\")|\bFail\((?=\")", text
+        r"\b(Message|fail)\(|::Status\(::tfaot::Code::\w+, (?=::std::string\(name\)|\")|\bFail\((?=\")", text
     ):
         arguments = _arguments(text, match.end())
         if match[1] == "Message" and len(arguments) >= 3 and "const " not in text[match.end() : match.end() + 6]:
@@ -206,11 +206,11 @@ def _cpp(file: str, text: str) -> Iterator[Message]:
                 yield Message(asked, exists if exists != _GAP else _GAP, do)
         elif match[1] == "fail" and len(arguments) >= 2 and file in _FAILS:
             first = _FAILS[file]
-            if first is None and len(arguments) == 3:
+            if first is None and len(arguments) >= 3:
                 yield Message(_GAP + arguments[0], arguments[1], arguments[2])
             elif first:
                 yield Message(first, arguments[0], arguments[1])
-        elif match[0].endswith("error = "):
+        elif match[0].startswith("::Status("):
             yield _lines(arguments[0])
         elif match[0] == "Fail(" and file.endswith("goldens.h"):
             yield Message(f"{_GAP} {arguments[0]}: {_GOLDENS}", "", "")
