@@ -195,6 +195,7 @@ def _tf_aot_export_impl(ctx):
             manifest = manifest,
             variables = variables,
             golden_inputs = golden_inputs,
+            program = ctx.file.stablehlo,
             sources = sources,
             weights = weights,
             report = _report(ctx, stem),

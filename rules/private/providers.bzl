@@ -14,6 +14,7 @@ TfaotGraphInfo = provider(
         "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
         "variables": "(File) initial values of the variables, in safetensors format",
         "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format; the verify stage draws all others",
+        "program": "(File) the StableHLO that the graph was converted from, or None; the verify stage compares their results",
         "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
         "weights": "(File) assembler code with the fingerprint of the variables' values, apart from the manifest, so new values compile nothing",
         "report": "(list[File]) what stands in the way of compiling the model, as text, JSON, and HTML",

@@ -181,13 +181,12 @@ tfaot_status StatusOf(tfaot_model& self, bool ok, const char*) {
                    self.model.error());
 }
 tfaot_status StatusOf(tfaot_model& self, Missing, const char* name) {
-  return Fail(
-      self.error, TFAOT_UNSUPPORTED,
-      Message(Function(name) + " isn't a function of this model",
-              name[0] == 's' && name[1] == 'e'
-                  ? "it draws no random numbers"
-                  : "all its variables are frozen, or it has none",
-              "don't call it for this model"));
+  return Fail(self.error, TFAOT_UNSUPPORTED,
+              Message(Function(name) + " isn't a function of this model",
+                      name[0] == 's' && name[1] == 'e'
+                          ? "it draws no random numbers"
+                          : "all its variables are frozen, or it has none",
+                      "don't call it for this model"));
 }
 
 // The functions of the table.

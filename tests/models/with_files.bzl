@@ -17,6 +17,7 @@ def _with_files_impl(ctx):
             golden_inputs = exported.golden_inputs,
             graph = ctx.file.graph or exported.graph,
             manifest = exported.manifest,
+            program = exported.program,
             report = exported.report,
             sources = exported.sources,
             variables = ctx.file.variables or exported.variables,

@@ -22,7 +22,7 @@ from tfaot.core import drawn, dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest, Output
 from tfaot.graph import convolutions
-from tfaot.verify import sight
+from tfaot.verify import program, sight
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
 from tfaot.verify.kept import FULL, Array, kept, reals
 from tfaot.verify.measure import Measured, measure
@@ -44,6 +44,8 @@ class Request:
     out_goldens: str
     unseen: tuple[str, ...] = ()
     """Patterns of outputs and variables that no comparison needs to see."""
+    program: str | None = None
+    """The program that the graph was converted from, if it was: StableHLO."""
 
 
 def compute_goldens(request: Request) -> None:
@@ -71,7 +73,7 @@ def compute_goldens(request: Request) -> None:
     initial = safetensors.read(request.variables)
     stored = safetensors.read(request.golden_inputs)
     with Runner(manifest, graph) as runner:
-        goldens = functools.partial(_goldens, manifest, graph, runner, initial, request.unseen)
+        goldens = functools.partial(_goldens, request, manifest, graph, runner, initial)
         calls = calls_of(manifest, stored)
         tensors = goldens(calls)
         if isinstance(tensors, TfaotError):
@@ -88,11 +90,11 @@ def compute_goldens(request: Request) -> None:
 
 
 def _goldens(
+    request: Request,
     manifest: Manifest,
     graph: graph_pb2.GraphDef,
     runner: Runner,
     initial: Mapping[str, Array],
-    unseen: Sequence[str],
     calls: Sequence[Call],
 ) -> dict[str, Array] | TfaotError:
     """Returns the contents of the goldens for these calls, or an error if a comparison with them could not fail.
@@ -106,9 +108,17 @@ def _goldens(
     _check_rows(manifest, runner, start, calls)
     measured = measure(manifest, graph, run)
     rows = _rows(calls, run, measured)
+    if request.program is not None:
+        program.check(
+            request.program,
+            manifest.entry_points[0],
+            [call.inputs for call in calls],
+            rows,
+            what=manifest.cpp_class,
+        )
     seen = sight.Probe(manifest, graph, runner, start, run.before, run.results, calls, rows)
     sights = seen.sights()
-    blind = _blind(manifest, calls, sights, seen.unseen_variables(), unseen)
+    blind = _blind(manifest, calls, sights, seen.unseen_variables(), request.unseen)
     return blind or dict(_tensors(manifest, initial, calls, run, rows, sights, measured))
 
 

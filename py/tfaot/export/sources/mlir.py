@@ -22,7 +22,9 @@ STRING = r'"(?:[^"\\]|\\.)*"'
 VALUE = r"%[\w$.-]+"
 """A value's name."""
 LOOP = "stablehlo.while"
-"""The operation that prints its regions last."""
+REDUCTION = "stablehlo.reduce"
+_REGIONS_LAST = {LOOP: "cond {", REDUCTION: "reducer("}
+"""Operations that print their regions after their types, and how the first region starts."""
 
 DTYPES: Mapping[str, np.dtype[Any]] = {
     "i1": np.dtype(np.bool_),
@@ -40,6 +42,11 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 
 class MlirError(Exception):
     """The wheel's MLIR refuses a module. The message is what its parser, verifier, or pass says."""
+
+    def __init__(self, message: str, lines: frozenset[int] = frozenset()) -> None:
+        super().__init__(message)
+        self.lines = lines
+        """Numbers of the lines that errors name, from 0, if the module has no locations of its own."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +116,11 @@ def _diagnosed() -> Iterator[None]:
             log.seek(0)
             said = log.read().decode(errors="replace").splitlines()
             lines = [line for line in [*said, *str(error).splitlines()] if "error:" in line] or str(error).splitlines()
-            raise MlirError("\n".join(dict.fromkeys(_short(line) for line in lines))) from None
+            places = (re.match(r"-:(\d+):\d+: error:", line) for line in str(error).splitlines())
+            raise MlirError(
+                "\n".join(dict.fromkeys(_short(line) for line in lines)),
+                frozenset(int(place[1]) - 1 for place in places if place),
+            ) from None
 
 
 def _short(line: str) -> str:
@@ -187,7 +198,7 @@ class Signature:
         if rest.startswith(" -> ("):
             results = tuple(_argument(part, value=False) for part in split(rest[5 : closing(rest, 4)]))
         elif rest.startswith(" -> "):
-            results = (_argument(rest[4 : rest.index(">", rest.index("tensor<")) + 1], value=False),)
+            results = (_argument(rest[4 : closing(rest, rest.index("<")) + 1], value=False),)
         external = re.search(r"\{\s*(loc\(.*\))?\s*$", line) is None
         return cls(match[2].strip('"'), match[1] != "private ", arguments, results, external)
 
@@ -225,8 +236,7 @@ class Statement:
     def types(self) -> tuple[tuple[Type, ...], tuple[Type, ...]]:
         """The types of its operands and results. If it prints only the results', the operands' are empty."""
         lines = self.text.splitlines()
-        # A loop's regions follow its types.
-        types = _LOCATION.sub("", lines[0] if self.operation == LOOP else lines[-1]).rpartition(" : ")[2]
+        types = _LOCATION.sub("", lines[0] if self.operation in _REGIONS_LAST else lines[-1]).rpartition(" : ")[2]
         halves = [
             tuple(Type.of(part) for part in split(half.strip().removeprefix("(").removesuffix(")")))
             for half in split_arrow(types)
@@ -266,7 +276,7 @@ def statement(lines: Sequence[str], line: int) -> Statement:
         for match in _DEPTH.finditer(lines[end]):
             depth += {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}.get(match[0], 0)
         end += 1
-        if depth <= 0 and not (end < len(lines) and lines[end].lstrip().startswith("cond {")):
+        if depth <= 0 and not (end < len(lines) and lines[end].lstrip().startswith(tuple(_REGIONS_LAST.values()))):
             break
     text = "\n".join(lines[line:end])
     results: list[str] = []
@@ -283,13 +293,24 @@ def statement(lines: Sequence[str], line: int) -> Statement:
     for number, each in enumerate(text.splitlines()):
         if number and (inner := _RESULTS.match(each)):
             own |= {name.partition(":")[0] for name in inner[1].split(", ")}
-        if each.lstrip().startswith("^"):
+        if each.lstrip().startswith(("^", "reducer(")):
             own |= {match[0] for match in _USES.finditer(each)}
-        own |= set(re.findall(rf"({VALUE}) = %", each)) - set(results) if "(" in each and number == 0 else set()
+        own |= set(carried(each))
         body = each[start:] if number == 0 else each
         uses |= dict.fromkeys(match[0] for match in _USES.finditer(body) if match[0][0] == "%")
     operands = tuple(name for name in uses if name.partition("#")[0] not in own)
     return Statement(line, text, operation[0].strip().strip('"'), tuple(results), operands)
+
+
+def operands(text: str) -> list[str]:
+    """Returns the values that a text names, in order, with repetitions."""
+    return [match[0] for match in _USES.finditer(text) if match[0][0] == "%"]
+
+
+def carried(line: str) -> list[str]:
+    """Returns the names that a loop's regions have for the values that it carries, from its first line."""
+    start = line.find(LOOP + "(")
+    return re.findall(rf"({VALUE}) = ", line[start:]) if start >= 0 else []
 
 
 def constant(text: str) -> Array:

@@ -21,6 +21,8 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import mlir
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
 from tfaot.export.traced import Array, Dims, Edge, Function
+from tfaot.graph import lowering
+from tfaot.graph.attributes import complete
 from tfaot.graph.ops import runs_on_cpu
 
 ENTRY_POINT = "main"
@@ -29,6 +31,8 @@ ENTRY_POINT = "main"
 _ARTIFACT = re.compile(rb"ML\xefR.StableHLO_v([\d.]+)\0", re.DOTALL)
 _PREFIX = "tfaot_kept_"
 """The names of functions that stand for operations that aren't converted."""
+_WRAPPED = "_wrapped_jax_export_main"
+"""The function with the names of arguments, if main only computes sizes for it."""
 _ROUNDS = 20
 _CALL_VERSION = 9
 """The version of XlaCallModule's conventions."""
@@ -64,6 +68,7 @@ class StablehloSource:
         self._path = path
         with open(path, "rb") as file:
             data = file.read()
+        self._data = data
         self._text = self._read(data)
         self._signature = self._main()
 
@@ -75,8 +80,17 @@ class StablehloSource:
                 exists=f"StableHLO has a single entry point, {ENTRY_POINT}",
                 do="remove entry_points, and use a target for each program",
             )
+        if dims.batched:
+            raise TfaotError(
+                f"{self._path}: batch_sizes with StableHLO",
+                exists="a program for one size, whose constants depend on it",
+                do="remove batch_sizes, and fix the batch with dims or in the export",
+            )
         edges = dims.fix(self._path, self._signature.edges)
-        converted = _converted(self._text, what=self._path)
+        text = self._text
+        if any(None in (edge.shape or ()) for edge in self._signature.edges):
+            text = self._refined(edges)
+        converted = _converted(text, what=self._path)
         return _graph(converted, edges, self._signature.labels, name=entry_point, what=self._path)
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
@@ -97,14 +111,47 @@ class StablehloSource:
                 try:
                     data = mlir.deserialize(data)
                 except MlirError as error:
+                    if "sdy" in str(error):
+                        raise
                     raise self._unreadable(error, artifact[1].decode()) from None
             return mlir.run(data, "symbol-dce", locations=True)
         except MlirError as error:
+            if '"sdy"' in str(error) or "'sdy'" in str(error):
+                raise TfaotError(
+                    f"{self._path} calls functions of another library, such as LAPACK",
+                    details=str(error),
+                    exists="in JAX's programs for CPUs, these calls have attributes of Shardy, which TensorFlow doesn't know",
+                    do='export for TPUs, whose programs contain the algorithms themselves: platforms=["tpu"]',
+                ) from None
             raise TfaotError(
                 f"{self._path} isn't StableHLO that TensorFlow {tf.__version__} can read",
                 details=str(error),
-                do="use what jax.export gives: exported.mlir_module_serialized (.mlirbc) or exported.mlir_module() (.mlir)",
+                do="use what jax.export gives: exported.mlir_module(), as text, or exported.mlir_module_serialized",
             ) from None
+
+    def _refined(self, edges: Sequence[Edge]) -> str:
+        """Returns the program with all shapes known. XLA computes them from those of inputs, as it does when it compiles."""
+        with tf.Graph().as_default() as graph:
+            arguments = [
+                tf.compat.v1.placeholder(tf.as_dtype(edge.dtype), edge.shape, name=edge.name.removesuffix(":0"))
+                for edge in edges
+            ]
+            results = _module_node(self._data, arguments, self._signature.types, name="program")
+        try:
+            text = lowering.lower(
+                graph.as_graph_def(),
+                [lowering.Argument(edge.name, tf.as_dtype(edge.dtype), complete(edge.shape) or ()) for edge in edges],
+                [],
+                [result.name for result in results],
+                stage="stablehlo",
+            )
+        except Exception as error:  # its types say nothing, so use its text
+            raise TfaotError(
+                f"{self._path}: XLA refuses the program with these dims",
+                details="\n".join(line[:300] for line in str(error).splitlines()[:8]),
+                do="use sizes that the export allows",
+            ) from None
+        return str(text)
 
     def _unreadable(self, error: MlirError, version: str) -> TfaotError:
         from tensorflow.compiler.mlir.stablehlo import stablehlo
@@ -114,7 +161,7 @@ class StablehloSource:
             f"{self._path}: TensorFlow {tf.__version__} can't read this StableHLO",
             details=str(error),
             exists=f"the file has version {version}, and TensorFlow has {own}",
-            do=f"write it for version {own} or an earlier one, or without the operation named above",
+            do=f"write it for version {own} or an earlier one; or as text, exported.mlir_module(), which has no version",
         )
 
     def _main(self) -> _Main:
@@ -127,7 +174,13 @@ class StablehloSource:
                 exists=listed(list(signatures)),
                 do="call the function that the program starts at main",
             )
-        return _Main.of(main, _locations(lines), self._path)
+        locations = _locations(lines)
+        names = [_named(argument.location, locations) for argument in main.arguments]
+        if (inner := signatures.get(_WRAPPED)) and not any(names):
+            own = [argument for argument in inner.arguments if "jax.global_constant" not in argument.attributes]
+            if len(own) == len(names):
+                names = [_named(argument.location, locations) for argument in own]
+        return _Main.of(main, names, self._path)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,9 +191,11 @@ class _Main:
     """The inputs, named by their position."""
     labels: tuple[str, ...]
     """Names of the outputs."""
+    types: tuple[Type, ...]
+    """Types of the outputs."""
 
     @classmethod
-    def of(cls, main: Signature, locations: Mapping[str, str], path: str) -> _Main:
+    def of(cls, main: Signature, names: Sequence[str], path: str) -> _Main:
         edges = []
         for index, argument in enumerate(main.arguments):
             if "_platform_index" in argument.attributes:
@@ -150,7 +205,7 @@ class _Main:
                     do='export for one: jax.export.export(f, platforms=["cpu"])',
                 )
             dtype = _dtype(argument.type, path)
-            label = _label(_named(argument.location, locations)) or f"input_{index}"
+            label = _label(names[index]) or f"input_{index}"
             edges.append(Edge(f"input_{index}:0", label, dtype, argument.type.shape))
         labels = []
         for index, result in enumerate(main.results):
@@ -158,7 +213,7 @@ class _Main:
             info = re.search(rf"jax\.result_info = ({mlir.STRING})", result.attributes)
             default = "output" if len(main.results) == 1 else f"output_{index}"
             labels.append(_output_label(_unquoted(info[1]) if info else "") or default)
-        return cls(tuple(edges), tuple(labels))
+        return cls(tuple(edges), tuple(labels), tuple(result.type for result in main.results))
 
 
 def _dtype(type_: Type, path: str) -> int:
@@ -214,21 +269,40 @@ class _Kept:
 
     statement: Statement
     operands: tuple[Type, ...]
+    constants: tuple[str, ...]
+    """Lines that define constants for its regions, which see no values from outside. None of them is an operand."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that it takes."""
+        head = mlir.operands(self.statement.text.splitlines()[0])
+        inner = {line.split()[0] for line in self.constants}
+        return tuple(value for value in self.statement.operands if value in head or value not in inner)
 
     @property
     def module(self) -> str:
         """A program of this operation only."""
-        names = {value: f"%operand{index}" for index, value in enumerate(self.statement.operands)}
-        text = re.sub(
-            rf"{mlir.STRING}|{mlir.VALUE}(?:#\d+)?", lambda match: names.get(match[0], match[0]), self.statement.text
-        )
-        takes = ", ".join(f"{names[v]}: {t}" for v, t in zip(self.statement.operands, self.operands, strict=True))
+        names = {value: f"%operand{index}" for index, value in enumerate(self.values)}
+        first, *regions = self.statement.text.splitlines()
+        text = _renamed(first, names)
+        if regions:
+            inner = {line.split()[0] for line in self.constants}
+            rest = _renamed("\n".join(regions), {value: name for value, name in names.items() if value not in inner})
+            # A region starts with its block's arguments.
+            starts = re.compile(r"^ *(?:\^.*|reducer\(.*)$", re.MULTILINE)
+            text += "\n" + starts.sub(lambda match: "\n".join([match[0], *self.constants]), rest)
+        takes = ", ".join(f"{names[v]}: {t}" for v, t in zip(self.values, self.operands, strict=True))
         types = ", ".join(map(str, self.statement.result_types))
         gives = ", ".join(self.statement.results)
         return (
             f"module {{\n  func.func public @main({takes}) -> ({types}) {{\n{text}\n"
             f"    return {gives} : {types}\n  }}\n}}\n"
         )
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Replaces names of values."""
+    return re.sub(rf"{mlir.STRING}|{mlir.VALUE}(?:#\d+)?", lambda match: names.get(match[0], match[0]), text)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -248,7 +322,8 @@ def _converted(text: str, *, what: str) -> _Converted:
     """
     try:
         # Without locations, each operation's is the line that it is on.
-        lines = mlir.run(text, "inline,canonicalize,cse,symbol-dce").splitlines()
+        lines = mlir.run(_decomposed(text), "inline{default-pipeline=},symbol-dce").splitlines()
+        _check_calls(lines, what)
         kept: dict[int, _Kept] = {}
         types = _types(lines)
         for number, line in enumerate(lines):
@@ -256,8 +331,13 @@ def _converted(text: str, *, what: str) -> _Converted:
                 kept[number] = _keep(lines, number, types)
         for _ in range(_ROUNDS):
             source = _without(lines, kept)
-            found = _foreign(mlir.run(source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo", locations=True))
-            more = {source.line(number) for number in found} - kept.keys()
+            try:
+                found = _foreign(mlir.run(source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo", locations=True))
+            except MlirError as error:  # it makes an op that TensorFlow's own checks refuse
+                if not error.lines:
+                    raise
+                found = set(error.lines)
+            more = {_owner(lines, source.line(number)) for number in found} - kept.keys()
             if not more:
                 break
             kept |= {number: _keep(lines, number, types) for number in sorted(more)}
@@ -271,6 +351,36 @@ def _converted(text: str, *, what: str) -> _Converted:
             do="leave out what the message names, or report it to rules_tfaot",
         ) from None
     return _Converted(done, {f"{_PREFIX}{number}": each for number, each in kept.items()})
+
+
+_COMPOSITE = re.compile(
+    rf"stablehlo\.composite {mlir.STRING} ((?:{mlir.VALUE}(?:#\d+)?(?:, )?)*) "
+    rf"\{{.*?decomposition = @({mlir.STRING}|[\w$.-]+).*\}} : "
+)
+
+
+def _decomposed(text: str) -> str:
+    """Calls the functions that say what composite operations compute, such as chlo.erf."""
+    return _COMPOSITE.sub(lambda match: f"func.call @{match[2]}({match[1]}) : ", text)
+
+
+_CALL = re.compile(rf"stablehlo\.custom_call @({mlir.STRING}|[\w$.-]+)\(")
+
+
+def _check_calls(lines: Sequence[str], what: str) -> None:
+    """Checks that a program needs no code but its own.
+
+    Raises:
+      TfaotError: it calls functions of a library.
+    """
+    targets = {match[1].strip('"') for line in lines if (match := _CALL.search(line))}
+    if targets - _HINTS:
+        raise TfaotError(
+            f"{what} calls functions that aren't part of it",
+            exists=listed(sorted(targets - _HINTS)),
+            do='export from JAX for TPUs, whose programs call none for linear algebra, platforms=["tpu"]; otherwise, compute it '
+            "in another way",
+        )
 
 
 def _types(lines: Sequence[str]) -> list[dict[str, Type]]:
@@ -288,15 +398,37 @@ def _types(lines: Sequence[str]) -> list[dict[str, Type]]:
         elif re.match(rf"\s*{mlir.VALUE}(?::\d+)? = ", line):
             each = mlir.statement(lines, number)
             known |= zip(each.results, each.result_types, strict=True)
-            for name, operand in re.findall(rf"({mlir.VALUE}) = ({mlir.VALUE}(?:#\d+)?)", line):
-                if operand in known:  # arguments of stablehlo.while
-                    known[name] = known[operand]
+            if each.operation == mlir.LOOP:
+                known |= zip(mlir.carried(line), each.result_types, strict=True)
     return result
+
+
+_HINTS = frozenset({"Sharding", "shape_assertion"})
+"""Custom calls that compute nothing."""
+_CONTROL_FLOW = frozenset({mlir.LOOP, "stablehlo.case", "stablehlo.if"})
+
+
+def _owner(lines: Sequence[str], number: int) -> int:
+    """Returns the line of the operation to keep for a line: what its region belongs to, unless that is control flow."""
+    for start in range(number):
+        if "({" in lines[start] or lines[start + 1].lstrip().startswith("reducer("):
+            each = mlir.statement(lines, start)
+            if each.operation not in _CONTROL_FLOW and number < start + len(each.text.splitlines()):
+                return start
+    return number
 
 
 def _keep(lines: Sequence[str], number: int, types: Sequence[Mapping[str, Type]]) -> _Kept:
     found = mlir.statement(lines, number)
-    return _Kept(found, tuple(types[number][value] for value in found.operands))
+    inner: list[str] = []
+    if found.operation not in _CONTROL_FLOW:
+        inside = mlir.operands("\n".join(found.text.splitlines()[1:]))
+        for value in found.operands:
+            if value in inside:
+                start = re.compile(rf"\s*{re.escape(value)} = stablehlo\.constant ")
+                inner += (line for line in lines[:number] if start.match(line))
+    kept = _Kept(found, (), tuple(inner))
+    return dataclasses.replace(kept, operands=tuple(types[number][value] for value in kept.values))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -322,7 +454,7 @@ def _without(lines: Sequence[str], kept: Mapping[int, _Kept]) -> _Source:
             origins.append(number)
             number += 1
             continue
-        names, types = ", ".join(each.statement.operands), ", ".join(map(str, each.operands))
+        names, types = ", ".join(each.values), ", ".join(map(str, each.operands))
         given = each.statement.results
         left = f"{given[0].partition('#')[0]}:{len(given)} = " if "#" in "".join(given) else f"{given[0]} = "
         results = ", ".join(map(str, each.statement.result_types))
@@ -338,6 +470,8 @@ def _without(lines: Sequence[str], kept: Mapping[int, _Kept]) -> _Source:
     return _Source("\n".join(result) + "\n", tuple(origins))
 
 
+_WRONG = frozenset({"tf.Conv2DBackpropInput"})
+"""Ops that TensorFlow's converter makes with padding that TensorFlow doesn't accept."""
 _ANY = re.compile(rf"\s*(?:{mlir.VALUE}(?::\d+)? = )?\"?((?:mhlo|stablehlo|chlo|tf)\.\w+)")
 _CONSTANTS = frozenset({"mhlo.constant", "stablehlo.constant", "arith.constant", "tf.Const"})
 
@@ -354,7 +488,7 @@ def _foreign(text: str) -> set[int]:
             number += 1
             continue
         each = mlir.statement(lines, number)
-        if match[1].startswith("tf.") and _runs(each):
+        if match[1].startswith("tf.") and match[1] not in _WRONG and _runs(each):
             number += 1
             continue
         found.add(_place(each, locations))
@@ -472,6 +606,7 @@ class _Builder:
                 keywords[attr] = tf.as_dtype(mlir.DTYPES[type_.element])
         if name in ("While", "StatelessWhile"):
             keywords["output_shapes"] = [tf.TensorShape(type_.shape) for type_ in each.result_types]
+        _repair(name, keywords)
         made = op_def_library.apply_op(name, **keywords)
         if isinstance(made, tf.Operation):
             return list(made.outputs)
@@ -509,29 +644,54 @@ class _Builder:
 
     def _call_module(self, kept: _Kept, operands: Sequence[Any]) -> list[Any]:
         """Adds a node with an operation that stays as it is."""
-        from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+        name = kept.statement.operation.rpartition(".")[2]
+        return _module_node(kept.module, operands, kept.statement.result_types, name=name)
 
-        types = kept.statement.result_types
-        results = gen_xla_ops.xla_call_module(
-            args=list(operands),
-            version=_CALL_VERSION,
-            module=kept.module,
-            Sout=[tf.TensorShape(type_.shape) for type_ in types],
-            Tout=[tf.as_dtype(mlir.DTYPES[type_.element]) for type_ in types],
-            platforms=["CPU"],
-            name=kept.statement.operation.rpartition(".")[2],
-        )
-        return list(results)
+
+def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[Type], *, name: str) -> list[Any]:
+    """Adds a node that runs a program in XLA. Returns its results."""
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    results = gen_xla_ops.xla_call_module(
+        args=list(operands),
+        version=_CALL_VERSION,
+        module=module,
+        Sout=[tf.TensorShape(type_.shape) for type_ in types],
+        Tout=[tf.as_dtype(mlir.DTYPES[type_.element]) for type_ in types],
+        platforms=["CPU"],
+        name=name,
+    )
+    return list(results)
+
+
+def _repair(name: str, operands: dict[str, Any]) -> None:
+    """Mends what TensorFlow's converter gets wrong, or leaves to XLA."""
+    if name == "Slice":  # it makes a begin of int32 and a size of int64
+        operands["size"] = tf.cast(operands["size"], operands["begin"].dtype)
+    elif name in ("ArgMax", "ArgMin"):  # its axis is a vector
+        operands["dimension"] = tf.reshape(operands["dimension"], [])
+    elif name == "GatherNd":  # StableHLO's indices stop at the edges, and TensorFlow's kernel fails there
+        depth = operands["indices"].shape[-1]
+        _clamp(operands, "indices", operands["params"].shape[:depth])
+    elif name == "GatherV2":
+        axis = int(tf.get_static_value(operands["axis"]))
+        _clamp(operands, "indices", operands["params"].shape[axis])
+
+
+def _clamp(operands: dict[str, Any], name: str, sizes: Any) -> None:
+    indices = operands[name]
+    last = tf.constant(np.asarray(sizes, np.int64) - 1, indices.dtype)
+    operands[name] = tf.maximum(tf.minimum(indices, last), tf.zeros([], indices.dtype))
 
 
 def _given(each: Statement) -> list[str]:
     """Returns the operands of an operation without regions, in order, with repetitions."""
     text = each.text.strip()
     if each.operation == "return":
-        return re.findall(rf"{mlir.VALUE}(?:#\d+)?", text.partition(" : ")[0])
+        return mlir.operands(text.partition(" : ")[0])
     text = text.partition(" = ")[2] if each.results else text
     start = text.find("(")
-    return re.findall(rf"{mlir.VALUE}(?:#\d+)?", text[start : mlir.closing(text, start)]) if start >= 0 else []
+    return mlir.operands(text[start : mlir.closing(text, start)]) if start >= 0 else []
 
 
 def _attributes(text: str) -> dict[str, str]:
