@@ -32,11 +32,15 @@ def _stablehlo_resources(_os, _inputs):
 def _bundle_resources(_os, _inputs):
     return {"cpu": 1, "memory": 100}
 
+def _package_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 100}
+
 _RESOURCES = {
     "TfaotBundle": _bundle_resources,
     "TfaotCompile": _compile_resources,
     "TfaotExport": _export_resources,
     "TfaotHlo": _hlo_resources,
+    "TfaotPackage": _package_resources,
     "TfaotRender": _render_resources,
     "TfaotStablehlo": _stablehlo_resources,
     "TfaotVerify": _verify_resources,
@@ -119,7 +123,7 @@ def entries_of(graph, stem):
         for index in range(len(graph.entry_points))
     ]
 
-def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = [], for_errors = []):
+def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = [], for_errors = [], programs = None):
     """Declares the action of a stage.
 
     Args:
@@ -131,6 +135,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
       outputs: (list[File]) files that it writes
       deps: (list[Target]) Python libraries that user code imports
       for_errors: (list[File]) additional files that only messages depend on, so a change in them doesn't run the stage again
+      programs: (depset[File]) files of programs that the main runs
     """
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
 
@@ -177,6 +182,7 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
         inputs = depset(
             inputs + for_errors + [ctx.file._main],
             transitive = [toolchain.packages, toolchain.interpreter_files] +
+                         ([programs] if programs else []) +
                          [library[DefaultInfo].default_runfiles.files for library in libraries] +
                          [library[PyInfo].transitive_sources for library in libraries],
         ),
