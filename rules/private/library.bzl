@@ -11,6 +11,7 @@ load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
 load(":package.bzl", "tf_aot_package")
 load(":render.bzl", "tf_aot_render")
+load(":shared.bzl", "tf_aot_shared")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/..."])
@@ -55,6 +56,7 @@ def tf_aot_library(
         saved_model_tags = ["serve"],
         saver = None,
         signature = {},
+        stablehlo = None,
         tags = [],
         taps = [],
         target_compatible_with = [],
@@ -66,13 +68,15 @@ def tf_aot_library(
         xla_flags = []):
     """Compiles a TensorFlow model into a C++ library, and tests its numbers against TensorFlow's.
 
-    Exactly one of `model`, `saved_model`, and `graph` is required.
+    Exactly one of `model`, `saved_model`, `graph`, and `stablehlo` is required.
 
     Targets:
       NAME: the library (CcInfo). Include "PACKAGE/NAME.h". It has output groups (docs/reference/targets.md).
       NAME_test: runs several steps, and compares every output and every written variable with TensorFlow after each.
       NAME_config_test: with `config_golden`, compares it with the config. A failure prints the command that updates it.
       NAME_taps_test: with `taps`, compares values inside the model, and names the first to diverge (docs/guide/debugging.md).
+      NAME_shared: libNAME_shared.so, with a C interface (docs/guide/embedding.md#a-shared-library). Bazel builds it only on
+        request.
       NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (docs/guide/hlo.md).
         Bazel builds it only on request.
@@ -128,6 +132,7 @@ def tf_aot_library(
       saved_model_tags: (list[str]) tags of the SavedModel's meta graph
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+      stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
       tags: (list[str]) as in any rule, for all targets
       taps: (list[str]) patterns of nodes inside the model; `!pattern` excludes some again. NAME_taps_test compares their
         values, and names the first one that diverges. The library doesn't change (docs/guide/debugging.md).
@@ -161,6 +166,7 @@ def tf_aot_library(
         "saved_model_tags": saved_model_tags,
         "saver": saver,
         "signature": signature,
+        "stablehlo": stablehlo,
         "weights": weights,
     }
     common = common_attributes(
@@ -215,6 +221,12 @@ def tf_aot_library(
         sources = sources,
         stem = name,
         **(common.public | cpp | {"tags": common.private["tags"]})
+    )
+    tf_aot_shared(
+        name = name + "_shared",
+        features = features,
+        library = name,
+        **(common.public | {"tags": common.private["tags"]})
     )
     files = [goldens]
     if not embed_variables:

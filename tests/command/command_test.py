@@ -90,7 +90,10 @@ class CommandTest(unittest.TestCase):
         (self.folder / "full/file").touch()
         one = ("--cpp-class", "a::B", "--out", "out")
         for words, wanted in (
-            (("compile", *one), "error: a model is one of model, saved_model, and graph; the command got none\n"),
+            (
+                ("compile", *one),
+                "error: a model is one of model, saved_model, graph, and stablehlo; the command got none\n",
+            ),
             (("compile", "model.py", "--graph=g.pb", *one), "the command got graph and the argument model.py\n"),
             (("compile", "absent.py", *one), "error: there is no model 'absent.py'\n"),
             (("compile", "model.py", "--saver=s", *one), "error: --saver applies only to graph\n"),

@@ -36,7 +36,7 @@ _REFUSED = {
     ),
     "no_model": (
         {},
-        "a model is one of model, saved_model, and graph; this target has none. To do: set exactly one.",
+        "a model is one of model, saved_model, graph, and stablehlo; this target has none. To do: set exactly one.",
     ),
     "no_signature": (
         {"graph": "small.pb", "signature": {"x": "float32[2]"}},
@@ -48,7 +48,7 @@ _REFUSED = {
     ),
     "two_models": (
         {"graph": "small.pb", "model": "small.py"},
-        "a model is one of model, saved_model, and graph; this target has model and graph. To do: set exactly one.",
+        "a model is one of model, saved_model, graph, and stablehlo; this target has model and graph. To do: set exactly one.",
     ),
 }
 

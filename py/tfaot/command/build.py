@@ -102,7 +102,7 @@ class Build:
         values = self._values
         self._step("exporting the graph")
         flags = [f"--cpp_class={values['cpp_class']}", f"--edge={edge}", f"--golden_steps={values['golden_steps']}"]
-        (kind,) = (name for name in ("model", "saved_model", "graph") if values[name])
+        (kind,) = (name for name in options.SOURCES if values[name])
         flags.append(f"--{kind}={_existing(values[kind], kind)}")
         config = "graph_config" if kind == "graph" else "user_config"
         for flag, attribute in (
@@ -196,6 +196,7 @@ class Build:
         flags = [*self._graph_flags(), f"--variables={self.path('.variables.safetensors')}"]
         flags += [f"--golden_inputs={self.path('.golden_inputs.safetensors')}"]
         flags += [f"--unseen={pattern}" for pattern in self._values["unseen"]]
+        flags += [f"--program={self._values['stablehlo']}"] if self._values["stablehlo"] else []
         self._stages.run("verify", [*flags, f"--out_goldens={self.path('.goldens.safetensors')}"])
 
     def hlo(self) -> list[str]:

@@ -189,7 +189,7 @@ def _copy(files: Iterable[str], folder: Path) -> None:
 
 def _model_name(values: dict[str, Any]) -> str:
     """Returns a name for a model's files: that of its own file or folder."""
-    path = Path(values["model"] or values["graph"] or values["saved_model"])
+    (path,) = (Path(values[name]) for name in options.SOURCES if values[name])
     return re.sub(r"\W", "_", path.stem)
 
 

@@ -14,7 +14,7 @@ from tfaot.core.errors import TfaotError
 _BAZEL = {"config_golden", "data", "features", "gen_benchmark", "gen_test", "name", "taps", "test_size"}
 """Attributes that only targets of Bazel need, besides those that any rule has. A model finds its files without `data`."""
 
-_SOURCES = {"model", "saved_model", "graph"}
+SOURCES = ("model", "saved_model", "graph", "stablehlo")
 
 
 def attributes(rule: str = "tf_aot_library") -> tuple[starlark.Field, ...]:
@@ -104,7 +104,7 @@ _MODULE = Own("--name", "NAME", "The module's name. By default, that of the mode
 COMMANDS = (
     Command(
         "compile",
-        "Compiles MODEL, a Python file, SavedModel, or GraphDef, into a package: a C++ class, a static library, and "
+        "Compiles MODEL, a Python file, SavedModel, GraphDef, or StableHLO, into a package: a C++ class, a static library, and "
         "descriptions for CMake and pkg-config.",
         "tf_aot_library",
         (
@@ -173,17 +173,25 @@ def source(model: str, values: dict[str, Any]) -> dict[str, Any]:
     Raises:
       TfaotError: there is no source, or more than one.
     """
-    kinds = [name for name in sorted(_SOURCES) if values[name]]
+    kinds = [name for name in SOURCES if values[name]]
     if model:
         suffix = model.rpartition(".")[2]
-        kind = {"py": "model", "pb": "graph", "pbtxt": "graph", "meta": "graph"}.get(suffix, "saved_model")
+        kind = {
+            "py": "model",
+            "pb": "graph",
+            "pbtxt": "graph",
+            "meta": "graph",
+            "mlir": "stablehlo",
+            "mlirbc": "stablehlo",
+        }.get(suffix, "saved_model")
         if not kinds:
             return {**values, kind: model}
         kinds.append(f"the argument {model}")
     if len(kinds) != 1:
         raise TfaotError(
-            "a model is one of model, saved_model, and graph; the command got " + (" and ".join(kinds) or "none"),
-            do="name one Python file, SavedModel, or GraphDef: tfaot compile model.py --cpp-class a::B --out DIR",
+            "a model is one of model, saved_model, graph, and stablehlo; the command got "
+            + (" and ".join(kinds) or "none"),
+            do="name one Python file, SavedModel, GraphDef, or StableHLO: tfaot compile model.py --cpp-class a::B --out DIR",
         )
     return values
 
