@@ -21,6 +21,7 @@ load(
     _TfaotStablehloInfo = "TfaotStablehloInfo",
 )
 load("//rules/private:render.bzl", _tf_aot_render = "tf_aot_render")
+load("//rules/private:shared.bzl", _tf_aot_shared = "tf_aot_shared")
 load("//rules/private:verify.bzl", _tf_aot_verify = "tf_aot_verify")
 
 tf_aot_library = _tf_aot_library
@@ -35,6 +36,7 @@ tf_aot_verify = _tf_aot_verify
 tf_aot_lower = _tf_aot_lower
 tf_aot_stablehlo = _tf_aot_stablehlo
 tf_aot_bundle = _tf_aot_bundle
+tf_aot_shared = _tf_aot_shared
 
 TfaotGraphInfo = _TfaotGraphInfo
 TfaotObjectInfo = _TfaotObjectInfo

@@ -62,6 +62,12 @@ int main(int argc, char** argv) {
   std::printf("predictions:");
   for (const float value : model.forward_y()) std::printf(" %.9g", value);
   std::printf("\n");
-  if (argc > 1 && !model.Save(argv[1])) return Fail("saving", model);
+  if (argc > 1) {
+    const tfaot::Status saved = model.Save(argv[1]);
+    if (!saved) {
+      std::fprintf(stderr, "saving: %s\n", saved.message());
+      return 1;
+    }
+  }
   return 0;
 }

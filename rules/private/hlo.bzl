@@ -135,6 +135,7 @@ def _hlo_product_impl(ctx):
         "goldens": [ctx.attr.goldens[TfaotGoldensInfo].goldens],
         "graph": [graph.graph],
         "manifest": [graph.manifest],
+        "report": graph.report,
         "variables": [graph.variables],
     }
     return [
@@ -203,7 +204,7 @@ def tf_aot_hlo(
 
     Targets:
       NAME: HLO before optimization as text, protobuf message, and drawing, HLO after optimization, and StableHLO.
-        Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, variables, goldens.
+        Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, report, variables, goldens.
       NAME_bundle: all of these in one archive, with TensorFlow's numbers and a script that replays them (manual).
       NAME.export, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 

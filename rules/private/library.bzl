@@ -10,6 +10,7 @@ load(":hlo.bzl", "hlo_targets")
 load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
 load(":render.bzl", "tf_aot_render")
+load(":shared.bzl", "tf_aot_shared")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/..."])
@@ -73,6 +74,8 @@ def tf_aot_library(
       NAME_test: runs several steps, and compares every output and every written variable with TensorFlow after each.
       NAME_config_test: with `config_golden`, compares it with the config. A failure prints the command that updates it.
       NAME_taps_test: with `taps`, compares values inside the model, and names the first to diverge (docs/guide/debugging.md).
+      NAME_shared: libNAME_shared.so, with a C interface (docs/guide/embedding.md#a-shared-library). Bazel builds it only on
+        request.
       NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (docs/guide/hlo.md).
         Bazel builds it only on request.
@@ -206,6 +209,12 @@ def tf_aot_library(
         linkopts = linkopts,
         sources = sources,
         **(common.public | cpp | parts)
+    )
+    tf_aot_shared(
+        name = name + "_shared",
+        features = features,
+        library = name,
+        **(common.public | {"tags": common.private["tags"]})
     )
     files = [goldens]
     if not embed_variables:

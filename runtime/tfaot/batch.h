@@ -10,7 +10,7 @@
 #include <cstring>
 #include <memory>
 
-#include "tfaot/arena.h"
+#include "tfaot/instance.h"
 
 namespace tfaot {
 
@@ -54,45 +54,40 @@ class BatchPlan {
   std::unique_ptr<std::uint8_t[]> next_;
 };
 
-// An input or output of a compiled function, and the location of its rows.
+// A batched input or output of a compiled function.
 struct BatchedTensor {
   int index;              // among the function's arguments or results
-  std::size_t offset;     // of the whole batch, in the arena
   std::size_t row_bytes;  // of one row
-  std::size_t padded;     // inputs: room for one padded part, in the arena
 };
 
-// Points a compiled function's argument at `rows` rows, starting at `first`.
-// Uses them in place if there are enough for the function and they are aligned.
-// Otherwise, copies them, followed by zeros.
+// Points a compiled function's argument at `rows` rows of `batch`, starting at
+// `first`. Uses them in place if there are enough for the function and they are
+// aligned. Otherwise, copies them to `padded`, followed by zeros.
 template <typename Function>
-void FeedRows(Function& function, const Arena& arena,
-              const BatchedTensor& tensor, std::int64_t first,
+void FeedRows(Function& function, const BatchedTensor& tensor,
+              const void* batch, unsigned char* padded, std::int64_t first,
               std::int64_t rows, std::int64_t size) {
-  const std::size_t begin =
-      tensor.offset + static_cast<std::size_t>(first) * tensor.row_bytes;
+  const std::size_t begin = static_cast<std::size_t>(first) * tensor.row_bytes;
   const std::size_t bytes = static_cast<std::size_t>(rows) * tensor.row_bytes;
-  unsigned char* data = arena.at(begin);
-  if (rows < size || begin % Arena::kAlignment != 0) {
-    data = arena.at(tensor.padded);
-    if (bytes > 0) std::memcpy(data, arena.at(begin), bytes);
+  const unsigned char* data = static_cast<const unsigned char*>(batch) + begin;
+  if (rows < size || begin % kAlignment != 0) {
+    if (bytes > 0) std::memcpy(padded, data, bytes);
     const std::size_t whole = static_cast<std::size_t>(size) * tensor.row_bytes;
-    if (whole > bytes) std::memset(data + bytes, 0, whole - bytes);
+    if (whole > bytes) std::memset(padded + bytes, 0, whole - bytes);
+    data = padded;
   }
   function.set_arg_data(static_cast<std::size_t>(tensor.index), data);
 }
 
-// Copies `rows` rows of a compiled function's result to their place in the
-// batch. Drops the results of padding.
+// Copies `rows` rows of a compiled function's result to their place in `batch`.
+// Drops the results of padding.
 template <typename Function>
-void FetchRows(Function& function, const Arena& arena,
-               const BatchedTensor& tensor, std::int64_t first,
-               std::int64_t rows) {
-  const std::size_t begin =
-      tensor.offset + static_cast<std::size_t>(first) * tensor.row_bytes;
+void FetchRows(Function& function, const BatchedTensor& tensor, void* batch,
+               std::int64_t first, std::int64_t rows) {
+  const std::size_t begin = static_cast<std::size_t>(first) * tensor.row_bytes;
   const std::size_t bytes = static_cast<std::size_t>(rows) * tensor.row_bytes;
   if (bytes == 0) return;
-  std::memcpy(arena.at(begin),
+  std::memcpy(static_cast<unsigned char*>(batch) + begin,
               function.result_data(static_cast<std::size_t>(tensor.index)),
               bytes);
 }

@@ -1,7 +1,6 @@
 #include "tfaot/executor.h"
 
 #include <cstring>
-#include <new>
 
 namespace tfaot {
 namespace {
@@ -26,17 +25,21 @@ T* Take(unsigned char*& at, std::size_t count) {
 
 }  // namespace
 
-Executor::Executor(const Program& program) : program_(&program) {
+std::size_t Executor::MemoryBytes(const Program& program) noexcept {
   const std::size_t num_buffers =
       program.num_args + program.num_memory + program.num_constants;
-  const std::size_t bytes =
-      program.memory_bytes + program.scratch_bytes +
-      Aligned(num_buffers * sizeof(unsigned char*)) +
-      Aligned(program.num_kernel_args * sizeof(KernelArg)) +
-      Aligned(program.num_calls * sizeof(KernelCall)) +
-      Aligned(program.num_rng * sizeof(RngState)) + kAlignment;
-  block_ = ::operator new(bytes, std::align_val_t{kAlignment});
-  unsigned char* at = static_cast<unsigned char*>(block_);
+  return program.memory_bytes + program.scratch_bytes +
+         Aligned(num_buffers * sizeof(unsigned char*)) +
+         Aligned(program.num_kernel_args * sizeof(KernelArg)) +
+         Aligned(program.num_calls * sizeof(KernelCall)) +
+         Aligned(program.num_rng * sizeof(RngState));
+}
+
+Executor::Executor(const Program& program, void* block) noexcept
+    : program_(&program) {
+  const std::size_t num_buffers =
+      program.num_args + program.num_memory + program.num_constants;
+  unsigned char* at = static_cast<unsigned char*>(block);
   unsigned char* const memory = Take<unsigned char>(at, program.memory_bytes);
   unsigned char* const scratch = Take<unsigned char>(at, program.scratch_bytes);
   buffers_ = Take<unsigned char*>(at, num_buffers);
@@ -68,10 +71,6 @@ Executor::Executor(const Program& program) : program_(&program) {
   for (std::uint32_t i = 0; i < program.num_rng; ++i) {
     rng[i] = {kInitialRngState, 0, program.rng_deltas[i]};
   }
-}
-
-Executor::~Executor() {
-  ::operator delete(block_, std::align_val_t{kAlignment});
 }
 
 void Executor::Bind(std::size_t index, const void* data) noexcept {

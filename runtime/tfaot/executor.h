@@ -106,9 +106,11 @@ class Executor {
  public:
   static constexpr std::size_t kAlignment = 64;
 
-  // The program must outlive this. Throws std::bad_alloc.
-  explicit Executor(const Program& program);
-  ~Executor();
+  // The size in bytes of the memory that an instance of a program needs.
+  static std::size_t MemoryBytes(const Program& program) noexcept;
+
+  // The program and the memory, at a multiple of kAlignment, must outlive this.
+  Executor(const Program& program, void* memory) noexcept;
 
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
@@ -138,7 +140,6 @@ class Executor {
   void Bind(std::size_t index, const void* data) noexcept;
 
   const Program* program_;
-  void* block_;
   KernelArg* args_;
   unsigned char** buffers_;
   Instance instance_;

@@ -47,7 +47,7 @@ Block Allocate(std::uint64_t bytes) {
 
 Block Map(std::uint64_t bytes, int fd) {
   void* base =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+      mmap(nullptr, bytes, fd < 0 ? PROT_READ | PROT_WRITE : PROT_READ,
            MAP_PRIVATE | MAP_NORESERVE | (fd < 0 ? MAP_ANONYMOUS : 0), fd, 0);
   if (base == MAP_FAILED) return nullptr;
   return Block(static_cast<unsigned char*>(base), Release{bytes});
@@ -55,8 +55,13 @@ Block Map(std::uint64_t bytes, int fd) {
 
 std::string SystemError() { return std::generic_category().message(errno); }
 
-Descriptor::~Descriptor() {
+Descriptor::~Descriptor() { Reset(-1); }
+
+void Descriptor::Reset(int fd) {
+  const int error = errno;
   if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+  errno = error;
 }
 
 bool Read(int fd, void* data, std::uint64_t bytes, std::uint64_t offset) {

@@ -32,8 +32,8 @@ using Block = std::unique_ptr<unsigned char, Release>;
 Block Allocate(std::uint64_t bytes);
 
 // Maps a file, or zeros if `fd` is -1. On failure, returns an empty block and
-// sets errno. Pages become private memory when they are written. No memory is
-// reserved for them (MAP_NORESERVE), so the mapping can exceed it.
+// sets errno. A file's pages are read-only. No memory is reserved for zeros
+// (MAP_NORESERVE), so the mapping can exceed it.
 Block Map(std::uint64_t bytes, int fd);
 
 // Describes errno.
@@ -47,6 +47,9 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int get() const { return fd_; }
+
+  // Closes the descriptor and owns another one. Doesn't change errno.
+  void Reset(int fd);
 
  private:
   int fd_;

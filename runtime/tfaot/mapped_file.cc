@@ -4,51 +4,96 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "tfaot/message.h"
 
 namespace tfaot {
 
-using files::Descriptor;
 using files::SystemError;
 using safetensors::Contradiction;
 using safetensors::kMaxHeader;
 using safetensors::Tensor;
 
-const Tensor* MappedFile::Find(std::string_view name) const {
-  const auto at =
-      std::lower_bound(by_name.begin(), by_name.end(), name,
-                       [](const Tensor* tensor, std::string_view wanted) {
-                         return tensor->name < wanted;
-                       });
-  return at != by_name.end() && (*at)->name == name ? *at : nullptr;
+std::string Name(const Source& source) {
+  switch (source.kind) {
+    case Source::Kind::kPath:
+      return source.path;
+    case Source::Kind::kDescriptor:
+      return "file descriptor " + std::to_string(source.fd);
+    case Source::Kind::kMemory:
+      break;
+  }
+  return "the file in memory";
 }
 
-std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
-                                     std::string* error) {
+Status MappedFile::Copy(const Tensor& tensor, unsigned char* to) const {
+  const std::uint64_t bytes = tensor.end - tensor.begin;
+  if (data != nullptr) {
+    std::memcpy(to, data + tensor.begin, bytes);
+    return Status();
+  }
+  if (files::Read(copied_from, to, bytes,
+                  sizeof(std::uint64_t) + header.size() + tensor.begin)) {
+    return Status();
+  }
+  return Status(Code::kFileAccess,
+                Message(name + " can't be read",
+                        errno == 0 ? "the file became shorter" : SystemError(),
+                        "pass a safetensors file that this process may read"));
+}
+
+const Tensor* MappedFile::Find(std::string_view wanted) const {
+  const auto at =
+      std::lower_bound(by_name.begin(), by_name.end(), wanted,
+                       [](const Tensor* tensor, std::string_view other) {
+                         return tensor->name < other;
+                       });
+  return at != by_name.end() && (*at)->name == wanted ? *at : nullptr;
+}
+
+std::unique_ptr<MappedFile> OpenFile(const Source& source, Purpose purpose,
+                                     Status* status) {
   const bool load = purpose == Purpose::kLoad;
+  auto file = std::make_unique<MappedFile>();
+  file->name = Name(source);
   const std::string name =
-      path + std::string(load ? "" : " can't be overwritten: it");
+      file->name + (load ? "" : " can't be overwritten: it");
   const auto fail = [&](const char* what, const std::string& found,
-                        const char* to_do) {
-    *error =
+                        const char* to_do, Code code = Code::kBadFile) {
+    *status = Status(
+        code,
         Message(name + what, found,
-                load ? to_do : "save to another path, or remove that file");
+                load ? to_do : "save to another path, or remove that file"));
     return nullptr;
   };
   const char* const other =
       "pass a safetensors file that this process may read";
   const char* const again = "write it again";
-  // Without O_NONBLOCK, opening a pipe would wait for a writer.
-  const Descriptor fd(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
-  auto file = std::make_unique<MappedFile>();
-  if (fd.get() < 0 || fstat(fd.get(), &file->status) != 0) {
-    return fail(" can't be opened", SystemError(), other);
+  const bool in_memory = source.kind == Source::Kind::kMemory;
+  int fd = source.fd;
+  if (source.kind == Source::Kind::kPath) {
+    // Without O_NONBLOCK, opening a pipe would wait for a writer.
+    file->fd.Reset(open(source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    fd = file->fd.get();
   }
-  if (!S_ISREG(file->status.st_mode)) {
-    return fail(" isn't a regular file", "", other);
+  std::uint64_t size = source.bytes;
+  if (!in_memory) {
+    const bool opened = source.kind != Source::Kind::kPath || fd >= 0;
+    if (!opened || fstat(fd, &file->status) != 0) {
+      return fail(" can't be opened", SystemError(), other, Code::kFileAccess);
+    }
+    if (!S_ISREG(file->status.st_mode)) {
+      return fail(" isn't a regular file", "", other, Code::kFileAccess);
+    }
+    size = static_cast<std::uint64_t>(file->status.st_size);
   }
-  const auto size = static_cast<std::uint64_t>(file->status.st_size);
+  const auto read = [&](void* to, std::uint64_t bytes, std::uint64_t offset) {
+    if (!in_memory) return files::Read(fd, to, bytes, offset);
+    std::memcpy(to, static_cast<const unsigned char*>(source.data) + offset,
+                bytes);
+    return true;
+  };
   std::uint64_t header = 0;
   if (size < sizeof(header)) {
     return fail(" is truncated, or isn't a safetensors file",
@@ -56,9 +101,10 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
   }
   const auto unreadable = [&] {
     return fail(" can't be read",
-                errno == 0 ? "the file became shorter" : SystemError(), other);
+                errno == 0 ? "the file became shorter" : SystemError(), other,
+                Code::kFileAccess);
   };
-  if (!files::Read(fd.get(), &header, sizeof(header), 0)) return unreadable();
+  if (!read(&header, sizeof(header), 0)) return unreadable();
   if (header > size - sizeof(header)) {
     return fail(" is truncated, or isn't a safetensors file",
                 "a header of " + std::to_string(header) +
@@ -73,7 +119,7 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
   }
   // Parsed in private memory, so it can't change meanwhile.
   file->header.resize(header);
-  if (!files::Read(fd.get(), file->header.data(), header, sizeof(header))) {
+  if (!read(file->header.data(), header, sizeof(header))) {
     return unreadable();
   }
   std::string problem;
@@ -94,12 +140,25 @@ std::unique_ptr<MappedFile> OpenFile(const char* path, Purpose purpose,
             [](const Tensor* a, const Tensor* b) { return a->name < b->name; });
   const std::string found = Contradiction(file->by_name);
   if (!found.empty()) return fail(" contradicts itself", found, again);
-  file->mapping = files::Map(size, fd.get());
+  if (in_memory) {
+    file->data = static_cast<const unsigned char*>(source.data) +
+                 sizeof(header) + header;
+    return file;
+  }
+  if (source.copied) {
+    file->copied_from = fd;
+    return file;
+  }
+  file->mapping = files::Map(size, fd);
+  // A mapping stays without its descriptor.
+  file->fd.Reset(-1);
   if (!file->mapping) {
-    *error = Message(path + std::string(" can't be mapped"), SystemError(),
-                     "pass a file that fits in the address space limit "
-                     "(ulimit -v), or raise the limit: this one takes " +
-                         std::to_string(size) + " bytes");
+    *status = Status(
+        errno == ENOMEM ? Code::kOutOfMemory : Code::kFileAccess,
+        Message(file->name + " can't be mapped", SystemError(),
+                "pass a file that fits in the address space limit (ulimit "
+                "-v), or raise the limit: this one takes " +
+                    std::to_string(size) + " bytes"));
     return nullptr;
   }
   file->data = file->mapping.get() + sizeof(header) + header;

@@ -17,15 +17,15 @@
 #include <cstring>
 #include <string>
 
-#include "tfaot/variables.h"
+#include "tests/runtime/owned_variables.h"
 
 // Disks are slow, and aren't under test.
 extern "C" int fsync(int) { return 0; }
 
 namespace {
 
+using tests::Variables;
 using tfaot::VariableInfo;
-using tfaot::Variables;
 
 constexpr std::int64_t kMatrix[] = {2, 3};
 constexpr std::int64_t kPair[] = {2};

@@ -5,8 +5,11 @@
 #ifndef TFAOT_TESTS_RUNTIME_ALLOCATIONS_H_
 #define TFAOT_TESTS_RUNTIME_ALLOCATIONS_H_
 
+#include <malloc.h>
+
 #include <atomic>
 #include <cstddef>
+#include <cstdlib>
 
 namespace tests {
 inline std::atomic<long> allocations{0};
@@ -23,27 +26,28 @@ void* __libc_calloc(std::size_t count, std::size_t size);
 void* __libc_realloc(void* old, std::size_t size);
 void* __libc_memalign(std::size_t alignment, std::size_t size);
 
-void* malloc(std::size_t size) {
+void* malloc(std::size_t size) noexcept {
   ++tests::allocations;
   return __libc_malloc(size);
 }
-void* calloc(std::size_t count, std::size_t size) {
+void* calloc(std::size_t count, std::size_t size) noexcept {
   ++tests::allocations;
   return __libc_calloc(count, size);
 }
-void* realloc(void* old, std::size_t size) {
+void* realloc(void* old, std::size_t size) noexcept {
   ++tests::allocations;
   return __libc_realloc(old, size);
 }
-void* memalign(std::size_t alignment, std::size_t size) {
+void* memalign(std::size_t alignment, std::size_t size) noexcept {
   ++tests::allocations;
   return __libc_memalign(alignment, size);
 }
-void* aligned_alloc(std::size_t alignment, std::size_t size) {
+void* aligned_alloc(std::size_t alignment, std::size_t size) noexcept {
   ++tests::allocations;
   return __libc_memalign(alignment, size);
 }
-int posix_memalign(void** out, std::size_t alignment, std::size_t size) {
+int posix_memalign(void** out, std::size_t alignment,
+                   std::size_t size) noexcept {
   ++tests::allocations;
   *out = __libc_memalign(alignment, size);
   return *out == nullptr;

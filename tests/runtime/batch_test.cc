@@ -112,8 +112,7 @@ class Negate {
     data_ = static_cast<const float*>(data);
   }
   void Run() {
-    EXPECT(reinterpret_cast<std::uintptr_t>(data_) % tfaot::Arena::kAlignment ==
-           0);
+    EXPECT(reinterpret_cast<std::uintptr_t>(data_) % tfaot::kAlignment == 0);
     for (int i = 0; i < kSize * kColumns; ++i) result_[i] = -data_[i];
   }
   const void* result_data(std::size_t index) const {
@@ -127,14 +126,14 @@ class Negate {
   float result_[kSize * kColumns];
 };
 
-float* Floats(const tfaot::Arena& arena, std::size_t offset) {
-  return reinterpret_cast<float*>(arena.at(offset));
+float* Floats(unsigned char* memory, std::size_t offset) {
+  return reinterpret_cast<float*>(memory + offset);
 }
 
 void TestRows() {
-  const tfaot::Arena arena(576);
-  const tfaot::BatchedTensor input{1, kInput, kRowBytes, kPadded};
-  const tfaot::BatchedTensor output{0, kOutput, kRowBytes, 0};
+  alignas(64) unsigned char arena[576] = {};
+  const tfaot::BatchedTensor input{1, kRowBytes};
+  const tfaot::BatchedTensor output{0, kRowBytes};
   float* in = Floats(arena, kInput);
   float* out = Floats(arena, kOutput);
   for (std::int64_t first = 0; first < kRows; ++first) {
@@ -145,18 +144,18 @@ void TestRows() {
         in[i] = std::numeric_limits<float>::quiet_NaN();
         out[i] = -1;
       }
-      std::memset(arena.at(kPadded), 0xff, 192);
+      std::memset(arena + kPadded, 0xff, 192);
       for (std::int64_t i = first * kColumns; i < (first + rows) * kColumns;
            ++i) {
         in[i] = static_cast<float>(i + 1);
       }
       Negate negate;
-      tfaot::FeedRows(negate, arena, input, first, rows, kSize);
+      tfaot::FeedRows(negate, input, in, arena + kPadded, first, rows, kSize);
       // Complete and aligned rows are used in place.
       const bool in_place = rows == kSize && first * kRowBytes % 64 == 0;
       EXPECT((negate.data() == in + first * kColumns) == in_place);
       negate.Run();
-      tfaot::FetchRows(negate, arena, output, first, rows);
+      tfaot::FetchRows(negate, output, out, first, rows);
       for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
         const bool fed = i >= first * kColumns && i < (first + rows) * kColumns;
         EXPECT(out[i] == (fed ? -static_cast<float>(i + 1) : -1.0f));

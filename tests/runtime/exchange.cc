@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "tfaot/variables.h"
+#include "tests/runtime/owned_variables.h"
 
 int main(int argc, char** argv) {
   std::list<std::vector<std::int64_t>> shapes;
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
                      static_cast<int>(dims.size()), std::stoull(argv[i + 3]), 0,
                      argv[i + 4] == std::string("1")});
   }
-  tfaot::Variables variables(infos.data(), infos.size(), nullptr);
+  tests::Variables variables(infos.data(), infos.size(), nullptr);
   bool ok = variables.Load(argv[1]);
   for (std::size_t i = 0; ok && i < infos.size(); ++i) {
     if (!infos[i].written) continue;

@@ -1,5 +1,5 @@
 // Protects the code that runs compiled functions: where kernels find their
-// arguments, that one allocation contains everything, and that it reports
+// arguments, that one block contains everything, and that it reports
 // failures.
 #include "tfaot/executor.h"
 
@@ -75,12 +75,16 @@ const tfaot::Program kProgram = {
     kResults, kKernelArgs, kCalls, kUses, kFirstUse, kRngDeltas,
 };
 
+constexpr std::size_t kMemoryBytes = 1024;
+
 void TestRun() {
   alignas(64) std::int32_t a[] = {1, 2};
   alignas(64) std::int32_t other[] = {10, 20};
   alignas(64) std::int32_t counts[24] = {};
-  tfaot::Executor executor(kProgram);
-  tfaot::Executor second(kProgram);
+  alignas(64) unsigned char memory[2][kMemoryBytes];
+  Expect(tfaot::Executor::MemoryBytes(kProgram) <= kMemoryBytes, "room");
+  tfaot::Executor executor(kProgram, memory[0]);
+  tfaot::Executor second(kProgram, memory[1]);
   executor.set_arg_data(0, a);
   executor.set_arg_data(1, counts);
   const auto* const result =
@@ -126,7 +130,8 @@ void TestRngState() {
   }
   alignas(64) std::int32_t a[] = {1, 2};
   alignas(64) std::int32_t counts[24] = {};
-  tfaot::Executor executor(kProgram);
+  alignas(64) unsigned char memory[kMemoryBytes];
+  tfaot::Executor executor(kProgram, memory);
   executor.set_arg_data(0, a);
   executor.set_arg_data(1, counts);
   std::uint64_t state[2];

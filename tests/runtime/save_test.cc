@@ -23,10 +23,10 @@
 #include "tests/runtime/expect.h"
 #include "tests/runtime/files.h"
 #include "tests/runtime/limits.h"
-#include "tfaot/variables.h"
+#include "tests/runtime/owned_variables.h"
 
+using tests::Variables;
 using tfaot::VariableInfo;
-using tfaot::Variables;
 
 namespace {
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfaot.core import dtypes, fingerprint, functions, names, templates
+from tfaot.core import manifest as manifests
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
 
@@ -83,8 +85,13 @@ class Member:
     note: str
     """What to add to the header's comment."""
     batched: bool
-    throws: bool
-    """Whether access to values that may change can run out of memory: the first call copies values from the library."""
+    mutable: str = ""
+    """The accessor of values that may change, if it isn't the member's name: a variable that the model only reads is shared."""
+
+    @property
+    def writer(self) -> str:
+        """The name by which to access values that may change."""
+        return self.mutable or self.cpp_name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,13 +101,29 @@ class Variable:
     member: Member
     dtype: str
     """Its dtype code in safetensors."""
-    dims: str
-    """An initializer of its sizes, with at least one number."""
+    dims: int
+    """The index of its first size among all tensors' sizes."""
     offset: int
     written: bool
     unset: bool
     """Whether the generated test sets it, because the model has no value for it."""
     optional: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A tensor's entry in the table that programs read at run time."""
+
+    slot: int
+    """Its index."""
+    member: Member
+    dtype: int
+    """`tensorflow.DataType`."""
+    dims: int
+    """The index of its first size among all tensors' sizes."""
+    bounded: str
+    batched: str
+    written: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,6 +181,8 @@ class Entry:
 
     name: str
     cpp_name: str
+    first: int
+    """The index of its first input in the table of tensors. The other inputs follow it, then the outputs."""
     inputs: tuple[Member, ...]
     outputs: tuple[Member, ...]
     functions: tuple[Function, ...]
@@ -245,11 +270,12 @@ def context_of(
     symbol = names.symbol(manifest.cpp_class)
     found = functions.functions(manifest, [(each.entry_point, each.batch) for each in compiled])
     arena = _Arena()
-    variables = _variables(manifest)
-    entries = [
-        _entry(manifest, entry, [f for f in found if f.entry_point == entry], variables, arena)
-        for entry in manifest.entry_points
-    ]
+    variables = _variables(manifest, class_name)
+    entries: list[Entry] = []
+    for entry in manifest.entry_points:
+        first = entries[-1].first + len(entries[-1].inputs) + len(entries[-1].outputs) if entries else 0
+        own = [function for function in found if function.entry_point == entry]
+        entries.append(_entry(manifest, entry, first, own, variables, arena))
     members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
     members += [variable.member for variable in variables]
     values = {member.value for member in members}
@@ -268,6 +294,9 @@ def context_of(
         "single": len(entries) == 1,
         "variables": variables,
         "members": members,
+        "tensors": _listed(manifest, members),
+        "dims": ", ".join(str(dim) for tensor in _tensors(manifest) for dim in (*tensor.shape, 0)),
+        "manifest": _escaped(described(manifest)),
         "embed": embed and bool(variables),
         "fingerprint_symbol": fingerprint.symbol(manifest.cpp_class),
         "weights_symbol": fingerprint.weights_symbol(manifest.cpp_class),
@@ -285,18 +314,29 @@ def context_of(
     }
 
 
-def _variables(manifest: Manifest) -> list[Variable]:
+def _variables(manifest: Manifest, class_name: str) -> list[Variable]:
+    taken = {variable.cpp_name for variable in manifest.variables}
+    taken |= {entry.cpp_name for entry in manifest.entry_points}
+    for entry in manifest.entry_points:
+        taken |= {each.cpp_name for each in (*entry.inputs, *entry.outputs)}
+    mutable = names.unique_identifiers(
+        ["mutable_" + variable.cpp_name for variable in manifest.variables],
+        taken=taken | names.MEMBERS,
+        class_name=class_name,
+    )
+    dims = _dims(manifest)[-len(manifest.variables) :]
     return [
         Variable(
             _member(
                 variable,
                 get=f"impl.variables.data({index})",
-                change=f"impl.variables.mutable_data({index})",
-                note=("" if variable.written else ", read only") + (", starts at zero" if variable.unset else ""),
-                throws=not variable.written,
+                change=f"impl.variables.{'own' if variable.written else 'mutable'}_data({index})",
+                note=(", starts at zero" if variable.unset else "")
+                + ("" if variable.written else f", shared. {mutable[index]}() copies the values for this instance"),
+                mutable="" if variable.written else mutable[index],
             ),
             dtypes.BY_NAME[variable.dtype].safetensors,
-            ", ".join(map(str, variable.shape or (1,))),
+            dims[index],
             variable.offset,
             variable.written,
             variable.unset,
@@ -318,9 +358,57 @@ def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Var
     ]
 
 
+def described(manifest: Manifest) -> str:
+    """Returns the part of `model.json` that a class contains, on one line.
+
+    What only the build uses isn't in it, so a change there doesn't compile the class again.
+    """
+    fields = dataclasses.asdict(manifest)
+    for name in ("calls", "fingerprints"):
+        del fields[name]
+    for frozen in fields["frozen"]:
+        del frozen["sha256"]
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+
+
+def _tensors(manifest: Manifest) -> list[Tensor]:
+    """Returns all tensors that have an accessor, in the order of the class's table."""
+    edges: list[Tensor] = [
+        tensor for entry in manifest.entry_points for group in (entry.inputs, entry.outputs) for tensor in group
+    ]
+    return [*edges, *manifest.variables]
+
+
+def _dims(manifest: Manifest) -> list[int]:
+    """Returns, for each of these tensors, the index of its first size among all their sizes, each followed by a zero."""
+    counts = [len(tensor.shape) + 1 for tensor in _tensors(manifest)]
+    return [0, *itertools.accumulate(counts)][:-1]
+
+
+def _listed(manifest: Manifest, members: Sequence[Member]) -> list[Listed]:
+    tensors = zip(_tensors(manifest), members, _dims(manifest), strict=True)
+    return [
+        Listed(
+            slot=slot,
+            member=member,
+            dtype=dtypes.BY_NAME[tensor.dtype].enum,
+            dims=dims,
+            bounded=_boolean(bool(member.size)),
+            batched=_boolean(member.batched),
+            written=_boolean(isinstance(tensor, manifests.Variable) and tensor.written),
+        )
+        for slot, (tensor, member, dims) in enumerate(tensors)
+    ]
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
 def _entry(
     manifest: Manifest,
     entry: EntryPoint,
+    first: int,
     compiled: Sequence[functions.Function],
     variables: Sequence[Variable],
     arena: _Arena,
@@ -328,12 +416,13 @@ def _entry(
     inputs = []
     for tensor in entry.inputs:
         offset = arena.place(tensor.bytes)
-        inputs.append(_Edge(_member(tensor, get=f"impl.arena.at({offset})", batched=tensor.batched), offset))
+        inputs.append(_Edge(_member(tensor, get=f"impl.arena + {offset}", batched=tensor.batched), offset))
     outputs = _outputs(entry, _function_name(compiled[0]), arena)
     written = [use for use in entry.variables if use.written]
     return Entry(
         entry.name,
         entry.cpp_name,
+        first,
         tuple(edge.member for edge in inputs),
         tuple(edge.member for edge in outputs),
         tuple(_function(function, inputs, outputs, variables, arena) for function in compiled),
@@ -365,7 +454,7 @@ def _outputs(entry: EntryPoint, function: str, arena: _Arena) -> list[_Edge]:
         offset = arena.place(output.bytes) if output.batched else -1
         member = _member(
             output,
-            get=f"impl.arena.at({offset})" if output.batched else f"impl.{function}.result_data({index})",
+            get=f"impl.arena + {offset}" if output.batched else f"impl.{function}.result_data({index})",
             size=f"impl.{function}.result_data({sizes[output.name]})" if output.size else "",
             note=" at most; the actual size is known after the run" if output.size else "",
             batched=output.batched,
@@ -433,7 +522,7 @@ def _member(
     size: str = "",
     note: str = "",
     batched: bool = False,
-    throws: bool = False,
+    mutable: str = "",
 ) -> Member:
     value = dtypes.BY_NAME[tensor.dtype].cpp
     kind = "BoundedView" if size else "View"
@@ -453,7 +542,7 @@ def _member(
         size=size,
         note=note,
         batched=batched,
-        throws=throws,
+        mutable=mutable,
     )
 
 

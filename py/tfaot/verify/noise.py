@@ -52,6 +52,10 @@ _KEPT = frozenset(
 Constants keep theirs because a GraphDef has at most 2 GB."""
 
 
+_STREAM = 11
+"""The second seed of all random ops. The first tells them apart."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Noisy:
     """A graph with noise."""
@@ -63,6 +67,17 @@ class Noisy:
     def tensor(self, name: str) -> str:
         """Returns the new name of the original graph's tensor `name`."""
         return self.tensors.get(name, name)
+
+
+def other_stream(noisy: Noisy) -> Noisy:
+    """Returns the same graph with other random numbers, independent of the first graph's."""
+    graph = graph_pb2.GraphDef()
+    graph.CopyFrom(noisy.graph)
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        for node in nodes:
+            if node.op == "RandomUniform" and node.attr["seed2"].i == _STREAM:
+                node.attr["seed2"].i = _STREAM + 1
+    return Noisy(graph, noisy.tensors)
 
 
 class UnsupportedError(Exception):
@@ -392,7 +407,7 @@ class _Rewriting:
         random = self._add(
             "RandomUniform",
             [shape],
-            {"T": types_pb2.DT_INT32, "dtype": types_pb2.DT_FLOAT, "seed": self._pass.sites, "seed2": 11},
+            {"T": types_pb2.DT_INT32, "dtype": types_pb2.DT_FLOAT, "seed": self._pass.sites, "seed2": _STREAM},
         )
         name = self._pass.helper(("noise", dtype, kind), functools.partial(trace_noise, tf.as_dtype(dtype), kind))
         operands = [ref, random, self._const(scale), count or self._const(1.0)]

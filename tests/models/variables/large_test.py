@@ -59,12 +59,9 @@ class LargeTest(unittest.TestCase):
         def values(key: str) -> list[Array]:
             return [np.array(line[1:], np.float32) for line in printed if line[0] == key]
 
-        changed_rows, changed_columns = self.rows.copy(), self.columns.copy()
-        changed_rows[-1, -1], changed_columns[-1, -1] = 1000, 0.5
-        runs = [(self.rows, self.columns), (changed_rows, changed_columns), (changed_rows, changed_columns)]
-        for (rows, columns), scores, found in zip(runs, values("scores"), values("found"), strict=True):
-            np.testing.assert_array_equal(scores.reshape(8, 4), rows @ columns.T)  # exact for small integers
-            np.testing.assert_array_equal(found, rows[-1])
+        for scores, found in zip(values("scores"), values("found"), strict=True):
+            np.testing.assert_array_equal(scores.reshape(8, 4), self.rows @ self.columns.T)  # exact for small integers
+            np.testing.assert_array_equal(found, self.rows[-1])
         self.assertEqual([line[1] for line in printed if line[0] == "calls"], ["41", "42", "43"])
 
         # In kB: the maximum, and after each of three runs, memory other than the file's own pages.
@@ -75,14 +72,14 @@ class LargeTest(unittest.TestCase):
         self.assertEqual(len(anonymous), 3)
         self.assertLess(max(anonymous), 50_000)
 
-        # The loaded file didn't change, and the saved one has the changes.
-        for path, (rows, columns), calls in ((self.weights, runs[0], 40), (self.saved, runs[1], 42)):
+        # The loaded file didn't change, and the saved one has the new count.
+        for path, calls in ((self.weights, 40), (self.saved, 42)):
             with safe_open(path, "numpy") as file:
                 table, classes = file.get_slice("table"), file.get_slice("classes")
                 self.assertEqual((table.get_shape(), classes.get_shape()), ([ROWS, WIDTH], [CLASSES, WIDTH]))
-                for place, row in zip(PLACES, rows, strict=True):
+                for place, row in zip(PLACES, self.rows, strict=True):
                     np.testing.assert_array_equal(table[place : place + 1], row[None])
-                for place, row in zip(COLUMNS, columns, strict=True):
+                for place, row in zip(COLUMNS, self.columns, strict=True):
                     np.testing.assert_array_equal(classes[place : place + 1], row[None])
                 self.assertEqual(file.get_tensor("calls"), calls)
         self.assertEqual(os.path.getsize(self.saved), os.path.getsize(self.weights))

@@ -59,7 +59,7 @@ void TestFedOnesChange(const char* head) {
   Chosen chosen;
   EXPECT(chosen.Load(head));
   EXPECT(Gives(chosen, 52, -32));
-  chosen.head_bias()[0] = 1;
+  chosen.mutable_head_bias()[0] = 1;
   EXPECT(Gives(chosen, 53, -32));
 }
 

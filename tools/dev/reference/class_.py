@@ -96,7 +96,7 @@ class _Member:
     @property
     def name(self) -> str:
         """The name that it declares."""
-        match = re.search(r"(\w+)(?:\(| = )", self.declarations)
+        match = re.search(r"(operator bool|\w+)(?:\(| = )", self.declarations)
         assert match
         return f"Move and copy a {match[1]}" if "&&" in self.declarations else match[1]
 

@@ -33,8 +33,15 @@ class _Part:
     sources: tuple[str, ...]
 
 
+_PLAIN = ("fail", "BazelwError", "WayFailed", "Unreachable")
+"""What takes an error as one text."""
 _STAGE = "While Bazel runs an action `{}`, so `bazel build` and `bazel test` fail."
 _PARTS = (
+    _Part(
+        "Getting Bazel",
+        "While `./bazelw` looks for a Bazel or sets one up, before Bazel starts. If one way fails, it tries the next.",
+        ("tools/bazelw/*.py",),
+    ),
     _Part(
         "Setup",
         "While Bazel fetches the repository `tfaot_tensorflow`, before the first model is built.",
@@ -57,7 +64,7 @@ _PARTS = (
     ),
     _Part(
         "The program",
-        "In a program with a compiled model. `Run`, `Load`, and `Save` return false, and `error()` returns the message.",
+        "In a program with a compiled model. Members that return false say it in `error()`, and others in a `tfaot::Status`.",
         ("py/tfaot/render/templates/class.cc.jinja", "runtime/tfaot/*.cc"),
     ),
     _Part("Generated tests", "While a generated test or benchmark reads its goldens.", ("runtime/tfaot/goldens.h",)),
@@ -120,7 +127,7 @@ def _python(file: str, tree: ast.Module) -> list[Message]:
                     _texts(part, scope) if part else [""] for part in (node.args[0], given.get("exists"), given["do"])
                 ]
                 found += [(node.lineno, Message(asked, " / ".join(text[1]), " / ".join(text[2]))) for asked in text[0]]
-            elif node.func.id == "fail":
+            elif node.func.id in _PLAIN and node.args:
                 found += [(node.lineno, _split(each)) for each in _texts(node.args[0], scope) if each != _GAP]
     for function in functions:  # of rules/private/python_version.bzl, which return what others fail with
         if file.endswith(".bzl") and function.name.endswith("_error"):
@@ -133,6 +140,9 @@ def _python(file: str, tree: ast.Module) -> list[Message]:
 def _split(text: str) -> Message:
     """Returns the parts of an error of the rules, which Bazel shows on one line."""
     asked, _, do = text.removeprefix(f"{_GAP}: ").partition(" To do: ")
+    if not do:
+        asked, _, do = text.partition("; set ")  # bazelw's errors end with the way out
+        do = do and f"set {do}"
     return Message(asked, "", do)
 
 
@@ -179,7 +189,7 @@ _CONSTANT = re.compile(r'const char\* const (\w+) =\s+"((?:[^"\\]|\\.)*)";')
 _GOLDENS = "build the target's goldens again, or pass their path as the first argument"
 """What runtime/tfaot/goldens.h adds to each of its messages."""
 _FAILS = {
-    "runtime/tfaot/variables.cc": f"{_GAP} can't be saved",
+    "runtime/tfaot/weight_set.cc": f"{_GAP} can't be saved",
     "runtime/tfaot/mapped_file.cc": None,
 }
 """What a file's own function `fail` puts first, or None if its first argument is that."""
@@ -187,7 +197,7 @@ _FAILS = {
 
 def _cpp(file: str, text: str) -> Iterator[Message]:
     for match in re.finditer(
-        r"\b(Message|fail)\(|\b(?:impl\.)?error = (?=::std::string\(name\)|\")|\bFail\((?=\")", text
+        r"\b(Message|fail)\(|::Status\(::tfaot::Code::\w+, (?=::std::string\(name\)|\")|\bFail\((?=\")", text
     ):
         arguments = _arguments(text, match.end())
         if match[1] == "Message" and len(arguments) >= 3 and "const " not in text[match.end() : match.end() + 6]:
@@ -196,11 +206,11 @@ def _cpp(file: str, text: str) -> Iterator[Message]:
                 yield Message(asked, exists if exists != _GAP else _GAP, do)
         elif match[1] == "fail" and len(arguments) >= 2 and file in _FAILS:
             first = _FAILS[file]
-            if first is None and len(arguments) == 3:
+            if first is None and len(arguments) >= 3:
                 yield Message(_GAP + arguments[0], arguments[1], arguments[2])
             elif first:
                 yield Message(first, arguments[0], arguments[1])
-        elif match[0].endswith("error = "):
+        elif match[0].startswith("::Status("):
             yield _lines(arguments[0])
         elif match[0] == "Fail(" and file.endswith("goldens.h"):
             yield Message(f"{_GAP} {arguments[0]}: {_GOLDENS}", "", "")

@@ -1,0 +1,55 @@
+#include "tfaot/instance.h"
+
+#include <sys/mman.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+
+namespace tfaot {
+namespace {
+
+// Blocks of this size are mapped, as the C library does with large blocks, so
+// that they start out as zeros and take no memory until they are used.
+constexpr std::size_t kMapped = std::size_t{1} << 17;
+
+}  // namespace
+
+InstanceMemory AllocateInstance(std::size_t bytes,
+                                Allocator* allocator) noexcept {
+  InstanceMemory memory = {nullptr, bytes, allocator, false};
+  void* data = nullptr;
+  if (allocator != nullptr) {
+    data = allocator->Allocate(bytes, kAlignment);
+  } else if (bytes >= kMapped) {
+    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (data == MAP_FAILED) data = nullptr;
+    memory.zeroed = true;
+  } else {
+    data = ::operator new(bytes, std::align_val_t{kAlignment}, std::nothrow);
+  }
+  memory.data = static_cast<unsigned char*>(data);
+  return memory;
+}
+
+void FreeInstance(const InstanceMemory& memory) noexcept {
+  if (memory.allocator != nullptr) {
+    memory.allocator->Free(memory.data, memory.bytes);
+  } else if (memory.bytes >= kMapped) {
+    munmap(memory.data, memory.bytes);
+  } else {
+    ::operator delete(memory.data, std::align_val_t{kAlignment});
+  }
+}
+
+void OutOfMemory() {
+#if defined(__cpp_exceptions)
+  throw std::bad_alloc();
+#else
+  std::fputs("out of memory\n", stderr);
+  std::abort();
+#endif
+}
+
+}  // namespace tfaot
