@@ -67,6 +67,7 @@ TfaotSourcesInfo = provider(
         "embed": "(bool) whether `variables` embeds the file",
         "test": "(File) the test that compares the class with the goldens",
         "benchmark": "(File) the benchmark of the class",
+        "stub": "(File) the implementation of the class without its model, which includes no other generated file than the header",
     },
 )
 

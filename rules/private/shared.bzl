@@ -92,7 +92,7 @@ tf_aot_shared = rule(
         ),
         "_header": attr.label(default = "//runtime:c_api", providers = [CcInfo]),
         "_parts": attr.label_list(
-            default = ["//runtime:c_api", "//runtime:info", "//runtime:message", "//runtime:threads"],
+            default = ["//runtime:c_api", "//runtime:message", "//runtime:threads"],
             providers = [CcInfo],
         ),
         "_source": attr.label(default = "//runtime:tfaot/c_api.cc", allow_single_file = [".cc"]),

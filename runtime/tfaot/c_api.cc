@@ -18,6 +18,8 @@
 #include TFAOT_CLASS_HEADER
 #include "tfaot/info.h"
 #include "tfaot/message.h"
+#include "tfaot/options.h"
+#include "tfaot/status.h"
 #include "tfaot/thread_pool.h"
 #include "tfaot/threads.h"
 
@@ -45,7 +47,7 @@ class Pool final : public ThreadPool {
 
 // The pool is declared first, so that it outlives the model that uses it.
 struct tfaot_model {
-  explicit tfaot_model(const char* isa) : model(isa) {}
+  explicit tfaot_model(tfaot::Model&& from) noexcept : model(std::move(from)) {}
 
   std::unique_ptr<tfaot::ThreadPool> pool;
   tfaot::Model model;
@@ -135,46 +137,48 @@ tfaot_status Describe(const TensorInfo* tensor,
 
 // What only some classes have.
 
+struct Missing {};
+
 template <typename M>
 auto Load(M& model, const char* path, int) -> decltype(model.Load(path)) {
   return model.Load(path);
+}
+template <typename M>
+Missing Load(M&, const char*, long) {
+  return {};
 }
 template <typename M>
 auto Save(M& model, const char* path, int) -> decltype(model.Save(path)) {
   return model.Save(path);
 }
 template <typename M>
-auto Seed(M& model, std::uint64_t seed, int)
-    -> decltype(model.Seed(seed), bool()) {
-  return model.Seed(seed), true;
-}
-struct Missing {};
-template <typename M>
-Missing Load(M&, const char*, long) {
-  return {};
-}
-template <typename M>
 Missing Save(M&, const char*, long) {
   return {};
+}
+template <typename M>
+auto Seed(M& model, std::uint64_t seed, int)
+    -> decltype(model.Seed(seed), Status()) {
+  model.Seed(seed);
+  return Status();
 }
 template <typename M>
 Missing Seed(M&, std::uint64_t, long) {
   return {};
 }
 
-template <typename M>
-auto CodeOf(const M& model, int)
-    -> decltype(static_cast<tfaot_status>(model.error_code())) {
-  return static_cast<tfaot_status>(model.error_code());
+tfaot_status StatusOf(std::string& error, const Status& status) {
+  return status ? TFAOT_OK
+                : Fail(error, static_cast<tfaot_status>(status.code()),
+                       status.message());
 }
-template <typename M>
-tfaot_status CodeOf(const M&, long) {
-  return TFAOT_FAILED;
+tfaot_status StatusOf(tfaot_model& self, const Status& status, const char*) {
+  return StatusOf(self.error, status);
 }
-
 tfaot_status StatusOf(tfaot_model& self, bool ok, const char*) {
   return ok ? TFAOT_OK
-            : Fail(self.error, CodeOf(self.model, 0), self.model.error());
+            : Fail(self.error,
+                   static_cast<tfaot_status>(self.model.error_code()),
+                   self.model.error());
 }
 tfaot_status StatusOf(tfaot_model& self, Missing, const char* name) {
   return Fail(self.error, TFAOT_UNSUPPORTED,
@@ -222,11 +226,12 @@ tfaot_status DescribeVariable(std::size_t index, tfaot_tensor* description) {
 tfaot_status Create(const char* isa, tfaot_model** model) {
   *model = nullptr;
   return Guarded(create_error, [&]() -> tfaot_status {
-    auto self = std::make_unique<tfaot_model>(isa);
-    if (*self->model.isa() == '\0') {
-      return Fail(create_error, TFAOT_UNSUPPORTED_CPU, self->model.error());
-    }
-    *model = self.release();
+    Options options;
+    options.isa = isa;
+    Status status;
+    Model made = Model::Create(options, &status);
+    if (!made) return StatusOf(create_error, status);
+    *model = new tfaot_model(std::move(made));
     return TFAOT_OK;
   });
 }

@@ -17,16 +17,20 @@ PUBLIC = ("bounded_view.h", "c_api.h", "half.h", "info.h", "thread_pool.h", "thr
 
 CLASS = """
 #include "tfaot/info.h"
+#include "tfaot/options.h"
+#include "tfaot/status.h"
 namespace tfaot {
 class ThreadPool;
 }
 struct Class {
-  explicit Class(const char* isa);
+  static Class Create(const tfaot::Options& options, tfaot::Status* status) noexcept;
+  explicit operator bool() const noexcept;
   static const tfaot::ModelInfo& Info() noexcept;
   static const char* const* isas() noexcept;
   static std::uint64_t fingerprint() noexcept;
   const char* isa() const noexcept;
   const char* error() const noexcept;
+  tfaot::Code error_code() const noexcept;
   void set_thread_pool(tfaot::ThreadPool* pool) noexcept;
 };
 """

@@ -1,6 +1,6 @@
 """Trains a compiled model from Python, without TensorFlow.
 
-    ./bazelw run //examples/embedding/python:train
+./bazelw run //examples/embedding/python:train
 """
 
 import sys

@@ -54,6 +54,8 @@ class Request:
     """Assembler source that contains the variables' file."""
     out_test: str
     out_benchmark: str
+    out_stub: str | None = None
+    """The class without its model, with the same header. It needs no toolchain."""
     sources: str | None = None
     """A JSON map from nodes to lines of the user's code. If it is set, outputs' names show both."""
 
@@ -160,8 +162,10 @@ class Function:
 
     member: str
     """The name of the member of Impl."""
+    name: str
+    """The name of the type that the compile stage's header declares."""
     type: str
-    """The type that the compile stage's header declares."""
+    """The type, with its namespace."""
     cost: str
     batch: int
     num_args: int
@@ -233,6 +237,9 @@ def render(request: Request) -> None:
         text = environment.get_template(template).render(context)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+    if request.out_stub:
+        with open(request.out_stub, "w", encoding="utf-8") as file:
+            file.write(environment.get_template("class.cc.jinja").render({**context, "stub": True}))
 
 
 def placed(manifest: Manifest, sources: Mapping[str, str]) -> Manifest:
@@ -281,6 +288,7 @@ def context_of(
     values = {member.value for member in members}
     calls = _calls(manifest, entries, variables)
     return {
+        "stub": False,
         "class_name": class_name,
         "full_name": manifest.cpp_class.removeprefix("::"),
         "namespace": "::".join(namespaces),
@@ -482,6 +490,7 @@ def _function(
     )
     return Function(
         member=_function_name(compiled),
+        name=compiled.internal_class.rpartition("::")[2],
         type="::" + compiled.internal_class,
         cost="::" + compiled.cost,
         batch=batch,

@@ -68,7 +68,7 @@ void Reaches(a::b_c& model) {
   EXPECT(Call(model, run));
   EXPECT(static_cast<const float*>(Values(read, run.outputs[0]))[1] == 4.5f);
   static_cast<float*>(Values(model, info.variables[1]))[1] = 100;
-  EXPECT(read.b()[1] == 100);
+  EXPECT(read.b()[1] == 100 && model.mutable_b()[1] == 100);
 }
 
 void Offers(a::b_c& model, examples::Classifier& classifier) {
