@@ -14,6 +14,7 @@ PACKAGE_SOURCES = [
     "tfaot/cgroup.cc",
     "tfaot/executor.cc",
     "tfaot/files.cc",
+    "tfaot/instance.cc",
     "tfaot/isa.cc",
     "tfaot/kernels/plain.cc",
     "tfaot/mapped_file.cc",
@@ -21,15 +22,19 @@ PACKAGE_SOURCES = [
     "tfaot/sort.cc",
     "tfaot/threads.cc",
     "tfaot/variables.cc",
+    "tfaot/weight_set.cc",
 ]
 
 # The headers that programs include, directly or through a class.
 PACKAGE_HEADERS = [
     "tfaot/bounded_view.h",
     "tfaot/half.h",
+    "tfaot/options.h",
+    "tfaot/status.h",
     "tfaot/thread_pool.h",
     "tfaot/threads.h",
     "tfaot/view.h",
+    "tfaot/weights.h",
 ]
 
 _EVERYWHERE = [

@@ -42,7 +42,13 @@ tfaot_jax_repository = repository_rule(
 )
 
 def _tfaot_command_repository_impl(rctx):
-    pip_install(rctx, package = "click", size = "about 33 MB to download, 100 MB on disk", title = "CMake, pkgconf, and click")
+    pip_install(
+        rctx,
+        package = "click",
+        programs = ["ninja"],
+        size = "about 33 MB to download, 100 MB on disk",
+        title = "CMake, Ninja, pkgconf, and click",
+    )
     rctx.file("BUILD", _BUILD.format(name = "packages"), executable = False)
 
 tfaot_command_repository = repository_rule(

@@ -9,6 +9,7 @@ load(":export.bzl", "export_model")
 load(":hlo.bzl", "hlo_targets")
 load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
+load(":package.bzl", "tf_aot_package")
 load(":render.bzl", "tf_aot_render")
 load(":shared.bzl", "tf_aot_shared")
 load(":stub.bzl", "tf_aot_stub")
@@ -82,6 +83,8 @@ def tf_aot_library(
       NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (docs/guide/hlo.md).
         Bazel builds it only on request.
+      NAME_package: headers, a static library, weights, and descriptions for CMake and pkg-config, in one archive for programs
+        that Bazel doesn't build (docs/guide/without-bazel.md). Bazel builds it only on request.
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
@@ -143,7 +146,7 @@ def tf_aot_library(
       testonly: (bool) as in any rule
       unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
         a matching pattern, it is an error if no comparison would notice that one of them is wrong.
-      visibility: (list[Label]) as in any rule, for the library, its tests, and the bundle
+      visibility: (list[Label]) as in any rule, for the library, its tests, the bundle, and the package
       weights: (Label) a safetensors file with values for all variables, which replace the model's own initial values
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
     """
@@ -214,6 +217,15 @@ def tf_aot_library(
         linkopts = linkopts,
         sources = sources,
         **(common.public | cpp | parts)
+    )
+    tf_aot_package(
+        name = name + "_package",
+        compiled = compiled,
+        graph = exported_target,
+        linkopts = linkopts,
+        sources = sources,
+        stem = name,
+        **(common.public | cpp | {"tags": common.private["tags"]})
     )
     tf_aot_shared(
         name = name + "_shared",

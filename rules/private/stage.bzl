@@ -35,11 +35,15 @@ def _report_resources(_os, _inputs):
 def _bundle_resources(_os, _inputs):
     return {"cpu": 1, "memory": 100}
 
+def _package_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 100}
+
 _RESOURCES = {
     "TfaotBundle": _bundle_resources,
     "TfaotCompile": _compile_resources,
     "TfaotExport": _export_resources,
     "TfaotHlo": _hlo_resources,
+    "TfaotPackage": _package_resources,
     "TfaotRender": _render_resources,
     "TfaotReport": _report_resources,
     "TfaotStablehlo": _stablehlo_resources,
@@ -134,7 +138,8 @@ def run_stage(
         deps = [],
         for_errors = [],
         library = None,
-        main = None):
+        main = None,
+        programs = None):
     """Declares the action of a stage.
 
     Args:
@@ -148,6 +153,7 @@ def run_stage(
       for_errors: (list[File]) additional files that only messages depend on, so a change in them doesn't run the stage again
       library: (Target) the stage's Python package; by default, the one in `stage_attrs`
       main: (File) the stage's main; by default, the one in `stage_attrs`
+      programs: (depset[File]) files of programs that the main runs
     """
     library = library or ctx.attr._library
     main = main or ctx.file._main
@@ -196,6 +202,7 @@ def run_stage(
         inputs = depset(
             inputs + for_errors + [main],
             transitive = [toolchain.packages, toolchain.interpreter_files] +
+                         ([programs] if programs else []) +
                          [each[DefaultInfo].default_runfiles.files for each in libraries] +
                          [each[PyInfo].transitive_sources for each in libraries],
         ),

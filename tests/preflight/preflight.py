@@ -129,7 +129,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if outcome == "refused":
             kinds.update({kind for kind, _ in answer.blockers})
         if outcome == "disagree":
-            print(f"\n## {answer.op} ({answer.variant})\ncheck: {answer.blockers}\ntfcompile: {answer.refused}", flush=True)
+            print(
+                f"\n## {answer.op} ({answer.variant})\ncheck: {answer.blockers}\ntfcompile: {answer.refused}",
+                flush=True,
+            )
         if number % 500 == 0:
             print(f"{number} of at most {len(instances)}: {dict(counted)}", flush=True)
     ops &= set(registered)

@@ -15,6 +15,8 @@ from tfaot.core.errors import TfaotError
 from tfaot.pack import package
 
 _GRAPH_ONLY = ("checkpoint", "debug_info", "inputs", "outputs", "saver")
+_LIBRARY_ONLY = {"cpp_class": "hlo::Model", "isa": None}
+"""Values of what `tf_aot_hlo` hasn't."""
 _NOTICES = ("LICENSE", "NOTICE")
 
 
@@ -54,7 +56,7 @@ class Build:
         Raises:
           TfaotError: attributes contradict each other.
         """
-        self._values = dict(values)
+        self._values = {**_LIBRARY_ONLY, **values}
         self._name = name
         self._prefix = f"{header_folder.strip('/')}/" if header_folder.strip("/") else ""
         self._root = folder
@@ -100,7 +102,7 @@ class Build:
         values = self._values
         self._step("exporting the graph")
         flags = [f"--cpp_class={values['cpp_class']}", f"--edge={edge}", f"--golden_steps={values['golden_steps']}"]
-        (kind,) = (name for name in ("model", "saved_model", "graph") if values[name])
+        (kind,) = (name for name in options.SOURCES if values[name])
         flags.append(f"--{kind}={_existing(values[kind], kind)}")
         config = "graph_config" if kind == "graph" else "user_config"
         for flag, attribute in (
@@ -124,7 +126,7 @@ class Build:
             flags += [f"--{flag}={value}" for value in values[attribute] or ()]
         for flag, attribute in (("dims", "dims"), ("entry_point", "entry_points"), ("signature", "signature")):
             flags += [f"--{flag}={name}={value}" for name, value in (values[attribute] or {}).items()]
-        if values["frozen"] is not None or edge == "hlo":
+        if values["frozen"] is not None:
             flags.append("--freeze=listed")
         if values["rows_independent"]:
             flags.append("--rows_independent")
@@ -194,7 +196,91 @@ class Build:
         flags = [*self._graph_flags(), f"--variables={self.path('.variables.safetensors')}"]
         flags += [f"--golden_inputs={self.path('.golden_inputs.safetensors')}"]
         flags += [f"--unseen={pattern}" for pattern in self._values["unseen"]]
+        flags += [f"--program={self._values['stablehlo']}"] if self._values["stablehlo"] else []
         self._stages.run("verify", [*flags, f"--out_goldens={self.path('.goldens.safetensors')}"])
+
+    def hlo(self) -> list[str]:
+        """Runs the HLO stage for each entry point, and returns its files."""
+        made = list[str]()
+        for entry in self.entries:
+            self._step(f"lowering {entry.entry_point} to HLO")
+            files = {
+                "hlo": self.path(".hlo.pb", entry.stem),
+                "hlo_text": self.path(".hlo.txt", entry.stem),
+                "optimized_hlo": self.path(".optimized_hlo.txt", entry.stem),
+                "picture": self.path(".hlo.svg", entry.stem),
+            }
+            flags = [*self._graph_flags(), f"--config={entry.config}", f"--entry_point={entry.entry_point}"]
+            flags += [f"--name={entry.stem}", f"--cpu={self.levels[-1]}"]
+            flags += [f"--xla_flags={flag}" for flag in self._values["xla_flags"]]
+            self._stages.run("hlo", [*flags, *(f"--out_{output}={path}" for output, path in files.items())])
+            made += files.values()
+        return made
+
+    def stablehlo(self) -> list[str]:
+        """Runs the StableHLO stage for each entry point, and returns its files."""
+        made = list[str]()
+        for entry in self.entries:
+            self._step(f"translating {entry.entry_point} to StableHLO")
+            files = {
+                "text": self.path(".stablehlo.mlir", entry.stem),
+                "bytecode": self.path(".stablehlo.mlirbc", entry.stem),
+            }
+            flags = [*self._graph_flags(), f"--entry_point={entry.entry_point}", f"--name={entry.stem}"]
+            self._stages.run("stablehlo", [*flags, *(f"--out_{output}={path}" for output, path in files.items())])
+            made += files.values()
+        return made
+
+    def bundle(self) -> str:
+        """Packs the files of `verify`, `hlo`, and `stablehlo`, and returns the archive.
+
+        Raises:
+          TfaotError: the model has more than one program.
+        """
+        if len(self.functions) > 1 or self._values["batch_sizes"]:
+            raise TfaotError(
+                "a bundle contains one program, but the model has several",
+                exists=", ".join(self._names()),
+                do="bundle one of its entry points, without --batch-sizes",
+            )
+        self._step("bundling")
+        files = {
+            "goldens.safetensors": self.path(".goldens.safetensors"),
+            "model.json": self.path(".model.json"),
+            "module.hlo.pb": self.path(".hlo.pb"),
+            "module.hlo.svg": self.path(".hlo.svg"),
+            "module.hlo.txt": self.path(".hlo.txt"),
+            "module.optimized_hlo.txt": self.path(".optimized_hlo.txt"),
+            "module.stablehlo.mlir": self.path(".stablehlo.mlir"),
+            "module.stablehlo.mlirbc": self.path(".stablehlo.mlirbc"),
+            "replay.py": str(Path(__file__).parents[1] / "hlo/replay.py"),
+            "variables.safetensors": self.path(".variables.safetensors"),
+        }
+        archive = self.path(".bundle.tar.gz")
+        flags = [f"--name={self._name}", f"--out_archive={archive}"]
+        self._stages.run("bundle", [*flags, *(f"--file={name}={path}" for name, path in files.items())])
+        return archive
+
+    def program(self, kind: str, *, objects: Mapping[str, str]) -> list[str]:
+        """Compiles and links the generated test or benchmark, and returns the command that runs it.
+
+        Args:
+          kind: `test` or `benchmark`.
+          objects: from `objects`.
+        """
+        self._step(f"linking the {kind}")
+        out = self.path(f"_{kind}")
+        includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
+        flags = self._rules["package_copts"](list(self._values["copts"]))
+        cxx.compile_all([cxx.Source(self.path(f"_{kind}.cc"), out + ".o", (*flags, "-O1", *includes))])
+        cxx.link([out + ".o", *objects.values()], out=out, flags=self._values["linkopts"])
+        embedded = self._values["embed_variables"]
+        return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
+
+    def _names(self) -> list[str]:
+        return [
+            entry.entry_point + (f" for batches of {entry.batch}" if entry.batch else "") for entry in self.functions
+        ]
 
     def objects(self) -> dict[str, str]:
         """Compiles the C++, and returns the objects of the library by name."""
@@ -228,7 +314,7 @@ class Build:
             for level in self.levels:
                 made[f"{function.stem}.{level}.kernels.o"] = self.path(f".{level}.kernels.o", function.stem)
         self._step(f"compiling {len(sources)} C++ files")
-        cxx.compile_all(sources, done=lambda _: None)
+        cxx.compile_all(sources)
         return made
 
     def pack(self, *, folder: str | None, archive: str | None) -> None:

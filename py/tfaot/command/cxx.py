@@ -8,7 +8,7 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from tfaot.core.errors import TfaotError, listed
@@ -53,27 +53,22 @@ def archiver() -> str:
     return os.environ.get("AR") or "ar"
 
 
-def compile_all(sources: Sequence[Source], *, done: Callable[[str], None]) -> None:
+def compile_all(sources: Sequence[Source]) -> None:
     """Compiles sources, as many at a time as there are cores.
-
-    Args:
-      sources: what to compile.
-      done: called with the path of each compiled source.
 
     Raises:
       TfaotError: the compiler fails.
     """
     command = compiler()
 
-    def one(source: Source) -> str:
+    def one(source: Source) -> None:
         run([*command, *source.flags, "-c", source.path, "-o", source.out], what=f"compiling {Path(source.path).name}")
-        return source.path
 
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         waiting = [pool.submit(one, source) for source in sources]
         try:
             for each in concurrent.futures.as_completed(waiting):
-                done(each.result())
+                each.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -16,7 +17,7 @@ from tfaot.command.files import RULES
 from tfaot.core import environment
 from tfaot.core.errors import TfaotError
 
-_RUNNER = Path(__file__).with_name("runner.py")
+_RUNNER = Path(__file__).parent / "process/runner.py"
 
 
 class StageFailed(Exception):
@@ -26,18 +27,23 @@ class StageFailed(Exception):
 class Stages:
     """Runs one stage at a time. Use it in a `with` statement."""
 
-    def __init__(self, *, deps: Iterable[str] = ()) -> None:
+    def __init__(self, *, temporary: Path, deps: Iterable[str] = ()) -> None:
         """Starts nothing yet.
 
         Args:
+          temporary: an existing folder for temporary files. TensorFlow doesn't remove those of AutoGraph.
           deps: folders where the model's code finds modules, besides the current one.
         """
         here = str(Path(__file__).parents[2])
-        own = [entry for entry in sys.path if entry and os.path.isdir(entry) and entry != str(_RUNNER.parent)]
+        own = [entry for entry in sys.path if entry and os.path.isdir(entry)]
         self._path = [here, ".", *deps, *(entry for entry in own if entry != here)]
+        self._temporary = temporary
         self._processes: dict[bool, subprocess.Popen[str]] = {}
+        self._files = contextlib.ExitStack()
 
     def __enter__(self) -> Stages:
+        # What TensorFlow prints as it is imported.
+        self._log = self._files.enter_context(tempfile.TemporaryFile())
         return self
 
     def __exit__(
@@ -47,6 +53,7 @@ class Stages:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)  # also a stage that runs, after Ctrl-C
             process.wait()
+        self._files.close()
 
     def run(self, stage: str, flags: Iterable[str]) -> str:
         """Runs `tools/STAGE.py` with flags, and returns what it printed.
@@ -76,7 +83,8 @@ class Stages:
             line = process.stdout.readline()
         if not line:
             del self._processes[legacy_keras]
-            raise _died(stage, process.wait(), "")
+            self._log.seek(0)
+            raise _died(stage, process.wait(), self._log.read().decode(errors="replace"))
         answer = json.loads(line)
         return answer["status"], answer["printed"]
 
@@ -86,6 +94,7 @@ class Stages:
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in self._path if path != "."),
+            "TMPDIR": str(self._temporary),
             "TZ": "UTC",
         }
         process = self._processes[legacy_keras] = subprocess.Popen(
@@ -93,6 +102,7 @@ class Stages:
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=self._log,
             start_new_session=True,
             text=True,
         )

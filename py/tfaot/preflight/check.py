@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
-from tensorflow.core.framework import node_def_pb2, op_def_pb2
+import numpy as np
+from google.protobuf import message, text_format
+from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2
+from tensorflow.core.protobuf import saved_model_pb2
 
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError
@@ -16,7 +20,7 @@ from tfaot.export.sources.model import Model
 from tfaot.export.traced import Edge, Function, Shape, Source
 from tfaot.graph.attributes import Array
 from tfaot.graph.names import canonical, tensor_name
-from tfaot.graph.ops import definition, dtypes_of
+from tfaot.graph.ops import definition, dtypes_of, functions_of
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
 from tfaot.preflight import kernels, knowledge, shapes
@@ -58,6 +62,53 @@ def failed(request: Request, error: TfaotError) -> Report:
     import tensorflow as tf
 
     return Report.of(tf.__version__, request.model.path, [_unreadable("", error)])
+
+
+def recursive(request: Request) -> Report | None:
+    """Returns the report on functions that call themselves, of which TensorFlow dies; None if there are none.
+
+    It reads the model's file and nothing else.
+    """
+    import tensorflow as tf
+
+    findings = []
+    for graph in _graphs(request.model):
+        functions = graph_pb2.GraphDef()
+        for function in graph.library.function:
+            functions.node.add(name=function.signature.name, op=function.signature.name)
+        functions.library.CopyFrom(graph.library)
+        nesting = Nesting(functions)
+        for name in nesting.recursive:
+            findings.append(_recursion(nesting, name))
+    if not findings:
+        return None
+    return Report.of(tf.__version__, request.model.path, [EntryPoint("", 0, 0, tuple(findings))])
+
+
+def _graphs(model: Model) -> list[graph_pb2.GraphDef]:
+    """Returns the graphs in a model's file, as far as they can be read."""
+    try:
+        if model.saved_model is not None:
+            with open(os.path.join(model.saved_model, "saved_model.pb"), "rb") as file:
+                saved = saved_model_pb2.SavedModel.FromString(file.read())
+            return [meta.graph_def for meta in saved.meta_graphs]
+        if model.graph is not None:
+            with open(model.graph, "rb") as file:
+                data = file.read()
+            try:
+                return [graph_pb2.GraphDef.FromString(data)]
+            except message.DecodeError:
+                return [text_format.Parse(data.decode(), graph_pb2.GraphDef())]
+    except (OSError, UnicodeDecodeError, message.DecodeError, text_format.ParseError):
+        pass
+    return []
+
+
+def _recursion(nesting: Nesting, name: str) -> Finding:
+    call = next(each for each in nesting.calls[name] if each.function in nesting.recursive)
+    place = Place(call.node.name, call.function, nesting.chain(call.function), 1, "", "")
+    what = f"the function {name} calls itself, which compiled code can't"
+    return Finding("recursion", BLOCKER, call.node.op, what, "use a loop", 1, (place,))
 
 
 def _default(source: Source) -> tuple[str, ...]:
@@ -133,16 +184,17 @@ class Checker:
             if self._kernel(function, node, defined) and defined is not None:
                 self._constant_arguments(function, node, defined)
                 self._hazards(function, node, defined)
+                self._called(function, node)
         self._edges()
-        self._recursion()
         self._empty_slices()
-        if not any(severity == BLOCKER for _, severity, *_ in self._found):
+        if not self._nesting.recursive and not any(severity == BLOCKER for _, severity, *_ in self._found):
             self._random()
             self._shapes()
         findings = [
             Finding(kind, severity, op, what, rewrite, sum(place.count for place in places), tuple(places))
             for (kind, severity, op, what, rewrite), places in self._found.items()
         ]
+        findings += [_recursion(self._nesting, name) for name in self._nesting.recursive]
         nodes = sum(1 for _ in self._nesting.nodes())
         return EntryPoint(self._function.name, nodes, len(self._nesting.bodies) - 1, tuple(findings))
 
@@ -181,11 +233,19 @@ class Checker:
             self._add("unsupported_op", BLOCKER, function, node, f"XLA can't compile {node.op}: {why}", rewrite)
             return False
         lacking = sorted({dtype for dtype, _ in missing.dtypes.values()})
-        allowed = sorted(set.intersection(*(set(each) for _, each in missing.dtypes.values())))
+        common = set.intersection(*(set(each) for _, each in missing.dtypes.values()))
+        allowed = [dtype.name for dtype in dtypes.ALL if dtype.name in common]
         what = f"XLA can't compile {node.op} of {', '.join(lacking)}"
         rewrite = f"cast its operands to a dtype that XLA has it for: {', '.join(allowed)}"
         self._add("unsupported_dtype", BLOCKER, function, node, what, rewrite)
         return False
+
+    def _called(self, function: str, node: node_def_pb2.NodeDef) -> None:
+        for _, called in functions_of(node):
+            if called.name and called.name not in self._nesting.library:
+                what = f"the graph lacks the function {called.name}, which a node calls"
+                rewrite = "save the whole graph, with its library of functions"
+                self._add("missing_function", BLOCKER, function, node, what, rewrite)
 
     def _constant_arguments(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> None:
         if node.op in knowledge.UNLIMITED:
@@ -197,6 +257,12 @@ class Checker:
             strides = self._literal(function, node, defined, "strides")
             if strides is not None and (strides == 1).all():
                 tolerated.update(knowledge.ONE_STEP[node.op])
+        if node.op in knowledge.EMPTY_SLICES:
+            strides = self._literal(function, node, defined, "strides")
+            if strides is not None and (np.abs(strides) != 1).any():
+                what = f"{node.op}: XLA can't compile an assignment to a slice with a step"
+                rewrite = "write rows by index: tf.tensor_scatter_nd_update(tensor, indices, rows)"
+                self._add("not_ahead_of_time", BLOCKER, function, node, what, rewrite)
         for argument in knowledge.CONSTANTS.get(node.op, ()):
             if argument in tolerated:
                 continue
@@ -287,13 +353,6 @@ class Checker:
                 what = "inputs have dimensions that aren't known at build time"
                 self._add_place("unknown_size", NEEDED, "", what, rewrite, _edge_place(each.edge, each.because))
 
-    def _recursion(self) -> None:
-        for name in self._nesting.recursive:
-            what = f"the function {name} calls itself, which compiled code can't"
-            rewrite = "use a loop"
-            calls = self._nesting.calls[name]
-            self._add("recursion", BLOCKER, calls[0].function, calls[0].node, what, rewrite)
-
     def _empty_slices(self) -> None:
         found = [node for node in self._nesting.bodies[""].nodes if node.op in knowledge.EMPTY_SLICES]
         sizes = shapes.known(self._graph) if found else {}
@@ -340,7 +399,10 @@ def _edge_place(edge: Edge, because: str) -> Place:
 
 
 _UNBOUNDED = "a loop, or its gradient, keeps a list whose size isn't known at build time"
-_BOUND = "pass maximum_iterations to the tf.while_loop, and a size to each tf.TensorArray, as a Python integer or from a static shape"
+_BOUND = (
+    "pass maximum_iterations to the tf.while_loop, and a size to each tf.TensorArray, as a Python integer "
+    "or from a static shape"
+)
 _FIXED_LIST = "set the size of each tf.TensorArray, and remove dynamic_size"
 
 _LOOP_LISTS = ("EmptyTensorList", "StackV2", "TensorArrayV3", "TensorListReserve")

@@ -303,8 +303,7 @@ _REWRITES: Mapping[str, str] = {
     "Print": "remove tf.Print, or return the value as an output",
     "MatrixDeterminant": "compute it from tf.linalg.qr or tf.linalg.cholesky, whose triangular factor has it on the diagonal",
     "Lu": "use tf.linalg.qr, or tf.linalg.cholesky for symmetric matrices",
-    "MatrixSolve": "use tf.linalg.qr and tf.linalg.triangular_solve",
-    "MatrixLogarithm": "compute it from tf.linalg.eigh",
+    "MatrixLogarithm": "compute it from tf.linalg.eigh, for symmetric matrices",
     "SegmentSum": "use tf.math.unsorted_segment_sum with a constant num_segments",
     "SegmentMean": "use tf.math.unsorted_segment_sum, and divide by the counts",
     "SegmentMax": "use tf.math.unsorted_segment_max with a constant num_segments",
@@ -417,7 +416,7 @@ CHECKS: Mapping[str, tuple[str, str]] = {
 
 CLAMPED: Mapping[str, tuple[str, str]] = {
     **dict.fromkeys(
-        ("Gather", "GatherNd", "GatherV2", "ResourceGather", "ResourceGatherNd"),
+        ("Gather", "GatherNd", "GatherV2", "ResourceGather"),
         (
             "an index out of range reads the nearest element, where TensorFlow reports an error",
             "check the indices before the call, or clip them in the model so that both do the same",
@@ -446,3 +445,12 @@ SEEDED = frozenset(
     )
 )
 """Ops that draw random numbers from a seed that is an operand."""
+
+
+def hazard(op: str) -> str:
+    """Returns how an op behaves unlike TensorFlow in compiled code; empty if it doesn't."""
+    if op in CHECKS:
+        return CHECKS[op][0]
+    if op in CLAMPED:
+        return CLAMPED[op][0]
+    return "the size of its result depends on values, and compiled code has a bound" if op in DYNAMIC else ""

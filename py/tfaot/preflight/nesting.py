@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections import defaultdict, deque
 from collections.abc import Iterator
 
@@ -22,6 +23,16 @@ class Call:
     function: str
     """The function that contains the node; empty for the graph."""
     node: node_def_pb2.NodeDef
+
+
+_TRACED = re.compile(r"__(?:inference|forward|backward)_(?:signature_wrapper_)?(.+?)_\d+")
+"""The names that TensorFlow gives to functions, around the user's own name."""
+
+
+def _shown(node: str, function: str) -> str:
+    """Returns a call as messages show it: the node, with the function's own name if it has one."""
+    own = _TRACED.fullmatch(function)
+    return f"{node}({own[1]})" if own else node
 
 
 class Nesting:
@@ -48,7 +59,7 @@ class Nesting:
                     self._callees[name].append(callee)
                     if callee not in self.bodies:
                         self.bodies[callee] = Body.function(self.library[callee], self.library)
-                        self._chains[callee] = (*self._chains[name], node.name)
+                        self._chains[callee] = (*self._chains[name], _shown(node.name, callee))
                         queue.append(callee)
         self.recursive = self._in_cycles()
         """Functions that call themselves, directly or not."""

@@ -30,6 +30,7 @@ KINDS = {
     "not_constant": "an argument must be a compile-time constant, and depends on something that isn't",
     "unbounded_loop": "the gradient of a loop needs a bound for the number of iterations",
     "growing_list": "a TensorArray or tensor list grows at run time",
+    "missing_function": "the graph lacks a function that a node calls",
     "recursion": "a function calls itself",
     "random": "a random op can't use the class's seed",
     "fixed_seed": "a random op draws the same numbers in every run",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -39,26 +38,65 @@ def of_path(
       entry_points: the model's own names of what to check; by default, all signatures of a SavedModel, or the first entry
         point of other models.
       dims: sizes that inputs leave open, by label.
+
+    Raises:
+      TfaotError: there is no such file or folder.
     """
     from tfaot.preflight.check import Request
 
+    if not os.path.exists(path):
+        raise TfaotError(
+            f"{shown} doesn't exist", do="name a SavedModel's folder, a GraphDef, or a model's Python file"
+        )
+    path, here = os.path.abspath(path), os.getcwd()
     if os.path.isdir(path):
         model = Model(saved_model=path, saved_model_tags=tuple(tags))
     elif path.endswith(".py"):
         model = Model(model=path)
     else:
         model = Model(graph=path, inputs=tuple(inputs), outputs=tuple(outputs))
-    return dataclasses.replace(isolated(Request(model, tuple(entry_points), dict(dims or {}))), model=shown)
+    request = Request(model, tuple(entry_points), dict(dims or {}))
+    # Lines of user code are those of files below the working directory.
+    root = here if path.startswith(os.path.join(here, "")) else os.path.dirname(path)
+    return dataclasses.replace(isolated(request, root=root), model=shown)
 
 
-def isolated(request: Request) -> Report:
-    """Checks a model in a child process. If that dies, the report says so."""
+def isolated(request: Request, *, root: str = ".") -> Report:
+    """Checks a model in a child process. If that dies, the report says so.
+
+    Args:
+      request: what to check.
+      root: the folder in which the model's own code runs.
+    """
     from tfaot.preflight import check
 
+    def work() -> Report:
+        os.chdir(root)
+        return check.check(request)
+
     try:
-        return isolate.run_isolated(functools.partial(check.check, request), what=f"checking {request.model.path}")
+        return isolate.run_isolated(work, what=f"checking {request.model.path}")
     except TfaotError as error:
-        return check.failed(request, error)
+        died = error
+    return isolate.run_isolated(lambda: check.recursive(request) or check.failed(request, died), what="reporting")
+
+
+def ops_page() -> str:
+    """Returns the op table of the installed TensorFlow as Markdown."""
+    import tensorflow as tf
+
+    from tfaot.preflight import ops
+
+    return ops.markdown(tf.__version__)
+
+
+def ops_json() -> str:
+    """Returns the op table of the installed TensorFlow as JSON."""
+    import tensorflow as tf
+
+    from tfaot.preflight import ops
+
+    return ops.to_json(tf.__version__)
 
 
 def write(report: Report, *, text: str, json: str, html: str) -> None:

@@ -163,7 +163,10 @@ def _inside(nesting: Nesting, tensor: Any, library: Any, depth: int) -> Iterator
         shapes = [each.shape.as_proto() for each in list(tensor.op.inputs)[first:]]
         unknown = tensor_shape_pb2.TensorShapeProto(unknown_rank=True)
         shapes = (shapes + [unknown] * len(definition.signature.input_arg))[: len(definition.signature.input_arg)]
-        body, flat = function_def_to_graph.function_def_to_graph_def(definition, shapes)
+        try:
+            body, flat = function_def_to_graph.function_def_to_graph_def(definition, shapes)
+        except ValueError:  # it isn't valid, and the build says so
+            continue
         body.library.CopyFrom(library)
         typed = _imported(body)
         if typed is None:

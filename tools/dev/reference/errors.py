@@ -58,6 +58,16 @@ _PARTS = (
         ("py/tfaot/hlo/**/*.py",),
     ),
     _Part(
+        "Packages",
+        "While Bazel runs an action `TfaotPackage`, which it does on request only, and in the command `tfaot`.",
+        ("py/tfaot/pack/**/*.py",),
+    ),
+    _Part(
+        "The command",
+        "In the command `tfaot`, besides the errors of its stages.",
+        ("py/tfaot/command/**/*.py",),
+    ),
+    _Part(
         "Several stages",
         "In each stage that runs the compiler, forks a child, or reads what an earlier stage wrote.",
         ("py/tfaot/**/*.py",),

@@ -33,6 +33,11 @@ _PREFIX = "tfaot_kept_"
 """The names of functions that stand for operations that aren't converted."""
 _WRAPPED = "_wrapped_jax_export_main"
 """The function with the names of arguments, if main only computes sizes for it."""
+_OWN_CODE = (
+    "compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you export them with "
+    'platforms=["tpu"]'
+)
+"""What to do about calls of other libraries."""
 _ROUNDS = 20
 _CALL_VERSION = 9
 """The version of XlaCallModule's conventions."""
@@ -121,7 +126,7 @@ class StablehloSource:
                     f"{self._path} calls functions of another library, such as LAPACK",
                     details=str(error),
                     exists="in JAX's programs for CPUs, these calls have attributes of Shardy, which TensorFlow doesn't know",
-                    do='export for TPUs, whose programs contain the algorithms themselves: platforms=["tpu"]',
+                    do=_OWN_CODE,
                 ) from None
             raise TfaotError(
                 f"{self._path} isn't StableHLO that TensorFlow {tf.__version__} can read",
@@ -378,8 +383,7 @@ def _check_calls(lines: Sequence[str], what: str) -> None:
         raise TfaotError(
             f"{what} calls functions that aren't part of it",
             exists=listed(sorted(targets - _HINTS)),
-            do='export from JAX for TPUs, whose programs call none for linear algebra, platforms=["tpu"]; otherwise, compute it '
-            "in another way",
+            do=_OWN_CODE,
         )
 
 
