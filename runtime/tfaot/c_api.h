@@ -127,9 +127,8 @@ typedef struct tfaot_thread_pool {
 } tfaot_thread_pool;
 
 typedef struct tfaot_api {
-  size_t size; /* of this table; later versions are larger */
-  uint32_t
-      version; /* of the library, at least the version that was asked for */
+  size_t size;      /* of this table; later versions are larger */
+  uint32_t version; /* of the library, not less than what was asked for */
 
   /* Descriptions. Everything in them stays valid while the library is loaded.
    * An index that is out of range gives TFAOT_INVALID_ARGUMENT. */

@@ -4,7 +4,7 @@ visibility("private")
 
 _FOLLOWED = ["header", "source", "sources", "srcs", "deps", "_runtime"]
 
-_Inputs = provider(doc = "Collected by the aspect.", fields = {"bad": "(depset[str]) actions and files of the toolchain"})
+_InputsInfo = provider(doc = "Collected by the aspect.", fields = {"bad": "(depset[str]) actions and files of the toolchain"})
 
 def _inputs_impl(target, ctx):
     bad = [action.mnemonic for action in target.actions if action.mnemonic.startswith("Tfaot")]
@@ -15,12 +15,12 @@ def _inputs_impl(target, ctx):
         if "tensorflow" in file.path
     ]
     deps = [
-        dep[_Inputs].bad
+        dep[_InputsInfo].bad
         for name in _FOLLOWED
         for dep in _list(getattr(ctx.rule.attr, name, None))
-        if _Inputs in dep
+        if _InputsInfo in dep
     ]
-    return [_Inputs(bad = depset(bad, transitive = deps))]
+    return [_InputsInfo(bad = depset(bad, transitive = deps))]
 
 def _list(value):
     return value if type(value) == "list" else [value] if value else []
@@ -32,7 +32,7 @@ _inputs = aspect(
 )
 
 def _no_toolchain_test_impl(ctx):
-    bad = depset(transitive = [target[_Inputs].bad for target in ctx.attr.targets]).to_list()
+    bad = depset(transitive = [target[_InputsInfo].bad for target in ctx.attr.targets]).to_list()
     script = ctx.actions.declare_file(ctx.label.name + ".sh")
     ctx.actions.write(script, "\n".join(["echo '{}'".format(line) for line in bad] + ["exit %d" % (1 if bad else 0)]), is_executable = True)
     return [DefaultInfo(executable = script)]
