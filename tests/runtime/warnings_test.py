@@ -12,7 +12,17 @@ from pathlib import Path
 RUNTIME = Path(__file__).absolute().parents[2] / "runtime"
 
 # What programs include, by name or through a generated class.
-PUBLIC = ("bounded_view.h", "half.h", "thread_pool.h", "threads.h", "view.h")
+PUBLIC = (
+    "bounded_view.h",
+    "half.h",
+    "hooks.h",
+    "options.h",
+    "status.h",
+    "thread_pool.h",
+    "threads.h",
+    "view.h",
+    "weights.h",
+)
 
 
 class WarningsTest(unittest.TestCase):
