@@ -40,18 +40,18 @@ Executor::Executor(const Program& program, void* block) noexcept
   const std::size_t num_buffers =
       program.num_args + program.num_memory + program.num_constants;
   unsigned char* at = static_cast<unsigned char*>(block);
-  unsigned char* const memory = Take<unsigned char>(at, program.memory_bytes);
+  memory_ = Take<unsigned char>(at, program.memory_bytes);
   unsigned char* const scratch = Take<unsigned char>(at, program.scratch_bytes);
   buffers_ = Take<unsigned char*>(at, num_buffers);
   args_ = Take<KernelArg>(at, program.num_kernel_args);
   KernelCall* const calls = Take<KernelCall>(at, program.num_calls);
   RngState* const rng = Take<RngState>(at, program.num_rng);
-  instance_ = {buffers_, calls, rng, scratch, nullptr};
+  instance_ = {buffers_, calls, rng, scratch, nullptr, nullptr, &cancelled_};
 
   unsigned char** buffer = buffers_;
   for (std::uint32_t i = 0; i < program.num_args; ++i) *buffer++ = nullptr;
   for (std::uint32_t i = 0; i < program.num_memory; ++i) {
-    *buffer++ = memory + program.memory[i];
+    *buffer++ = memory_ + program.memory[i];
   }
   for (std::uint32_t i = 0; i < program.num_constants; ++i) {
     // Kernels only read it.
@@ -82,6 +82,39 @@ void Executor::Bind(std::size_t index, const void* data) noexcept {
     const std::uint32_t use = program_->uses[i];
     args_[use].data = start + program_->kernel_args[use].offset;
   }
+}
+
+bool Executor::PlaceResult(std::size_t index, void* data) noexcept {
+  const std::uint32_t buffer = program_->results[index];
+  const std::uint32_t place = buffer - program_->num_args;
+  if (buffer < program_->num_args || place >= program_->num_memory) {
+    return false;
+  }
+  for (std::uint32_t i = 0; i < program_->num_results; ++i) {
+    if (i != index && program_->results[i] == buffer) return false;
+  }
+  unsigned char* const start = data != nullptr
+                                   ? static_cast<unsigned char*>(data)
+                                   : memory_ + program_->memory[place];
+  if (buffers_[buffer] == start) return true;
+  buffers_[buffer] = start;
+  for (std::uint32_t i = 0; i < program_->num_kernel_args; ++i) {
+    const KernelArgPlace& arg = program_->kernel_args[i];
+    if (arg.buffer == buffer) args_[i].data = start + arg.offset;
+  }
+  return true;
+}
+
+bool Step<true>::operator()(const char* kernel) noexcept {
+  Finish();
+  kernel_ = kernel;
+  if (instance_.hooks->Before(kernel)) return true;
+  *instance_.cancelled = true;
+  return false;
+}
+
+void Step<true>::Finish() const noexcept {
+  if (kernel_ != nullptr) instance_.hooks->After(kernel_);
 }
 
 bool RunWorkgroups(Kernel* kernel, const KernelCall& call) noexcept {

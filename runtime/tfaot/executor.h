@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tfaot/hooks.h"
 #include "tfaot/thread_pool.h"
 
 namespace tfaot {
@@ -69,12 +70,15 @@ struct Instance {
   RngState* rng;
   unsigned char* scratch;
   ThreadPool* threads;  // null for none
+  Hooks* hooks;         // not null in a run with hooks
+  bool* cancelled;      // set when they end it
 };
 
 // A compiled function. Its buffers are its arguments, then those in an
 // instance's memory, then its constants.
 struct Program {
   bool (*run)(const Instance& instance);
+  bool (*run_hooked)(const Instance& instance);
 
   std::uint32_t num_args;
   std::uint32_t num_memory;
@@ -98,6 +102,31 @@ struct Program {
   const std::uint32_t* uses;
   const std::uint32_t* first_use;
   const std::int64_t* rng_deltas;
+};
+
+// Tells hooks where a run is. Without them, it does nothing.
+template <bool kHooked>
+class Step {
+ public:
+  explicit Step(const Instance&) {}
+  constexpr bool operator()(const char*) const noexcept { return true; }
+  void Finish() const noexcept {}
+};
+
+template <>
+class Step<true> {
+ public:
+  explicit Step(const Instance& instance) : instance_(instance) {}
+
+  // The last kernel is done, and this is the next. Returns whether to call it.
+  bool operator()(const char* kernel) noexcept;
+
+  // The last kernel is done.
+  void Finish() const noexcept;
+
+ private:
+  const Instance& instance_;
+  const char* kernel_ = nullptr;
 };
 
 // An instance of a Program. Neither copyable nor movable. Thread-compatible;
@@ -133,13 +162,31 @@ class Executor {
     instance_.threads = threads;
   }
 
+  // Applies from the next run on. Null (the default) for no hooks. Not owned.
+  void set_hooks(Hooks* hooks) noexcept { instance_.hooks = hooks; }
+
+  // Makes runs write a result to `data`, which isn't owned, at a multiple of
+  // kAlignment, and which has the room of the result's buffer. Null for the
+  // executor's own memory. Returns false, and changes nothing, if the result
+  // can't be elsewhere, because it is that of an argument or of two results.
+  bool PlaceResult(std::size_t index, void* data) noexcept;
+
   // Returns whether every kernel succeeded.
-  bool Run() noexcept { return program_->run(instance_); }
+  bool Run() noexcept {
+    if (instance_.hooks == nullptr) return program_->run(instance_);
+    cancelled_ = false;
+    return program_->run_hooked(instance_);
+  }
+
+  // Whether hooks have ended the latest run that had some.
+  bool cancelled() const noexcept { return cancelled_; }
 
  private:
   void Bind(std::size_t index, const void* data) noexcept;
 
   const Program* program_;
+  unsigned char* memory_;
+  bool cancelled_ = false;
   KernelArg* args_;
   unsigned char** buffers_;
   Instance instance_;

@@ -2,9 +2,13 @@
 
 #include <sys/mman.h>
 
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <string>
+
+#include "tfaot/message.h"
 
 namespace tfaot {
 namespace {
@@ -41,6 +45,19 @@ void FreeInstance(const InstanceMemory& memory) noexcept {
   } else {
     ::operator delete(memory.data, std::align_val_t{kAlignment});
   }
+}
+
+Status CheckAddress(const char* asked, const void* data) {
+  const std::uintptr_t off =
+      reinterpret_cast<std::uintptr_t>(data) % kAlignment;
+  if (off == 0) return Status();
+  return Status(
+      Code::kInvalidArgument,
+      Message(
+          std::string(asked) + " got an address that isn't aligned",
+          "an address " + std::to_string(off) + " bytes after a multiple of 64",
+          "allocate the memory with std::aligned_alloc(64, bytes), or "
+          "declare it alignas(64)"));
 }
 
 void OutOfMemory() {

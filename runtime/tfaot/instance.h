@@ -77,6 +77,9 @@ Status CatchOutOfMemory(Make make) noexcept {
   return made ? Status() : Status(Code::kOutOfMemory, "out of memory");
 }
 
+// Checks the address of an input or an output, which `asked` places there.
+Status CheckAddress(const char* asked, const void* data);
+
 inline Options WithIsa(const char* isa) {
   Options options;
   options.isa = isa;

@@ -16,6 +16,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -130,6 +131,9 @@ class LiveWeights {
   // Gives some variables new values. Of two updates at the same time, none is
   // lost. On failure, nothing changes.
   Status Update(const NamedValue* values, std::size_t count);
+  Status Update(std::initializer_list<NamedValue> values) {
+    return Update(values.begin(), values.size());
+  }
 
  private:
   void Publish(Weights next, Weights* previous);

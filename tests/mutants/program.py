@@ -52,6 +52,9 @@ _OTHER = re.compile(
 )
 
 
+_HOOK = re.compile(r'^(::tfaot::Step<kHooked> step\(instance\);|if \(!step\(".*"\)\) return false;|step\.Finish\(\);)$')
+
+
 class Unknown(Exception):
     """Text that py/tfaot/compile/program/executor.py doesn't write."""
 
@@ -161,7 +164,7 @@ class Program:
         return self._mutants
 
     def _rewritten(self) -> str:
-        head, body = self._text.split("bool Run(const ::tfaot::Instance& instance) {\n", 1)
+        head, body = self._text.split("template <bool kHooked>\nbool Run(const ::tfaot::Instance& instance) {\n", 1)
         body, tail = body.split("\n}\n", 1)
         lines = [self._line(line) for line in body.split("\n")]
         self.kernels = re.findall(r'#include "tfaot/kernels/(\w+)\.cc"\n', head)
@@ -171,20 +174,22 @@ class Program:
             head = head.replace("\n#include", '\n#include "tfaot/kernels/winograd.h"\n#include', 1)
         head = head.replace("\n#include", '\n#include "mutation.h"\n#include', 1)
         declared = re.search(r"^extern const ::tfaot::Program (\w+);\n", tail, re.MULTILINE)
-        if declared is None or "    &Run,\n" not in tail:
+        if declared is None or "    &Run<false>,\n    &Run<true>,\n" not in tail:
             raise Unknown("an executor without its Program")
         switch = (
             "static bool Switched(const ::tfaot::Instance& instance) {\n"
             f"  return ::tfaot::mutants::Run({self._first_site}, instance, {declared[1]}, &Run);\n}}\n"
         )
         tail = tail[: declared.end()] + switch + tail[declared.end() :]
-        tail = tail.replace("    &Run,\n", "    &Switched,\n")
+        tail = tail.replace("    &Run<false>,\n    &Run<true>,\n", "    &Switched,\n    &Switched,\n")
         return (
             head + "namespace M = ::tfaot::mutants;\nbool Run(const ::tfaot::Instance& instance) {\n" + "\n".join(lines)
         ) + ("\n}\n" + tail)
 
     def _line(self, line: str) -> str:
         text = line.strip()
+        if _HOOK.match(text):
+            return ""
         if found := _KERNEL.match(text) or _WORKGROUPS.match(text):
             return self._kernel(text, found[1], int(found[2]))
         if found := _PRODUCT.match(text):

@@ -257,15 +257,16 @@ class GoldenTest(RenderTest):
         self.assertEqual(
             [(arg.index, arg.get) for arg in function.args],
             [
-                (0, "impl.arena + 0"),
-                (1, "impl.arena + 64"),
+                (0, "impl.places[0]"),
+                (1, "impl.places[1]"),
                 (2, "impl.variables.own_data(0)"),
                 (3, "impl.variables.data(1)"),
                 (4, "impl.variables.own_data(2)"),
             ],
         )
         self.assertEqual(
-            [member.get for member in context["entries"][0].outputs], [f"impl.Run_.result_data({i})" for i in (0, 1)]
+            [member.get for member in context["entries"][0].outputs],
+            [f"impl.Placed({i + 2}, impl.Run_.result_data({i}))" for i in (0, 1)],
         )
         self.assertEqual([(back.result, back.bytes) for back in function.back], [(2, 48), (3, 8)])
 
@@ -280,7 +281,7 @@ class GoldenTest(RenderTest):
             self.assertEqual([(fetch.index, fetch.row_bytes) for fetch in function.fetches], [(0, 32)])
             self.assertEqual(
                 [(arg.index, arg.get) for arg in function.args],
-                [(1, "impl.arena + 192"), (2, "impl.variables.data(0)")],
+                [(1, "impl.places[4]"), (2, "impl.variables.data(0)")],
             )
 
     def test_other_functions(self) -> None:
@@ -312,9 +313,11 @@ class GoldenTest(RenderTest):
         context = stage.context_of(FAMILY, header="h", compiled=compiled(FAMILY, "family"), embed=False)
         embed = context["entries"][1]
         places = [(0, 24), (64, 96), (192, 4)]  # x, rows, scale
-        places += [(fetch.offset, 12 * fetch.row_bytes) for fetch in embed.functions[0].fetches]
+        self.assertEqual([m.own for m in embed.inputs], ["impl.arena + 64", "impl.arena + 192"])
+        places += [(256, 12 * fetch.row_bytes) for fetch in embed.functions[0].fetches]
+        self.assertEqual([m.own for m in embed.outputs], ["impl.arena + 256"])
         places += [(feed.padded, feed.row_bytes * f.batch) for f in embed.functions for feed in f.feeds]
-        self.assertEqual({feed.offset for f in embed.functions for feed in f.feeds}, {64})
+        self.assertEqual({feed.place for f in embed.functions for feed in f.feeds}, {embed.inputs[0].place})
         places.sort()
         for (begin, size), (following, _) in zip(places, [*places[1:], (context["arena_bytes"], 0)], strict=True):
             self.assertEqual(begin % stage.ALIGNMENT, 0)
@@ -501,6 +504,10 @@ struct Fake {
   static std::size_t MemoryBytes(std::size_t) { return 100; }
   Fake(std::size_t, void*) {}
   void set_thread_pool(::tfaot::ThreadPool*) {}
+  void set_hooks(::tfaot::Hooks*) {}
+  bool cancelled() const { return false; }
+  // Keeps its results where they are.
+  bool PlaceResult(std::size_t, void*) { return false; }
   void set_arg_data(std::size_t index, const void* data) { args_[index] = const_cast<void*>(data); }
   void* result_data(std::size_t index) { return results_[index]; }
   template <typename T>
@@ -534,6 +541,7 @@ struct {symbol} : Fake {{
   static constexpr int kNumResults = {results};
   static constexpr std::size_t kArgBytes[] = {{24, 4, {w_bytes}, 32, 8, 0}};
   static constexpr std::size_t kResultBytes[] = {{{loss_bytes}, 16, 48, 8, 0}};
+  static constexpr std::size_t kResultRoom[] = {{4, 16, 48, 8, 0}};
   bool Run() {{
     if (*arg<int>(1) < 0) return false;
     arg<float>(2)[0] += 1;
@@ -575,6 +583,18 @@ int main() {
   CHECK(*other.step() == 41);
   const a::b::Small& read = moved;
   CHECK(read.scope_w()(0, 0) == 3 && read.error()[0] == 0);
+  // Inputs and outputs in the caller's memory.
+  alignas(64) float mine[32] = {0, 0, 0, 0, 0, 6.5f};
+  CHECK(!moved.set_x_data(mine + 1) && moved.error_code() == tfaot::Code::kInvalidArgument);
+  CHECK(!std::strcmp(moved.error(), "a::b::Small::set_x_data() got an address that isn't aligned\\n"
+                                    "  found: an address 4 bytes after a multiple of 64\\n"
+                                    "  to do: allocate the memory with std::aligned_alloc(64, bytes), or declare it alignas(64)"));
+  CHECK(moved.x().data() != mine + 1 && moved.x()(1, 2) == 8);
+  CHECK(moved.set_x_data(mine) && moved.x().data() == mine && moved.set_loss_data(mine + 16) && moved.Run());
+  CHECK(mine[16] == 6.5f && moved.loss().data() == mine + 16 && read.loss().data() == mine + 16 && *moved.step() == 45);
+  CHECK(!moved.set_loss_data(mine + 17) && moved.loss().data() == mine + 16);
+  CHECK(moved.set_x_data(nullptr) && moved.set_loss_data(nullptr) && moved.x()(1, 2) == 8 && moved.Run() && *moved.loss() == 8);
+  CHECK(mine[16] == 6.5f && *moved.step() == 46);
   // Of what is only read, a caller may change its own copy.
   moved.mutable_moving_mean()(1) = 2;
   CHECK(read.moving_mean()(1) == 2 && read.moving_mean()(0) == 0.5 && other.moving_mean()(1) == 0.5);
@@ -598,6 +618,19 @@ int main() {
                                       "  found: code for x86-64, x86-64-v9\\n"
                                       "  to do: set it to one of these, or unset it"));
   CHECK(a::b::Small("x86-64").Run());
+  // Without exceptions, an empty instance says what a constructor's does.
+  tfaot::Status status;
+  const a::b::Small empty = a::b::Small::Create(tfaot::Options(), &status);
+  CHECK(!empty && status.code() == tfaot::Code::kUnsupportedCpu && !std::strcmp(status.message(), unknown.error()));
+  tfaot::Options options;
+  options.isa = "x86-64";
+  tfaot::Weights weights;
+  options.weights = &weights;
+  CHECK(!a::b::Small::Create(options, &status) && status.code() == tfaot::Code::kMismatch);
+  CHECK(!std::strcmp(a::b::Small(options).error(), status.message()) && a::b::Small(options).isa() == a::b::Small::isas()[0]);
+  weights = other.CurrentWeights();
+  a::b::Small shared = a::b::Small::Create(options);
+  CHECK(shared && shared.Run() && *shared.step() == 42 && shared.moving_mean().data() == other.moving_mean().data());
   CHECK(a::b::Small::fingerprint() == 0xfedcba9876543210u && a::b::Small::weights_fingerprint() == 0x0123456789abcdefu);
   return failed;
 }
@@ -618,6 +651,7 @@ struct M1a6Family_0 : Fake {
   static constexpr int kNumResults = 5;
   static constexpr std::size_t kArgBytes[] = {24, 24, 24, 0};
   static constexpr std::size_t kResultBytes[] = {4, 96 + 8, 8, 24, 24, 0};
+  static constexpr std::size_t kResultRoom[] = {4, 96 + 8, 8, 24, 24, 0};
   bool Run() {
     const float* x = arg<float>(0);
     std::int32_t found = 0;
@@ -893,12 +927,23 @@ int main(int, char** argv) {
         self.assertIn("static assertion failed: the layout of inputs and outputs depends on it", result.stderr)
 
     def test_without_exceptions(self) -> None:
-        """Protects programs built without exceptions: a class and its runtime compile there."""
+        """Protects programs built without exceptions and RTTI: a class, its runtime, and the program link and run there."""
         self.render()
         (self.folder / "small.executor.h").write_text(self.fake())
+        (self.folder / "main.cc").write_text(self.SMALL_PROGRAM)
+        flags = self.variables(
+            {
+                "scope/w": np.arange(12, dtype=np.float32).reshape(3, 4),
+                "moving_mean": np.full(4, 0.5),
+                "step": np.array(41, np.int64),
+            }
+        )
         runtime = [str(ROOT / f"runtime/tfaot/{name}.cc") for name in RUNTIME]
-        result = self.compiler("-fsyntax-only", "-fno-exceptions", "-fno-rtti", "small.cc", *runtime)
+        sources = ("main.cc", "small.cc", "small.variables.S", *runtime)
+        result = self.compiler("-fno-exceptions", "-fno-rtti", *flags, *sources, "-o", "program")
         self.assertEqual(result.returncode, 0, result.stderr)
+        ran = self.ran()
+        self.assertEqual((ran.returncode, ran.stdout), (0, ""))
 
     def test_large_batches_take_no_lock(self) -> None:
         """Protects real-time use: whatever the largest batch, a run builds no table, on the stack or under a lock."""

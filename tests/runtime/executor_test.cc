@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <string>
 
 namespace {
 
@@ -47,11 +48,19 @@ KernelError* Count(const KernelCall* call) {
 }
 
 // Buffers: two arguments, a temporary, a result, a constant.
+template <bool kHooked>
 bool Run(const tfaot::Instance& instance) {
+  tfaot::Step<kHooked> step(instance);
+  if (!step("first")) return false;
   if (Add(instance.calls + 0) != nullptr) return false;
+  if (!step("second")) return false;
   if (Add(instance.calls + 1) != nullptr) return false;
+  if (!step("rng")) return false;
   tfaot::NextRngState(instance.rng[0], instance.buffers[3] + 16);
-  return tfaot::RunWorkgroups(&Count, instance.calls[2]);
+  if (!step("count")) return false;
+  if (!tfaot::RunWorkgroups(&Count, instance.calls[2])) return false;
+  step.Finish();
+  return true;
 }
 
 alignas(64) const unsigned char kConstant[4] = {100, 0, 0, 0};
@@ -70,9 +79,9 @@ const std::uint32_t kFirstUse[] = {0, 2, 3};
 const std::int64_t kRngDeltas[] = {-3};
 
 const tfaot::Program kProgram = {
-    &Run,     2,           2,      1,     2,         7,
-    3,        1,           192,    0,     kMemory,   kConstants,
-    kResults, kKernelArgs, kCalls, kUses, kFirstUse, kRngDeltas,
+    &Run<false>, &Run<true>, 2,     2,         1,          2,          7,
+    3,           1,          192,   0,         kMemory,    kConstants, kResults,
+    kKernelArgs, kCalls,     kUses, kFirstUse, kRngDeltas,
 };
 
 constexpr std::size_t kMemoryBytes = 1024;
@@ -144,10 +153,87 @@ void TestRngState() {
   }
 }
 
+// Writes down what it is told, and ends the run before a kernel.
+class Log final : public tfaot::Hooks {
+ public:
+  explicit Log(const char* last) : last_(last) {}
+  bool Before(const char* kernel) noexcept override {
+    text += std::string("+") + kernel;
+    return kernel != std::string(last_);
+  }
+  void After(const char* kernel) noexcept override {
+    text += std::string("-") + kernel;
+  }
+  std::string text;
+
+ private:
+  const char* last_;
+};
+
+void TestHooks() {
+  alignas(64) std::int32_t a[] = {1, 2};
+  alignas(64) std::int32_t counts[24] = {};
+  alignas(64) unsigned char memory[kMemoryBytes];
+  tfaot::Executor executor(kProgram, memory);
+  executor.set_arg_data(0, a);
+  executor.set_arg_data(1, counts);
+  Log all("");
+  executor.set_hooks(&all);
+  Expect(executor.Run() && !executor.cancelled(), "hooks let a run finish");
+  Expect(all.text == "+first-first+second-second+rng-rng+count-count",
+         "hooks see each kernel");
+  Log some("rng");
+  executor.set_hooks(&some);
+  Expect(!executor.Run() && executor.cancelled(), "hooks end a run");
+  Expect(some.text == "+first-first+second-second+rng", "there and then");
+  Expect(counts[0] == 1, "nothing runs after that");
+  counts[23] = 100;
+  executor.set_hooks(&all);
+  Expect(!executor.Run() && !executor.cancelled(), "an error is no cancel");
+  counts[23] = 1;
+  tfaot::Cancellation cancellation;
+  executor.set_hooks(&cancellation);
+  Expect(executor.Run(), "nobody has cancelled");
+  cancellation.Cancel();
+  Expect(!executor.Run() && executor.cancelled(), "somebody has");
+  cancellation.Reset();
+  Expect(executor.Run() && !executor.cancelled(), "and taken it back");
+  executor.set_hooks(nullptr);
+  Expect(executor.Run(), "without hooks");
+}
+
+void TestPlaceResult() {
+  alignas(64) std::int32_t a[] = {1, 2};
+  alignas(64) std::int32_t counts[24] = {};
+  alignas(64) unsigned char memory[kMemoryBytes];
+  alignas(64) std::int32_t place[16] = {};
+  tfaot::Executor executor(kProgram, memory);
+  executor.set_arg_data(0, a);
+  executor.set_arg_data(1, counts);
+  const auto* const own =
+      static_cast<const std::int32_t*>(executor.result_data(0));
+  Expect(executor.Run() && *own == 103, "its own memory at first");
+  Expect(executor.PlaceResult(0, place), "a result may be elsewhere");
+  a[0] = 2;
+  Expect(executor.Run() && place[0] == 104 && *own == 103, "it is there");
+  Expect(executor.result_data(0) == place, "and that is its address");
+  Expect(executor.PlaceResult(0, nullptr), "it may come back");
+  a[0] = 3;
+  Expect(executor.Run() && place[0] == 104 && *own == 105, "to its own memory");
+  Expect(!executor.PlaceResult(1, place), "an argument's result stays");
+  const std::uint32_t twice[] = {3, 3};
+  tfaot::Program shared = kProgram;
+  shared.results = twice;
+  tfaot::Executor other(shared, memory);
+  Expect(!other.PlaceResult(0, place), "and so do two results in one place");
+}
+
 }  // namespace
 
 int main() {
   TestRun();
+  TestHooks();
+  TestPlaceResult();
   TestRngState();
   return failed == 0 ? 0 : 1;
 }

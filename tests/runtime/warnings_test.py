@@ -13,7 +13,19 @@ from pathlib import Path
 RUNTIME = Path(__file__).absolute().parents[2] / "runtime"
 
 # What programs include, by name or through a generated class.
-PUBLIC = ("bounded_view.h", "c_api.h", "half.h", "info.h", "thread_pool.h", "threads.h", "view.h")
+PUBLIC = (
+    "bounded_view.h",
+    "c_api.h",
+    "half.h",
+    "hooks.h",
+    "info.h",
+    "options.h",
+    "status.h",
+    "thread_pool.h",
+    "threads.h",
+    "view.h",
+    "weights.h",
+)
 
 CLASS = """
 #include "tfaot/info.h"

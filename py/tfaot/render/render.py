@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfaot.core import dtypes, fingerprint, functions, names, templates
@@ -90,6 +90,17 @@ class Member:
     mutable: str = ""
     """The accessor of values that may change, if it isn't the member's name: a variable that the model only reads is shared."""
 
+    place: int = -1
+    """Its index among the inputs and outputs that a caller can place."""
+    setter: str = ""
+    """The function that places it."""
+    own: str = ""
+    """An expression for a pointer to the memory that the instance has for it, given `impl`."""
+    function: str = ""
+    """The member of Impl that makes an output, if no copy in the instance's memory is made anyway."""
+    result: int = 0
+    """Which of that function's results it is."""
+
     @property
     def writer(self) -> str:
         """The name by which to access values that may change."""
@@ -151,7 +162,7 @@ class Rows:
     """A batched input or output of a compiled function."""
 
     index: int
-    offset: int
+    place: int
     row_bytes: int
     padded: int
 
@@ -278,11 +289,13 @@ def context_of(
     found = functions.functions(manifest, [(each.entry_point, each.batch) for each in compiled])
     arena = _Arena()
     variables = _variables(manifest, class_name)
+    setters = _setters(manifest, class_name)
+    places = itertools.count()
     entries: list[Entry] = []
     for entry in manifest.entry_points:
         first = entries[-1].first + len(entries[-1].inputs) + len(entries[-1].outputs) if entries else 0
         own = [function for function in found if function.entry_point == entry]
-        entries.append(_entry(manifest, entry, first, own, variables, arena))
+        entries.append(_entry(manifest, entry, first, own, variables, arena, setters, places))
     members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
     members += [variable.member for variable in variables]
     values = {member.value for member in members}
@@ -305,6 +318,8 @@ def context_of(
         "tensors": _listed(manifest, members),
         "dims": ", ".join(str(dim) for tensor in _tensors(manifest) for dim in (*tensor.shape, 0)),
         "manifest": _escaped(described(manifest)),
+        "input_places": {member.place for entry in entries for member in entry.inputs},
+        "edges": [member for member in members if member.setter],
         "embed": embed and bool(variables),
         "fingerprint_symbol": fingerprint.symbol(manifest.cpp_class),
         "weights_symbol": fingerprint.weights_symbol(manifest.cpp_class),
@@ -322,16 +337,31 @@ def context_of(
     }
 
 
-def _variables(manifest: Manifest, class_name: str) -> list[Variable]:
-    taken = {variable.cpp_name for variable in manifest.variables}
+def _taken(manifest: Manifest) -> set[str]:
+    """Returns the names of a class's members, other than those that render adds."""
+    taken = {variable.cpp_name for variable in manifest.variables} | names.MEMBERS
     taken |= {entry.cpp_name for entry in manifest.entry_points}
     for entry in manifest.entry_points:
         taken |= {each.cpp_name for each in (*entry.inputs, *entry.outputs)}
-    mutable = names.unique_identifiers(
-        ["mutable_" + variable.cpp_name for variable in manifest.variables],
-        taken=taken | names.MEMBERS,
-        class_name=class_name,
-    )
+    return taken
+
+
+def _setters(manifest: Manifest, class_name: str) -> dict[str, str]:
+    """Returns the functions that place inputs and outputs, by the C++ names of these."""
+    tensors = [each.cpp_name for entry in manifest.entry_points for each in (*entry.inputs, *entry.outputs)]
+    taken = _taken(manifest) | set(_mutable(manifest, class_name))
+    setters = names.unique_identifiers([f"set_{name}_data" for name in tensors], taken=taken, class_name=class_name)
+    return dict(zip(tensors, setters, strict=True))
+
+
+def _mutable(manifest: Manifest, class_name: str) -> list[str]:
+    """Returns the accessors that copy shared values, one for each variable."""
+    wanted = ["mutable_" + variable.cpp_name for variable in manifest.variables]
+    return names.unique_identifiers(wanted, taken=_taken(manifest), class_name=class_name)
+
+
+def _variables(manifest: Manifest, class_name: str) -> list[Variable]:
+    mutable = _mutable(manifest, class_name)
     dims = _dims(manifest)[-len(manifest.variables) :]
     return [
         Variable(
@@ -420,12 +450,16 @@ def _entry(
     compiled: Sequence[functions.Function],
     variables: Sequence[Variable],
     arena: _Arena,
+    setters: Mapping[str, str],
+    places: Iterator[int],
 ) -> Entry:
     inputs = []
     for tensor in entry.inputs:
-        offset = arena.place(tensor.bytes)
-        inputs.append(_Edge(_member(tensor, get=f"impl.arena + {offset}", batched=tensor.batched), offset))
-    outputs = _outputs(entry, _function_name(compiled[0]), arena)
+        offset, place = arena.place(tensor.bytes), next(places)
+        member = _member(tensor, get=f"impl.places[{place}]", batched=tensor.batched)
+        member = dataclasses.replace(member, place=place, setter=setters[tensor.cpp_name], own=f"impl.arena + {offset}")
+        inputs.append(_Edge(member, offset))
+    outputs = _outputs(entry, compiled[0], arena, setters, places)
     written = [use for use in entry.variables if use.written]
     return Entry(
         entry.name,
@@ -447,25 +481,41 @@ class _Edge:
 
     member: Member
     offset: int
-    """-1 if the compiled function contains the values."""
+    """In an instance's memory; -1 if the compiled function contains the values."""
 
     def bytes(self, batch: int) -> int:
         """Returns its size in a compiled function."""
         return self.member.row_bytes * batch if self.member.batched else self.member.bytes
 
 
-def _outputs(entry: EntryPoint, function: str, arena: _Arena) -> list[_Edge]:
+def _outputs(
+    entry: EntryPoint,
+    compiled: functions.Function,
+    arena: _Arena,
+    setters: Mapping[str, str],
+    places: Iterator[int],
+) -> list[_Edge]:
     """Returns an entry point's outputs: batched ones in an instance's memory, others in the compiled function."""
     outputs = []
+    function = _function_name(compiled)
     sizes = {output.name: len(entry.outputs) + index for index, output in enumerate(entry.sized)}
     for index, output in enumerate(entry.outputs):
-        offset = arena.place(output.bytes) if output.batched else -1
+        offset, place = arena.place(output.bytes) if output.batched else -1, next(places)
+        result = f"impl.{function}.result_data({index})"
         member = _member(
             output,
-            get=f"impl.arena + {offset}" if output.batched else f"impl.{function}.result_data({index})",
+            get=f"impl.places[{place}]" if output.batched else f"impl.Placed({place}, {result})",
             size=f"impl.{function}.result_data({sizes[output.name]})" if output.size else "",
             note=" at most; the actual size is known after the run" if output.size else "",
             batched=output.batched,
+        )
+        member = dataclasses.replace(
+            member,
+            place=place,
+            setter=setters[output.cpp_name],
+            own=f"impl.arena + {offset}" if output.batched else "nullptr",
+            function="" if output.batched else function,
+            result=index,
         )
         outputs.append(_Edge(member, offset))
     return outputs
@@ -484,7 +534,7 @@ def _function(
     written = [member for member, is_written in uses if is_written]
     # Each function has its own memory for the rows of a padded part.
     feeds = tuple(
-        Rows(index, edge.offset, edge.member.row_bytes, arena.place(edge.bytes(batch)))
+        Rows(index, edge.member.place, edge.member.row_bytes, arena.place(edge.bytes(batch)))
         for index, edge in enumerate(inputs)
         if edge.member.batched
     )
@@ -512,7 +562,7 @@ def _function(
         back=tuple(Back(results + index, member.change, member.bytes) for index, member in enumerate(written)),
         feeds=feeds,
         fetches=tuple(
-            Rows(index, edge.offset, edge.member.row_bytes, 0)
+            Rows(index, edge.member.place, edge.member.row_bytes, 0)
             for index, edge in enumerate(outputs)
             if edge.member.batched
         ),

@@ -12,6 +12,7 @@
 #include "tests/models/variables/maps.h"
 #include "tests/models/variables/mixer_aot.h"
 #include "tests/runtime/expect.h"
+#include "tfaot/hooks.h"
 
 namespace {
 
@@ -249,6 +250,55 @@ void TestMove() {
   EXPECT(Const(first).total().data() == total);
 }
 
+// Inputs and outputs in the caller's memory, without a copy.
+void TestBuffers() {
+  alignas(64) const float x[4] = {1, 0, 0, 0};
+  alignas(64) float y[17];
+  std::fill(std::begin(y), std::end(y), -1.0f);
+  Mixer model;
+  const float* const own = model.y().data();
+  EXPECT(model.set_x_data(x) && model.set_y_data(y));
+  EXPECT(model.x().data() == x && Const(model).y().data() == y);
+  EXPECT(model.Run() && y[0] == 0.5f && y[14] == 28.5f && y[15] == 0);
+  EXPECT(y[16] == -1 && *model.steps() == 1);
+  EXPECT(own[14] == 0);  // nothing was written there
+  Mixer moved(std::move(model));
+  y[14] = -1;
+  EXPECT(moved.Run() && y[14] == 28.5f && moved.y().data() == y);
+  // Addresses that compiled code can't use change nothing.
+  EXPECT(!moved.set_y_data(y + 1) && moved.y().data() == y);
+  EXPECT(moved.error_code() == tfaot::Code::kInvalidArgument);
+  EXPECT(moved.set_x_data(nullptr) && moved.set_y_data(nullptr));
+  EXPECT(moved.x().data() != x && moved.y().data() == own);
+  y[14] = -1;
+  EXPECT(Result(moved)[14] == 28.5f && y[14] == -1);
+}
+
+// Counts kernels, and ends the run before one of them.
+class Watch final : public tfaot::Hooks {
+ public:
+  bool Before(const char*) noexcept override { return ++before != end; }
+  void After(const char*) noexcept override { ++after; }
+  int before = 0;
+  int after = 0;
+  int end = 0;
+};
+
+void TestHooks() {
+  Mixer model, plain;
+  Watch watch;
+  model.set_hooks(&watch);
+  EXPECT(Result(model) == Result(plain));
+  EXPECT(watch.before > 1 && watch.after == watch.before);
+  watch.end = watch.before + 2;
+  EXPECT(!model.Run() && model.error_code() == tfaot::Code::kCancelled);
+  EXPECT(model.error() ==
+         std::string("tests::Mixer::Run(): hooks ended the run"));
+  EXPECT(watch.before == watch.end && watch.after == watch.before - 1);
+  model.set_hooks(nullptr);
+  EXPECT(model.Run() && watch.before == watch.end);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -262,5 +312,7 @@ int main(int argc, char** argv) {
   TestSaveAndLoad();
   TestRandomState(argv[1]);
   TestMove();
+  TestBuffers();
+  TestHooks();
   return failed == 0 ? 0 : 1;
 }

@@ -120,18 +120,22 @@ def members(text: str) -> tuple[str, list[_Member]]:
     """Returns the comment of a header's class, and its public members. Comments keep their paragraphs."""
     before, _, after = text.partition("class Model {\n public:\n")
     about = before.rpartition("\n\n")[2]
-    found = []
+    found: list[_Member] = []
+    before_next: list[str] = []
     for block in after.partition("\n private:")[0].split("\n\n"):
         lines = [line.strip() for line in block.strip().splitlines()]
         title = lines.pop(0) if re.match(r"// (Inputs|Outputs|Variables)", lines[0]) else ""
-        comment: list[str] = [title] if title else []
+        comment: list[str] = [*before_next, title] if title else [*before_next]
         declarations: list[str] = []
         for line in lines:
             if line.startswith("//") and declarations:
                 found.append(_Member(_prose(comment), "\n".join(declarations)))
                 comment, declarations = [title] if title else [], []
             (comment if line.startswith("//") else declarations).append(line)
-        found.append(_Member(_prose(comment), "\n".join(declarations)))
+        if declarations:
+            found.append(_Member(_prose(comment), "\n".join(declarations)))
+        # A block of its own is about the members after it.
+        before_next = [] if declarations else [*comment, "//"]
     return _prose(about.splitlines()), found
 
 

@@ -7,7 +7,7 @@ run. Here, a run calls the kernels directly, and creating an instance fills in w
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,13 +64,14 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
     """
     namespace, _, name = cpp_class.rpartition("::")
     shared = {
-        "arg_bytes": _fewest_bytes([[f.buffers[b].size for b in f.arguments] for f in functions.values()]),
+        "arg_bytes": _bytes(min, [[f.buffers[b].size for b in f.arguments] for f in functions.values()]),
         "cost": f"{cost:.6g}",
         "function": next(iter(functions.values())),
         "guard": "TFAOT_GENERATED_" + name + "_EXECUTOR_H_",
         "name": name,
         "namespace": namespace,
-        "result_bytes": _fewest_bytes([[f.buffers[b].size for b in f.results] for f in functions.values()]),
+        "result_bytes": _bytes(min, [[f.buffers[b].size for b in f.results] for f in functions.values()]),
+        "result_room": _bytes(max, [[f.buffers[b].size for b in f.results] for f in functions.values()]),
         "programs": {isa: for_isa(name, isa) + "_program" for isa in functions},
         "tensorflow": tensorflow,
     }
@@ -85,9 +86,9 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
     )
 
 
-def _fewest_bytes(sizes: Sequence[Sequence[int]]) -> str:
-    """Lists, in C++, the fewest bytes of each argument or result at any CPU level. A zero ends the list."""
-    return ", ".join(f"{size}u" for size in (*map(min, zip(*sizes, strict=True)), 0))
+def _bytes(choose: Callable[..., int], sizes: Sequence[Sequence[int]]) -> str:
+    """Lists, in C++, the fewest or most bytes of each argument or result at any CPU level. A zero ends the list."""
+    return ", ".join(f"{size}u" for size in (*map(choose, zip(*sizes, strict=True)), 0))
 
 
 class _Plan:
@@ -168,6 +169,12 @@ class _Plan:
         return [line for thunk in sequence for line in self._thunk(thunk, depth)]
 
     def _thunk(self, thunk: Thunk, depth: int) -> list[str]:
+        code = self._code(thunk, depth)
+        if isinstance(thunk, thunks.Call | thunks.For | thunks.While | thunks.Conditional):
+            return code
+        return [f'{"  " * depth}if (!step("{_title(thunk)}")) return false;', *code]
+
+    def _code(self, thunk: Thunk, depth: int) -> list[str]:
         indent = "  " * depth
         if isinstance(thunk, thunks.Kernel):
             return [indent + self._kernel(thunk)]
@@ -308,6 +315,15 @@ class _Plan:
                 indent + "  }",
             ]
         return [*lines, indent + "}"]
+
+
+def _title(thunk: Thunk) -> str:
+    """Returns what hooks are told that a thunk is."""
+    if isinstance(thunk, thunks.Kernel):
+        return thunk.symbol
+    if isinstance(thunk, thunks.Dot):
+        return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
+    return type(thunk).__name__.lower()
 
 
 def _packing(thunk: thunks.Dot | thunks.Convolution) -> str:

@@ -269,11 +269,8 @@ class ClassTest(unittest.TestCase):
         declared = {
             member.name for _, m, flags in class_._CASES for member in class_.members(class_.header(m, **flags))[1]
         }
-        own = {
-            name
-            for name in declared
-            if name not in {"x", "y", "kernel", "scale", "mutable_scale", "state", "Model"} and " " not in name
-        }
+        tensors = {"x", "y", "kernel", "scale", "mutable_scale", "state"}
+        own = {name for name in declared - tensors - {"Model"} if " " not in name}
         self.assertLessEqual(own, names.MEMBERS)
 
 
