@@ -28,6 +28,7 @@ PACKAGE_SOURCES = [
 # The headers that programs include, directly or through a class.
 PACKAGE_HEADERS = [
     "tfaot/bounded_view.h",
+    "tfaot/c_api.h",
     "tfaot/half.h",
     "tfaot/options.h",
     "tfaot/status.h",
@@ -35,6 +36,19 @@ PACKAGE_HEADERS = [
     "tfaot/threads.h",
     "tfaot/view.h",
     "tfaot/weights.h",
+]
+
+# The source of the shared library's C interface. It isn't part of the static library.
+PACKAGE_INTERFACE = "tfaot/c_api.cc"
+
+# How the objects become a shared library. Only the interface's one symbol is visible, so the library depends on no symbol of
+# the program, and of the objects it keeps only what the interface calls.
+PACKAGE_LINK = [
+    "-shared",
+    "-pthread",
+    "-Wl,--build-id=none",
+    "-Wl,--gc-sections",
+    "-Wl,--no-undefined",
 ]
 
 _EVERYWHERE = [
@@ -63,3 +77,19 @@ def package_copts(copts = [], level = None):
     """
     flags = CXX + ["-O3", "-DNDEBUG", "-w"] + _EVERYWHERE + copts + EXACT
     return flags + (level_copts(level) + ["-fno-math-errno"] if level else [])
+
+def interface_copts(cpp_class, header):
+    """Returns the flags for `PACKAGE_INTERFACE`.
+
+    Args:
+      cpp_class: (str) the model's class with its namespaces
+      header: (str) the path by which programs include its header
+
+    Returns:
+      (list[str]) flags of gcc and clang
+    """
+    return package_copts() + [
+        "-DTFAOT_CLASS=" + cpp_class.removeprefix("::"),
+        "-DTFAOT_CLASS_HEADER=\"%s\"" % header,
+        "-DTFAOT_GET_API=tfaot_get_api",
+    ]

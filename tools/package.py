@@ -17,6 +17,8 @@ def main() -> None:
     parser.add_argument("--header", required=True, help="the path that #include uses for the class's header")
     for group, field in _GROUPS.items():
         parser.add_argument(f"--{group}", action="append", default=[], help=f"NAME=PATH, one of the package's {field}")
+    parser.add_argument("--interface", required=True, help="the object of the shared library's C interface")
+    parser.add_argument("--link", action="append", required=True, help="a word of the command that links; repeated")
     parser.add_argument("--linkopt", action="append", default=[], help="a flag for linking programs; may be repeated")
     parser.add_argument("--ar", required=True, help="the program that makes static libraries")
     parser.add_argument("--out_archive", required=True, help="output file")
@@ -31,6 +33,8 @@ def main() -> None:
             header=flags.header,
             headers=named("include"),
             objects=named("object"),
+            interface=flags.interface,
+            link=tuple(flags.link),
             files=named("file"),
             notices=named("notice"),
             linkopts=tuple(flags.linkopt),

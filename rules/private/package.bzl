@@ -4,22 +4,29 @@ load("@rules_cc//cc:action_names.bzl", "ACTION_NAMES")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//runtime:package.bzl", "PACKAGE_HEADERS", "PACKAGE_SOURCES", "package_copts")
+load("//runtime:package.bzl", "PACKAGE_HEADERS", "PACKAGE_INTERFACE", "PACKAGE_LINK", "PACKAGE_SOURCES", "interface_copts", "package_copts")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotObjectInfo", "TfaotSourcesInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
-def _objects(ctx, cc_toolchain, features):
+def _runtime(ctx, path):
+    """Returns a file of the runtime."""
+    (found,) = [file for file in ctx.files._runtime if file.path.endswith("runtime/" + path)]
+    return found
+
+def _objects(ctx, header, cc_toolchain, features):
     """Compiles the C++ of a package.
 
     Args:
       ctx: the rule's context
+      header: (str) the path by which programs include the class's header
       cc_toolchain: (CcToolchainInfo) the C++ toolchain
       features: (FeatureConfiguration) of the toolchain
 
     Returns:
-      (dict[str, File]) all objects, by their names in the library. `py/tfaot/command/build.py` gives them the same names.
+      (dict[str, File]) all objects, by their names in the library, and `interface.o`, which isn't a part of the static one.
+        `py/tfaot/command/build.py` gives them the same names.
     """
     graph = ctx.attr.graph[TfaotGraphInfo]
     compiled = ctx.attr.compiled[TfaotObjectInfo]
@@ -59,8 +66,14 @@ def _objects(ctx, cc_toolchain, features):
     if sources.embed:
         add(stem + ".weights.o", graph.weights, plain)
     add(stem + ".fingerprint.o", compiled.fingerprint_source, plain)
+    add(
+        "interface.o",
+        _runtime(ctx, PACKAGE_INTERFACE),
+        interface_copts(graph.cpp_class, header),
+        hdrs = headers + [sources.header],
+    )
     for path in PACKAGE_SOURCES:
-        (source,) = [file for file in ctx.files._runtime if file.path.endswith("runtime/" + path)]
+        source = _runtime(ctx, path)
         add(path.removesuffix(".cc").replace("/", ".") + ".o", source, package_copts(), hdrs = headers)
     for index, function in enumerate(functions):
         made[function.stem + ".constants.o"] = compiled.constants[index]
@@ -88,10 +101,12 @@ def _tf_aot_package_impl(ctx):
         files[function.stem + ".passes.json"] = compiled.passes[index]
     headers = {header: sources.header}
     for path in PACKAGE_HEADERS:
-        (headers[path],) = [file for file in ctx.files._runtime if file.path.endswith("runtime/" + path)]
+        headers[path] = _runtime(ctx, path)
+    objects = _objects(ctx, header, cc_toolchain, features)
+    interface = objects.pop("interface.o")
     groups = {
         "include": headers,
-        "object": _objects(ctx, cc_toolchain, features),
+        "object": objects,
         "file": files,
         "notice": {file.basename: file for file in ctx.files._notices},
     }
@@ -109,13 +124,20 @@ def _tf_aot_package_impl(ctx):
         ),
         format = "--ar=%s",
     )
+    linker = cc_common.get_tool_for_action(
+        action_name = ACTION_NAMES.cpp_link_dynamic_library,
+        feature_configuration = features,
+    )
+    sysroot = ["--sysroot=" + cc_toolchain.sysroot] if cc_toolchain.sysroot else []
+    flags.add(interface, format = "--interface=%s")
+    flags.add_all([linker] + PACKAGE_LINK + sysroot, format_each = "--link=%s")
     flags.add(archive, format = "--out_archive=%s")
     run_stage(
         ctx,
         mnemonic = "TfaotPackage",
         progress_message = "Packing %{label}",
         flags = flags,
-        inputs = [file for named in groups.values() for file in named.values()],
+        inputs = [interface] + [file for named in groups.values() for file in named.values()],
         outputs = [archive],
         programs = cc_toolchain.all_files,
     )

@@ -11,8 +11,11 @@ import unittest
 from pathlib import Path
 
 import cmake
+import numpy as np
 import pkgconf
 from running import run
+
+from tfaot import run as tfaot_run
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "examples/fc/fc_aot.package.tar.gz"
@@ -97,6 +100,15 @@ class PackageTest(unittest.TestCase):
         self.assertIn("after 30 steps", executed(program, cwd=self.folder))
         (weights,) = asked("--variable=weights")
         self.assertTrue(Path(weights).is_file())
+
+    def test_shared_library(self) -> None:
+        """Protects programs that load a model: the shared library has one symbol, and runs without anything beside it."""
+        library = self.unpacked() / "lib/libfc_aot_shared.so"
+        symbols = executed("nm", "-D", "--defined-only", "--format=posix", str(library), cwd=self.folder)
+        self.assertEqual([line.split()[0] for line in symbols.splitlines()], ["tfaot_get_api"])
+        model = tfaot_run.load(str(library))
+        out = model.run(x=np.ones((64, 784), np.float32), y=np.eye(10, dtype=np.float32)[np.zeros(64, int)])
+        self.assertGreater(out["loss"], 0)
 
     def test_inspect(self) -> None:
         """Protects readers of a package: the command says what is in the archive and in its folder."""

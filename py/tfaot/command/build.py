@@ -17,6 +17,7 @@ from tfaot.pack import package
 _GRAPH_ONLY = ("checkpoint", "debug_info", "inputs", "outputs", "saver")
 _LIBRARY_ONLY = {"cpp_class": "hlo::Model", "isa": None}
 """Values of what `tf_aot_hlo` hasn't."""
+_INTERFACE = "interface.o"
 _NOTICES = ("LICENSE", "NOTICE")
 
 
@@ -282,8 +283,8 @@ class Build:
             entry.entry_point + (f" for batches of {entry.batch}" if entry.batch else "") for entry in self.functions
         ]
 
-    def objects(self) -> dict[str, str]:
-        """Compiles the C++, and returns the objects of the library by name."""
+    def objects(self, *, interface: bool = False) -> dict[str, str]:
+        """Compiles the C++, and returns the objects of the library by name, and with `interface`, that of the C interface."""
         copts = list(self._values["copts"])
         includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
         made, sources = dict[str, str](), list[cxx.Source]()
@@ -309,6 +310,9 @@ class Build:
         for path in self._rules["PACKAGE_SOURCES"]:
             name = path.removesuffix(".cc").replace("/", ".") + ".o"
             add(name, str(RULES / "runtime" / path), self._rules["package_copts"]())
+        if interface:
+            flags = self._rules["interface_copts"](self._values["cpp_class"], self.header)
+            add(_INTERFACE, str(RULES / "runtime" / self._rules["PACKAGE_INTERFACE"]), flags)
         for function in self.functions:
             made[f"{function.stem}.constants.o"] = self.path(".constants.o", function.stem)
             for level in self.levels:
@@ -319,7 +323,7 @@ class Build:
 
     def pack(self, *, folder: str | None, archive: str | None) -> None:
         """Compiles the C++, and writes the package."""
-        objects = self.objects()
+        objects = self.objects(interface=True)
         self._step("packing")
         headers = {self.header: self.path(".h")}
         headers |= {path: str(RULES / "runtime" / path) for path in self._rules["PACKAGE_HEADERS"]}
@@ -333,7 +337,9 @@ class Build:
                 name=self._name,
                 header=self.header,
                 headers=tuple(headers.items()),
-                objects=tuple(objects.items()),
+                objects=tuple((name, path) for name, path in objects.items() if name != _INTERFACE),
+                interface=objects[_INTERFACE],
+                link=(*cxx.compiler(), *self._rules["PACKAGE_LINK"]),
                 files=tuple(files.items()),
                 notices=tuple((name, str(RULES / name)) for name in _NOTICES),
                 linkopts=tuple(self._values["linkopts"]),

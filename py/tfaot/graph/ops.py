@@ -12,6 +12,9 @@ from tensorflow.python.framework import kernels, op_def_registry
 IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
 """Ops with one operand, which return it unchanged."""
 
+SUMMED = "_tfaot_summed"
+"""An attribute of nodes that keep a program of their own: how many terms the values of their results sum."""
+
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
 """Ops that pass handles on: output i is input i. The attribute `T` is its dtype, or a list of all dtypes."""
 

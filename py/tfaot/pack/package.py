@@ -33,6 +33,10 @@ class Request:
     """All headers: the paths by which programs include them, and their files."""
     objects: tuple[tuple[str, str], ...]
     """Names in the static library, and object files."""
+    interface: str
+    """The object file of the shared library's C interface."""
+    link: tuple[str, ...]
+    """The command that links a shared library, without objects and output."""
     files: tuple[tuple[str, str], ...]
     """Files for the folder `share/NAME`: their names there, and their files. `model.json` is among them."""
     notices: tuple[tuple[str, str], ...]
@@ -59,7 +63,7 @@ def pack(request: Request) -> None:
         (f"share/doc/{request.name}", request.notices),
     ):
         contents.update({f"{folder}/{name}": Path(path).read_bytes() for name, path in files})
-    contents[f"lib/lib{request.name}.a"] = _library(request)
+    contents |= _libraries(request)
     contents.update(_described(request))
     if request.out_folder is not None:
         for name, data in contents.items():
@@ -70,31 +74,45 @@ def pack(request: Request) -> None:
         Path(request.out_archive).write_bytes(_archive(request.name, contents))
 
 
-def _library(request: Request) -> bytes:
-    """Returns the static library."""
+def _libraries(request: Request) -> dict[str, bytes]:
+    """Returns the static and the shared library."""
+    static, shared = f"lib{request.name}.a", f"lib{request.name}_shared.so"
     with tempfile.TemporaryDirectory() as folder:
         members = []
         for name, path in sorted(request.objects):
             shutil.copyfile(path, Path(folder, name))
             members.append(name)
-        library = f"lib{request.name}.a"
         # D: without times, owners, and modes.
-        command = [os.path.abspath(request.ar) if "/" in request.ar else request.ar, "rcsD", library, *members]
-        try:
-            done = subprocess.run(command, cwd=folder, check=False, capture_output=True, text=True)
-        except OSError as error:
-            raise TfaotError(
-                f"packing {request.name}: can't run the archiver {request.ar!r}: {error.strerror}",
-                exists="a static library is made with `ar` of binutils or LLVM",
-                do="install it, or name it in the environment variable AR",
-            ) from None
-        if done.returncode:
-            raise TfaotError(
-                f"packing {request.name}: the archiver {request.ar!r} exited with status {done.returncode}",
-                details=done.stderr,
-                do="see its message above; `ar` of binutils and of LLVM are known to work",
-            )
-        return Path(folder, library).read_bytes()
+        _run(
+            [request.ar, "rcsD", static, *members], folder, what=f"packing {request.name}: the archiver", variable="AR"
+        )
+        shutil.copyfile(request.interface, Path(folder, "interface.o"))
+        Path(folder, "symbols.lds").write_text("{ global: tfaot_get_api; local: *; };\n")
+        own = ["-Wl,--version-script=symbols.lds", f"-Wl,-soname,{shared}", "-o", shared, "interface.o"]
+        # Named, because Bazel's toolchains link C++ with the C compiler.
+        libraries = ["-Wl,--as-needed", "-lstdc++", "-lm"]
+        command = [*request.link, *own, *members, *request.linkopts, *libraries]
+        _run(command, folder, what=f"linking {shared}: the compiler", variable="CXX")
+        return {f"lib/{name}": Path(folder, name).read_bytes() for name in (static, shared)}
+
+
+def _run(command: list[str], folder: str, *, what: str, variable: str) -> None:
+    """Runs a program in a folder."""
+    program = os.path.abspath(command[0]) if "/" in command[0] else command[0]
+    try:
+        done = subprocess.run([program, *command[1:]], cwd=folder, check=False, capture_output=True, text=True)
+    except OSError as error:
+        raise TfaotError(
+            f"{what} {command[0]!r} can't run: {error.strerror}",
+            exists=f"a package is made with `ar` and a C++ compiler, which {variable} can name",
+            do=f"install it, or set the environment variable {variable}",
+        ) from None
+    if done.returncode:
+        raise TfaotError(
+            f"{what} {command[0]!r} exited with status {done.returncode}",
+            details=done.stderr,
+            do="see its message above; binutils and gcc, and those of LLVM, are known to work",
+        )
 
 
 def _described(request: Request) -> dict[str, bytes]:

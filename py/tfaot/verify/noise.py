@@ -30,7 +30,7 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, n
 
 from tfaot.graph.attributes import write_attributes
 from tfaot.graph.edits import Scope
-from tfaot.graph.ops import definition, dtypes_of, fill_in_defaults, results, runs_on_cpu
+from tfaot.graph.ops import SUMMED, definition, dtypes_of, fill_in_defaults, results, runs_on_cpu
 from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
 from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, ROUNDED_OPERAND, STEEP, TERMS, UNITS, sums
 
@@ -45,11 +45,11 @@ _KEPT = frozenset(
     """
     Bitcast Const FakeQuantWithMinMaxArgs FakeQuantWithMinMaxArgsGradient FakeQuantWithMinMaxVars
     FakeQuantWithMinMaxVarsGradient FakeQuantWithMinMaxVarsPerChannel FakeQuantWithMinMaxVarsPerChannelGradient LinSpace
-    NextAfter Range
+    NextAfter Range XlaCallModule
     """.split()  # noqa: SIM905
 )
-"""Operations that keep their dtype, because their meaning depends on it: the bits of a value, or the number of values. Constants
-keep theirs because a GraphDef has at most 2 GB."""
+"""Operations that keep their dtype, because their meaning depends on it: the bits of a value, the number of values, or a program.
+Constants keep theirs because a GraphDef has at most 2 GB."""
 
 
 _STREAM = 11
@@ -301,6 +301,12 @@ class _Rewriting:
                 if "SoftmaxCrossEntropy" in node.op and index == 1:
                     # A difference of two numbers of at most 1.
                     place = self._noise(place, wide, 2 * UNITS[dtype], kind="absolute")
+                if summed := node.attr[SUMMED].i if SUMMED in node.attr else 0:
+                    # Terms of random signs: the sum is as large as its error, times the root of twice the number of roundings.
+                    place = self._noise(
+                        place, wide, UNITS[sums(dtype)], count=self._mean_square(place, wide), kind="absolute"
+                    )
+                    place = self._noise(place, wide, UNITS[sums(dtype)] * (summed / 3) ** 0.5)
                 if node.op in TERMS:
                     count = self._count(node)
                     place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count)
@@ -408,6 +414,21 @@ class _Rewriting:
         return self._call(
             name, operands, [dtype, types_pb2.DT_FLOAT, types_pb2.DT_DOUBLE, types_pb2.DT_DOUBLE], [dtype], "noise"
         )
+
+    def _mean_square(self, ref: str, dtype: int) -> str:
+        """Returns a reference to the mean of a value's squares, float64."""
+        square = self._add("Square", [ref], {"T": dtype})
+        rank = self._add("Rank", [square], {"T": dtype})
+        zero, one = (self._int(value) for value in (0, 1))
+        axes = self._add("Range", [zero, rank, one], {"Tidx": types_pb2.DT_INT32})
+        mean = self._add("Mean", [square, axes], {"T": dtype, "Tidx": types_pb2.DT_INT32})
+        return mean if dtype == types_pb2.DT_DOUBLE else self._cast(mean, dtype, types_pb2.DT_DOUBLE)
+
+    def _int(self, value: int) -> str:
+        node = self._node("Const")
+        node.attr["dtype"].type = types_pb2.DT_INT32
+        node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value, tf.int32))
+        return self._scope.output(node, "output")
 
     def _cast(self, ref: str, source: int, target: int) -> str:
         return self._add("Cast", [ref], {"SrcT": source, "DstT": target})

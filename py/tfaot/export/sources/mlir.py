@@ -70,6 +70,11 @@ class Type:
         sizes = match[1].split("x")[:-1]
         return cls(match[2], tuple(None if size == "?" else int(size) for size in sizes))
 
+    @property
+    def size(self) -> int:
+        """The number of values, if all sizes are known."""
+        return int(np.prod([size or 0 for size in self.shape]))
+
     def __str__(self) -> str:
         """Formats the type as MLIR does."""
         sizes = ["?" if size is None else str(size) for size in self.shape]

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import op_def_library, op_def_registry
 
 from tfaot.core.errors import TfaotError, listed
@@ -23,7 +24,7 @@ from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
 from tfaot.export.traced import Array, Dims, Edge, Function
 from tfaot.graph import lowering
 from tfaot.graph.attributes import complete
-from tfaot.graph.ops import runs_on_cpu
+from tfaot.graph.ops import SUMMED, runs_on_cpu
 
 ENTRY_POINT = "main"
 """The function that a program starts at."""
@@ -283,6 +284,23 @@ class _Kept:
         head = mlir.operands(self.statement.text.splitlines()[0])
         inner = {line.split()[0] for line in self.constants}
         return tuple(value for value in self.statement.operands if value in head or value not in inner)
+
+    @property
+    def summed(self) -> int:
+        """How many terms each value of the results sums, roughly; 0 if it isn't a sum."""
+        text, operation = self.statement.text, self.statement.operation.removeprefix("stablehlo.")
+        sizes = [type_.size for type_ in self.operands]
+        if operation == "convolution":
+            return sizes[1] // min(size or 1 for size in self.operands[1].shape)
+        if operation in ("cholesky", "dot_general", "fft", "triangular_solve"):
+            return max(size or 1 for size in self.operands[0].shape)
+        if not re.search(r"stablehlo\.(add|multiply)\b", text):
+            return 0
+        if window := re.search(r"window_dimensions = array<i64: ([\d, ]+)>", text):
+            return int(np.prod([int(size) for size in window[1].split(",")]))
+        if operation == "scatter":
+            return 1 + sizes[-1] // max(1, sizes[0])
+        return sizes[0] // max(1, self.statement.result_types[0].size) if operation == "reduce" else 0
 
     @property
     def module(self) -> str:
@@ -649,7 +667,10 @@ class _Builder:
     def _call_module(self, kept: _Kept, operands: Sequence[Any]) -> list[Any]:
         """Adds a node with an operation that stays as it is."""
         name = kept.statement.operation.rpartition(".")[2]
-        return _module_node(kept.module, operands, kept.statement.result_types, name=name)
+        results = _module_node(kept.module, operands, kept.statement.result_types, name=name)
+        if kept.summed > 1:
+            results[0].op._set_attr(SUMMED, attr_value_pb2.AttrValue(i=kept.summed))
+        return results
 
 
 def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[Type], *, name: str) -> list[Any]:
