@@ -13,4 +13,11 @@ def pages(root: Path) -> dict[str, str]:
     Args:
       root: the repository's root
     """
-    return {**rules.pages(root), **schema.pages(), **class_.pages(), **c_api.pages(root), **command.pages(), **errors.pages(root)}
+    return {
+        **rules.pages(root),
+        **schema.pages(),
+        **class_.pages(),
+        **c_api.pages(root),
+        **command.pages(),
+        **errors.pages(root),
+    }
