@@ -11,6 +11,7 @@ load(
 )
 load("//rules/private:library.bzl", _tf_aot_library = "tf_aot_library")
 load("//rules/private:link.bzl", _tf_aot_link = "tf_aot_link")
+load("//rules/private:package.bzl", _tf_aot_package = "tf_aot_package")
 load(
     "//rules/private:providers.bzl",
     _TfaotGoldensInfo = "TfaotGoldensInfo",
@@ -21,6 +22,8 @@ load(
     _TfaotStablehloInfo = "TfaotStablehloInfo",
 )
 load("//rules/private:render.bzl", _tf_aot_render = "tf_aot_render")
+load("//rules/private:shared.bzl", _tf_aot_shared = "tf_aot_shared")
+load("//rules/private:stub.bzl", _tf_aot_stub = "tf_aot_stub")
 load("//rules/private:verify.bzl", _tf_aot_verify = "tf_aot_verify")
 
 tf_aot_library = _tf_aot_library
@@ -35,6 +38,9 @@ tf_aot_verify = _tf_aot_verify
 tf_aot_lower = _tf_aot_lower
 tf_aot_stablehlo = _tf_aot_stablehlo
 tf_aot_bundle = _tf_aot_bundle
+tf_aot_package = _tf_aot_package
+tf_aot_shared = _tf_aot_shared
+tf_aot_stub = _tf_aot_stub
 
 TfaotGraphInfo = _TfaotGraphInfo
 TfaotObjectInfo = _TfaotObjectInfo

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfaot.core import dtypes, environment, isolate
+from tfaot.export import flags as flag
 
 
 def main() -> None:
@@ -13,29 +14,11 @@ def main() -> None:
     It is long because each flag takes a line.
     """
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
-    model = parser.add_mutually_exclusive_group(required=True)
-    model.add_argument("--model", help="the model's Python file")
-    model.add_argument("--saved_model", help="the model's folder")
-    model.add_argument("--graph", help="the model's GraphDef, .pb or .pbtxt")
-    parser.add_argument("--signature", action="append", type=_pair, help="PARAMETER=dtype[sizes] of a Python file")
-    parser.add_argument("--saved_model_tag", action="append", help="a tag of the meta graph in a SavedModel")
-    parser.add_argument("--graph_config", help="a complete tf2xla config of --graph")
-    parser.add_argument("--input", action="append", help="a feed of --graph")
-    parser.add_argument("--output", action="append", help="a fetch of --graph")
-    parser.add_argument("--checkpoint", help="values of the variables of --graph")
-    parser.add_argument("--saver", help="a SaverDef that describes how to restore --checkpoint")
-    parser.add_argument("--debug_info", help="a GraphDebugInfo of --graph")
-    parser.add_argument("--entry_point", action="append", type=_pair, help="C++ name=the model's own name")
-    parser.add_argument(
-        "--dims", action="append", type=_pair, help="INPUT=32,?,3: sizes for the dimensions that the model leaves open"
-    )
-    parser.add_argument("--batch_size", action="append", type=int, help="a batch size to compile for")
+    flag.add_model(parser)
     parser.add_argument("--max_batch", type=int, default=0, help="the largest batch that the class takes")
     parser.add_argument(
         "--rows_independent", action="store_true", help="no row of a batch affects another row's results"
     )
-    parser.add_argument("--freeze", choices=("default", "listed"), default="default", help="what --frozen means")
-    parser.add_argument("--frozen", action="append", help="a pattern of variables that become constants")
     parser.add_argument("--weights", help="a safetensors file with values of all variables")
     parser.add_argument("--call", action="append", help="an entry point, in the order in which the test calls them")
     parser.add_argument("--cpp_class", required=True, help="the generated class with its namespaces, a::b::Class")
@@ -50,22 +33,7 @@ def main() -> None:
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = parser.parse_args()
 
-    from tfaot.export.sources.model import Model
-
-    source = Model(
-        model=flags.model,
-        signature=dict(flags.signature or ()),
-        saved_model=flags.saved_model,
-        saved_model_tags=tuple(flags.saved_model_tag or ("serve",)),
-        graph=flags.graph,
-        graph_config=flags.graph_config,
-        inputs=tuple(flags.input or ()),
-        outputs=tuple(flags.output or ()),
-        checkpoint=flags.checkpoint,
-        saver=flags.saver,
-        debug_info=flags.debug_info,
-    )
-
+    source = flag.model_of(flags)
     environment.need_keras(legacy=source.legacy_keras)
 
     def work() -> None:
@@ -85,13 +53,11 @@ def main() -> None:
                 out_sources=flags.out_sources,
                 out_weights=flags.out_weights,
                 entry_points=tuple(flags.entry_point or ()),
-                dims={
-                    name: tuple(_size(size) for size in sizes.split(",") if size) for name, sizes in flags.dims or ()
-                },
+                dims=flag.dims_of(flags.dims),
                 batch_sizes=tuple(flags.batch_size or ()),
                 max_batch=flags.max_batch,
                 rows_independent=flags.rows_independent,
-                frozen=None if flags.freeze == "default" else tuple(flags.frozen or ()),
+                frozen=flag.frozen_of(flags),
                 weights=flags.weights,
                 calls=tuple(flags.call or ()),
                 user_config=flags.user_config,
@@ -101,17 +67,6 @@ def main() -> None:
         )
 
     isolate.run_isolated(work, what=f"exporting {source.path}")
-
-
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals:
-        raise argparse.ArgumentTypeError(f"{text!r} isn't NAME=VALUE")
-    return name, value
-
-
-def _size(text: str) -> int | None:
-    return None if text == "?" else int(text)
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--sources", help="an output of the export stage: the source line of each output")
     for output in ("header", "source", "variables", "test", "benchmark"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
+    parser.add_argument("--out_stub", help="output file: the class without its model")
     flags = vars(parser.parse_args())
     functions = tuple(Compiled(entry_point, int(batch), path) for entry_point, batch, path in flags.pop("function"))
     render(Request(functions=functions, **flags))

@@ -13,6 +13,7 @@ def main() -> None:
     for source in ("manifest", "graph", "variables", "golden_inputs"):
         parser.add_argument(f"--{source}", required=True, help="an output of the export stage")
     parser.add_argument("--sources", help="an output of the export stage; only errors read it")
+    parser.add_argument("--program", help="the program that the graph was converted from, StableHLO")
     parser.add_argument("--out_goldens", required=True, help="output file")
     parser.add_argument(
         "--unseen", action="append", default=[], help="pattern of outputs and variables that no comparison needs to see"

@@ -8,9 +8,9 @@ visibility(["//rules/...", "//tests/..."])
 
 def _model_flags(ctx, flags):
     """Adds the flags that say where the model is, and returns its files."""
-    sources = [name for name in ("model", "saved_model", "graph") if getattr(ctx.attr, name)]
+    sources = [name for name in ("model", "saved_model", "graph", "stablehlo") if getattr(ctx.attr, name)]
     if len(sources) != 1:
-        fail("{}: a model is one of model, saved_model, and graph; this target has {}. To do: set exactly one.".format(
+        fail("{}: a model is one of model, saved_model, graph, and stablehlo; this target has {}. To do: set exactly one.".format(
             ctx.label,
             " and ".join(sources) or "none",
         ))
@@ -34,6 +34,9 @@ def _model_flags(ctx, flags):
         flags.add(_saved_model_folder(ctx.label, files), format = "--saved_model=%s")
         flags.add_all(ctx.attr.saved_model_tags, format_each = "--saved_model_tag=%s")
         return files
+    if ctx.attr.stablehlo:
+        flags.add(ctx.file.stablehlo, format = "--stablehlo=%s")
+        return [ctx.file.stablehlo]
     flags.add(ctx.file.graph, format = "--graph=%s")
     flags.add_all(ctx.attr.inputs, format_each = "--input=%s")
     flags.add_all(ctx.attr.outputs, format_each = "--output=%s")
@@ -50,6 +53,50 @@ def _model_flags(ctx, flags):
         flags.add(_checkpoint(ctx.label, ctx.files.checkpoint), format = "--checkpoint=%s")
         files.extend(ctx.files.checkpoint)
     return files
+
+def _source_flags(ctx):
+    """Returns the flags that the export and report stages share, and the files that they name."""
+    flags = ctx.actions.args()
+    inputs = ctx.files.data + _model_flags(ctx, flags)
+    flags.add_all(["{}={}".format(name, own) for name, own in ctx.attr.entry_points.items()], format_each = "--entry_point=%s")
+    flags.add_all(
+        ["{}={}".format(name, ",".join(sizes)) for name, sizes in ctx.attr.dims.items()],
+        format_each = "--dims=%s",
+    )
+    flags.add_all([str(size) for size in ctx.attr.batch_sizes], format_each = "--batch_size=%s")
+    if not ctx.attr.default_frozen:
+        flags.add("--freeze=listed")
+    flags.add_all(ctx.attr.frozen, format_each = "--frozen=%s")
+    return flags, inputs
+
+def _report(ctx, stem):
+    """Declares the report stage, which reads the model itself, because a model with blockers may have no graph to export.
+
+    Args:
+      ctx: the export rule's context
+      stem: (str) the start of the output files' names
+
+    Returns:
+      (list[File]) the report as text, JSON, and HTML
+    """
+    flags, inputs = _source_flags(ctx)
+    outputs = {kind: ctx.actions.declare_file("{}.report.{}".format(stem, end)) for kind, end in _REPORTS.items()}
+    for kind, file in outputs.items():
+        flags.add(file, format = "--out_{}=%s".format(kind))
+    run_stage(
+        ctx,
+        mnemonic = "TfaotReport",
+        progress_message = "Checking what stands in the way of compiling %{label}",
+        flags = flags,
+        inputs = inputs,
+        outputs = outputs.values(),
+        deps = ctx.attr.deps,
+        library = ctx.attr._report_library,
+        main = ctx.file._report_main,
+    )
+    return outputs.values()
+
+_REPORTS = {"html": "html", "json": "json", "text": "txt"}
 
 def _checkpoint(label, files):
     """Returns the file that stands for a checkpoint: its index, its folder, or in TensorFlow's first format, the first file."""
@@ -106,20 +153,10 @@ def _tf_aot_export_impl(ctx):
     sources = ctx.actions.declare_file(stem + ".sources.json")
     weights = ctx.actions.declare_file(stem + ".weights.S")
 
-    flags = ctx.actions.args()
-    inputs = ctx.files.data + _model_flags(ctx, flags)
-    flags.add_all(["{}={}".format(name, own) for name, own in ctx.attr.entry_points.items()], format_each = "--entry_point=%s")
-    flags.add_all(
-        ["{}={}".format(name, ",".join(sizes)) for name, sizes in ctx.attr.dims.items()],
-        format_each = "--dims=%s",
-    )
-    flags.add_all([str(size) for size in ctx.attr.batch_sizes], format_each = "--batch_size=%s")
+    flags, inputs = _source_flags(ctx)
     flags.add(ctx.attr.max_batch, format = "--max_batch=%s")
     if ctx.attr.rows_independent:
         flags.add("--rows_independent")
-    if not ctx.attr.default_frozen:
-        flags.add("--freeze=listed")
-    flags.add_all(ctx.attr.frozen, format_each = "--frozen=%s")
     flags.add_all(ctx.attr.golden_calls, format_each = "--call=%s")
     flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
     flags.add(ctx.attr.edge, format = "--edge=%s")
@@ -150,6 +187,7 @@ def _tf_aot_export_impl(ctx):
         DefaultInfo(files = depset(outputs)),
         TfaotGraphInfo(
             label = ctx.label,
+            cpp_class = ctx.attr.cpp_class,
             graph = graph,
             configs = configs,
             entry_points = entry_points,
@@ -157,8 +195,10 @@ def _tf_aot_export_impl(ctx):
             manifest = manifest,
             variables = variables,
             golden_inputs = golden_inputs,
+            program = ctx.file.stablehlo,
             sources = sources,
             weights = weights,
+            report = _report(ctx, stem),
         ),
     ]
 
@@ -262,6 +302,10 @@ tf_aot_export = rule(
         "signature": attr.string_dict(
             doc = "With `model`: dtypes and shapes of its entry points' parameters, such as `float32[64, None]`, by parameter.",
         ),
+        "stablehlo": attr.label(
+            doc = "A program in StableHLO: a portable artifact, or text.",
+            allow_single_file = True,
+        ),
         "stem": attr.string(
             doc = "The start of the output files' names. By default, the target's name.",
         ),
@@ -272,6 +316,8 @@ tf_aot_export = rule(
             doc = "A safetensors file with values for all variables, which replace the model's own initial values.",
             allow_single_file = [".safetensors"],
         ),
+        "_report_library": attr.label(default = "//py/tfaot/preflight:with_calibrate", providers = [PyInfo], cfg = "exec"),
+        "_report_main": attr.label(default = "//tools:report.py", allow_single_file = [".py"], cfg = "exec"),
     } | stage_attrs("//tools:export.py", "//py/tfaot/export:with_calibrate"),
     provides = [TfaotGraphInfo],
     toolchains = [TOOLCHAIN_TYPE],

@@ -135,6 +135,7 @@ def _hlo_product_impl(ctx):
         "goldens": [ctx.attr.goldens[TfaotGoldensInfo].goldens],
         "graph": [graph.graph],
         "manifest": [graph.manifest],
+        "report": graph.report,
         "variables": [graph.variables],
     }
     return [
@@ -188,6 +189,7 @@ def tf_aot_hlo(
         saved_model_tags = ["serve"],
         saver = None,
         signature = {},
+        stablehlo = None,
         tags = [],
         target_compatible_with = [],
         testonly = None,
@@ -198,11 +200,11 @@ def tf_aot_hlo(
     """Turns a TensorFlow model into HLO for another compiler.
 
     The requirements of C++ don't apply: the target can have any name, and inputs and outputs can be bfloat16, float16, or
-    complex. Exactly one of `model`, `saved_model`, and `graph` is required.
+    complex. Exactly one of `model`, `saved_model`, `graph`, and `stablehlo` is required.
 
     Targets:
       NAME: HLO before optimization as text, protobuf message, and drawing, HLO after optimization, and StableHLO.
-        Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, variables, goldens.
+        Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, report, variables, goldens.
       NAME_bundle: all of these in one archive, with TensorFlow's numbers and a script that replays them (manual).
       NAME.export, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
@@ -239,6 +241,7 @@ def tf_aot_hlo(
       saved_model_tags: (list[str]) tags of the SavedModel's meta graph
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+      stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
       tags: (list[str]) as in any rule, for all targets
       target_compatible_with: (list[Label]) as in any rule, for all targets
       testonly: (bool) as in any rule
@@ -269,6 +272,7 @@ def tf_aot_hlo(
         "saved_model_tags": saved_model_tags,
         "saver": saver,
         "signature": signature,
+        "stablehlo": stablehlo,
         "weights": weights,
     }
     common = common_attributes(

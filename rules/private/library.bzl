@@ -9,7 +9,10 @@ load(":export.bzl", "export_model")
 load(":hlo.bzl", "hlo_targets")
 load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
+load(":package.bzl", "tf_aot_package")
 load(":render.bzl", "tf_aot_render")
+load(":shared.bzl", "tf_aot_shared")
+load(":stub.bzl", "tf_aot_stub")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/..."])
@@ -54,6 +57,8 @@ def tf_aot_library(
         saved_model_tags = ["serve"],
         saver = None,
         signature = {},
+        stablehlo = None,
+        stub_golden = None,
         tags = [],
         taps = [],
         target_compatible_with = [],
@@ -65,16 +70,21 @@ def tf_aot_library(
         xla_flags = []):
     """Compiles a TensorFlow model into a C++ library, and tests its numbers against TensorFlow's.
 
-    Exactly one of `model`, `saved_model`, and `graph` is required.
+    Exactly one of `model`, `saved_model`, `graph`, and `stablehlo` is required.
 
     Targets:
       NAME: the library (CcInfo). Include "PACKAGE/NAME.h". It has output groups (docs/reference/targets.md).
       NAME_test: runs several steps, and compares every output and every written variable with TensorFlow after each.
       NAME_config_test: with `config_golden`, compares it with the config. A failure prints the command that updates it.
       NAME_taps_test: with `taps`, compares values inside the model, and names the first to diverge (docs/guide/debugging.md).
+      NAME_shared: libNAME_shared.so, with a C interface (docs/guide/embedding.md#a-shared-library). Bazel builds it only on
+        request.
+      NAME_stub: a library with the class and without the model (docs/guide/embedding.md#a-stub). Bazel builds it only on request.
       NAME_benchmark: times the model: `bazel run -c opt :NAME_benchmark -- --steps=1000`. As a test, it runs two steps.
       NAME_bundle: HLO, StableHLO, TensorFlow's numbers, and a script that replays them, in one archive (docs/guide/hlo.md).
         Bazel builds it only on request.
+      NAME_package: headers, a static library, weights, and descriptions for CMake and pkg-config, in one archive for programs
+        that Bazel doesn't build (docs/guide/without-bazel.md). Bazel builds it only on request.
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
@@ -125,6 +135,9 @@ def tf_aot_library(
       saved_model_tags: (list[str]) tags of the SavedModel's meta graph
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
+      stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
+      stub_golden: (str) the path of checked-in copies of NAME.h and NAME.stub.cc, without `.h` and `.cc`. NAME_stub is then made
+        from them, without the toolchain, and tests compare them. A failure prints the command that updates a copy.
       tags: (list[str]) as in any rule, for all targets
       taps: (list[str]) patterns of nodes inside the model; `!pattern` excludes some again. NAME_taps_test compares their
         values, and names the first one that diverges. The library doesn't change (docs/guide/debugging.md).
@@ -133,7 +146,7 @@ def tf_aot_library(
       testonly: (bool) as in any rule
       unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
         a matching pattern, it is an error if no comparison would notice that one of them is wrong.
-      visibility: (list[Label]) as in any rule, for the library, its tests, and the bundle
+      visibility: (list[Label]) as in any rule, for the library, its tests, the bundle, and the package
       weights: (Label) a safetensors file with values for all variables, which replace the model's own initial values
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
     """
@@ -158,6 +171,7 @@ def tf_aot_library(
         "saved_model_tags": saved_model_tags,
         "saver": saver,
         "signature": signature,
+        "stablehlo": stablehlo,
         "weights": weights,
     }
     common = common_attributes(
@@ -203,6 +217,34 @@ def tf_aot_library(
         linkopts = linkopts,
         sources = sources,
         **(common.public | cpp | parts)
+    )
+    tf_aot_package(
+        name = name + "_package",
+        compiled = compiled,
+        graph = exported_target,
+        linkopts = linkopts,
+        sources = sources,
+        stem = name,
+        **(common.public | cpp | {"tags": common.private["tags"]})
+    )
+    tf_aot_shared(
+        name = name + "_shared",
+        features = features,
+        library = name,
+        **(common.public | {"tags": common.private["tags"]})
+    )
+    stub = {"sources": sources}
+    if stub_golden:
+        stub = {
+            "header": stub_golden + ".h",
+            "include": "/".join([part for part in [native.package_name(), name + ".h"] if part]),
+            "source": stub_golden + ".cc",
+        }
+        _stub_tests(name = name, common = common, golden = stub_golden, sources = sources)
+    tf_aot_stub(
+        name = name + "_stub",
+        features = features,
+        **(common.public | stub | {"tags": common.private["tags"]})
     )
     files = [goldens]
     if not embed_variables:
@@ -270,6 +312,36 @@ def tf_aot_library(
             ),
             file1 = config_golden,
             file2 = config_file,
+            **common.test
+        )
+
+def _stub_tests(*, name, common, golden, sources):
+    """Declares NAME_stub_header_test and NAME_stub_source_test, which compare copies with what the render stage writes.
+
+    Args:
+      name: (str) the library's
+      common: (struct) from `common_attributes`
+      golden: (str) the copies' path without `.h` and `.cc`
+      sources: (str) target of the render stage
+    """
+    package = native.package_name()
+    for kind, made, copy in [("header", name + ".h", golden + ".h"), ("source", name + ".stub.cc", golden + ".cc")]:
+        native.filegroup(
+            name = "{}.stub.{}".format(name, kind),
+            srcs = [sources],
+            output_group = "stub_" + kind,
+            **common.files
+        )
+        diff_test(
+            name = "{}_stub_{}_test".format(name, kind),
+            size = "small",
+            failure_message = "The class changed. To accept the change: cp bazel-bin/{0}/{1} {0}/{2}".format(
+                package,
+                made,
+                copy,
+            ),
+            file1 = copy,
+            file2 = "{}.stub.{}".format(name, kind),
             **common.test
         )
 

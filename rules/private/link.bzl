@@ -113,6 +113,7 @@ def _tf_aot_link_impl(ctx):
         "explain": [graph.manifest, graph.graph, graph.sources, graph.variables] + compiled.fingerprints,
         "manifest": [graph.manifest] + compiled.passes + compiled.fingerprints,
         "object": compiled.objects + compiled.constants,
+        "report": graph.report,
         "sources": [sources.header, sources.source, sources.variables, sources.test, sources.benchmark],
         "variables": [graph.variables],
     }

@@ -6,6 +6,7 @@ TfaotGraphInfo = provider(
     doc = "Output of the export stage: the model as a graph, and everything the later stages know about it.",
     fields = {
         "label": "(Label) the target that exported the model, for debugging",
+        "cpp_class": "(str) the generated class with its namespaces, `a::b::Class`",
         "graph": "(File) serialized GraphDef, pruned to the nodes that the fetches need, without weights",
         "configs": "(list[File]) tf2xla configs in protobuf text format, one for each entry point",
         "entry_points": "(list[str]) C++ names of the entry points; Run if there is only one and it has no name",
@@ -13,8 +14,10 @@ TfaotGraphInfo = provider(
         "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
         "variables": "(File) initial values of the variables, in safetensors format",
         "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format; the verify stage draws all others",
+        "program": "(File) the StableHLO that the graph was converted from, or None; the verify stage compares their results",
         "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
         "weights": "(File) assembler code with the fingerprint of the variables' values, apart from the manifest, so new values compile nothing",
+        "report": "(list[File]) what stands in the way of compiling the model, as text, JSON, and HTML",
     },
 )
 
@@ -64,6 +67,7 @@ TfaotSourcesInfo = provider(
         "embed": "(bool) whether `variables` embeds the file",
         "test": "(File) the test that compares the class with the goldens",
         "benchmark": "(File) the benchmark of the class",
+        "stub": "(File) the implementation of the class without its model, which includes no other generated file than the header",
     },
 )
 

@@ -15,6 +15,7 @@ def _tf_aot_render_impl(ctx):
     variables = ctx.actions.declare_file(stem + ".variables.S")
     test = ctx.actions.declare_file(stem + "_test.cc")
     benchmark = ctx.actions.declare_file(stem + "_benchmark.cc")
+    stub = ctx.actions.declare_file(stem + ".stub.cc")
 
     flags = ctx.actions.args()
     flags.add(manifest, format = "--manifest=%s")
@@ -39,7 +40,8 @@ def _tf_aot_render_impl(ctx):
     flags.add(variables, format = "--out_variables=%s")
     flags.add(test, format = "--out_test=%s")
     flags.add(benchmark, format = "--out_benchmark=%s")
-    outputs = [header, source, variables, test, benchmark]
+    flags.add(stub, format = "--out_stub=%s")
+    outputs = [header, source, variables, test, benchmark, stub]
     run_stage(
         ctx,
         mnemonic = "TfaotRender",
@@ -50,7 +52,7 @@ def _tf_aot_render_impl(ctx):
     )
     return [
         DefaultInfo(files = depset(outputs)),
-        OutputGroupInfo(test = depset([test]), benchmark = depset([benchmark])),
+        OutputGroupInfo(test = depset([test]), benchmark = depset([benchmark]), stub_header = depset([header]), stub_source = depset([stub])),
         TfaotSourcesInfo(
             label = ctx.label,
             header = header,
@@ -59,6 +61,7 @@ def _tf_aot_render_impl(ctx):
             embed = ctx.attr.embed_variables,
             test = test,
             benchmark = benchmark,
+            stub = stub,
         ),
     ]
 

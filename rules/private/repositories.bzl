@@ -86,7 +86,7 @@ def _tensorflow_version(lock, text):
             return rest.split(" ")[0].split(";")[0]
     fail("{} doesn't name tensorflow-cpu==VERSION: start from tools/python/requirements.in".format(lock))
 
-def pip_install(rctx, *, package, title, size):
+def pip_install(rctx, *, package, title, size, programs = []):
     """Installs the packages in `requirements_lock` into the folder site-packages, and byte-compiles them.
 
     Args:
@@ -94,6 +94,7 @@ def pip_install(rctx, *, package, title, size):
       package: (str) an importable package that must exist afterwards
       title: (str) the name of what is installed, for messages
       size: (str) its size, for messages
+      programs: (list[str]) files to keep in the folder site-packages/bin
 
     Returns:
       (dict) what _PROBE printed of the Python that the packages were installed for
@@ -140,7 +141,10 @@ def pip_install(rctx, *, package, title, size):
         ))
 
     # Scripts begin with the path of this machine's interpreter, and nothing calls them. Lists of files have their hashes.
-    rctx.delete("site-packages/bin")
+    scripts = rctx.path("site-packages/bin")
+    for script in scripts.readdir() if programs else [scripts]:
+        if script.basename not in programs:
+            rctx.delete(script)
     for folder in rctx.path("site-packages").readdir():
         record = folder.get_child("RECORD")
         if folder.basename.endswith(".dist-info") and record.exists:

@@ -29,7 +29,13 @@ def _hlo_resources(_os, _inputs):
 def _stablehlo_resources(_os, _inputs):
     return {"cpu": 1, "memory": 1900}
 
+def _report_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 1300}
+
 def _bundle_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 100}
+
+def _package_resources(_os, _inputs):
     return {"cpu": 1, "memory": 100}
 
 _RESOURCES = {
@@ -37,7 +43,9 @@ _RESOURCES = {
     "TfaotCompile": _compile_resources,
     "TfaotExport": _export_resources,
     "TfaotHlo": _hlo_resources,
+    "TfaotPackage": _package_resources,
     "TfaotRender": _render_resources,
+    "TfaotReport": _report_resources,
     "TfaotStablehlo": _stablehlo_resources,
     "TfaotVerify": _verify_resources,
 }
@@ -119,7 +127,19 @@ def entries_of(graph, stem):
         for index in range(len(graph.entry_points))
     ]
 
-def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps = [], for_errors = []):
+def run_stage(
+        ctx,
+        *,
+        mnemonic,
+        progress_message,
+        flags,
+        inputs,
+        outputs,
+        deps = [],
+        for_errors = [],
+        library = None,
+        main = None,
+        programs = None):
     """Declares the action of a stage.
 
     Args:
@@ -131,7 +151,12 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
       outputs: (list[File]) files that it writes
       deps: (list[Target]) Python libraries that user code imports
       for_errors: (list[File]) additional files that only messages depend on, so a change in them doesn't run the stage again
+      library: (Target) the stage's Python package; by default, the one in `stage_attrs`
+      main: (File) the stage's main; by default, the one in `stage_attrs`
+      programs: (depset[File]) files of programs that the main runs
     """
+    library = library or ctx.attr._library
+    main = main or ctx.file._main
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
 
     # User code imports its neighbors by their path in the workspace. Generated modules are below bin_dir.
@@ -141,11 +166,11 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
 
     # Packages from other repositories, such as pip's, come after the toolchain's, so TensorFlow finds the versions that it was
     # locked with.
-    libraries = [ctx.attr._library] + deps
+    libraries = [library] + deps
     imports = _imports(ctx, libraries)
     others = [path for path in imports if path.startswith("external/")]
     own = [path for path in imports if path not in others]
-    flags.add(ctx.file._main, format = "--stage_main=%s")
+    flags.add(main, format = "--stage_main=%s")
     flags.add_all(own + roots.keys() + toolchain.imports.to_list() + others, format_each = "--stage_path=%s")
     unused = []
     if for_errors:
@@ -175,10 +200,11 @@ def run_stage(ctx, *, mnemonic, progress_message, flags, inputs, outputs, deps =
         },
         execution_requirements = _REQUIREMENTS,
         inputs = depset(
-            inputs + for_errors + [ctx.file._main],
+            inputs + for_errors + [main],
             transitive = [toolchain.packages, toolchain.interpreter_files] +
-                         [library[DefaultInfo].default_runfiles.files for library in libraries] +
-                         [library[PyInfo].transitive_sources for library in libraries],
+                         ([programs] if programs else []) +
+                         [each[DefaultInfo].default_runfiles.files for each in libraries] +
+                         [each[PyInfo].transitive_sources for each in libraries],
         ),
         outputs = outputs + unused,
         unused_inputs_list = unused[0] if unused else None,

@@ -14,6 +14,10 @@ def _tf_aot_verify_impl(ctx):
     flags.add(graph.variables, format = "--variables=%s")
     flags.add(graph.golden_inputs, format = "--golden_inputs=%s")
     flags.add(graph.sources, format = "--sources=%s")
+    inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs]
+    if graph.program:
+        flags.add(graph.program, format = "--program=%s")
+        inputs.append(graph.program)
     flags.add(goldens, format = "--out_goldens=%s")
     flags.add_all(ctx.attr.unseen, format_each = "--unseen=%s")
     run_stage(
@@ -21,7 +25,7 @@ def _tf_aot_verify_impl(ctx):
         mnemonic = "TfaotVerify",
         progress_message = "Running %{label} in TensorFlow",
         flags = flags,
-        inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs],
+        inputs = inputs,
         for_errors = [graph.sources],
         outputs = [goldens],
     )

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "tfaot/drawn.h"
 #include "tfaot/view.h"
 
 namespace tfaot {
@@ -48,10 +49,17 @@ class Goldens {
     position_ = sizeof(header) + static_cast<std::size_t>(header);
   }
 
-  // Copies the next values to `target`.
+  // Sets an input or a variable, or its first `rows` rows: copies the values
+  // from the file, or draws them if the file has a seed in their place.
   template <typename T, std::int64_t... kDims>
-  void Read(View<T, kDims...> target) {
-    Read(target.data(), target.size_bytes());
+  void Feed(View<T, kDims...> target) {
+    Feed(target.data(), target.size());
+  }
+  template <typename T, std::int64_t... kDims>
+  void Feed(View<T, kDims...> target, std::int64_t rows) {
+    Feed(target.data(), target.size() /
+                            static_cast<std::size_t>(target.dim(0)) *
+                            static_cast<std::size_t>(rows));
   }
 
   template <typename T>
@@ -73,6 +81,17 @@ class Goldens {
   }
 
  private:
+  template <typename T>
+  void Feed(T* target, std::size_t size) {
+    const auto seed = Read<std::uint64_t>();
+    const auto limit = Read<std::uint64_t>();
+    if (seed == 0) {
+      Read(target, size * sizeof(T));
+    } else {
+      Draw(seed, limit, target, size);
+    }
+  }
+
   [[noreturn]] void Fail(const char* what) const {
     std::fprintf(
         stderr,

@@ -170,15 +170,15 @@ class Verifier {
     std::printf("      %-44s isn't TensorFlow's initial value  FAILED\n", name);
   }
 
-  // Reads an input, or its first `rows` rows; or a variable, which gets
+  // Sets an input, or its first `rows` rows; or a variable, which gets
   // TensorFlow's values from before a call.
   template <typename T, std::int64_t... kDims>
   void Feed(View<T, kDims...> input) {
-    goldens_.Read(input);
+    goldens_.Feed(input);
   }
   template <typename T, std::int64_t... kDims>
   void Feed(View<T, kDims...> input, std::int64_t rows) {
-    goldens_.Read(input.data(), Rows(input, rows) * sizeof(T));
+    goldens_.Feed(input, rows);
   }
 
   // Checks that a run succeeded.

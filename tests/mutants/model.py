@@ -232,15 +232,16 @@ class Model:
         return verdicts
 
     def _inputs(self) -> bytes:
-        """Returns the values of all inputs, in the order of the calls."""
+        """Returns what the goldens have for all inputs, in the order of the calls: a seed and a limit, then values if any."""
         data = Path(f"{self._stem}.goldens.safetensors").read_bytes()
         (length,) = struct.unpack_from("<Q", data)
         header = json.loads(data[8 : 8 + length])
         parts = []
         for step, call in enumerate(self.manifest.calls):
             for tensor in self.manifest.entry_point(call.entry_point).inputs:
-                begin, end = header[f"step{step}/{tensor.cpp_name}"]["data_offsets"]
-                parts.append(data[8 + length + begin : 8 + length + end])
+                name = f"step{step}/{tensor.cpp_name}"
+                places = [header[each]["data_offsets"] for each in (f"{name}/drawn", name) if each in header]
+                parts += [data[8 + length + begin : 8 + length + end] for begin, end in places]
         return b"".join(parts)
 
     def _observer(self) -> str:

@@ -18,6 +18,7 @@
 
 #include "mutation.h"
 #include "tfaot/bounded_view.h"
+#include "tfaot/drawn.h"
 #include "tfaot/half.h"
 #include "tfaot/view.h"
 
@@ -60,10 +61,13 @@ class Observer {
   template <typename Input>
   void Feed(Input input, std::int64_t rows = -1) {
     const std::size_t size = Size(input, rows);
-    const std::size_t bytes = size * sizeof(*input.data());
-    if (bytes > inputs_.size() - at_) std::abort();
-    if (bytes > 0) std::memcpy(input.data(), inputs_.data() + at_, bytes);
-    at_ += bytes;
+    std::uint64_t drawn[2];  // as in goldens: a seed, or 0, and a limit
+    Take(drawn, sizeof(drawn));
+    if (drawn[0] == 0) {
+      Take(input.data(), size * sizeof(*input.data()));
+    } else {
+      Draw(drawn[0], drawn[1], input.data(), size);
+    }
     if (mode_ == Mode::kRounding) Rounded(input.data(), size);
   }
 
@@ -91,6 +95,12 @@ class Observer {
   }
 
  private:
+  void Take(void* target, std::size_t bytes) {
+    if (bytes > inputs_.size() - at_) std::abort();
+    if (bytes > 0) std::memcpy(target, inputs_.data() + at_, bytes);
+    at_ += bytes;
+  }
+
   template <typename T>
   static constexpr bool kFloating =
       std::is_floating_point_v<T> || std::is_same_v<T, Float16> ||

@@ -31,6 +31,7 @@ KINDS = {
     "source": "{}.cc",
     "test": "{}_test.cc",
     "benchmark": "{}_benchmark.cc",
+    "stub": "{}.stub.cc",
     "variables": "{}.variables.S",
 }
 

@@ -1,7 +1,7 @@
 """Attributes of a model that conflict. Each combination is a single error, before anything runs."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_compile", "tf_aot_export", "tf_aot_lower")
+load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_compile", "tf_aot_export", "tf_aot_lower", "tf_aot_stub")
 
 def _refused_test_impl(ctx):
     """Protects readers of an error: it says what was asked, what exists, and what to do."""
@@ -36,7 +36,7 @@ _REFUSED = {
     ),
     "no_model": (
         {},
-        "a model is one of model, saved_model, and graph; this target has none. To do: set exactly one.",
+        "a model is one of model, saved_model, graph, and stablehlo; this target has none. To do: set exactly one.",
     ),
     "no_signature": (
         {"graph": "small.pb", "signature": {"x": "float32[2]"}},
@@ -48,7 +48,7 @@ _REFUSED = {
     ),
     "two_models": (
         {"graph": "small.pb", "model": "small.py"},
-        "a model is one of model, saved_model, and graph; this target has model and graph. To do: set exactly one.",
+        "a model is one of model, saved_model, graph, and stablehlo; this target has model and graph. To do: set exactly one.",
     ),
 }
 
@@ -106,4 +106,17 @@ def attributes_test_suite(*, name):
         target_under_test = name + ".bundle",
     )
     tests.append("bundle_of_several_test")
+    for case, attributes in {
+        "half_a_copy": {"header": "small.h", "include": "p/small.h"},
+        "no_sources": {},
+        "sources_and_copies": {"header": "small.h", "include": "p/s.h", "source": "small.cc", "sources": ":small_aot.render"},
+    }.items():
+        tf_aot_stub(name = name + "." + case, **(attributes | private))
+        _refused_test(
+            name = case + "_test",
+            message = "a stub is made from the render stage or from copies of what it wrote. " +
+                      "To do: set either sources, or all of header, source, and include.",
+            target_under_test = name + "." + case,
+        )
+        tests.append(case + "_test")
     native.test_suite(name = name, tests = tests)

@@ -21,14 +21,25 @@ _CPP = {
     "linkopts": ["-Wl,--defsym=tfaot_linkopt=1"],
 }
 
-_PUBLIC = ["", "_test", "_benchmark", "_config_test", "_taps_test", "_bundle"]
+_PUBLIC = [
+    "",
+    "_benchmark",
+    "_bundle",
+    "_config_test",
+    "_shared",
+    "_stub",
+    "_stub_header_test",
+    "_stub_source_test",
+    "_taps_test",
+    "_test",
+]
 _CPP_TARGETS = ["", "_test", "_benchmark", "_taps_test", ".taps"]
 
 def _expected(macro, suffix):
     """Returns what a target's rule should have, by attribute."""
     expected = {name: _COMMON[name] for name in ("exec_properties", "restricted_to", "target_compatible_with", "testonly")}
     public = suffix in _PUBLIC
-    if suffix.endswith(".cc") or suffix in (".variables", ".config"):
+    if suffix.endswith(".cc") or suffix in (".config", ".stub.header", ".stub.source", ".variables"):
         expected["exec_properties"] = None  # a filegroup runs nothing
     expected["visibility"] = _COMMON["visibility"] if public else ["//visibility:private"]
     expected["tags"] = _COMMON["tags"]
@@ -39,6 +50,8 @@ def _expected(macro, suffix):
             expected["linkopts"] = _CPP["linkopts"]
         else:
             expected["copts"] = CXX + expected["copts"]
+    elif suffix in ("_shared", "_stub"):
+        expected["features"] = _CPP["features"]
     return expected
 
 def _found(rule, names):
@@ -99,6 +112,7 @@ def common_test_suite(*, name):
         cpp_class = "common::Common",
         embed_variables = False,
         model = "small.py",
+        stub_golden = "common",
         taps = ["*"],
         **(_COMMON | _CPP)
     )

@@ -292,6 +292,7 @@ def rules_test_suite(*, name, library, family):
         ("render", "TfaotRender", [
             "small_aot.cc",
             "small_aot.h",
+            "small_aot.stub.cc",
             "small_aot.variables.S",
             "small_aot_benchmark.cc",
             "small_aot_test.cc",

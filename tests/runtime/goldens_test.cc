@@ -58,9 +58,9 @@ int main() {
   tfaot::Goldens goldens(path.c_str());
   EXPECT(goldens.Read<std::uint32_t>() == 7);
   float values[2];
-  goldens.Read(tfaot::View<float, 2>(values));
+  goldens.Read(values, sizeof(values));
   EXPECT(values[0] == 1.5f && values[1] == 2.5f);
-  goldens.Read(tfaot::View<float, 0>(nullptr));
+  goldens.Read(nullptr, 0);
   EXPECT(goldens.Read<double>() == 0.25);
   goldens.End();
 
@@ -76,6 +76,24 @@ int main() {
     const std::string cut = Written(wrong);
     EXPECT(Status([&] { tfaot::Goldens goldens(cut.c_str()); }) == 2);
   }
+
+  // A seed of 0 precedes values, of which a batch has its first rows. Any other
+  // seed stands for drawn values.
+  const std::string stored = Bytes(std::uint64_t{0}) + Bytes(std::uint64_t{0});
+  const std::string seed = Bytes(std::uint64_t{9}) + Bytes(std::uint64_t{2});
+  const std::string feeds = Written(File(
+      "{}", stored + Bytes(1.5f) + Bytes(2.5f) + stored + Bytes(3.5f) + seed));
+  tfaot::Goldens fed(feeds.c_str());
+  float batch[2] = {0, -1};
+  fed.Feed(tfaot::View<float, 2>(values));
+  EXPECT(values[0] == 1.5f && values[1] == 2.5f);
+  fed.Feed(tfaot::View<float, 2>(batch), 1);
+  EXPECT(batch[0] == 3.5f && batch[1] == -1);
+  fed.Feed(tfaot::View<float, 2>(values));
+  tfaot::Draw(9, 2, batch, 2);
+  EXPECT(values[0] == batch[0] && values[1] == batch[1] && batch[0] != 3.5f);
+  fed.End();
+
   const std::string empty = Written(File("{}", ""));
   EXPECT(Status([&] { tfaot::Goldens(empty.c_str()).End(); }) == 0);
   return failed == 0 ? 0 : 1;

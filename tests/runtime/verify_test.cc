@@ -212,7 +212,8 @@ void TestRows() {
   // In a batch of at most four rows, two are passed and two are compared.
   float in[8] = {0, 0, 0, 0, -1, -1, -1, -1};
   const auto two = [&](float last) {
-    return StatusOf(Bytes(1.0f) + Bytes(2.0f) + Bytes(3.0f) + Bytes(4.0f) +
+    return StatusOf(Bytes(std::uint64_t{0}) + Bytes(std::uint64_t{0}) +
+                        Bytes(1.0f) + Bytes(2.0f) + Bytes(3.0f) + Bytes(4.0f) +
                         Bytes(1.0f) + Bytes(2.0f) + Bytes(3.0f) + Bytes(last) +
                         Within(0.5f, 4),
                     [&](tfaot::Verifier& verifier) {

@@ -6,6 +6,7 @@ import concurrent.futures
 import os
 import shutil
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -14,8 +15,10 @@ RUNTIME = Path(__file__).absolute().parents[2] / "runtime"
 # What programs include, by name or through a generated class.
 PUBLIC = (
     "bounded_view.h",
+    "c_api.h",
     "half.h",
     "hooks.h",
+    "info.h",
     "options.h",
     "status.h",
     "thread_pool.h",
@@ -23,6 +26,27 @@ PUBLIC = (
     "view.h",
     "weights.h",
 )
+
+CLASS = """
+#include "tfaot/info.h"
+#include "tfaot/options.h"
+#include "tfaot/status.h"
+namespace tfaot {
+class ThreadPool;
+}
+struct Class {
+  static Class Create(const tfaot::Options& options, tfaot::Status* status) noexcept;
+  explicit operator bool() const noexcept;
+  static const tfaot::ModelInfo& Info() noexcept;
+  static const char* const* isas() noexcept;
+  static std::uint64_t fingerprint() noexcept;
+  const char* isa() const noexcept;
+  const char* error() const noexcept;
+  tfaot::Code error_code() const noexcept;
+  void set_thread_pool(tfaot::ThreadPool* pool) noexcept;
+};
+"""
+"""A class as the render stage makes it, for the one source that each shared library compiles anew."""
 
 
 class WarningsTest(unittest.TestCase):
@@ -34,6 +58,11 @@ class WarningsTest(unittest.TestCase):
         assert found, "no C++ compiler on PATH"
         compiler = [found, "-std=c++17", "-Wall", "-Wextra", "-Werror", "-I", str(RUNTIME), "-fsyntax-only"]
         compiler += ["-march=x86-64-v3"]  # kernels have more code for newer CPUs
+        folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(shutil.rmtree, folder)
+        class_ = Path(folder) / "class.h"
+        class_.write_text(CLASS)
+        compiler += ["-DTFAOT_CLASS=Class", f'-DTFAOT_CLASS_HEADER="{class_}"', "-DTFAOT_GET_API=tfaot_get_api"]
 
         def errors(path: Path) -> str:
             # Not the header itself, for which compilers warn about `#pragma once`.
@@ -60,6 +89,8 @@ class WarningsTest(unittest.TestCase):
               static_assert(bounded.bound_bytes() == 24 && bounded.bound(0) == 2, "");
               const tfaot::View<const float, 2, 3> constant = view;
               const std::size_t& size = view.kSize;
+              const tfaot::List<tfaot::TensorInfo> none = {nullptr, 0};
+              if (tfaot::Find(none, "x") != nullptr) return 0;
               return constant(1, 2) + bounded(1, 2) + bounded.end()[-1] + *scalar + scalar() + tfaot::Float16(view[size - 1]);
             }
         """

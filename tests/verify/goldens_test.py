@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import ROOT, Exported, StageTest
-from tfaot.core import dtypes, isolate, safetensors
+from tfaot.core import drawn, dtypes, isolate, safetensors
 from tfaot.export.sources.model import Model
 
 Array = npt.NDArray[Any]
@@ -144,7 +144,9 @@ class GoldensTest(StageTest):
 
     def assert_read_in_order(self, exported: Exported, goldens: dict[str, Array]) -> None:
         """Checks that the generated test reads the file's contents by position."""
-        values = [name for name in goldens if name.rpartition("/")[2] not in ("tolerance", "sees", "shape", "blocks")]
+        values = [
+            name for name in goldens if name.rpartition("/")[2] not in ("drawn", "tolerance", "sees", "shape", "blocks")
+        ]
         self.assertEqual(self.read_by(exported), values)
 
     def test_order_is_that_of_the_generated_test(self) -> None:
@@ -169,13 +171,17 @@ def model_fn(features, labels):
         def comparison(name: str) -> list[str]:
             return [name, name + "/tolerance", name + "/sees"]
 
-        step = [*inputs, *comparison("y"), *comparison("y/free"), *comparison("z"), *comparison("z/free")]
+        def fed(name: str) -> list[str]:
+            return [name + "/drawn", name]
+
+        step = [name for each in inputs for name in fed(each)]
+        step += [*comparison("y"), *comparison("y/free"), *comparison("z"), *comparison("z/free")]
         step += comparison("w_kernel")
         self.assertEqual(
             list(goldens),
             [f"initial/{v.cpp_name}" for v in exported.manifest.variables]
             + [f"step0/{n}" for n in step]
-            + [f"step1/{n}" for n in ["w_kernel/before", *step]],
+            + [f"step1/{n}" for n in [*fed("w_kernel/before"), *step]],
         )
         self.assert_read_in_order(exported, goldens)
 
@@ -425,7 +431,7 @@ def model_fn(features, labels):
         self.assert_read_in_order(exported, goldens)
         for name in ("gain", "sum"):
             self.assertEqual(goldens[f"initial/{name}"], zlib.crc32(bytes(12)))
-            self.assertGreater(np.abs(goldens[f"step0/{name}/before"]).min(), 0.01)
+            self.assertGreater(np.abs(goldens[f"step0/{name}/before"]).min(), 1e-4)
         np.testing.assert_array_equal(goldens["step0/gain/before"], goldens["step1/gain/before"])
         first = goldens["step0/x"] * goldens["step0/gain/before"]
         np.testing.assert_allclose(goldens["step0/y"], first * goldens["step0/sum/before"], rtol=1e-5)
@@ -790,6 +796,30 @@ def model_fn(features, labels):
             allowed = goldens[f"step0/w{part}/tolerance"]
             self.assertEqual(allowed.shape, goldens[f"step0/w{part}"].shape)
             self.assertTrue(np.all(allowed > 0) and np.max(allowed) < 1e-5, part)
+
+    def test_large_inputs_are_drawn_by_the_test(self) -> None:
+        """Protects the size of goldens: a large input is a seed, unless the user gives it, and its values are those of drawn.py."""
+        text = """\
+import numpy as np
+import tensorflow as tf
+
+def model_fn(features, labels):
+    return {"total": tf.reduce_sum(features * labels, axis=0)}
+
+def input_fn():
+    return tf.compat.v1.placeholder(tf.float32, [300, 100], "x"), tf.compat.v1.placeholder(tf.float32, [300, 1], "y")
+
+"""
+        goldens = self.goldens(self.export(text))
+        self.assertNotIn("step0/x", goldens)
+        self.assertEqual(list(goldens["step0/y/drawn"]), [0, 0])
+        seed, limit = (int(each) for each in goldens["step0/x/drawn"])
+        x = drawn.values("float32", (300, 100), drawn.Draw(seed, limit))
+        np.testing.assert_allclose(goldens["step0/total"], (x * goldens["step0/y"]).sum(axis=0), rtol=1e-4, atol=1e-4)
+        given = "def golden_fn(step, rng):\n    return np.full((300, 100), 0.5), np.ones((300, 1))\n"
+        goldens = self.goldens(self.export(text + given))
+        self.assertEqual(list(goldens["step0/x/drawn"]), [0, 0])
+        self.assertEqual(goldens["step0/x"].min(), 0.5)
 
     def test_same_bytes_twice(self) -> None:
         """Protects caches: noise comes from fixed seeds."""

@@ -1,45 +1,134 @@
-"""Values that the generated test feeds where the model has none: inputs, and variables that callers set."""
+"""Values that the generated test feeds where the model has none: inputs, and variables that callers set.
+
+The verify stage and the generated test draw the same values, so goldens don't need to hold them. runtime/tfaot/drawn.h has the
+same formulas.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tfaot.core import dtypes
-from tfaot.core.manifest import Manifest
+from tfaot.core.manifest import Call, Input, Manifest, Tensor
 
 Array = npt.NDArray[Any]
 
-SEED = 1
-"""The same in every build."""
+DRAWN = "/drawn"
+"""Suffix of what goldens have before a tensor that the test feeds: a seed and a limit, uint64. The seed 0 stands for values that
+follow."""
+CHUNK = 1 << 16
+"""How many values are drawn at a time, so that they stay in the CPU's cache."""
+_MIDDLE, _DEVIATION = 131070, 37837.22
+"""Mean and standard deviation of the sum of four numbers from 0 to 65535."""
 
 
-def inputs(manifest: Manifest, stored: Mapping[str, Array], *, wide: bool = False) -> dict[str, Array]:
-    """Returns the inputs of every call, by `step{N}/{C++ name}`.
+@dataclasses.dataclass(frozen=True)
+class Draw:
+    """How to draw the values of a tensor."""
+
+    seed: int
+    """Not 0."""
+    limit: int = 2
+    """Integers are below it."""
+
+
+def draws(manifest: Manifest, stored: Mapping[str, Array], *, wide: bool = False) -> dict[str, Draw]:
+    """Returns how to draw the inputs of every call, by `step{N}/{C++ name}`, except those of the user.
 
     Args:
       manifest: the model's manifest.
-      stored: the user's own inputs, by these names. All others are drawn.
+      stored: the user's own inputs, by these names.
       wide: whether integers are from 0 to 99, which as indices are often out of range.
     """
-    rng = np.random.default_rng(SEED)
+    found: dict[str, Draw] = {}
+    for step, call in enumerate(manifest.calls):
+        for index, tensor in enumerate(manifest.entry_point(call.entry_point).inputs):
+            name = f"step{step}/{tensor.cpp_name}"
+            if name not in stored:
+                found[name] = Draw((step + 1) << 32 | index, 100 if wide and tensor.dtype != "bool" else 2)
+    return found
+
+
+def variables(manifest: Manifest) -> dict[str, Draw]:
+    """Returns how to draw the unset variables, by name. Zeros would hide many faults."""
+    return {variable.name: Draw(1 << 63 | index) for index, variable in enumerate(manifest.variables) if variable.unset}
+
+
+def inputs(manifest: Manifest, stored: Mapping[str, Array], *, wide: bool = False) -> dict[str, Array]:
+    """Returns the inputs of every call: those of the user, and drawn ones. The arguments are those of `draws`."""
+    by_name = draws(manifest, stored, wide=wide)
     result: dict[str, Array] = {}
     for step, call in enumerate(manifest.calls):
         for tensor in manifest.entry_point(call.entry_point).inputs:
             name = f"step{step}/{tensor.cpp_name}"
-            shape = (call.batch, *tensor.shape[1:]) if tensor.batched else tensor.shape
-            result[name] = stored[name] if name in stored else values(tensor.dtype, shape, rng, wide=wide)
+            result[name] = stored[name] if name in stored else _values(call, tensor, by_name[name])
     return result
 
 
-def values(dtype: str, shape: Sequence[int], rng: np.random.Generator, *, wide: bool = False) -> Array:
-    """Draws normally distributed floats, or integers that are zero or one; if `wide`, integers from 0 to 99."""
+def filled(manifest: Manifest, goldens: Mapping[str, Array]) -> dict[str, Array]:
+    """Returns goldens with the values of all inputs and variables, so that readers needn't draw any."""
+    result: dict[str, Array] = {}
+    feeds: dict[str, tuple[Call, Tensor]] = {}
+    for step, call in enumerate(manifest.calls):
+        feeds |= {f"step{step}/{each.cpp_name}": (call, each) for each in manifest.entry_point(call.entry_point).inputs}
+        feeds |= {f"step{step}/{each.cpp_name}/before": (call, each) for each in manifest.variables}
+    for name, value in goldens.items():
+        fed = name.removesuffix(DRAWN)
+        if fed == name:
+            result[name] = value
+        elif value[0]:
+            result[fed] = _values(*feeds[fed], Draw(int(value[0]), int(value[1])))
+    return result
+
+
+def _values(call: Call, tensor: Tensor, draw: Draw) -> Array:
+    batched = isinstance(tensor, Input) and tensor.batched
+    return values(tensor.dtype, (call.batch, *tensor.shape[1:]) if batched else tensor.shape, draw)
+
+
+def values(dtype: str, shape: Sequence[int], draw: Draw) -> Array:
+    """Draws floats with mean 0 and variance 1, nearly normal and at most 3.5, or integers from 0 up to the limit."""
     kind = dtypes.BY_NAME[dtype]
-    if kind.name.startswith("complex"):
-        return (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype(kind.numpy())
-    if kind.floating:
-        return np.asarray(rng.standard_normal(shape)).astype(kind.numpy())
-    return np.asarray(rng.integers(0, 100 if wide and dtype != "bool" else 2, shape)).astype(kind.numpy())
+    pairs = dtype.startswith("complex")
+    result = np.empty(math.prod(shape) * (2 if pairs else 1), kind.numpy().type(0).real.dtype)
+    for start, bits in _bits(draw.seed, result.size):
+        result[start : start + bits.size] = (
+            _floats(bits, result.dtype) if kind.floating else bits % np.uint64(draw.limit)
+        )
+    typed: Array = result.view(kind.numpy())
+    return typed.reshape(shape)
+
+
+def _floats(bits: Array, dtype: np.dtype[Any]) -> Array:
+    """Returns a float for each 64 bits: the sum of four 16-bit numbers, centered and scaled with a single rounding."""
+    sums = np.full(bits.size, -_MIDDLE, np.int64)
+    for shift in (0, 16, 32, 48):
+        sums += (bits >> np.uint64(shift) & np.uint64(0xFFFF)).view(np.int64)
+    wide: type[np.floating[Any]] = np.float64 if dtype == np.float64 else np.float32
+    floats: Array = (sums.astype(wide) * wide(1 / _DEVIATION)).astype(dtype)
+    return floats
+
+
+def _bits(seed: int, size: int) -> Iterator[tuple[int, Array]]:
+    """Yields flat indices, and random bits for the values from there on.
+
+    Value i has the output i of SplitMix64 (G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number generators",
+    OOPSLA 2014), which starts from the seed's own output.
+    """
+    gamma = np.uint64(0x9E3779B97F4A7C15)
+    (state,) = _mixed(np.array([seed], np.uint64) + gamma)
+    for start in range(0, size, CHUNK):
+        yield start, _mixed(state + gamma * np.arange(start + 1, min(start + CHUNK, size) + 1, dtype=np.uint64))
+
+
+def _mixed(state: Array) -> Array:
+    state = (state ^ state >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ state >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    mixed: Array = state ^ state >> np.uint64(31)
+    return mixed

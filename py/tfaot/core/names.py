@@ -108,11 +108,15 @@ KEYWORDS = frozenset(
 
 MEMBERS = frozenset(
     {
+        "CallEntryPoint",
+        "ConstValuesOf",
         "Create",
         "CurrentWeights",
         "Delete",
+        "DimsOf",
         "Follow",
         "Impl",
+        "Info",
         "InitialWeights",
         "Load",
         "LoadWeights",
@@ -121,14 +125,19 @@ MEMBERS = frozenset(
         "Save",
         "Seed",
         "SetWeights",
+        "ValuesOf",
         "error",
         "error_code",
         "fingerprint",
         "impl_",
         "isa",
         "isas",
+        "kDims",
+        "kEntryPoints",
+        "kInfo",
         "kIsas",
         "kMaxBatch",
+        "kTensors",
         "kVariables",
         "set_hooks",
         "set_thread_pool",
@@ -208,7 +217,7 @@ def split_class(cpp_class: str) -> tuple[tuple[str, ...], str]:
                 do="write namespaces and a class name with letters, digits, and single underscores, for example "
                 f'cpp_class = "{"::".join(to_identifier(p) for p in parts)}"',
             )
-    if parts[0] in _NAMESPACES or parts[-1] in MEMBERS or re.fullmatch(r"kDims\d+", parts[-1]):
+    if parts[0] in _NAMESPACES or parts[-1] in MEMBERS:
         raise TfaotError(
             f"cpp_class = {cpp_class!r} is reserved for the generated code",
             do=f"choose a class name other than {listed_members()}, outside the namespaces {', '.join(_NAMESPACES)}",

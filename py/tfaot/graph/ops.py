@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping
 
 from tensorflow.core.framework import attr_value_pb2, function_pb2, node_def_pb2, op_def_pb2
-from tensorflow.python.framework import op_def_registry
+from tensorflow.python.framework import kernels, op_def_registry
 
 IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient"})
 """Ops with one operand, which return it unchanged."""
@@ -149,3 +150,18 @@ def fill_in_defaults(node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> N
             each.name not in node.attr or node.attr[each.name].WhichOneof("value") is None
         ):
             node.attr[each.name].CopyFrom(each.default_value)
+
+
+@functools.cache
+def runs_on_cpu(op: str, types: tuple[tuple[str, int], ...]) -> bool:
+    """Returns whether TensorFlow has a kernel for an op with these dtypes, given by attribute, on CPUs or on any device."""
+    for attr in op_def_registry.get(op).attr:
+        wanted = dict(types).get(attr.name)
+        if wanted and attr.allowed_values.list.type and wanted not in attr.allowed_values.list.type:
+            return False
+    found = [k for k in kernels.get_registered_kernels_for_op(op).kernel if k.device_type in ("CPU", "DEFAULT")]
+    for kernel in found:
+        allowed = {each.name: each.allowed_values.list.type for each in kernel.constraint}
+        if all(not allowed.get(name) or dtype in allowed[name] for name, dtype in types):
+            return True
+    return False

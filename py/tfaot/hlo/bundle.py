@@ -11,7 +11,7 @@ import hashlib
 import io
 import tarfile
 
-from tfaot.core import version
+from tfaot.core import drawn, safetensors, version
 from tfaot.core.manifest import Manifest, Tensor
 from tfaot.hlo import hlo
 
@@ -34,6 +34,9 @@ def pack(request: Request) -> None:
         with open(path, "rb") as file:
             contents[name] = file.read()
     manifest = Manifest.from_json(contents["model.json"].decode(), path="model.json")
+    goldens = io.BytesIO()
+    safetensors.write(goldens, drawn.filled(manifest, safetensors.read(dict(request.files)["goldens.safetensors"])))
+    contents["goldens.safetensors"] = goldens.getvalue()
     contents["README.md"] = readme(request.name, manifest).encode()
     contents["VERSION"] = stamp(manifest).encode()
     sums = [f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(contents.items())]

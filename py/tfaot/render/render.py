@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tfaot.core import dtypes, fingerprint, functions, names, templates
+from tfaot.core import manifest as manifests
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
 
@@ -53,6 +54,8 @@ class Request:
     """Assembler source that contains the variables' file."""
     out_test: str
     out_benchmark: str
+    out_stub: str | None = None
+    """The class without its model, with the same header. It needs no toolchain."""
     sources: str | None = None
     """A JSON map from nodes to lines of the user's code. If it is set, outputs' names show both."""
 
@@ -111,13 +114,29 @@ class Variable:
     member: Member
     dtype: str
     """Its dtype code in safetensors."""
-    dims: str
-    """An initializer of its sizes, with at least one number."""
+    dims: int
+    """The index of its first size among all tensors' sizes."""
     offset: int
     written: bool
     unset: bool
     """Whether the generated test sets it, because the model has no value for it."""
     optional: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """A tensor's entry in the table that programs read at run time."""
+
+    slot: int
+    """Its index."""
+    member: Member
+    dtype: int
+    """`tensorflow.DataType`."""
+    dims: int
+    """The index of its first size among all tensors' sizes."""
+    bounded: str
+    batched: str
+    written: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,8 +173,10 @@ class Function:
 
     member: str
     """The name of the member of Impl."""
+    name: str
+    """The name of the type that the compile stage's header declares."""
     type: str
-    """The type that the compile stage's header declares."""
+    """The type, with its namespace."""
     cost: str
     batch: int
     num_args: int
@@ -175,6 +196,8 @@ class Entry:
 
     name: str
     cpp_name: str
+    first: int
+    """The index of its first input in the table of tensors. The other inputs follow it, then the outputs."""
     inputs: tuple[Member, ...]
     outputs: tuple[Member, ...]
     functions: tuple[Function, ...]
@@ -225,6 +248,9 @@ def render(request: Request) -> None:
         text = environment.get_template(template).render(context)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+    if request.out_stub:
+        with open(request.out_stub, "w", encoding="utf-8") as file:
+            file.write(environment.get_template("class.cc.jinja").render({**context, "stub": True}))
 
 
 def placed(manifest: Manifest, sources: Mapping[str, str]) -> Manifest:
@@ -265,15 +291,17 @@ def context_of(
     variables = _variables(manifest, class_name)
     setters = _setters(manifest, class_name)
     places = itertools.count()
-    entries = [
-        _entry(manifest, entry, [f for f in found if f.entry_point == entry], variables, arena, setters, places)
-        for entry in manifest.entry_points
-    ]
+    entries: list[Entry] = []
+    for entry in manifest.entry_points:
+        first = entries[-1].first + len(entries[-1].inputs) + len(entries[-1].outputs) if entries else 0
+        own = [function for function in found if function.entry_point == entry]
+        entries.append(_entry(manifest, entry, first, own, variables, arena, setters, places))
     members = [member for entry in entries for member in (*entry.inputs, *entry.outputs)]
     members += [variable.member for variable in variables]
     values = {member.value for member in members}
     calls = _calls(manifest, entries, variables)
     return {
+        "stub": False,
         "class_name": class_name,
         "full_name": manifest.cpp_class.removeprefix("::"),
         "namespace": "::".join(namespaces),
@@ -289,6 +317,9 @@ def context_of(
         "members": members,
         "input_places": {member.place for entry in entries for member in entry.inputs},
         "edges": [member for member in members if member.setter],
+        "tensors": _listed(manifest, members),
+        "dims": ", ".join(str(dim) for tensor in _tensors(manifest) for dim in (*tensor.shape, 0)),
+        "manifest": _escaped(described(manifest)),
         "embed": embed and bool(variables),
         "fingerprint_symbol": fingerprint.symbol(manifest.cpp_class),
         "weights_symbol": fingerprint.weights_symbol(manifest.cpp_class),
@@ -331,6 +362,7 @@ def _mutable(manifest: Manifest, class_name: str) -> list[str]:
 
 def _variables(manifest: Manifest, class_name: str) -> list[Variable]:
     mutable = _mutable(manifest, class_name)
+    dims = _dims(manifest)[-len(manifest.variables) :]
     return [
         Variable(
             _member(
@@ -342,7 +374,7 @@ def _variables(manifest: Manifest, class_name: str) -> list[Variable]:
                 mutable="" if variable.written else mutable[index],
             ),
             dtypes.BY_NAME[variable.dtype].safetensors,
-            ", ".join(map(str, variable.shape or (1,))),
+            dims[index],
             variable.offset,
             variable.written,
             variable.unset,
@@ -364,9 +396,57 @@ def _calls(manifest: Manifest, entries: Sequence[Entry], variables: Sequence[Var
     ]
 
 
+def described(manifest: Manifest) -> str:
+    """Returns the part of `model.json` that a class contains, on one line.
+
+    What only the build uses isn't in it, so a change there doesn't compile the class again.
+    """
+    fields = dataclasses.asdict(manifest)
+    for name in ("calls", "fingerprints"):
+        del fields[name]
+    for frozen in fields["frozen"]:
+        del frozen["sha256"]
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False)
+
+
+def _tensors(manifest: Manifest) -> list[Tensor]:
+    """Returns all tensors that have an accessor, in the order of the class's table."""
+    edges: list[Tensor] = [
+        tensor for entry in manifest.entry_points for group in (entry.inputs, entry.outputs) for tensor in group
+    ]
+    return [*edges, *manifest.variables]
+
+
+def _dims(manifest: Manifest) -> list[int]:
+    """Returns, for each of these tensors, the index of its first size among all their sizes, each followed by a zero."""
+    counts = [len(tensor.shape) + 1 for tensor in _tensors(manifest)]
+    return [0, *itertools.accumulate(counts)][:-1]
+
+
+def _listed(manifest: Manifest, members: Sequence[Member]) -> list[Listed]:
+    tensors = zip(_tensors(manifest), members, _dims(manifest), strict=True)
+    return [
+        Listed(
+            slot=slot,
+            member=member,
+            dtype=dtypes.BY_NAME[tensor.dtype].enum,
+            dims=dims,
+            bounded=_boolean(bool(member.size)),
+            batched=_boolean(member.batched),
+            written=_boolean(isinstance(tensor, manifests.Variable) and tensor.written),
+        )
+        for slot, (tensor, member, dims) in enumerate(tensors)
+    ]
+
+
+def _boolean(value: bool) -> str:
+    return "true" if value else "false"
+
+
 def _entry(
     manifest: Manifest,
     entry: EntryPoint,
+    first: int,
     compiled: Sequence[functions.Function],
     variables: Sequence[Variable],
     arena: _Arena,
@@ -384,6 +464,7 @@ def _entry(
     return Entry(
         entry.name,
         entry.cpp_name,
+        first,
         tuple(edge.member for edge in inputs),
         tuple(edge.member for edge in outputs),
         tuple(_function(function, inputs, outputs, variables, arena) for function in compiled),
@@ -459,6 +540,7 @@ def _function(
     )
     return Function(
         member=_function_name(compiled),
+        name=compiled.internal_class.rpartition("::")[2],
         type="::" + compiled.internal_class,
         cost="::" + compiled.cost,
         batch=batch,

@@ -8,6 +8,7 @@ a thirty-second of the space.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,7 @@ def block_sums(flat: Array) -> Array:
     return sums
 
 
+@functools.lru_cache(maxsize=16)
 def _signs(first: int, size: int) -> Array:
     """Returns the signs of `size` values, starting at a flat index."""
     index = np.arange(first, first + size, dtype=np.uint64)

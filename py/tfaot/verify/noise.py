@@ -27,11 +27,10 @@ from typing import Any
 
 import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, node_def_pb2, op_def_pb2, types_pb2
-from tensorflow.python.framework import kernels, op_def_registry
 
 from tfaot.graph.attributes import write_attributes
 from tfaot.graph.edits import Scope
-from tfaot.graph.ops import definition, dtypes_of, fill_in_defaults, results
+from tfaot.graph.ops import definition, dtypes_of, fill_in_defaults, results, runs_on_cpu
 from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
 from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, ROUNDED_OPERAND, STEEP, TERMS, UNITS, sums
 
@@ -53,6 +52,10 @@ _KEPT = frozenset(
 keep theirs because a GraphDef has at most 2 GB."""
 
 
+_STREAM = 11
+"""The second seed of all random ops. The first tells them apart."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Noisy:
     """A graph with noise."""
@@ -64,6 +67,17 @@ class Noisy:
     def tensor(self, name: str) -> str:
         """Returns the new name of the original graph's tensor `name`."""
         return self.tensors.get(name, name)
+
+
+def other_stream(noisy: Noisy) -> Noisy:
+    """Returns the same graph with other random numbers, independent of the first graph's."""
+    graph = graph_pb2.GraphDef()
+    graph.CopyFrom(noisy.graph)
+    for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
+        for node in nodes:
+            if node.op == "RandomUniform" and node.attr["seed2"].i == _STREAM:
+                node.attr["seed2"].i = _STREAM + 1
+    return Noisy(graph, noisy.tensors)
 
 
 class UnsupportedError(Exception):
@@ -255,7 +269,7 @@ class _Rewriting:
         if not changed or node.op in _KEPT or "Random" in node.op:
             return
         types = tuple(sorted((name, value.type) for name, value in changed.items() if value.type))
-        if not types or _runs(node.op, types):
+        if not types or runs_on_cpu(node.op, types):
             for name, value in changed.items():
                 node.attr[name].CopyFrom(value)
 
@@ -387,7 +401,7 @@ class _Rewriting:
         random = self._add(
             "RandomUniform",
             [shape],
-            {"T": types_pb2.DT_INT32, "dtype": types_pb2.DT_FLOAT, "seed": self._pass.sites, "seed2": 11},
+            {"T": types_pb2.DT_INT32, "dtype": types_pb2.DT_FLOAT, "seed": self._pass.sites, "seed2": _STREAM},
         )
         name = self._pass.helper(("noise", dtype, kind), functools.partial(trace_noise, tf.as_dtype(dtype), kind))
         operands = [ref, random, self._const(scale), count or self._const(1.0)]
@@ -434,18 +448,3 @@ def _set_call(node: node_def_pb2.NodeDef, name: str, inputs: Sequence[int], outp
     node.attr["f"].func.name = name
     node.attr["Tin"].list.type.extend(inputs)
     node.attr["Tout"].list.type.extend(outputs)
-
-
-@functools.cache
-def _runs(op: str, types: tuple[tuple[str, int], ...]) -> bool:
-    """Returns whether an operation has a CPU kernel for these dtypes."""
-    for attr in op_def_registry.get(op).attr:
-        wanted = dict(types).get(attr.name)
-        if wanted and attr.allowed_values.list.type and wanted not in attr.allowed_values.list.type:
-            return False
-    found = [kernel for kernel in kernels.get_registered_kernels_for_op(op).kernel if kernel.device_type == "CPU"]
-    for kernel in found:
-        allowed = {each.name: each.allowed_values.list.type for each in kernel.constraint}
-        if all(not allowed.get(name) or dtype in allowed[name] for name, dtype in types):
-            return True
-    return False

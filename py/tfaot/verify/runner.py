@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
@@ -22,23 +23,28 @@ v1 = tf.compat.v1
 _TOGETHER = 1 << 26
 """How many bytes of values to assign in one run."""
 
+_TWO = 1 << 26
+"""Two sessions run at the same time if a graph and its variables have at most this many bytes."""
+
+
+def two_fit(graph: graph_pb2.GraphDef, values: Iterable[Array]) -> bool:
+    """Returns whether two sessions at the same time, with a thread each, are worth their memory."""
+    size: int = graph.ByteSize() + sum(value.nbytes for value in values)
+    return size <= _TWO
+
 
 class Runner:
-    """A single-threaded session, for use in a `with` block."""
+    """A session that runs ops in the thread that calls it, for use in a `with` block."""
 
-    def __init__(self, manifest: Manifest, graph: graph_pb2.GraphDef, *, precise: bool | None = None) -> None:
+    def __init__(self, manifest: Manifest, graph: graph_pb2.GraphDef | noise.Noisy) -> None:
         """Imports a graph.
 
         Args:
           manifest: the model's manifest.
-          graph: the exported graph, which doesn't change.
-          precise: None for the graph as it is. Otherwise, the graph has noise, and True makes floating-point values float64.
-
-        Raises:
-          noise.UnsupportedError: the graph can't be made precise.
+          graph: the exported graph, or the same with noise. It doesn't change.
         """
-        handles = {n.attr["shared_name"].s.decode(): n.name for n in graph.node if n.op == "VarHandleOp"}
-        noisy = noise.noisy(graph, precise=precise) if precise is not None else noise.Noisy(graph, {})
+        noisy = graph if isinstance(graph, noise.Noisy) else noise.Noisy(graph, {})
+        handles = {n.attr["shared_name"].s.decode(): n.name for n in noisy.graph.node if n.op == "VarHandleOp"}
         self._manifest = manifest
         self._tensor = noisy.tensor
         self._graph = tf.Graph()
@@ -54,11 +60,17 @@ class Runner:
                 assign = tf.raw_ops.AssignVariableOp(resource=handle.outputs[0], value=value)
                 self._assign[variable.name] = (variable, value, assign)
                 self._read[variable.name] = tf.raw_ops.ReadVariableOp(resource=handle.outputs[0], dtype=dtype)
-            if precise is not None:
+            if isinstance(graph, noise.Noisy):
                 value = v1.placeholder(tf.float64, [])
                 handle = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=AMPLITUDE)
                 self._amplitude = value, tf.raw_ops.AssignVariableOp(resource=handle, value=value)
         self._session = v1.Session(graph=self._graph, config=session_config())
+
+    def twin(self) -> Runner:
+        """Returns another session of the same graph. Its variables have no values yet."""
+        twin = copy.copy(self)
+        twin._session = v1.Session(graph=self._graph, config=session_config())
+        return twin
 
     def __enter__(self) -> Runner:
         return self

@@ -6,9 +6,11 @@ pass whatever the compiled code computes.
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -17,12 +19,10 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.core import fingerprint
 from tfaot.core.manifest import Manifest, Variable
+from tfaot.verify.calls import Call
 from tfaot.verify.kept import Array, kept
-from tfaot.verify.runner import Runner
+from tfaot.verify.runner import Runner, two_fit
 from tfaot.verify.tolerance import Expected, distance
-
-if TYPE_CHECKING:
-    from tfaot.verify.goldens import Call
 
 SEES = 4.0
 """A comparison is blind if a change moves it by less than this many tolerances."""
@@ -31,6 +31,20 @@ ULPS = 16
 """In low-precision dtypes, 1% is a rounding error. There, the change is this many units in the last place."""
 SECONDS = 20.0
 """Time limit for changing read-only variables one by one. Variables for which no time is left aren't judged."""
+
+FEW = 8
+"""With more candidates, two sessions share them."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Candidate:
+    """A read-only variable whose influence is judged."""
+
+    name: str
+    place: str
+    """The variable's name, or the name of the constant that it became."""
+    value: Array
+    constant: bool
 
 
 class Probe:
@@ -98,36 +112,48 @@ class Probe:
         names: dict[str, list[str]] = {}
         for each in self._manifest.frozen:
             names.setdefault(each.sha256, []).append(each.name)
-        candidates: list[tuple[str, str, Array, bool]] = []
+        candidates: list[_Candidate] = []
         for variable in self._manifest.variables:
             value = self._initial[variable.name]
             if not variable.written and not self._large and value.size:
-                candidates.append((variable.name, variable.name, value, False))
+                candidates.append(_Candidate(variable.name, variable.name, value, constant=False))
         for node, value in self._constants.items():
             if found := names.get(fingerprint.of_value(value)):
                 # The node's name tells variables with equal values, such as zeros, apart.
-                candidates.append((found[0] if len(found) == 1 else node, node, value, True))
-        unseen = []
+                candidates.append(_Candidate(found[0] if len(found) == 1 else node, node, value, constant=True))
         deadline = time.monotonic() + SECONDS
         steps = list(first.values())
-        for name, place, value, constant in candidates:
-            if time.monotonic() > deadline:
-                break
-            small = self._influence(place, value, constant, CHANGE, steps)
-            if small < 1.0 and self._influence(place, value, constant, 1.0, steps) >= SEES:
-                unseen.append(name)
-        return unseen
 
-    def _influence(self, place: str, value: Array, constant: bool, change: float, steps: Sequence[int]) -> float:
-        """Returns how far a change to a variable, or to its constant, moves anything in these calls, in tolerances."""
-        new = {place: changed(value, np.random.default_rng(0), change)}
-        return max(self._most(step, {} if constant else new, new if constant else {}) for step in steps)
+        def judge(runner: Runner, share: Iterable[_Candidate]) -> set[str]:
+            found = set()
+            for each in share:
+                if time.monotonic() > deadline:
+                    break
+                small = self._influence(runner, each, CHANGE, steps)
+                if small < 1.0 and self._influence(runner, each, 1.0, steps) >= SEES:
+                    found.add(each.name)
+            return found
 
-    def _most(self, step: int, variables: Mapping[str, Array], constants: Mapping[str, Array]) -> float:
-        """Returns the largest change of anything in a call, in tolerances."""
-        best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
-        self._look(best, step, self._calls[step].inputs, variables, constants)
-        return max((value for parts in best for value in parts.values()), default=0.0)
+        with contextlib.ExitStack() as stack:
+            runners = [self._runner]
+            if len(candidates) > FEW and two_fit(self._graph, self._initial.values()):
+                runners.append(stack.enter_context(self._runner.twin()))
+                runners[-1].assign(self._initial.items())
+            pool = stack.enter_context(ThreadPoolExecutor(len(runners)))
+            shares = [candidates[index :: len(runners)] for index in range(len(runners))]
+            unseen = set().union(*pool.map(judge, runners, shares))
+        return [each.name for each in candidates if each.name in unseen]
+
+    def _influence(self, runner: Runner, candidate: _Candidate, change: float, steps: Sequence[int]) -> float:
+        """Returns how far a change to a candidate moves anything in these calls, in tolerances."""
+        new = {candidate.place: changed(candidate.value, np.random.default_rng(0), change)}
+        variables, constants = ({}, new) if candidate.constant else (new, {})
+        most = 0.0
+        for step in steps:
+            best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
+            self._look(best, step, self._calls[step].inputs, variables, constants, runner=runner)
+            most = max([most, *(value for parts in best for value in parts.values())])
+        return most
 
     def _look(
         self,
@@ -136,17 +162,21 @@ class Probe:
         inputs: Sequence[Array],
         variables: Mapping[str, Array],
         constants: Mapping[str, Array],
+        *,
+        runner: Runner | None = None,
     ) -> None:
         """Runs a call with changes, and records what moved."""
+        runner = runner or self._runner
         # Except for the changed ones, all variables have their values from this call.
         written = {variable.name: self._initial[variable.name] for variable in self._manifest.written}
-        self._runner.assign((written | dict(self._states[step]) | dict(variables)).items())
+        runner.assign((written | dict(self._states[step]) | dict(variables)).items())
         try:
-            results = self._runner.call(self._calls[step].entry, inputs, constants)
+            # Every call feeds all constants, because the session looks at the whole graph for each new set of feeds.
+            results = runner.call(self._calls[step].entry, inputs, self._constants | dict(constants))
         except tf.errors.OpError:
             return  # inputs that the model rejects, such as an index out of range
         finally:
-            self._runner.assign((name, self._initial[name]) for name in variables)
+            runner.assign((name, self._initial[name]) for name in variables)
         for result, value in enumerate(results):
             parts = kept(value)
             for part, row in self._rows[step][result].items():

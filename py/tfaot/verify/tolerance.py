@@ -54,6 +54,13 @@ class Spread:
         with np.errstate(over="ignore"):
             self.squares += np.square(off / times)
 
+    def merge(self, other: Spread) -> None:
+        """Adds another spread's runs around the same reference."""
+        np.maximum(self.largest, other.largest, out=self.largest)
+        np.maximum(self.excursion, other.excursion, out=self.excursion)
+        self.squares += other.squares
+        self.runs += other.runs
+
     def deviation(self) -> Array:
         """The standard deviation. Infinite where a run produced no number."""
         root: Array = np.sqrt(self.squares / max(self.runs, 1))

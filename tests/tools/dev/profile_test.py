@@ -5,7 +5,7 @@ import subprocess
 import sys
 import unittest
 
-from tools.dev import profile
+from tfaot import profile
 
 
 class ProfileTest(unittest.TestCase):

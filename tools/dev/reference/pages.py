@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.dev.reference import class_, errors, rules, schema
+from tools.dev.reference import class_, command, errors, rules, schema
 
 
 def pages(root: Path) -> dict[str, str]:
@@ -13,4 +13,4 @@ def pages(root: Path) -> dict[str, str]:
     Args:
       root: the repository's root
     """
-    return {**rules.pages(root), **schema.pages(), **class_.pages(), **errors.pages(root)}
+    return {**rules.pages(root), **schema.pages(), **class_.pages(), **command.pages(), **errors.pages(root)}

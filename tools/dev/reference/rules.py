@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tfaot.starlark import Symbol, Tree
 from tools.dev.reference.markdown import code, linked, notice, sentence, table
-from tools.dev.reference.starlark import Symbol, Tree
 
 _TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
 _OURS_ALONE = ("rules/dev.bzl",)

@@ -1,4 +1,4 @@
-"""`model.json`: a JSON Schema from the data model, and a page from the schema."""
+"""`model.json` and the report's JSON: a JSON Schema from the data model, and a page from the schema."""
 
 from __future__ import annotations
 
@@ -7,26 +7,56 @@ import dataclasses
 import inspect
 import json
 import typing
+from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 from tfaot.core import dtypes, manifest
+from tfaot.preflight import report
 from tools.dev.reference.markdown import code, linked, notice, sentence, table
 
 SCHEMA = "docs/reference/model.schema.json"
 PAGE = "docs/reference/model_json.md"
 _SOURCE = "py/tfaot/core/manifest.py"
+REPORT_SCHEMA = "docs/reference/report.schema.json"
+REPORT_PAGE = "docs/reference/report_json.md"
+_REPORT_SOURCE = "py/tfaot/preflight/report.py"
 _PLAIN = {str: "string", int: "integer", bool: "boolean"}
 
 
 def pages() -> dict[str, str]:
-    """Returns the schema and the page by path."""
-    made = schema()
-    return {SCHEMA: json.dumps(made, indent=2, ensure_ascii=False) + "\n", PAGE: _page(made)}
+    """Returns the schemas and the pages by path."""
+    made, made_of_report = schema(), report_schema()
+    return {
+        SCHEMA: json.dumps(made, indent=2, ensure_ascii=False) + "\n",
+        PAGE: _page(made),
+        REPORT_SCHEMA: json.dumps(made_of_report, indent=2, ensure_ascii=False) + "\n",
+        REPORT_PAGE: _report_page(made_of_report),
+    }
 
 
 def schema() -> dict[str, Any]:
     """Returns the JSON Schema of `model.json`, draft 2020-12."""
-    docs = _docs()
+    names = [dtype.name for dtype in dtypes.ALL]
+    return _schema(manifest, manifest.Manifest, "model.json of rules_tfaot", {"dtype": names, "stored": names})
+
+
+def report_schema() -> dict[str, Any]:
+    """Returns the JSON Schema of the preflight report, draft 2020-12."""
+    values = {"kind": list(report.KINDS), "severity": list(report.SEVERITIES)}
+    return _schema(report, report.Report, "The preflight report of rules_tfaot", values)
+
+
+def _schema(module: Any, whole: type, title: str, values: Mapping[str, list[str]]) -> dict[str, Any]:
+    """Returns the JSON Schema of a module's data class.
+
+    Args:
+      module: has the format's version, `FORMAT`.
+      whole: the data class of the whole file.
+      title: the schema's title.
+      values: by a field's name, its possible values.
+    """
+    docs = _docs(module)
     definitions: dict[str, Any] = {}
 
     def of(kind: Any) -> dict[str, Any]:
@@ -40,8 +70,8 @@ def schema() -> dict[str, Any]:
             fields = [field.name for field in dataclasses.fields(kind)]
             properties = {name: of(hints[name]) for name in fields}
             for name in fields:
-                if name in ("dtype", "stored"):
-                    properties[name]["enum"] = [dtype.name for dtype in dtypes.ALL]
+                if name in values:
+                    properties[name]["enum"] = values[name]
                 if doc := docs.field(kind, name):
                     properties[name]["description"] = doc
             definitions[kind.__name__] = {
@@ -53,12 +83,12 @@ def schema() -> dict[str, Any]:
             }
         return {"$ref": f"#/$defs/{kind.__name__}"}
 
-    of(manifest.Manifest)
-    top = definitions.pop("Manifest")
-    top["properties"]["format"]["const"] = manifest.FORMAT
+    of(whole)
+    top = definitions.pop(whole.__name__)
+    top["properties"]["format"]["const"] = module.FORMAT
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "model.json of rules_tfaot",
+        "title": title,
         **top,
         "$defs": definitions,
     }
@@ -76,11 +106,11 @@ class _Docs:
         )
 
 
-def _docs() -> _Docs:
-    """Returns the docstrings of the module's classes, and the strings below their fields."""
+def _docs(module: ModuleType) -> _Docs:
+    """Returns the docstrings of a module's classes, and the strings below their fields."""
     classes: dict[str, str] = {}
     fields: dict[tuple[str, str], str] = {}
-    for node in ast.parse(inspect.getsource(manifest)).body:
+    for node in ast.parse(inspect.getsource(module)).body:
         if not isinstance(node, ast.ClassDef):
             continue
         classes[node.name] = _flat(ast.get_docstring(node) or "")
@@ -109,6 +139,32 @@ def _page(made: dict[str, Any]) -> str:
         f"no others are allowed. This version reads and writes format {manifest.FORMAT}; the number changes "
         "whenever the meaning of a field does.\n",
     ]
+    return "".join(parts) + _tables(made)
+
+
+def _report_page(made: dict[str, Any]) -> str:
+    parts = [
+        notice(_REPORT_SOURCE),
+        "# The report's JSON\n\n",
+        "The output group `report` has `NAME.report.json`, and `//tools:check` writes the same with `--json` "
+        "([guide](../guide/diagnostics.md)).\n\n"
+        "[report.schema.json](report.schema.json) is its JSON Schema, draft 2020-12. All fields are required, and "
+        f"no others are allowed. This version writes format {report.FORMAT}; the number changes whenever the meaning of "
+        "a field does.\n",
+    ]
+    meanings: list[tuple[str, str, Mapping[str, str]]] = [
+        ("Severities", "severity", report.SEVERITIES),
+        ("Kinds", "kind", report.KINDS),
+    ]
+    tables = [
+        f"\n## {title}\n\n" + table([heading, "meaning"], [(code(name), text) for name, text in each.items()])
+        for title, heading, each in meanings
+    ]
+    return "".join(parts) + _tables(made) + "".join(tables)
+
+
+def _tables(made: dict[str, Any]) -> str:
+    parts = []
     for name, definition in {"The file": made, **made["$defs"]}.items():
         rows = [
             (code(field), _type(of), linked(sentence(of["description"])) if "description" in of else "")

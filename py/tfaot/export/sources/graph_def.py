@@ -199,7 +199,7 @@ class GraphDefSource:
             for node in self._graph.node
             if node.op not in _NO_RESULTS
             and _first_dtype(node) not in _NO_VALUES
-            and not (node.op == "Identity" and operations.get(tensor_name(node.input[0])[0]) in REFS)
+            and not (node.op == "Identity" and node.input and operations.get(tensor_name(node.input[0])[0]) in REFS)
         ]
 
     def _needed_by(self, tensors: Sequence[str]) -> set[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # TensorFlow is imported later, when its environment is set
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """A model as the target specifies it: exactly one of `model`, `saved_model`, and `graph`."""
+    """A model as the target specifies it: exactly one of `model`, `saved_model`, `graph`, and `stablehlo`."""
 
     model: str | None = None
     """A Python file."""
@@ -37,11 +37,13 @@ class Model:
     """A SaverDef that says how `checkpoint` is restored."""
     debug_info: str | None = None
     """A GraphDebugInfo: source lines of `graph`."""
+    stablehlo: str | None = None
+    """A program in StableHLO."""
 
     @property
     def path(self) -> str:
         """The file or folder, for messages."""
-        return self.model or self.saved_model or self.graph or ""
+        return self.model or self.saved_model or self.graph or self.stablehlo or ""
 
     @property
     def legacy_keras(self) -> bool:
@@ -81,6 +83,10 @@ class Model:
                 saver=self.saver,
                 debug_info=self.debug_info,
             )
+        if self.stablehlo is not None:
+            from tfaot.export.sources.stablehlo import StablehloSource
+
+            return StablehloSource(self.stablehlo)
         assert self.model is not None
         if self.is_model_fn:
             from tfaot.export.sources.model_fn import ModelFnSource

@@ -9,15 +9,16 @@ import os
 import re
 import tempfile
 import unittest
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from tests.core.manifest_test import MANIFEST
+from tests.tools.dev.reference.json_schema import invalid
+from tfaot import starlark
 from tfaot.core import names
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
-from tools.dev.reference import class_, errors, pages, rules, schema, starlark
+from tfaot.preflight import report
+from tools.dev.reference import class_, errors, pages, rules, schema
 from tools.dev.reference.markdown import COMMAND
 
 ROOT = Path(__file__).absolute().parents[4]
@@ -37,37 +38,6 @@ def macro(*, name, size = 3):
       %s
     """
 '''
-
-
-def invalid(value: Any, by: Mapping[str, Any], top: Mapping[str, Any], where: str = "manifest") -> list[str]:
-    """Returns where a value isn't valid by a JSON Schema.
-
-    No registry package is worth its five dependencies here: this knows only the keywords that the schema uses, and fails on
-    any other.
-    """
-    by = {key: rule for key, rule in by.items() if not key.startswith("$") or key == "$ref"}
-    if "$ref" in by:
-        return invalid(value, top["$defs"][by["$ref"].removeprefix("#/$defs/")], top, where)
-    known = {"additionalProperties", "const", "description", "enum", "items", "properties", "required", "title", "type"}
-    assert by.keys() <= known, by.keys() - known
-    kinds = {"array": list, "boolean": bool, "integer": int, "object": dict, "string": str}
-    if type(value) is not kinds[by["type"]]:
-        return [where]
-    if ("const" in by and value != by["const"]) or ("enum" in by and value not in by["enum"]):
-        return [where]
-    if by["type"] == "array":
-        return [at for i, item in enumerate(value) for at in invalid(item, by["items"], top, f"{where}[{i}]")]
-    if by["type"] != "object":
-        return []
-    assert by["additionalProperties"] is False
-    wrong = [f"{where}.{name}" for name in by["required"] if name not in value]
-    for name, item in value.items():
-        wrong += (
-            invalid(item, by["properties"][name], top, f"{where}.{name}")
-            if name in by["properties"]
-            else [f"{where}.{name}"]
-        )
-    return wrong
 
 
 class PagesTest(unittest.TestCase):
@@ -200,6 +170,23 @@ class SchemaTest(unittest.TestCase):
             data = json.loads(MANIFEST.to_json())
             del data[name]
             self.assertEqual(invalid(data, made, made), [f"manifest.{name}"])
+
+
+class ReportSchemaTest(unittest.TestCase):
+    """The JSON Schema of the report, which //tests/preflight holds against real ones."""
+
+    def test_accepts_and_rejects(self) -> None:
+        """Protects users of the schema: it has each field and value of a report, and no others."""
+        made = schema.report_schema()
+        place = report.Place("n", "f", ("call",), 2, "model.py:3", "")
+        finding = report.Finding("unsupported_op", "blocker", "AsString", "what", "rewrite", 2, (place,))
+        whole = report.Report.of("2.21.0", "model", [report.EntryPoint("Run", 3, 1, (finding,))])
+        data = json.loads(whole.to_json())
+        self.assertEqual(invalid(data, made, made, "report"), [])
+        data["entry_points"][0]["findings"][0]["kind"] = "other"
+        data["entry_points"][0]["findings"][0]["severity"] = "error"
+        data["entry_points"][0]["nodes"] = "3"
+        self.assertEqual(len(invalid(data, made, made)), 3)
 
 
 class ErrorsTest(unittest.TestCase):

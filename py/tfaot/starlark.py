@@ -7,7 +7,9 @@ import dataclasses
 import json
 import re
 import textwrap
+import types
 from pathlib import Path
+from typing import Any
 
 _KINDS = {
     "rule": "rule",
@@ -232,3 +234,21 @@ def _field(item: str, default: str) -> Field:
     if not match or not (match[2] or match[1].startswith("**")):
         raise Undocumented(f"{item!r} isn't 'name: (type) meaning'")
     return Field(match[1], match[2] or "", default, match[3])
+
+
+def execute(root: Path, file: str) -> dict[str, Any]:
+    """Returns what a file defines after running it as Python. It can load others, and use what both languages have.
+
+    Args:
+      root: the folder of the workspace.
+      file: a path below it, of a file of these rules.
+    """
+    found: dict[str, Any] = {"struct": types.SimpleNamespace, "visibility": lambda _: None}
+
+    def load(label: str, *names: str, **renamed: str) -> None:
+        others = execute(root, _path(label, file))
+        found.update({name: others[name] for name in names}, **{to: others[name] for to, name in renamed.items()})
+
+    found["load"] = load
+    exec(compile((root / file).read_text(encoding="utf-8"), file, "exec"), found)
+    return found

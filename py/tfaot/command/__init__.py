@@ -1,0 +1,1 @@
+"""The command `tfaot`: the stages without Bazel."""

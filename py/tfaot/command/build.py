@@ -1,0 +1,376 @@
+"""A build of a model, stage by stage, in a folder of its own. The rules in `rules/private/` do the same in Bazel."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tfaot import starlark
+from tfaot.command import cxx, options
+from tfaot.command.files import RULES
+from tfaot.command.stages import Stages
+from tfaot.core.errors import TfaotError
+from tfaot.pack import package
+
+_GRAPH_ONLY = ("checkpoint", "debug_info", "inputs", "outputs", "saver")
+_LIBRARY_ONLY = {"cpp_class": "hlo::Model", "isa": None}
+"""Values of what `tf_aot_hlo` hasn't."""
+_NOTICES = ("LICENSE", "NOTICE")
+
+
+@dataclasses.dataclass(frozen=True)
+class Function:
+    """What one run of the compiler makes."""
+
+    stem: str
+    entry_point: str
+    batch: int
+    config: str
+
+
+class Build:
+    """A model, its attributes, and the files that the stages make of it."""
+
+    def __init__(
+        self,
+        values: Mapping[str, Any],
+        *,
+        name: str,
+        header_folder: str,
+        folder: Path,
+        stages: Stages,
+        step: Callable[[str], None],
+    ) -> None:
+        """Checks the attributes.
+
+        Args:
+          values: attributes of `tf_aot_library`, by name, with one source.
+          name: the name of the library.
+          header_folder: the folder in the header's path, or nothing.
+          folder: where to put files.
+          stages: runs stages.
+          step: called before each step with what it does.
+
+        Raises:
+          TfaotError: attributes contradict each other.
+        """
+        self._values = {**_LIBRARY_ONLY, **values}
+        self._name = name
+        self._prefix = f"{header_folder.strip('/')}/" if header_folder.strip("/") else ""
+        self._root = folder
+        self._stages = stages
+        self._step = step
+        options.check(self._values, _GRAPH_ONLY, needs="graph")
+        options.check(self._values, ("signature",), needs="model")
+        self.levels = _levels(self._values)
+        """The CPU levels, lowest first."""
+        (folder / self._prefix).mkdir(parents=True, exist_ok=True)
+        self._rules = starlark.execute(RULES, "runtime/package.bzl")
+
+    @property
+    def entries(self) -> list[Function]:
+        """The entry points."""
+        names = list(self._values["entry_points"]) or ["Run"]
+        return [
+            Function(stem, name, 0, self.path(".config.pbtxt", stem))
+            for name in names
+            for stem in [f"{self._name}.{name}" if len(names) > 1 else self._name]
+        ]
+
+    @property
+    def functions(self) -> list[Function]:
+        """The entry points, for each batch size."""
+        return [
+            dataclasses.replace(entry, stem=entry.stem + (f".b{batch}" if batch else ""), batch=batch)
+            for entry in self.entries
+            for batch in self._values["batch_sizes"] or [0]
+        ]
+
+    @property
+    def header(self) -> str:
+        """The path by which programs include the class's header."""
+        return f"{self._prefix}{self._name}.h"
+
+    def path(self, ending: str, stem: str | None = None) -> str:
+        """Returns the path of a file in the build's folder."""
+        return str(self._root / self._prefix / ((stem or self._name) + ending))
+
+    def export(self, *, edge: str = "cpp") -> None:
+        """Runs the export stage."""
+        values = self._values
+        self._step("exporting the graph")
+        flags = [f"--cpp_class={values['cpp_class']}", f"--edge={edge}", f"--golden_steps={values['golden_steps']}"]
+        (kind,) = (name for name in options.SOURCES if values[name])
+        flags.append(f"--{kind}={_existing(values[kind], kind)}")
+        config = "graph_config" if kind == "graph" else "user_config"
+        for flag, attribute in (
+            (config, "config"),
+            ("debug_info", "debug_info"),
+            ("max_batch", "max_batch"),
+            ("saver", "saver"),
+            ("weights", "weights"),
+        ):
+            if values[attribute]:
+                flags.append(f"--{flag}={values[attribute]}")
+        for flag, attribute in (
+            ("batch_size", "batch_sizes"),
+            ("call", "golden_calls"),
+            ("checkpoint", "checkpoint"),
+            ("frozen", "frozen"),
+            ("input", "inputs"),
+            ("output", "outputs"),
+            ("saved_model_tag", "saved_model_tags"),
+        ):
+            flags += [f"--{flag}={value}" for value in values[attribute] or ()]
+        for flag, attribute in (("dims", "dims"), ("entry_point", "entry_points"), ("signature", "signature")):
+            flags += [f"--{flag}={name}={value}" for name, value in (values[attribute] or {}).items()]
+        if values["frozen"] is not None:
+            flags.append("--freeze=listed")
+        if values["rows_independent"]:
+            flags.append("--rows_independent")
+        flags += [f"--out_config={entry.config}" for entry in self.entries]
+        flags += [
+            f"--out_{output}={self.path(ending)}"
+            for output, ending in {
+                "graph": ".pb",
+                "manifest": ".model.json",
+                "variables": ".variables.safetensors",
+                "golden_inputs": ".golden_inputs.safetensors",
+                "sources": ".sources.json",
+                "weights": ".weights.S",
+            }.items()
+        ]
+        self._stages.run("export", flags)
+
+    def compile(self) -> None:
+        """Runs the compile stage for each function."""
+        for function in self.functions:
+            stem = function.stem
+            self._step(f"compiling {function.entry_point}{f' for batches of {function.batch}' * bool(function.batch)}")
+            flags = [*self._graph_flags(), f"--config={function.config}"]
+            flags += [f"--entry_point={function.entry_point}", f"--batch={function.batch}"]
+            flags += [f"--isa={level}" for level in self.levels]
+            flags += [f"--xla_flags={flag}" for flag in self._values["xla_flags"]]
+            flags += [f"--passes={pattern}" for pattern in self._values["passes"]]
+            flags += [f"--out_objects={self.path(f'.{level}.kernels.o', stem)}" for level in self.levels]
+            flags += [f"--out_sources={self.path(f'.{level}.executor.cc', stem)}" for level in self.levels]
+            flags += [
+                f"--out_{output}={self.path(ending, stem)}"
+                for output, ending in {
+                    "constants": ".constants.o",
+                    "header": ".executor.h",
+                    "hlo": ".hlo_snapshot.pb",
+                    "fingerprint": ".fingerprint.json",
+                    "fingerprint_source": ".fingerprint.S",
+                    "passes": ".passes.json",
+                }.items()
+            ]
+            self._stages.run("compile", flags)
+
+    def render(self) -> None:
+        """Runs the render stage."""
+        self._step("rendering the C++ class")
+        flags = [f"--manifest={self.path('.model.json')}", f"--header={self.header}"]
+        for function in self.functions:
+            header = f"{self._prefix}{function.stem}.executor.h"
+            flags += ["--function", function.entry_point, str(function.batch), header]
+        flags += ["--embed"] if self._values["embed_variables"] else []
+        flags += [] if self._values["flush_denormals"] else ["--keep_denormals"]
+        flags += [
+            f"--out_{output}={self.path(ending)}"
+            for output, ending in {
+                "header": ".h",
+                "source": ".cc",
+                "variables": ".variables.S",
+                "test": "_test.cc",
+                "benchmark": "_benchmark.cc",
+            }.items()
+        ]
+        self._stages.run("render", flags)
+
+    def verify(self) -> None:
+        """Runs the verify stage."""
+        self._step("computing TensorFlow's numbers")
+        flags = [*self._graph_flags(), f"--variables={self.path('.variables.safetensors')}"]
+        flags += [f"--golden_inputs={self.path('.golden_inputs.safetensors')}"]
+        flags += [f"--unseen={pattern}" for pattern in self._values["unseen"]]
+        flags += [f"--program={self._values['stablehlo']}"] if self._values["stablehlo"] else []
+        self._stages.run("verify", [*flags, f"--out_goldens={self.path('.goldens.safetensors')}"])
+
+    def hlo(self) -> list[str]:
+        """Runs the HLO stage for each entry point, and returns its files."""
+        made = list[str]()
+        for entry in self.entries:
+            self._step(f"lowering {entry.entry_point} to HLO")
+            files = {
+                "hlo": self.path(".hlo.pb", entry.stem),
+                "hlo_text": self.path(".hlo.txt", entry.stem),
+                "optimized_hlo": self.path(".optimized_hlo.txt", entry.stem),
+                "picture": self.path(".hlo.svg", entry.stem),
+            }
+            flags = [*self._graph_flags(), f"--config={entry.config}", f"--entry_point={entry.entry_point}"]
+            flags += [f"--name={entry.stem}", f"--cpu={self.levels[-1]}"]
+            flags += [f"--xla_flags={flag}" for flag in self._values["xla_flags"]]
+            self._stages.run("hlo", [*flags, *(f"--out_{output}={path}" for output, path in files.items())])
+            made += files.values()
+        return made
+
+    def stablehlo(self) -> list[str]:
+        """Runs the StableHLO stage for each entry point, and returns its files."""
+        made = list[str]()
+        for entry in self.entries:
+            self._step(f"translating {entry.entry_point} to StableHLO")
+            files = {
+                "text": self.path(".stablehlo.mlir", entry.stem),
+                "bytecode": self.path(".stablehlo.mlirbc", entry.stem),
+            }
+            flags = [*self._graph_flags(), f"--entry_point={entry.entry_point}", f"--name={entry.stem}"]
+            self._stages.run("stablehlo", [*flags, *(f"--out_{output}={path}" for output, path in files.items())])
+            made += files.values()
+        return made
+
+    def bundle(self) -> str:
+        """Packs the files of `verify`, `hlo`, and `stablehlo`, and returns the archive.
+
+        Raises:
+          TfaotError: the model has more than one program.
+        """
+        if len(self.functions) > 1 or self._values["batch_sizes"]:
+            raise TfaotError(
+                "a bundle contains one program, but the model has several",
+                exists=", ".join(self._names()),
+                do="bundle one of its entry points, without --batch-sizes",
+            )
+        self._step("bundling")
+        files = {
+            "goldens.safetensors": self.path(".goldens.safetensors"),
+            "model.json": self.path(".model.json"),
+            "module.hlo.pb": self.path(".hlo.pb"),
+            "module.hlo.svg": self.path(".hlo.svg"),
+            "module.hlo.txt": self.path(".hlo.txt"),
+            "module.optimized_hlo.txt": self.path(".optimized_hlo.txt"),
+            "module.stablehlo.mlir": self.path(".stablehlo.mlir"),
+            "module.stablehlo.mlirbc": self.path(".stablehlo.mlirbc"),
+            "replay.py": str(Path(__file__).parents[1] / "hlo/replay.py"),
+            "variables.safetensors": self.path(".variables.safetensors"),
+        }
+        archive = self.path(".bundle.tar.gz")
+        flags = [f"--name={self._name}", f"--out_archive={archive}"]
+        self._stages.run("bundle", [*flags, *(f"--file={name}={path}" for name, path in files.items())])
+        return archive
+
+    def program(self, kind: str, *, objects: Mapping[str, str]) -> list[str]:
+        """Compiles and links the generated test or benchmark, and returns the command that runs it.
+
+        Args:
+          kind: `test` or `benchmark`.
+          objects: from `objects`.
+        """
+        self._step(f"linking the {kind}")
+        out = self.path(f"_{kind}")
+        includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
+        flags = self._rules["package_copts"](list(self._values["copts"]))
+        cxx.compile_all([cxx.Source(self.path(f"_{kind}.cc"), out + ".o", (*flags, "-O1", *includes))])
+        cxx.link([out + ".o", *objects.values()], out=out, flags=self._values["linkopts"])
+        embedded = self._values["embed_variables"]
+        return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
+
+    def _names(self) -> list[str]:
+        return [
+            entry.entry_point + (f" for batches of {entry.batch}" if entry.batch else "") for entry in self.functions
+        ]
+
+    def objects(self) -> dict[str, str]:
+        """Compiles the C++, and returns the objects of the library by name."""
+        copts = list(self._values["copts"])
+        includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
+        made, sources = dict[str, str](), list[cxx.Source]()
+
+        def add(name: str, path: str, flags: list[str]) -> None:
+            made[name] = str(self._root / "objects" / name)
+            sources.append(cxx.Source(path, made[name], (*flags, *includes)))
+
+        (self._root / "objects").mkdir(exist_ok=True)
+        plain = self._rules["package_copts"](copts)
+        add(f"{self._name}.o", self.path(".cc"), plain)
+        for level in self.levels:
+            for function in self.functions:
+                path = self.path(f".{level}.executor.cc", function.stem)
+                add(f"{function.stem}.{level}.executor.o", path, self._rules["package_copts"](copts, level))
+        if self._values["embed_variables"]:
+            define = f'-DTFAOT_VARIABLES="{self.path(".variables.safetensors")}"'
+            add(f"{self._name}.variables.o", self.path(".variables.S"), [*plain, define])
+            add(f"{self._name}.weights.o", self.path(".weights.S"), plain)
+        else:
+            add(f"{self._name}.variables.o", self.path(".variables.S"), plain)
+        add(f"{self._name}.fingerprint.o", self.path(".fingerprint.S", self.functions[0].stem), plain)
+        for path in self._rules["PACKAGE_SOURCES"]:
+            name = path.removesuffix(".cc").replace("/", ".") + ".o"
+            add(name, str(RULES / "runtime" / path), self._rules["package_copts"]())
+        for function in self.functions:
+            made[f"{function.stem}.constants.o"] = self.path(".constants.o", function.stem)
+            for level in self.levels:
+                made[f"{function.stem}.{level}.kernels.o"] = self.path(f".{level}.kernels.o", function.stem)
+        self._step(f"compiling {len(sources)} C++ files")
+        cxx.compile_all(sources)
+        return made
+
+    def pack(self, *, folder: str | None, archive: str | None) -> None:
+        """Compiles the C++, and writes the package."""
+        objects = self.objects()
+        self._step("packing")
+        headers = {self.header: self.path(".h")}
+        headers |= {path: str(RULES / "runtime" / path) for path in self._rules["PACKAGE_HEADERS"]}
+        files = {"model.json": self.path(".model.json")}
+        files[f"{self._name}.variables.safetensors"] = self.path(".variables.safetensors")
+        for function in self.functions:
+            for ending in (".fingerprint.json", ".passes.json"):
+                files[function.stem + ending] = self.path(ending, function.stem)
+        package.pack(
+            package.Request(
+                name=self._name,
+                header=self.header,
+                headers=tuple(headers.items()),
+                objects=tuple(objects.items()),
+                files=tuple(files.items()),
+                notices=tuple((name, str(RULES / name)) for name in _NOTICES),
+                linkopts=tuple(self._values["linkopts"]),
+                ar=cxx.archiver(),
+                out_folder=folder,
+                out_archive=archive,
+            )
+        )
+
+    def _graph_flags(self) -> list[str]:
+        return [
+            f"--manifest={self.path('.model.json')}",
+            f"--graph={self.path('.pb')}",
+            f"--sources={self.path('.sources.json')}",
+        ]
+
+
+def _existing(path: str, kind: str) -> str:
+    if not Path(path).exists():
+        raise TfaotError(f"there is no {kind} {path!r}", exists="nothing at this path", do="check the path")
+    return path
+
+
+def _levels(values: Mapping[str, Any]) -> list[str]:
+    """Returns the CPU levels that attributes name, lowest first.
+
+    Raises:
+      TfaotError: there is no such level, or the attributes name both one and several.
+    """
+    cpu, isa = values["cpu"], values["isa"]
+    if cpu and isa:
+        raise TfaotError(
+            "--cpu and --isa both set CPU levels", exists=f"{cpu}, and {', '.join(isa)}", do="remove one of them"
+        )
+    known = starlark.execute(RULES, "runtime/copts.bzl")["LEVELS"]
+    levels = isa or [cpu or starlark.execute(RULES, "rules/private/isa.bzl")["DEFAULT_LEVEL"]]
+    for level in levels:
+        if level not in known:
+            raise TfaotError(f"{level} isn't a CPU level", exists=", ".join(known), do="name one or more of these")
+    return [level for level in known if level in levels]

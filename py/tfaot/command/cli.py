@@ -1,0 +1,281 @@
+"""Compiles TensorFlow models into C++ libraries, without Bazel."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tfaot import profile
+from tfaot.command import cxx, inspect, options
+from tfaot.command.build import Build
+from tfaot.command.progress import Progress
+from tfaot.command.stages import StageFailed, Stages
+from tfaot.core import version
+from tfaot.core.errors import TfaotError
+
+
+@click.group(help=__doc__, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(version.RULES, prog_name="tfaot")
+def tfaot() -> None:
+    """Groups the commands."""
+
+
+_Function = TypeVar("_Function", bound=Callable[..., None])
+
+
+def _command(name: str) -> Callable[[_Function], _Function]:
+    """Declares one of `options.COMMANDS`, whose function gets the attributes as a dict, and its own options by name."""
+    (command,) = (command for command in options.COMMANDS if command.name == name)
+
+    def declare(function: _Function) -> _Function:
+        made = options.options(command.rule)
+
+        def call(model_path: str | None, **given: Any) -> None:
+            values = {each.field.name: each.read(given.pop(each.field.name)) for each in made}
+            function(options.source(model_path or "", values), **given)
+
+        parameters = [
+            click.Argument(["model_path"], required=False, metavar="[MODEL]"),
+            *(_own(own) for own in command.own),
+            *(_option(option) for option in made),
+        ]
+        tfaot.add_command(click.Command(name, callback=call, params=parameters, help=command.help))
+        return function
+
+    return declare
+
+
+def _own(own: options.Own) -> click.Option:
+    kind = click.INT if own.metavar == "NUMBER" else click.FLOAT if own.metavar == "SECONDS" else click.STRING
+    if own.required:
+        return click.Option([own.flag], type=kind, metavar=own.metavar, help=own.help, required=True)
+    shown = bool(own.default)
+    return click.Option(
+        [own.flag], type=kind, metavar=own.metavar, help=own.help, default=own.default, show_default=shown
+    )
+
+
+def _option(option: options.Option) -> click.Option:
+    flag, text = option.flag, option.help
+    if option.field.type == "bool":
+        return click.Option([f"{flag}/--no-{flag[2:]}"], default=option.default, show_default=True, help=text)
+    if option.many:
+        return click.Option([flag], multiple=True, metavar=option.metavar, help=text)
+    kind = click.INT if option.field.type == "int" else click.STRING
+    if not option.field.default:
+        return click.Option([flag], type=kind, metavar=option.metavar, help=text, required=True)
+    default = option.default
+    shown = default is not None
+    return click.Option([flag], type=kind, default=default, show_default=shown, metavar=option.metavar, help=text)
+
+
+@_command("compile")
+def compile_model(values: dict[str, Any], *, out: str, name: str | None, header_folder: str) -> None:
+    """Writes a package."""
+    cxx.compiler()  # before the stages, which take longer
+    with _replacing(out) as made, _build(values, name, header_folder) as build:
+        build.export()
+        build.compile()
+        build.render()
+        build.pack(folder=str(made), archive=None)
+    click.echo(f"wrote {out}")
+
+
+@_command("verify")
+def verify(values: dict[str, Any]) -> None:
+    """Runs what NAME_test is in Bazel."""
+    cxx.compiler()
+    with _build(values, None) as build:
+        build.export()
+        build.verify()
+        build.compile()
+        build.render()
+        command = build.program("test", objects=build.objects())
+        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+    click.echo(done.stdout, nl=False)
+    if done.returncode:
+        raise TfaotError(
+            f"{values['cpp_class']}: the compiled model doesn't compute TensorFlow's numbers",
+            exists=f"its test, whose table is above, ended with status {done.returncode}",
+            do="see the rows that failed; docs/guide/debugging.md says how to find the first value that differs",
+        )
+
+
+@_command("profile")
+def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -> None:
+    """Samples what NAME_benchmark is in Bazel."""
+    cxx.compiler()
+    if not shutil.which("perf"):
+        raise TfaotError(
+            "profile samples the model with perf",
+            exists="no perf on PATH",
+            do="install linux-perf (Debian), or your distribution's linux-tools",
+        )
+    with _build(values, None) as build:
+        build.export()
+        build.verify()
+        build.compile()
+        build.render()
+        command = build.program("benchmark", objects=build.objects())
+
+        def run(under: Sequence[str], steps: int) -> str:
+            done = subprocess.run([*under, *command, f"--steps={steps}"], check=False, capture_output=True, text=True)
+            if done.returncode:
+                raise TfaotError(
+                    f"the benchmark ended with status {done.returncode}",
+                    details=done.stdout + done.stderr,
+                    do="see its message above; in containers, perf can be forbidden",
+                )
+            return done.stdout
+
+        found = profile.measure(run, seconds=seconds, cpu=core)
+    click.echo("\n".join(found))
+
+
+@_command("hlo")
+def hlo(values: dict[str, Any], *, out: str, name: str | None) -> None:
+    """Writes HLO as text, protobuf message, and drawing."""
+    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
+        build.export(edge="hlo")
+        _copy([build.path(".model.json"), build.path(".variables.safetensors"), *build.hlo()], made)
+    click.echo(f"wrote {out}")
+
+
+@_command("stablehlo")
+def stablehlo(values: dict[str, Any], *, out: str, name: str | None) -> None:
+    """Writes StableHLO as text and bytecode."""
+    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
+        build.export(edge="hlo")
+        _copy([build.path(".model.json"), build.path(".variables.safetensors"), *build.stablehlo()], made)
+    click.echo(f"wrote {out}")
+
+
+@_command("bundle")
+def bundle(values: dict[str, Any], *, out: str, name: str | None) -> None:
+    """Writes NAME.bundle.tar.gz."""
+    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
+        build.export(edge="hlo")
+        build.verify()
+        build.hlo()
+        build.stablehlo()
+        _copy([build.path(".model.json"), build.bundle()], made)
+    click.echo(f"wrote {out}")
+
+
+@tfaot.command("inspect")
+@click.argument("path", metavar="PACKAGE")
+def inspect_package(path: str) -> None:
+    """Says what a package contains: its class, inputs, outputs, variables, and what made it.
+
+    PACKAGE is its folder, an archive of Bazel's target NAME_package, or a file NAME.model.json.
+    """
+    click.echo("\n".join(inspect.lines(path)))
+
+
+def _copy(files: Iterable[str], folder: Path) -> None:
+    for file in files:
+        shutil.copyfile(file, folder / Path(file).name)
+
+
+def _model_name(values: dict[str, Any]) -> str:
+    """Returns a name for a model's files: that of its own file or folder."""
+    (path,) = (Path(values[name]) for name in options.SOURCES if values[name])
+    return re.sub(r"\W", "_", path.stem)
+
+
+@contextlib.contextmanager
+def _build(values: dict[str, Any], name: str | None, header_folder: str = "") -> Iterator[Build]:
+    """Yields a build in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="tfaot.") as folder:
+        work, temporary = Path(folder, "work"), Path(folder, "tmp")
+        temporary.mkdir()
+        with Stages(temporary=temporary, deps=values["deps"]) as stages, Progress() as progress:
+            yield Build(
+                values,
+                name=name or _default_name(values["cpp_class"]),
+                header_folder=header_folder,
+                folder=work,
+                stages=stages,
+                step=progress.step,
+            )
+
+
+def _default_name(cpp_class: str) -> str:
+    """Maps `a::MyModel` to `my_model`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cpp_class.rpartition("::")[2]).lower()
+
+
+@contextlib.contextmanager
+def _replacing(out: str) -> Iterator[Path]:
+    """Yields a new folder beside `out`, which takes its place after success."""
+    target = Path(out).absolute()
+    if target.exists() and not _ours(target):
+        raise TfaotError(
+            f"--out {out}: this isn't something that the command wrote and could replace",
+            exists="a file" if target.is_file() else "a folder with other files",
+            do="name a folder that doesn't exist, an empty one, or one that the command wrote",
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    except OSError as error:
+        raise TfaotError(
+            f"--out {out}: can't write there: {error.strerror}", do="name a folder that you can write"
+        ) from None
+    try:
+        yield made
+        made.chmod(0o777 & ~_umask())
+        old = made.with_name(made.name + ".old")
+        if target.exists():
+            os.rename(target, old)
+        os.rename(made, target)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def _ours(folder: Path) -> bool:
+    return folder.is_dir() and (
+        not any(folder.iterdir()) or any((*folder.glob("share/*/model.json"), *folder.glob("*.model.json")))
+    )
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def main() -> None:
+    """Runs the command. An error is one message, with exit status 1, or 2 for wrong options."""
+    try:
+        tfaot(standalone_mode=False)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except click.ClickException as error:
+        sys.exit(f"error: {error.format_message()}\n  to do: see {_help_of(error)}")
+    except StageFailed as error:
+        sys.exit(str(error))
+    except TfaotError as error:
+        sys.exit(f"error: {error}")
+
+
+def _help_of(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    return f"{context.command_path if context else 'tfaot'} --help"
+
+
+if __name__ == "__main__":
+    main()

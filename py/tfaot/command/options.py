@@ -1,0 +1,208 @@
+"""The command's options: attributes of `tf_aot_library`, as `rules/private/library.bzl` declares and documents them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tfaot import starlark
+from tfaot.command.files import RULES
+from tfaot.core.errors import TfaotError
+
+_BAZEL = {"config_golden", "data", "features", "gen_benchmark", "gen_test", "name", "taps", "test_size"}
+"""Attributes that only targets of Bazel need, besides those that any rule has. A model finds its files without `data`."""
+
+SOURCES = ("model", "saved_model", "graph", "stablehlo")
+
+
+def attributes(rule: str = "tf_aot_library") -> tuple[starlark.Field, ...]:
+    """Returns the attributes of a rule that are options, in alphabetical order."""
+    (macro,) = (symbol for symbol in starlark.Tree(RULES).symbols("rules/defs.bzl") if symbol.name == rule)
+    return tuple(field for field in macro.fields if field.name not in _BAZEL and "as in any rule" not in field.doc)
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """An attribute as an option."""
+
+    field: starlark.Field
+
+    @property
+    def flag(self) -> str:
+        """The option's name: `--saved-model`."""
+        return "--" + self.field.name.replace("_", "-")
+
+    @property
+    def many(self) -> bool:
+        """Whether it can be repeated."""
+        return self.field.type.startswith(("list", "dict")) or " or list" in self.field.type
+
+    @property
+    def pairs(self) -> bool:
+        """Whether each value is `NAME=VALUE`."""
+        return self.field.type.startswith("dict") or " or dict" in self.field.type
+
+    @property
+    def default(self) -> Any:
+        """The value of an attribute that isn't given."""
+        return None if not self.field.default else _value(self.field.default)
+
+    @property
+    def metavar(self) -> str:
+        """What stands for a value in the help."""
+        if self.pairs:
+            return "NAME=32,?,3" if "list]" in self.field.type else "NAME=VALUE"
+        return "FILE" if "Label" in self.field.type else "NUMBER" if "int" in self.field.type else "TEXT"
+
+    @property
+    def help(self) -> str:
+        """What it means: the attribute's documentation, as sentences of plain text."""
+        doc = self.field.doc
+        text = (doc[0].upper() + doc[1:]).rstrip(".").replace("`", "") + "."
+        return text + (" Can be repeated." if self.many else "")
+
+    def read(self, given: Any) -> Any:
+        """Returns an attribute's value from what click parsed."""
+        if not self.many:
+            return given
+        if not given:
+            return self.default
+        if not self.pairs:
+            return [int(each) for each in given] if "int" in self.field.type else list(given)
+        pairs = [_pair(self.flag, each, optional=" or dict" in self.field.type) for each in given]
+        return {name: value.replace("None", "?") if "list]" in self.field.type else value for name, value in pairs}
+
+
+@dataclasses.dataclass(frozen=True)
+class Own:
+    """An option that isn't an attribute."""
+
+    flag: str
+    metavar: str
+    help: str
+    default: str | float | None = None
+    required: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Command:
+    """A command that takes a model."""
+
+    name: str
+    help: str
+    rule: str
+    """The rule whose attributes it takes."""
+    own: tuple[Own, ...]
+
+
+_OUT = Own("--out", "DIR", "The folder to write. What the command wrote there is replaced.", required=True)
+_NAME = Own("--name", "NAME", "The library's name. By default, the class's in lower case.")
+_MODULE = Own("--name", "NAME", "The module's name. By default, that of the model's file.")
+
+COMMANDS = (
+    Command(
+        "compile",
+        "Compiles MODEL, a Python file, SavedModel, GraphDef, or StableHLO, into a package: a C++ class, a static library, and "
+        "descriptions for CMake and pkg-config.",
+        "tf_aot_library",
+        (
+            _OUT,
+            _NAME,
+            Own(
+                "--header-folder",
+                "PATH",
+                'The folder in the header\'s path: #include "PATH/NAME.h". By default, there is none.',
+                default="",
+            ),
+        ),
+    ),
+    Command(
+        "verify",
+        "Compiles MODEL, runs it for several steps, and compares every output and every written variable with "
+        "TensorFlow's.",
+        "tf_aot_library",
+        (),
+    ),
+    Command(
+        "profile",
+        "Compiles MODEL, and shows where it spends its time, by kernel. Needs perf.",
+        "tf_aot_library",
+        (
+            Own("--seconds", "SECONDS", "How long to sample, approximately.", default=3.0),
+            Own("--core", "NUMBER", "The core to run on. By default, the last one."),
+        ),
+    ),
+    Command("hlo", "Turns MODEL into HLO for another compiler.", "tf_aot_hlo", (_OUT, _MODULE)),
+    Command("stablehlo", "Turns MODEL into portable StableHLO.", "tf_aot_hlo", (_OUT, _MODULE)),
+    Command(
+        "bundle",
+        "Packs HLO, StableHLO, TensorFlow's numbers, and a script that replays them, for authors of compilers.",
+        "tf_aot_hlo",
+        (_OUT, _MODULE),
+    ),
+)
+"""All commands that take a model. `inspect` takes a package."""
+
+
+def options(rule: str = "tf_aot_library") -> tuple[Option, ...]:
+    """Returns an option for each attribute of a rule."""
+    return tuple(Option(field) for field in attributes(rule))
+
+
+def _pair(flag: str, text: str, *, optional: bool) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals and optional:
+        return name.replace(".", "_"), name
+    if not equals:
+        raise TfaotError(
+            f"{flag} {text}: the value isn't NAME=VALUE", exists=repr(text), do=f"write {flag} {text}=VALUE"
+        )
+    return name, value
+
+
+def _value(default: str) -> Any:
+    constants = {"None": None, "True": True, "False": False}
+    return constants[default] if default in constants else json.loads(default)
+
+
+def source(model: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Returns the attributes with the source that the command's argument names, if it has one.
+
+    Raises:
+      TfaotError: there is no source, or more than one.
+    """
+    kinds = [name for name in SOURCES if values[name]]
+    if model:
+        suffix = model.rpartition(".")[2]
+        kind = {
+            "py": "model",
+            "pb": "graph",
+            "pbtxt": "graph",
+            "meta": "graph",
+            "mlir": "stablehlo",
+            "mlirbc": "stablehlo",
+        }.get(suffix, "saved_model")
+        if not kinds:
+            return {**values, kind: model}
+        kinds.append(f"the argument {model}")
+    if len(kinds) != 1:
+        raise TfaotError(
+            "a model is one of model, saved_model, graph, and stablehlo; the command got "
+            + (" and ".join(kinds) or "none"),
+            do="name one Python file, SavedModel, GraphDef, or StableHLO: tfaot compile model.py --cpp-class a::B --out DIR",
+        )
+    return values
+
+
+def check(values: dict[str, Any], names: Sequence[str], *, needs: str) -> None:
+    """Checks that attributes which belong to one source aren't given with another.
+
+    Raises:
+      TfaotError: they are.
+    """
+    for name in names:
+        if values[name] and not values[needs]:
+            flag = "--" + name.replace("_", "-")
+            raise TfaotError(f"{flag} applies only to {needs}", exists="another source", do=f"remove {flag}")

@@ -1,0 +1,126 @@
+"""Runs stages in processes of their own. No crash of a model or of the compiler reaches the command."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+from tfaot.command.files import RULES
+from tfaot.core import environment
+from tfaot.core.errors import TfaotError
+
+_RUNNER = Path(__file__).parent / "process/runner.py"
+
+
+class StageFailed(Exception):
+    """A stage failed. Its text is the stage's own message, which starts with `error: `."""
+
+
+class Stages:
+    """Runs one stage at a time. Use it in a `with` statement."""
+
+    def __init__(self, *, temporary: Path, deps: Iterable[str] = ()) -> None:
+        """Starts nothing yet.
+
+        Args:
+          temporary: an existing folder for temporary files. TensorFlow doesn't remove those of AutoGraph.
+          deps: folders where the model's code finds modules, besides the current one.
+        """
+        here = str(Path(__file__).parents[2])
+        own = [entry for entry in sys.path if entry and os.path.isdir(entry)]
+        self._path = [here, ".", *deps, *(entry for entry in own if entry != here)]
+        self._temporary = temporary
+        self._processes: dict[bool, subprocess.Popen[str]] = {}
+        self._files = contextlib.ExitStack()
+
+    def __enter__(self) -> Stages:
+        # What TensorFlow prints as it is imported.
+        self._log = self._files.enter_context(tempfile.TemporaryFile())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self._processes.values():
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # also a stage that runs, after Ctrl-C
+            process.wait()
+        self._files.close()
+
+    def run(self, stage: str, flags: Iterable[str]) -> str:
+        """Runs `tools/STAGE.py` with flags, and returns what it printed.
+
+        Raises:
+          StageFailed: it failed.
+          TfaotError: its process died.
+        """
+        arguments = [f"--stage_main={RULES / 'tools' / stage}.py", *(f"--stage_path={path}" for path in self._path)]
+        arguments += flags
+        status, printed = self._ask(False, stage, arguments)
+        if status == environment.OTHER_KERAS:
+            status, printed = self._ask(True, stage, arguments)
+        if status < 0:
+            raise _died(stage, status, printed)
+        if status:
+            raise StageFailed(_message(printed))
+        return printed
+
+    def _ask(self, legacy_keras: bool, stage: str, arguments: list[str]) -> tuple[int, str]:
+        process = self._processes.get(legacy_keras) or self._start(legacy_keras)
+        assert process.stdin is not None and process.stdout is not None
+        line = ""
+        with contextlib.suppress(BrokenPipeError):
+            process.stdin.write(json.dumps({"arguments": arguments}) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        if not line:
+            del self._processes[legacy_keras]
+            self._log.seek(0)
+            raise _died(stage, process.wait(), self._log.read().decode(errors="replace"))
+        answer = json.loads(line)
+        return answer["status"], answer["printed"]
+
+    def _start(self, legacy_keras: bool) -> subprocess.Popen[str]:
+        variables = {
+            **os.environ,
+            "LANG": "C.UTF-8",
+            "PYTHONHASHSEED": "0",
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in self._path if path != "."),
+            "TMPDIR": str(self._temporary),
+            "TZ": "UTC",
+        }
+        process = self._processes[legacy_keras] = subprocess.Popen(
+            [sys.executable, "-s", "-B", str(_RUNNER), str(int(legacy_keras))],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._log,
+            start_new_session=True,
+            text=True,
+        )
+        return process
+
+
+def _message(printed: str) -> str:
+    """Returns a stage's error from what it printed. Before it, the model and TensorFlow can have printed anything."""
+    at = printed.rfind("\nerror: ")
+    if printed.startswith("error: ") and at < 0:
+        return printed.rstrip()
+    return printed[at + 1 :].rstrip() if at >= 0 else "error: " + printed.strip()
+
+
+def _died(stage: str, status: int, printed: str) -> TfaotError:
+    how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"exited with status {status}"
+    return TfaotError(
+        f"the {stage} stage: its process {how}",
+        details="\n".join(printed.splitlines()[-20:]),
+        do="see the end of its output above; SIGKILL usually means that the machine ran out of memory",
+    )

@@ -1,0 +1,708 @@
+"""Models as StableHLO, the program that `jax.export` and other frameworks write.
+
+A program becomes a graph of TensorFlow's own ops, so all later stages treat it like any other model: passes find its matrix
+products and convolutions, and the verify stage measures how far rounding can move each value. TensorFlow's converter does most
+of it (`tf-legalize-hlo`). Each operation that it doesn't know, or doesn't convert exactly, becomes a node of its own that keeps
+the operation as StableHLO (`XlaCallModule`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.framework import op_def_library, op_def_registry
+
+from tfaot.core.errors import TfaotError, listed
+from tfaot.export.sources import mlir
+from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
+from tfaot.export.traced import Array, Dims, Edge, Function
+from tfaot.graph import lowering
+from tfaot.graph.attributes import complete
+from tfaot.graph.ops import runs_on_cpu
+
+ENTRY_POINT = "main"
+"""The function that a program starts at."""
+
+_ARTIFACT = re.compile(rb"ML\xefR.StableHLO_v([\d.]+)\0", re.DOTALL)
+_PREFIX = "tfaot_kept_"
+"""The names of functions that stand for operations that aren't converted."""
+_WRAPPED = "_wrapped_jax_export_main"
+"""The function with the names of arguments, if main only computes sizes for it."""
+_OWN_CODE = (
+    "compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you export them with "
+    'platforms=["tpu"]'
+)
+"""What to do about calls of other libraries."""
+_ROUNDS = 20
+_CALL_VERSION = 9
+"""The version of XlaCallModule's conventions."""
+
+_INEXACT = frozenset(
+    f"stablehlo.{name}"
+    for name in (
+        "remainder",
+        "round_nearest_afz",
+        "shift_left",
+        "shift_right_arithmetic",
+        "shift_right_logical",
+    )
+)
+"""Operations that TensorFlow's converter takes for others: its shifts know no large counts, for example."""
+
+
+class StablehloSource:
+    """A program from a file."""
+
+    entry_points = (ENTRY_POINT,)
+    default_entry_point = ENTRY_POINT
+
+    def __init__(self, path: str) -> None:
+        """Reads the program.
+
+        Args:
+          path: StableHLO, as a portable artifact or as text.
+
+        Raises:
+          TfaotError: it isn't StableHLO, or the wheel can't read it.
+        """
+        self._path = path
+        with open(path, "rb") as file:
+            data = file.read()
+        self._data = data
+        self._text = self._read(data)
+        self._signature = self._main()
+
+    def function(self, entry_point: str, dims: Dims) -> Function:
+        """Converts the program to a graph; see `traced.Source`."""
+        if entry_point != ENTRY_POINT:
+            raise TfaotError(
+                f"{self._path} has no entry point {entry_point!r}",
+                exists=f"StableHLO has a single entry point, {ENTRY_POINT}",
+                do="remove entry_points, and use a target for each program",
+            )
+        if dims.batched:
+            raise TfaotError(
+                f"{self._path}: batch_sizes with StableHLO",
+                exists="a program for one size, whose constants depend on it",
+                do="remove batch_sizes, and fix the batch with dims or in the export",
+            )
+        edges = dims.fix(self._path, self._signature.edges)
+        text = self._text
+        if any(None in (edge.shape or ()) for edge in self._signature.edges):
+            text = self._refined(edges)
+        converted = _converted(text, what=self._path)
+        return _graph(converted, edges, self._signature.labels, name=entry_point, what=self._path)
+
+    def initial(self, names: Collection[str]) -> Mapping[str, Array]:
+        """Returns nothing, because a program has no variables; see `traced.Source`."""
+        assert not names
+        return {}
+
+    def golden(
+        self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
+    ) -> Sequence[Array] | None:
+        """Returns None, because a program says nothing about its inputs' values."""
+        return None
+
+    def _read(self, data: bytes) -> str:
+        """Returns the program as text with locations, which have the names of arguments."""
+        try:
+            if artifact := _ARTIFACT.match(data):
+                try:
+                    data = mlir.deserialize(data)
+                except MlirError as error:
+                    if "sdy" in str(error):
+                        raise
+                    raise self._unreadable(error, artifact[1].decode()) from None
+            return mlir.run(data, "symbol-dce", locations=True)
+        except MlirError as error:
+            if '"sdy"' in str(error) or "'sdy'" in str(error):
+                raise TfaotError(
+                    f"{self._path} calls functions of another library, such as LAPACK",
+                    details=str(error),
+                    exists="in JAX's programs for CPUs, these calls have attributes of Shardy, which TensorFlow doesn't know",
+                    do=_OWN_CODE,
+                ) from None
+            raise TfaotError(
+                f"{self._path} isn't StableHLO that TensorFlow {tf.__version__} can read",
+                details=str(error),
+                do="use what jax.export gives: exported.mlir_module(), as text, or exported.mlir_module_serialized",
+            ) from None
+
+    def _refined(self, edges: Sequence[Edge]) -> str:
+        """Returns the program with all shapes known. XLA computes them from those of inputs, as it does when it compiles."""
+        with tf.Graph().as_default() as graph:
+            arguments = [
+                tf.compat.v1.placeholder(tf.as_dtype(edge.dtype), edge.shape, name=edge.name.removesuffix(":0"))
+                for edge in edges
+            ]
+            results = _module_node(self._data, arguments, self._signature.types, name="program")
+        try:
+            text = lowering.lower(
+                graph.as_graph_def(),
+                [lowering.Argument(edge.name, tf.as_dtype(edge.dtype), complete(edge.shape) or ()) for edge in edges],
+                [],
+                [result.name for result in results],
+                stage="stablehlo",
+            )
+        except Exception as error:  # its types say nothing, so use its text
+            raise TfaotError(
+                f"{self._path}: XLA refuses the program with these dims",
+                details="\n".join(line[:300] for line in str(error).splitlines()[:8]),
+                do="use sizes that the export allows",
+            ) from None
+        return str(text)
+
+    def _unreadable(self, error: MlirError, version: str) -> TfaotError:
+        from tensorflow.compiler.mlir.stablehlo import stablehlo
+
+        own = stablehlo.get_current_version()
+        return TfaotError(
+            f"{self._path}: TensorFlow {tf.__version__} can't read this StableHLO",
+            details=str(error),
+            exists=f"the file has version {version}, and TensorFlow has {own}",
+            do=f"write it for version {own} or an earlier one; or as text, exported.mlir_module(), which has no version",
+        )
+
+    def _main(self) -> _Main:
+        lines = self._text.splitlines()
+        signatures = {s.name: s for s in map(Signature.of, lines) if s is not None}
+        main = signatures.get(ENTRY_POINT)
+        if main is None:
+            raise TfaotError(
+                f"{self._path} has no function main",
+                exists=listed(list(signatures)),
+                do="call the function that the program starts at main",
+            )
+        locations = _locations(lines)
+        names = [_named(argument.location, locations) for argument in main.arguments]
+        if (inner := signatures.get(_WRAPPED)) and not any(names):
+            own = [argument for argument in inner.arguments if "jax.global_constant" not in argument.attributes]
+            if len(own) == len(names):
+                names = [_named(argument.location, locations) for argument in own]
+        return _Main.of(main, names, self._path)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Main:
+    """What a program takes and gives."""
+
+    edges: tuple[Edge, ...]
+    """The inputs, named by their position."""
+    labels: tuple[str, ...]
+    """Names of the outputs."""
+    types: tuple[Type, ...]
+    """Types of the outputs."""
+
+    @classmethod
+    def of(cls, main: Signature, names: Sequence[str], path: str) -> _Main:
+        edges = []
+        for index, argument in enumerate(main.arguments):
+            if "_platform_index" in argument.attributes:
+                raise TfaotError(
+                    f"{path} is for several platforms",
+                    exists="an argument that chooses one of them, and no record of their order",
+                    do='export for one: jax.export.export(f, platforms=["cpu"])',
+                )
+            dtype = _dtype(argument.type, path)
+            label = _label(names[index]) or f"input_{index}"
+            edges.append(Edge(f"input_{index}:0", label, dtype, argument.type.shape))
+        labels = []
+        for index, result in enumerate(main.results):
+            _dtype(result.type, path)
+            info = re.search(rf"jax\.result_info = ({mlir.STRING})", result.attributes)
+            default = "output" if len(main.results) == 1 else f"output_{index}"
+            labels.append(_output_label(_unquoted(info[1]) if info else "") or default)
+        return cls(tuple(edges), tuple(labels), tuple(result.type for result in main.results))
+
+
+def _dtype(type_: Type, path: str) -> int:
+    dtype = mlir.DTYPES.get(type_.element)
+    if dtype is None:
+        raise TfaotError(
+            f"{path}: an input or output is {type_}",
+            exists=f"TensorFlow has {listed(sorted(mlir.DTYPES), limit=20)}",
+            do="convert it inside the program",
+        )
+    return int(tf.as_dtype(dtype).as_datatype_enum)
+
+
+def _locations(lines: Sequence[str]) -> dict[str, str]:
+    """Returns the locations that a module names, `#loc1` to its text."""
+    found = (re.match(r"(#loc\d*) = (loc\(.*\))$", line) for line in lines)
+    return {match[1]: match[2] for match in found if match}
+
+
+def _named(location: str, locations: Mapping[str, str]) -> str:
+    """Returns the name in a location, or nothing if it has none."""
+    location = location.strip()
+    if alias := re.fullmatch(r"loc\((#loc\d*)\)", location):
+        location = locations.get(alias[1], "")
+    match = re.match(rf"loc\(({mlir.STRING})(?![:\w])", location)
+    return _unquoted(match[1]) if match else ""
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text[1:-1])
+
+
+def _label(path: str) -> str:
+    """Returns a path in JAX's notation in the rules' own: `v['params'].kernel[0]` as `v/params/kernel/0`."""
+    parts = re.findall(r"\['([^']*)'\]|\[(\d+)\]|\.?([^.\[\]]+)", path)
+    return "/".join("".join(part) for part in parts)
+
+
+def _output_label(path: str) -> str:
+    """Returns an output's label: `output` for the only one, `output_0` for the first of several, or its key."""
+    label = _label(path)
+    first, _, rest = label.partition("/")
+    if first not in ("result", ""):
+        return label
+    if not rest:
+        return "output" if first else ""
+    return f"output_{rest}" if rest[0].isdigit() else rest
+
+
+@dataclasses.dataclass(frozen=True)
+class _Kept:
+    """An operation that stays as it is."""
+
+    statement: Statement
+    operands: tuple[Type, ...]
+    constants: tuple[str, ...]
+    """Lines that define constants for its regions, which see no values from outside. None of them is an operand."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that it takes."""
+        head = mlir.operands(self.statement.text.splitlines()[0])
+        inner = {line.split()[0] for line in self.constants}
+        return tuple(value for value in self.statement.operands if value in head or value not in inner)
+
+    @property
+    def module(self) -> str:
+        """A program of this operation only."""
+        names = {value: f"%operand{index}" for index, value in enumerate(self.values)}
+        first, *regions = self.statement.text.splitlines()
+        text = _renamed(first, names)
+        if regions:
+            inner = {line.split()[0] for line in self.constants}
+            rest = _renamed("\n".join(regions), {value: name for value, name in names.items() if value not in inner})
+            # A region starts with its block's arguments.
+            starts = re.compile(r"^ *(?:\^.*|reducer\(.*)$", re.MULTILINE)
+            text += "\n" + starts.sub(lambda match: "\n".join([match[0], *self.constants]), rest)
+        takes = ", ".join(f"{names[v]}: {t}" for v, t in zip(self.values, self.operands, strict=True))
+        types = ", ".join(map(str, self.statement.result_types))
+        gives = ", ".join(self.statement.results)
+        return (
+            f"module {{\n  func.func public @main({takes}) -> ({types}) {{\n{text}\n"
+            f"    return {gives} : {types}\n  }}\n}}\n"
+        )
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    """Replaces names of values."""
+    return re.sub(rf"{mlir.STRING}|{mlir.VALUE}(?:#\d+)?", lambda match: names.get(match[0], match[0]), text)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Converted:
+    """A program in TensorFlow's ops."""
+
+    text: str
+    kept: Mapping[str, _Kept]
+    """The operations that stay as they are, by the functions that the text calls instead."""
+
+
+def _converted(text: str, *, what: str) -> _Converted:
+    """Converts a program. Repeats it without the operations that aren't converted, until none is left.
+
+    Raises:
+      TfaotError: MLIR refuses it.
+    """
+    try:
+        # Without locations, each operation's is the line that it is on.
+        lines = mlir.run(_decomposed(text), "inline{default-pipeline=},symbol-dce").splitlines()
+        _check_calls(lines, what)
+        kept: dict[int, _Kept] = {}
+        types = _types(lines)
+        for number, line in enumerate(lines):
+            if (match := _ANY.match(line)) and match[1] in _INEXACT:
+                kept[number] = _keep(lines, number, types)
+        for _ in range(_ROUNDS):
+            source = _without(lines, kept)
+            try:
+                found = _foreign(mlir.run(source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo", locations=True))
+            except MlirError as error:  # it makes an op that TensorFlow's own checks refuse
+                if not error.lines:
+                    raise
+                found = set(error.lines)
+            more = {_owner(lines, source.line(number)) for number in found} - kept.keys()
+            if not more:
+                break
+            kept |= {number: _keep(lines, number, types) for number in sorted(more)}
+        done = mlir.run(
+            source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo,tf-region-control-flow-to-functional,symbol-dce"
+        )
+    except MlirError as error:
+        raise TfaotError(
+            f"{what}: TensorFlow can't convert this program",
+            details=str(error),
+            do="leave out what the message names, or report it to rules_tfaot",
+        ) from None
+    return _Converted(done, {f"{_PREFIX}{number}": each for number, each in kept.items()})
+
+
+_COMPOSITE = re.compile(
+    rf"stablehlo\.composite {mlir.STRING} ((?:{mlir.VALUE}(?:#\d+)?(?:, )?)*) "
+    rf"\{{.*?decomposition = @({mlir.STRING}|[\w$.-]+).*\}} : "
+)
+
+
+def _decomposed(text: str) -> str:
+    """Calls the functions that say what composite operations compute, such as chlo.erf."""
+    return _COMPOSITE.sub(lambda match: f"func.call @{match[2]}({match[1]}) : ", text)
+
+
+_CALL = re.compile(rf"stablehlo\.custom_call @({mlir.STRING}|[\w$.-]+)\(")
+
+
+def _check_calls(lines: Sequence[str], what: str) -> None:
+    """Checks that a program needs no code but its own.
+
+    Raises:
+      TfaotError: it calls functions of a library.
+    """
+    targets = {match[1].strip('"') for line in lines if (match := _CALL.search(line))}
+    if targets - _HINTS:
+        raise TfaotError(
+            f"{what} calls functions that aren't part of it",
+            exists=listed(sorted(targets - _HINTS)),
+            do=_OWN_CODE,
+        )
+
+
+def _types(lines: Sequence[str]) -> list[dict[str, Type]]:
+    """Returns what is known of values at each line: names are free again after a region, but never hide outer ones."""
+    known: dict[str, Type] = {}
+    result = []
+    for number, line in enumerate(lines):
+        if signature := Signature.of(line):
+            known = {argument.value: argument.type for argument in signature.arguments}
+        result.append(dict(known))
+        if block := re.match(r"\s*\^\w+\((.*)\):", line):
+            for part in mlir.split(block[1]):
+                name, _, type_ = part.partition(": ")
+                known[name] = Type.of(type_)
+        elif re.match(rf"\s*{mlir.VALUE}(?::\d+)? = ", line):
+            each = mlir.statement(lines, number)
+            known |= zip(each.results, each.result_types, strict=True)
+            if each.operation == mlir.LOOP:
+                known |= zip(mlir.carried(line), each.result_types, strict=True)
+    return result
+
+
+_HINTS = frozenset({"Sharding", "shape_assertion"})
+"""Custom calls that compute nothing."""
+_CONTROL_FLOW = frozenset({mlir.LOOP, "stablehlo.case", "stablehlo.if"})
+
+
+def _owner(lines: Sequence[str], number: int) -> int:
+    """Returns the line of the operation to keep for a line: what its region belongs to, unless that is control flow."""
+    for start in range(number):
+        if "({" in lines[start] or lines[start + 1].lstrip().startswith("reducer("):
+            each = mlir.statement(lines, start)
+            if each.operation not in _CONTROL_FLOW and number < start + len(each.text.splitlines()):
+                return start
+    return number
+
+
+def _keep(lines: Sequence[str], number: int, types: Sequence[Mapping[str, Type]]) -> _Kept:
+    found = mlir.statement(lines, number)
+    inner: list[str] = []
+    if found.operation not in _CONTROL_FLOW:
+        inside = mlir.operands("\n".join(found.text.splitlines()[1:]))
+        for value in found.operands:
+            if value in inside:
+                start = re.compile(rf"\s*{re.escape(value)} = stablehlo\.constant ")
+                inner += (line for line in lines[:number] if start.match(line))
+    kept = _Kept(found, (), tuple(inner))
+    return dataclasses.replace(kept, operands=tuple(types[number][value] for value in kept.values))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Source:
+    """A program with calls in place of some operations."""
+
+    text: str
+    origins: tuple[int, ...]
+    """The line of the original for each line."""
+
+    def line(self, number: int) -> int:
+        return self.origins[number]
+
+
+def _without(lines: Sequence[str], kept: Mapping[int, _Kept]) -> _Source:
+    result: list[str] = []
+    origins: list[int] = []
+    number = 0
+    while number < len(lines):
+        each = kept.get(number)
+        if each is None:
+            result.append(lines[number])
+            origins.append(number)
+            number += 1
+            continue
+        names, types = ", ".join(each.values), ", ".join(map(str, each.operands))
+        given = each.statement.results
+        left = f"{given[0].partition('#')[0]}:{len(given)} = " if "#" in "".join(given) else f"{given[0]} = "
+        results = ", ".join(map(str, each.statement.result_types))
+        result.append(f"    {left}func.call @{_PREFIX}{number}({names}) : ({types}) -> ({results})")
+        origins.append(number)
+        number += len(each.statement.text.splitlines())
+    end = max(index for index, line in enumerate(result) if line.startswith("}"))
+    for number, each in kept.items():
+        types = ", ".join(map(str, each.operands))
+        results = ", ".join(map(str, each.statement.result_types))
+        result.insert(end, f"  func.func private @{_PREFIX}{number}({types}) -> ({results})")
+        origins.insert(end, -1)
+    return _Source("\n".join(result) + "\n", tuple(origins))
+
+
+_WRONG = frozenset({"tf.Conv2DBackpropInput"})
+"""Ops that TensorFlow's converter makes with padding that TensorFlow doesn't accept."""
+_ANY = re.compile(rf"\s*(?:{mlir.VALUE}(?::\d+)? = )?\"?((?:mhlo|stablehlo|chlo|tf)\.\w+)")
+_CONSTANTS = frozenset({"mhlo.constant", "stablehlo.constant", "arith.constant", "tf.Const"})
+
+
+def _foreign(text: str) -> set[int]:
+    """Returns the lines, in the text that was converted, of the operations that TensorFlow doesn't have or can't run."""
+    lines = text.splitlines()
+    locations = _locations(lines)
+    found: set[int] = set()
+    number = 0
+    while number < len(lines):
+        match = _ANY.match(lines[number])
+        if match is None or match[1] in _CONSTANTS:
+            number += 1
+            continue
+        each = mlir.statement(lines, number)
+        if match[1].startswith("tf.") and match[1] not in _WRONG and _runs(each):
+            number += 1
+            continue
+        found.add(_place(each, locations))
+        number += len(each.text.splitlines())
+    return found
+
+
+def _place(each: Statement, locations: Mapping[str, str]) -> int:
+    """Returns the line that an operation was on before it was converted."""
+    location = re.search(r"loc\((#loc\d*|.*)\)$", each.text)
+    place = locations.get(location[1], location[0]) if location else ""
+    if at := re.search(r'"[^"]*":(\d+):\d+', place):
+        return int(at[1]) - 1
+    raise MlirError(f"error: {each.operation} isn't converted, and its place is unknown")
+
+
+def _runs(each: Statement) -> bool:
+    """Returns whether TensorFlow has a kernel for an operation that is one of its ops, or one that holds others."""
+    definition = op_def_registry.get(each.operation.removeprefix("tf."))
+    if definition is None or each.operation == "tf.While":
+        return True
+    operands, results = each.types
+    types: dict[str, int] = {}
+    if len(operands) == len(definition.input_arg):
+        pairs = [*zip(definition.input_arg, operands, strict=True)]
+        if len(results) == len(definition.output_arg):
+            pairs += zip(definition.output_arg, results, strict=True)
+        for argument, type_ in pairs:
+            if argument.type_attr and type_.element in mlir.DTYPES:
+                types[argument.type_attr] = int(tf.as_dtype(mlir.DTYPES[type_.element]).as_datatype_enum)
+    return runs_on_cpu(definition.name, tuple(types.items()))
+
+
+def _graph(converted: _Converted, edges: Sequence[Edge], labels: Sequence[str], *, name: str, what: str) -> Function:
+    """Builds the graph of a converted program."""
+    lines = converted.text.splitlines()
+    starts = {s.name: (s, number) for number, s in enumerate(map(Signature.of, lines)) if s is not None}
+    with tf.Graph().as_default() as graph:
+        builder = _Builder(lines, starts, converted.kept, what)
+        inputs = [
+            tf.compat.v1.placeholder(tf.as_dtype(edge.dtype), edge.shape, name=edge.name.removesuffix(":0"))
+            for edge in edges
+        ]
+        results = builder.call(ENTRY_POINT, inputs)
+        outputs = [tf.identity(value, name=f"output_{index}") for index, value in enumerate(results)]
+    return Function(
+        name=name,
+        graph=graph.as_graph_def(),
+        inputs=tuple(edges),
+        outputs=tuple(
+            Edge(value.name, label, value.dtype.as_datatype_enum, tuple(value.shape.as_list()))
+            for value, label in zip(outputs, labels, strict=True)
+        ),
+    )
+
+
+class _Builder:
+    """Makes nodes of the operations in a converted program."""
+
+    def __init__(
+        self, lines: Sequence[str], starts: Mapping[str, tuple[Signature, int]], kept: Mapping[str, _Kept], what: str
+    ) -> None:
+        self._lines = lines
+        self._starts = starts
+        self._kept = kept
+        self._what = what
+        self._functions: dict[str, Any] = {}
+
+    def call(self, name: str, arguments: Sequence[Any]) -> list[Any]:
+        """Adds the nodes of a function to the current graph. Returns its results."""
+        if name in self._kept:
+            return self._call_module(self._kept[name], arguments)
+        signature, start = self._starts[name]
+        values = {argument.value: value for argument, value in zip(signature.arguments, arguments, strict=True)}
+        for number in range(start + 1, len(self._lines)):
+            each = mlir.statement(self._lines, number)
+            operands = [values[value] for value in _given(each)]
+            if each.operation == "return":
+                return operands
+            values |= zip(each.results, self._nodes(each, operands), strict=True)
+        raise AssertionError(f"{name} has no end")
+
+    def _nodes(self, each: Statement, operands: Sequence[Any]) -> list[Any]:
+        operation = each.operation
+        if operation.endswith(".constant") or operation == "tf.Const":
+            text = each.text[each.text.index("dense<") :]
+            if operation == "tf.Const":
+                text = text[: text.index("}>")]
+            return [tf.constant(mlir.constant(text))]
+        if operation in ("call", "func.call"):
+            match = re.search(rf"call @({mlir.STRING}|[\w$.-]+)\(", each.text)
+            assert match is not None
+            return self.call(match[1].strip('"'), operands)
+        if not operation.startswith("tf."):
+            raise MlirError(f"error: {operation} isn't converted")
+        name = operation.removeprefix("tf.")
+        definition = op_def_registry.get(name)
+        if definition is None:
+            raise MlirError(f"error: TensorFlow has no op {name}")
+        keywords: dict[str, Any] = {}
+        rest = list(operands)
+        for index, argument in enumerate(definition.input_arg):
+            many = bool(argument.number_attr or argument.type_list_attr)
+            count = len(rest) - (len(definition.input_arg) - index - 1) if many else 1
+            keywords[argument.name] = rest[:count] if many else rest[0]
+            rest = rest[count:]
+        kinds = {attr.name: attr.type for attr in definition.attr}
+        for key, value in _attributes(each.text).items():
+            if key in kinds:
+                keywords[key] = self._attribute(value, kinds[key])
+        outputs = [argument.type_attr for argument in definition.output_arg]
+        for attr, type_ in zip(outputs, each.result_types, strict=False):
+            inferred = {argument.type_attr for argument in definition.input_arg}
+            if attr and attr not in inferred and attr not in keywords and kinds[attr] == "type":
+                keywords[attr] = tf.as_dtype(mlir.DTYPES[type_.element])
+        if name in ("While", "StatelessWhile"):
+            keywords["output_shapes"] = [tf.TensorShape(type_.shape) for type_ in each.result_types]
+        _repair(name, keywords)
+        made = op_def_library.apply_op(name, **keywords)
+        if isinstance(made, tf.Operation):
+            return list(made.outputs)
+        results = list(made) if isinstance(made, list | tuple) else [made]
+        for value, type_ in zip(results, each.result_types, strict=True):
+            value.set_shape(type_.shape)
+        return results
+
+    def _attribute(self, text: str, kind: str) -> Any:
+        """Returns the value of an attribute, as MLIR prints it, in the form that an op takes it in."""
+        if kind == "func":
+            return self._function(text.removeprefix("@").strip('"'))
+        if text.startswith("["):
+            return [self._attribute(part, kind[5:-1]) for part in mlir.split(text[1:-1])]
+        if text.startswith('"'):
+            return _unquoted(text)
+        if text in ("true", "false"):
+            return text == "true"
+        if kind == "type":
+            return tf.as_dtype(mlir.DTYPES[text])
+        number = text.partition(" :")[0]
+        return float(number) if kind == "float" else int(number)
+
+    def _function(self, name: str) -> Any:
+        """Returns a function of the program for an op that calls it."""
+        if name not in self._functions:
+            signature, _ = self._starts[name]
+            specs = [
+                tf.TensorSpec(argument.type.shape, tf.as_dtype(mlir.DTYPES[argument.type.element]))
+                for argument in signature.arguments
+            ]
+            traced = tf.function(lambda *arguments: self.call(name, arguments), autograph=False)
+            self._functions[name] = traced.get_concrete_function(*specs)
+        return self._functions[name]
+
+    def _call_module(self, kept: _Kept, operands: Sequence[Any]) -> list[Any]:
+        """Adds a node with an operation that stays as it is."""
+        name = kept.statement.operation.rpartition(".")[2]
+        return _module_node(kept.module, operands, kept.statement.result_types, name=name)
+
+
+def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[Type], *, name: str) -> list[Any]:
+    """Adds a node that runs a program in XLA. Returns its results."""
+    from tensorflow.compiler.tf2xla.ops import gen_xla_ops
+
+    results = gen_xla_ops.xla_call_module(
+        args=list(operands),
+        version=_CALL_VERSION,
+        module=module,
+        Sout=[tf.TensorShape(type_.shape) for type_ in types],
+        Tout=[tf.as_dtype(mlir.DTYPES[type_.element]) for type_ in types],
+        platforms=["CPU"],
+        name=name,
+    )
+    return list(results)
+
+
+def _repair(name: str, operands: dict[str, Any]) -> None:
+    """Mends what TensorFlow's converter gets wrong, or leaves to XLA."""
+    if name == "Slice":  # it makes a begin of int32 and a size of int64
+        operands["size"] = tf.cast(operands["size"], operands["begin"].dtype)
+    elif name in ("ArgMax", "ArgMin"):  # its axis is a vector
+        operands["dimension"] = tf.reshape(operands["dimension"], [])
+    elif name == "GatherNd":  # StableHLO's indices stop at the edges, and TensorFlow's kernel fails there
+        depth = operands["indices"].shape[-1]
+        _clamp(operands, "indices", operands["params"].shape[:depth])
+    elif name == "GatherV2":
+        axis = int(tf.get_static_value(operands["axis"]))
+        _clamp(operands, "indices", operands["params"].shape[axis])
+
+
+def _clamp(operands: dict[str, Any], name: str, sizes: Any) -> None:
+    indices = operands[name]
+    last = tf.constant(np.asarray(sizes, np.int64) - 1, indices.dtype)
+    operands[name] = tf.maximum(tf.minimum(indices, last), tf.zeros([], indices.dtype))
+
+
+def _given(each: Statement) -> list[str]:
+    """Returns the operands of an operation without regions, in order, with repetitions."""
+    text = each.text.strip()
+    if each.operation == "return":
+        return mlir.operands(text.partition(" : ")[0])
+    text = text.partition(" = ")[2] if each.results else text
+    start = text.find("(")
+    return mlir.operands(text[start : mlir.closing(text, start)]) if start >= 0 else []
+
+
+def _attributes(text: str) -> dict[str, str]:
+    """Returns the attributes of an operation in generic form, as text."""
+    start = text.find("<{")
+    if start < 0:
+        return {}
+    inside = text[start + 2 : mlir.closing(text, start + 1)]
+    pairs = (part.partition(" = ") for part in mlir.split(inside))
+    return {name.strip('"'): value if equals else "true" for name, equals, value in pairs}

@@ -1,0 +1,1 @@
+"""Packages: a compiled model as a folder or an archive that builds without Bazel use."""

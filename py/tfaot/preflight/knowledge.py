@@ -1,0 +1,456 @@
+"""What the registry of kernels doesn't say about ops: tables, which tests compare with the compiler. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from tensorflow.core.framework import op_def_pb2, types_pb2
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+_CONSTANT_ARGUMENTS = {
+    "alg": """
+        RngReadAndSkip StochasticCastToInt
+    """,
+    "alg shape": """
+        StatelessRandomNormalV2 StatelessRandomUniformFullIntV2 StatelessRandomUniformIntV2
+        StatelessRandomUniformV2 StatelessTruncatedNormalV2
+    """,
+    "algorithm": """
+        RngSkip
+    """,
+    "algorithm shape": """
+        StatefulStandardNormalV2 StatefulTruncatedNormal StatefulUniform StatefulUniformFullInt
+        StatefulUniformInt XlaRngBitGenerator
+    """,
+    "axis": """
+        ConcatV2 Cumprod Cumsum CumulativeLogsumexp GatherV2 ReverseV2 Roll UniqueV2
+    """,
+    "base_dilations padding window_dilations window_dimensions window_strides": """
+        XlaReduceWindow
+    """,
+    "begin end shape strides": """
+        StridedSliceGrad
+    """,
+    "begin end strides": """
+        ResourceStridedSliceAssign StridedSlice TensorStridedSliceUpdate
+    """,
+    "begin size": """
+        Slice
+    """,
+    "block_shape crops": """
+        BatchToSpaceND
+    """,
+    "block_shape paddings": """
+        SpaceToBatchND
+    """,
+    "bound": """
+        XlaSetBound
+    """,
+    "broadcast_dims": """
+        XlaBroadcastHelper
+    """,
+    "concat_dim": """
+        Concat
+    """,
+    "concat_dim shape": """
+        ConcatOffset
+    """,
+    "crops": """
+        BatchToSpace
+    """,
+    "delta limit start": """
+        Range
+    """,
+    "depth": """
+        OneHot
+    """,
+    "dim": """
+        ExpandDims
+    """,
+    "dim_index": """
+        XlaRemoveDynamicDimensionSize XlaSetDynamicDimensionSize
+    """,
+    "dimension": """
+        ArgMax ArgMin XlaVariadicSort
+    """,
+    "dims": """
+        Fill Reverse
+    """,
+    "element_shape": """
+        TensorListFromTensor
+    """,
+    "element_shape lengths": """
+        TensorListSplit
+    """,
+    "element_shape max_num_elements": """
+        EmptyTensorList
+    """,
+    "element_shape num_elements": """
+        TensorListReserve
+    """,
+    "feature_group_count lhs_dilation padding rhs_dilation window_strides": """
+        XlaConv XlaConvV2
+    """,
+    "fft_length": """
+        IRFFT IRFFT2D IRFFT3D RFFT RFFT2D RFFT3D
+    """,
+    "filter_sizes": """
+        Conv2DBackpropFilter Conv3DBackpropFilterV2 DepthwiseConv2dNativeBackpropFilter
+    """,
+    "group_assignment": """
+        CollectiveAssignGroupV2 XlaAllReduce
+    """,
+    "group_assignment scatter_dimension": """
+        XlaReduceScatter
+    """,
+    "group_key group_size": """
+        CollectiveReduceV2
+    """,
+    "host_args": """
+        _FusedConv2D
+    """,
+    "indices": """
+        DynamicStitch ParallelDynamicStitch
+    """,
+    "input_scales input_zero_points output_scales output_zero_points": """
+        UniformRequantize
+    """,
+    "input_sizes": """
+        Conv2DBackpropInput Conv3DBackpropInputV2 DepthwiseConv2dNativeBackpropInput
+    """,
+    "k": """
+        InTopKV2 MatrixSetDiagV2 MatrixSetDiagV3 TopKV2
+    """,
+    "k num_cols num_rows padding_value": """
+        MatrixDiagV2 MatrixDiagV3
+    """,
+    "k padding_value": """
+        MatrixDiagPartV2 MatrixDiagPartV3
+    """,
+    "ksize strides": """
+        MaxPoolGradGradV2 MaxPoolGradV2 MaxPoolV2
+    """,
+    "lengths": """
+        TensorArraySplitV3
+    """,
+    "lhs_scales lhs_zero_points output_scales output_zero_points rhs_scales rhs_zero_points": """
+        UniformQuantizedAdd UniformQuantizedConvolution UniformQuantizedDot
+    """,
+    "max_output_size": """
+        NonMaxSuppressionV3 NonMaxSuppressionV4
+    """,
+    "max_size": """
+        StackV2
+    """,
+    "multiples": """
+        Tile
+    """,
+    "num": """
+        LinSpace
+    """,
+    "num_samples": """
+        Multinomial StatelessMultinomial
+    """,
+    "num_segments": """
+        SegmentMaxV2 SegmentMinV2 SegmentProdV2 SegmentSumV2 UnsortedSegmentMax UnsortedSegmentMin
+        UnsortedSegmentProd UnsortedSegmentSum
+    """,
+    "orig_input_shape": """
+        AvgPool3DGrad AvgPoolGrad
+    """,
+    "output_shape": """
+        SparseToDense
+    """,
+    "padding window_dimensions window_strides": """
+        XlaSelectAndScatter
+    """,
+    "padding_high padding_interior padding_low": """
+        XlaPad
+    """,
+    "paddings": """
+        MirrorPad MirrorPadGrad Pad PadV2 SpaceToBatch
+    """,
+    "perm": """
+        ConjugateTranspose Transpose
+    """,
+    "reduction_indices": """
+        All Any Max Mean Min Prod Sum
+    """,
+    "s0 s1": """
+        BroadcastArgs BroadcastGradientArgs
+    """,
+    "scales zero_points": """
+        UniformDequantize UniformQuantize UniformQuantizedClipByValue
+    """,
+    "shape": """
+        BroadcastTo Empty ParameterizedTruncatedNormal RandomStandardNormal RandomUniform RandomUniformInt
+        Reshape ScatterNd StatelessParameterizedTruncatedNormal StatelessRandomNormal StatelessRandomUniform
+        StatelessRandomUniformFullInt StatelessRandomUniformInt StatelessTruncatedNormal TruncatedNormal
+    """,
+    "size": """
+        Bincount DenseBincount ResizeBilinear ResizeNearestNeighbor TensorArrayV3
+    """,
+    "size_indices": """
+        XlaDynamicSlice
+    """,
+    "size_splits split_dim": """
+        SplitV
+    """,
+    "slice_sizes": """
+        XlaGather
+    """,
+    "split_dim": """
+        Split
+    """,
+    "x y": """
+        ListDiff
+    """,
+}
+"""Arguments that XLA's kernels want as compile-time constants, and the ops that have exactly these."""
+
+CONSTANTS: Mapping[str, tuple[str, ...]] = {
+    op: tuple(arguments.split()) for arguments, ops in _CONSTANT_ARGUMENTS.items() for op in ops.split()
+}
+"""By op, the arguments that XLA's kernels want as compile-time constants."""
+
+NOT_AHEAD_OF_TIME: Mapping[str, str] = {
+    **dict.fromkeys(
+        _words("FFT FFT2D FFT3D IFFT IFFT2D IFFT3D RFFT RFFT2D RFFT3D IRFFT IRFFT2D IRFFT3D"),
+        "XLA's ahead-of-time compiler has no code for Fourier transforms",
+    ),
+    **dict.fromkeys(
+        _words("Conv3D Conv3DBackpropFilterV2 Conv3DBackpropInputV2"),
+        "XLA's ahead-of-time compiler has no code for 3-D convolutions",
+    ),
+    **dict.fromkeys(
+        _words("XlaRecv XlaReplicaId XlaSend"),
+        "XLA's ahead-of-time compiler has no code for talking to other devices",
+    ),
+    **dict.fromkeys(
+        _words("XlaCustomCall XlaCustomCallV2"),
+        "the code that it calls isn't part of XLA's ahead-of-time compiler",
+    ),
+}
+"""Ops that have a kernel, and that the ahead-of-time compiler can't lower, each with the reason."""
+
+_STRINGS = ("it computes on strings", "handle strings where you prepare the inputs, and feed numbers")
+_HOST = (
+    "it calls Python, or other code of the host, at run time",
+    "write it in TensorFlow ops, or move it out of the model to where you prepare its inputs",
+)
+_DEVICES = ("it talks to other devices", "compile the model for a single device, without a distribution strategy")
+_INPUT = ("it belongs to an input pipeline", "move it out of the model to where you prepare its inputs")
+
+_FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
+    (r"PyFunc|XlaHostCompute|_XlaSendFromHost|_XlaRecvAtHost|HostCast", _HOST),
+    (r"Collective|Nccl|_Send|_Recv|_HostSend|_HostRecv|AllReduce|ReplicaId|CrossReplica|AllToAll", _DEVICES),
+    (r"TPU|Tpu", ("it is for TPUs", "build the graph for a CPU")),
+    (r"Dataset|Iterator|Queue|Reader|Barrier|Stage|OrderedMap|UnorderedMap", _INPUT),
+    (
+        r"Decode|Encode|ExtractJpeg|ReadFile|WriteFile|MatchingFiles|Parse",
+        ("it reads or writes files or formats of files", "decode where you prepare the inputs, and feed the numbers"),
+    ),
+    (
+        r"Save|Restore|Checkpoint|ShardedFilename",
+        ("it saves or restores a model", "fetch only what the model computes"),
+    ),
+    (
+        r"Table|Hash(?!Bucket)|Initialize",
+        (
+            "it looks things up in a table at run time",
+            "turn keys into indices where you prepare the inputs, and use tf.gather on a tensor",
+        ),
+    ),
+    (r"String|Substr|Regex|Unicode|Base64|HashBucket|AsString|NGrams|Lower|Upper", _STRINGS),
+    (r"Print|Summary|Logging", ("it writes to a log", "remove it, or return the value as an output")),
+    (r"FFT", ("XLA has no kernel for this Fourier transform", "replace it by a product with a constant matrix")),
+    (
+        r"Sparse|CSR",
+        ("it computes on sparse tensors", "use dense tensors, or tf.gather and tf.math.unsorted_segment_sum"),
+    ),
+    (
+        r"Ragged",
+        (
+            "it computes on ragged tensors",
+            "pad the tensors to one size where you prepare the inputs, and mask the rest",
+        ),
+    ),
+    (
+        r"Quantize",
+        ("it computes on quantized numbers", "convert the model without quantization, or use fake quantization"),
+    ),
+    (r"BoostedTrees|Forest", ("it belongs to decision trees", "use another implementation of the trees")),
+    (r"Cudnn", ("it is for NVIDIA GPUs", "use the layer's implementation in plain ops")),
+    (
+        r"TensorList|TensorMap|Variant",
+        ("it changes lists in ways that XLA doesn't know", "use a tf.TensorArray of a fixed size"),
+    ),
+    (r"Candidate|Unigram|CTC|Skipgram|CandidateSampler", _INPUT),
+    (
+        r"^(Assign|Scatter\w*|Apply\w*|Variable\w*|TemporaryVariable|DestroyTemporaryVariable|CountUpTo|Ref\w+)$",
+        ("it belongs to TensorFlow 1's reference variables", "use resource variables, as TensorFlow 2 does"),
+    ),
+)
+"""Patterns of ops without a kernel, each with the reason and what to do. The first one that matches counts."""
+
+_REWRITES: Mapping[str, str] = {
+    "PrintV2": "remove tf.print, or return the value as an output",
+    "Print": "remove tf.Print, or return the value as an output",
+    "MatrixDeterminant": "compute it from tf.linalg.qr or tf.linalg.cholesky, whose triangular factor has it on the diagonal",
+    "Lu": "use tf.linalg.qr, or tf.linalg.cholesky for symmetric matrices",
+    "MatrixLogarithm": "compute it from tf.linalg.eigh, for symmetric matrices",
+    "SegmentSum": "use tf.math.unsorted_segment_sum with a constant num_segments",
+    "SegmentMean": "use tf.math.unsorted_segment_sum, and divide by the counts",
+    "SegmentMax": "use tf.math.unsorted_segment_max with a constant num_segments",
+    "SegmentMin": "use tf.math.unsorted_segment_min with a constant num_segments",
+    "SegmentProd": "use tf.math.unsorted_segment_prod with a constant num_segments",
+    "NthElement": "use tf.sort, and take the element",
+    "Dilation2D": "use tf.image.extract_patches, and take the maximum",
+    "CropAndResize": "crop with tf.gather, and resize with tf.image.resize",
+    "ResizeBicubic": 'use tf.image.resize with method = "bilinear"',
+    "ResizeArea": 'use tf.image.resize with method = "bilinear"',
+    "UniqueWithCounts": "use tf.unique, and count with tf.math.unsorted_segment_sum",
+    "NonMaxSuppressionV2": "use tf.image.non_max_suppression_padded",
+    "NonMaxSuppressionV5": "use tf.image.non_max_suppression_padded",
+    "CombinedNonMaxSuppression": "use tf.image.non_max_suppression_padded for each class",
+}
+"""What to do about single ops without a kernel."""
+
+_AHEAD_OF_TIME_REWRITES = (
+    ("FFT", "multiply by a constant matrix of the transform, or transform where you prepare the inputs"),
+    ("Conv3D", "sum 2-D convolutions over the first dimension, or move it out of the model"),
+)
+
+_MOVE = "replace it, or move it out of the model to where you prepare its inputs"
+
+
+def why_missing(op: str, defined: op_def_pb2.OpDef | None) -> tuple[str, str]:
+    """Returns why XLA has no kernel for an op, and what to do about it.
+
+    Args:
+      op: the op.
+      defined: its definition, or None if TensorFlow doesn't know it.
+    """
+    if defined is None:
+        return (
+            "TensorFlow itself doesn't know this op",
+            "export the model without custom ops, or write the op in TensorFlow's own",
+        )
+    if op in _REWRITES:
+        return next((why for pattern, (why, _) in _FAMILIES if re.search(pattern, op)), _NO_KERNEL), _REWRITES[op]
+    for pattern, found in _FAMILIES:
+        if re.search(pattern, op):
+            return found
+    if any(arg.type == types_pb2.DT_STRING for arg in (*defined.input_arg, *defined.output_arg)):
+        return _STRINGS
+    return _NO_KERNEL, _MOVE
+
+
+_NO_KERNEL = "XLA has no kernel for it"
+
+
+def lowered_otherwise(op: str) -> str:
+    """Returns what to do about an op of `NOT_AHEAD_OF_TIME`."""
+    return next((rewrite for part, rewrite in _AHEAD_OF_TIME_REWRITES if part in op), _MOVE)
+
+
+TOLERATED: Mapping[str, tuple[str, ...]] = {
+    "MatrixDiagPartV2": ("padding_value",),
+    "MatrixDiagV2": ("padding_value",),
+    "MatrixDiagV3": ("padding_value",),
+    "Slice": ("begin", "size"),
+    "TopKV2": ("k",),
+}
+"""Arguments that XLA prefers as constants, and also takes as values of run time."""
+
+ONE_STEP: Mapping[str, tuple[str, ...]] = {"StridedSlice": ("begin", "end")}
+"""Arguments that XLA also takes as values of run time if all strides are 1."""
+
+SIZES: Mapping[str, str] = {"Slice": "size", "StridedSlice": "end", "TopKV2": "k"}
+"""Ops whose result has a size that depends on values if this argument isn't known."""
+
+UNLIMITED: Mapping[str, str] = {"EmptyTensorList": "max_num_elements", "StackV2": "max_size"}
+"""Ops that make lists, each with the argument that is negative if the list has no limit."""
+
+EMPTY_SLICES: Mapping[str, str] = {"ResourceStridedSliceAssign": "value", "TensorStridedSliceUpdate": "value"}
+"""Ops that XLA can't compile if this argument has no elements."""
+
+
+_REAL = "float16 bfloat16 float32 float64"
+_SIGNED = "int8 int16 int32 int64"
+_UNSIGNED = "uint8 uint16 uint32 uint64"
+_COMPLEX = "complex64 complex128"
+
+REFUSED_DTYPES: Mapping[str, Mapping[str, str]] = {
+    "ApproximateEqual": {"T": _UNSIGNED},
+    "ConjugateTranspose": {"T": f"{_REAL} {_SIGNED} {_UNSIGNED} bool"},
+    "FloorDiv": {"T": _COMPLEX},
+    "Inv": {"T": _SIGNED},
+    "Range": {"Tidx": "int8 int16 uint8 uint16 uint32 uint64 bfloat16 float16"},
+    "Round": {"T": f"{_SIGNED} {_UNSIGNED} {_COMPLEX}"},
+    "TensorScatterSub": {"T": "bool"},
+    "XlaSelfAdjointEig": {"T": f"{_SIGNED} {_UNSIGNED}"},
+}
+"""By op and attribute, dtypes that a kernel takes, and that its own code then refuses, or dies of."""
+
+
+DYNAMIC = frozenset({"ListDiff", "NonMaxSuppressionV3", "Unique", "UniqueV2", "Where"})
+"""Ops whose result has a size that depends on values. Compiled code has a bound for it."""
+
+CHECKS: Mapping[str, tuple[str, str]] = {
+    "Assert": (
+        "XLA drops tf.debugging.Assert and the like: the compiled model runs on whatever the condition is",
+        "check the inputs before the call, or return the condition as an output and check that",
+    ),
+    "CheckNumerics": (
+        "XLA drops tf.debugging.check_numerics: the compiled model passes NaN and infinities on",
+        "check the results after the call, or return tf.reduce_all(tf.math.is_finite(…)) as an output",
+    ),
+}
+"""Ops that check something in TensorFlow and not in compiled code, each with what to do."""
+
+CLAMPED: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        ("Gather", "GatherNd", "GatherV2", "ResourceGather"),
+        (
+            "an index out of range reads the nearest element, where TensorFlow reports an error",
+            "check the indices before the call, or clip them in the model so that both do the same",
+        ),
+    ),
+    **dict.fromkeys(
+        _words(
+            "ResourceScatterAdd ResourceScatterDiv ResourceScatterMax ResourceScatterMin ResourceScatterMul "
+            "ResourceScatterNdAdd ResourceScatterNdSub ResourceScatterNdUpdate ResourceScatterSub "
+            "ResourceScatterUpdate ScatterNd TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub "
+            "TensorScatterUpdate"
+        ),
+        (
+            "an index out of range is ignored, where TensorFlow reports an error",
+            "check the indices before the call, or clip them in the model so that both do the same",
+        ),
+    ),
+}
+"""Ops that take indices, for which compiled code reports no error."""
+
+SEEDED = frozenset(
+    _words(
+        "StatelessMultinomial StatelessParameterizedTruncatedNormal StatelessRandomGetKeyCounter "
+        "StatelessRandomGetKeyCounterAlg StatelessRandomNormal StatelessRandomUniform "
+        "StatelessRandomUniformFullInt StatelessRandomUniformInt StatelessTruncatedNormal"
+    )
+)
+"""Ops that draw random numbers from a seed that is an operand."""
+
+
+def hazard(op: str) -> str:
+    """Returns how an op behaves unlike TensorFlow in compiled code; empty if it doesn't."""
+    if op in CHECKS:
+        return CHECKS[op][0]
+    if op in CLAMPED:
+        return CLAMPED[op][0]
+    return "the size of its result depends on values, and compiled code has a bound" if op in DYNAMIC else ""

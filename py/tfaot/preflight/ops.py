@@ -1,0 +1,133 @@
+"""The op table: what the installed TensorFlow registers, and what of it compiles ahead of time, with which dtypes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from tensorflow.core.framework import op_def_pb2
+from tensorflow.python.client import pywrap_tf_session
+
+from tfaot.core import dtypes
+from tfaot.preflight import kernels, knowledge
+
+COMMAND = "bazel run //tools:check -- --ops"
+PAGE = "docs/reference/ops.md"
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """An op."""
+
+    op: str
+    compiles: bool
+    """Whether it compiles with some dtypes."""
+    why: str
+    """Why it doesn't compile. Empty if it does."""
+    rewrite: str
+    """What to use instead. Empty if it compiles."""
+    dtypes: tuple[Mapping[str, tuple[str, ...]], ...]
+    """By attribute, the dtypes with which it compiles, for each kernel. An attribute that is missing can have any dtype."""
+    constants: tuple[str, ...]
+    """Arguments that must be known at build time."""
+    hazard: str
+    """How compiled code behaves unlike TensorFlow. Can be empty."""
+
+
+def registered() -> list[op_def_pb2.OpDef]:
+    """Returns all ops that TensorFlow registers, by name."""
+    data = pywrap_tf_session.TF_GetBuffer(pywrap_tf_session.TF_GetAllOpList())
+    return sorted(op_def_pb2.OpList.FromString(data).op, key=lambda op: str(op.name))
+
+
+def rows() -> list[Row]:
+    """Returns the whole table."""
+    return [_row(op) for op in registered()]
+
+
+def _row(op: op_def_pb2.OpDef) -> Row:
+    name = str(op.name)
+    if name in kernels.SUBSTITUTED:
+        return Row(name, True, "", "", (), (), "")
+    if name not in kernels.table():
+        return Row(name, False, *knowledge.why_missing(name, op), (), (), "")
+    if name in knowledge.NOT_AHEAD_OF_TIME:
+        return Row(name, False, knowledge.NOT_AHEAD_OF_TIME[name], knowledge.lowered_otherwise(name), (), (), "")
+    tolerated = {*knowledge.TOLERATED.get(name, ()), *knowledge.ONE_STEP.get(name, ())}
+    constants = tuple(each for each in knowledge.CONSTANTS.get(name, ()) if each not in tolerated)
+    return Row(name, True, "", "", kernels.compiled_dtypes(name), constants, knowledge.hazard(name))
+
+
+def to_json(version: str) -> str:
+    """Returns the table as JSON, for a TensorFlow version."""
+    return json.dumps({"tensorflow": version, "ops": [dataclasses.asdict(row) for row in rows()]}, indent=1) + "\n"
+
+
+def markdown(version: str) -> str:
+    """Returns the table as a page, for a TensorFlow version."""
+    table = rows()
+    good = [row for row in table if row.compiles]
+    why: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for row in table:
+        if not row.compiles:
+            why[row.why, row.rewrite].append(row.op)
+    lines = [
+        f"<!-- Made by //tools:check. To renew it: {COMMAND} > {PAGE} -->",
+        "",
+        "# Ops",
+        "",
+        f"TensorFlow {version} registers {len(table):,} ops, and {len(good):,} of them compile ahead of time. To find out "
+        "about all ops of a model at once, run the [check](../guide/diagnostics.md). "
+        "[Preflight](../measured/preflight.md) compares this table with the compiler.",
+        "",
+        "## Ops that compile",
+        "",
+        "Dtypes are by the attribute of the op's definition. An attribute that isn't listed can have any dtype that the op's "
+        "definition allows. *numbers* are all floating-point, integer, and complex dtypes that C++ can pass.",
+        "",
+        "| op | dtypes | must be known at build time | unlike TensorFlow |",
+        "|---|---|---|---|",
+        *(
+            f"| {row.op} | {_shown(row.dtypes)} | {', '.join(f'`{each}`' for each in row.constants)} | {row.hazard} |"
+            for row in good
+        ),
+        "",
+        "## Ops that don't compile",
+    ]
+    for (reason, rewrite), ops in sorted(why.items(), key=lambda item: (-len(item[1]), item[0])):
+        lines += ["", f"**{reason[0].upper()}{reason[1:]}.** To do: {rewrite}.", "", ", ".join(ops)]
+    return "\n".join(lines) + "\n"
+
+
+_REALS = ("float16", "bfloat16", "float32", "float64")
+_COMPLEX = ("complex64", "complex128")
+_INTEGERS = tuple(each.name for each in dtypes.ALL if each.name.lstrip("u").startswith("int"))
+_GROUPS = (
+    ("numbers", (*_REALS, *_INTEGERS, *_COMPLEX)),
+    ("reals", _REALS),
+    ("integers", _INTEGERS),
+    ("complex", _COMPLEX),
+)
+"""Words for sets of dtypes, larger ones first."""
+
+
+def _shown(found: Iterable[Mapping[str, tuple[str, ...]]]) -> str:
+    return "; or ".join(
+        ", ".join(f"`{attribute}`: {_words(names)}" for attribute, names in sorted(constraints.items()))
+        for constraints in found
+        if constraints
+    )
+
+
+def _words(names: tuple[str, ...]) -> str:
+    """Returns a short form of a list of dtypes, without those that C++ has no type for."""
+    left = [name for name in (each.name for each in dtypes.ALL) if name in names]
+    others = [name for name in names if name not in dtypes.BY_NAME and name in ("string", "resource", "variant")]
+    words = []
+    for word, group in _GROUPS:
+        if set(group) <= set(left):
+            words.append(word)
+            left = [name for name in left if name not in group]
+    return " ".join([*words, *left, *others]) or "none that C++ has"

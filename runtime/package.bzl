@@ -1,0 +1,65 @@
+"""How a package's library is compiled: its sources, its headers, and the compiler's flags.
+
+Bazel's targets NAME_package load this file, and so does the command `tfaot`, which reads it as Python (`py/tfaot/starlark.py`).
+Flags that toolchains of Bazel or a build's mode would set are all here, so both make the same bytes with the same compiler.
+"""
+
+load("//runtime:copts.bzl", "CXX", "EXACT", "level_copts")
+
+visibility(["//rules/...", "//tests/...", "//runtime/..."])
+
+# The sources that every model is linked with, and those of the thread pool that programs can use. Paths below `runtime`.
+PACKAGE_SOURCES = [
+    "tfaot/bfloat16.cc",
+    "tfaot/cgroup.cc",
+    "tfaot/executor.cc",
+    "tfaot/files.cc",
+    "tfaot/instance.cc",
+    "tfaot/isa.cc",
+    "tfaot/kernels/plain.cc",
+    "tfaot/mapped_file.cc",
+    "tfaot/safetensors.cc",
+    "tfaot/sort.cc",
+    "tfaot/threads.cc",
+    "tfaot/variables.cc",
+    "tfaot/weight_set.cc",
+]
+
+# The headers that programs include, directly or through a class.
+PACKAGE_HEADERS = [
+    "tfaot/bounded_view.h",
+    "tfaot/half.h",
+    "tfaot/options.h",
+    "tfaot/status.h",
+    "tfaot/thread_pool.h",
+    "tfaot/threads.h",
+    "tfaot/view.h",
+    "tfaot/weights.h",
+]
+
+_EVERYWHERE = [
+    # Objects also go into shared libraries.
+    "-fPIC",
+    # The paths of a machine.
+    "-g0",
+    # What Bazel's own toolchains set, or set in some modes.
+    "-U_FORTIFY_SOURCE",
+    "-fno-omit-frame-pointer",
+    "-fstack-protector",
+    # A program drops what it doesn't call.
+    "-fdata-sections",
+    "-ffunction-sections",
+]
+
+def package_copts(copts = [], level = None):
+    """Returns the flags for a source of a package.
+
+    Args:
+      copts: (list[str]) the user's
+      level: (str) the CPU level of an executor; None for all other sources
+
+    Returns:
+      (list[str]) flags of gcc and clang
+    """
+    flags = CXX + ["-O3", "-DNDEBUG", "-w"] + _EVERYWHERE + copts + EXACT
+    return flags + (level_copts(level) + ["-fno-math-errno"] if level else [])

@@ -1,0 +1,221 @@
+/* A compiled model as a shared library: its whole interface, in C99.
+ *
+ *   void* library = dlopen("libscorer_shared.so", RTLD_NOW | RTLD_LOCAL);
+ *   tfaot_get_api_fn* get = (tfaot_get_api_fn*)dlsym(library, "tfaot_get_api");
+ *   const tfaot_api* api = get(TFAOT_API_VERSION);
+ *   tfaot_model* model;
+ *   if (api == NULL || api->create(NULL, &model) != TFAOT_OK) return 1;
+ *   memcpy(api->input(model, 0, 0), batch, sizeof(batch));
+ *   if (api->run(model, 0, 0) != TFAOT_OK) puts(api->error(model));
+ *   const float* score = api->output(model, 0, 0);
+ *   api->destroy(model);
+ *
+ * A library defines one symbol, tfaot_get_api. Everything else is reached from
+ * the table that it returns, so a process can load any number of libraries, of
+ * different models and of different releases.
+ *
+ * Versions: a table only grows. A library gives its table to programs that were
+ * compiled for its own version or an earlier one. The structs below, and the
+ * numbers of statuses and dtypes, never change.
+ *
+ * Threads: an instance is used by one thread at a time, except that functions
+ * with a const tfaot_model may run at the same time in several threads.
+ * Different instances share nothing that changes. Functions without an instance
+ * are thread-safe.
+ *
+ * Errors: functions that can fail return a status. No C++ exception leaves the
+ * library. Strings are UTF-8, and belong to the library or the instance.
+ */
+#ifndef TFAOT_C_API_H_
+#define TFAOT_C_API_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of this header. */
+#define TFAOT_API_VERSION 1
+
+/* An instance: it owns its inputs, outputs, variables, and working memory. */
+typedef struct tfaot_model tfaot_model;
+
+typedef int32_t tfaot_status;
+enum {
+  TFAOT_OK = 0,
+  TFAOT_INVALID_ARGUMENT = 1, /* no such index, or a value out of range */
+  TFAOT_FILE_ACCESS = 2,      /* the system refused to read or write a file */
+  TFAOT_BAD_FILE = 3,         /* not a safetensors file, or a damaged one */
+  TFAOT_MISMATCH = 4,         /* a name, dtype, or shape isn't the model's */
+  TFAOT_NO_WEIGHTS = 5,       /* the variables have no values yet */
+  TFAOT_UNSUPPORTED_CPU = 6,  /* no level of the model runs on this machine */
+  TFAOT_OUT_OF_MEMORY = 7,
+  TFAOT_CANCELLED = 8,
+  TFAOT_KERNEL_FAILED = 9,
+  TFAOT_UNKNOWN_INPUT = 100, /* the model has no input of this name */
+  TFAOT_UNSUPPORTED = 101,   /* this model doesn't have this function */
+  TFAOT_FAILED = 102         /* another error, which the text describes */
+};
+
+/* The numbers are those of tensorflow.DataType. bfloat16 and float16 are their
+ * bits. A complex number is its real part and its imaginary part. */
+typedef int32_t tfaot_dtype;
+enum {
+  TFAOT_FLOAT32 = 1,
+  TFAOT_FLOAT64 = 2,
+  TFAOT_INT32 = 3,
+  TFAOT_UINT8 = 4,
+  TFAOT_INT16 = 5,
+  TFAOT_INT8 = 6,
+  TFAOT_COMPLEX64 = 8,
+  TFAOT_INT64 = 9,
+  TFAOT_BOOL = 10,
+  TFAOT_BFLOAT16 = 14,
+  TFAOT_UINT16 = 17,
+  TFAOT_COMPLEX128 = 18,
+  TFAOT_FLOAT16 = 19,
+  TFAOT_UINT32 = 22,
+  TFAOT_UINT64 = 23
+};
+
+enum {
+  TFAOT_BATCHED = 1, /* the first dimension is the largest batch */
+  TFAOT_BOUNDED = 2, /* the sizes are bounds; output_dims has the true ones */
+  TFAOT_WRITTEN = 4  /* a variable that the model assigns */
+};
+
+/* An input, an output, or a variable. */
+typedef struct tfaot_tensor {
+  const char* name;   /* TensorFlow's */
+  const char* member; /* a C identifier, unique in the model */
+  tfaot_dtype dtype;
+  int32_t rank;
+  const int64_t* dims; /* `rank` of them */
+  uint64_t bytes;      /* of all values, which are row-major */
+  uint32_t flags;      /* TFAOT_BATCHED, TFAOT_BOUNDED, TFAOT_WRITTEN */
+} tfaot_tensor;
+
+/* A function of the model. */
+typedef struct tfaot_entry_point {
+  const char* name;
+  size_t inputs;
+  size_t outputs;
+  int64_t max_batch; /* 0 if it takes no batch */
+} tfaot_entry_point;
+
+/* The model as a whole. */
+typedef struct tfaot_description {
+  const char* name;        /* of the C++ class, "a::b::Class" */
+  const char* tensorflow;  /* the version that the model was compiled with */
+  const char* manifest;    /* what model.json says about the interface, JSON */
+  const char* const* isas; /* CPU levels in the library, ending with NULL */
+  uint64_t fingerprint;    /* of the code, not of values of variables */
+  size_t entry_points;
+  size_t variables;
+} tfaot_description;
+
+/* Threads of the program, for runs; tfaot/thread_pool.h has the contract.
+ * `parallel_for` calls run(context, part) for each part from 0 to parts - 1, on
+ * any threads, and returns when all calls have returned. */
+typedef struct tfaot_thread_pool {
+  void* pool; /* handed to parallel_for */
+  int threads;
+  void (*parallel_for)(void* pool, int parts,
+                       void (*run)(void* context, int part), void* context);
+} tfaot_thread_pool;
+
+typedef struct tfaot_api {
+  size_t size; /* of this table; later versions are larger */
+  uint32_t
+      version; /* of the library, at least the version that was asked for */
+
+  /* Descriptions. Everything in them stays valid while the library is loaded.
+   * An index that is out of range gives TFAOT_INVALID_ARGUMENT. */
+  const tfaot_description* (*describe)(void);
+  tfaot_status (*describe_entry_point)(size_t entry_point,
+                                       tfaot_entry_point* description);
+  tfaot_status (*describe_input)(size_t entry_point, size_t index,
+                                 tfaot_tensor* description);
+  tfaot_status (*describe_output)(size_t entry_point, size_t index,
+                                  tfaot_tensor* description);
+  tfaot_status (*describe_variable)(size_t index, tfaot_tensor* description);
+
+  /* Creates an instance, with variables at their initial values and inputs and
+   * outputs at zero. `isa` names the CPU level whose code runs; NULL is the
+   * level in the environment variable TFAOT_ISA, or else the highest that this
+   * machine runs. On failure, *model is NULL, and create_error says why. */
+  tfaot_status (*create)(const char* isa, tfaot_model** model);
+
+  /* Why this thread's latest create failed; empty if it succeeded. */
+  const char* (*create_error)(void);
+
+  /* Ends an instance, and all pointers to its values. NULL does nothing. */
+  void (*destroy)(tfaot_model* model);
+
+  /* Pointers to values, at multiples of 64 bytes. They stay valid until the
+   * instance is destroyed, but those of variables only until load or
+   * mutable_variable, for the same variable, is called. NULL if there is no
+   * such index. mutable_variable is NULL, too, if memory runs out: it copies a
+   * variable that the model only reads. */
+  void* (*input)(tfaot_model* model, size_t entry_point, size_t index);
+  const void* (*output)(const tfaot_model* model, size_t entry_point,
+                        size_t index);
+  const void* (*variable)(const tfaot_model* model, size_t index);
+  void* (*mutable_variable)(tfaot_model* model, size_t index);
+
+  /* Writes the sizes of an output to `dims`, which has room for its rank. */
+  tfaot_status (*output_dims)(const tfaot_model* model, size_t entry_point,
+                              size_t index, int64_t* dims);
+
+  /* Copies values to the input of this name, TensorFlow's or the member's, for
+   * programs that offer the same inputs to different models. In the input of a
+   * batch, the first size can be smaller. If the model has no such input, gives
+   * TFAOT_UNKNOWN_INPUT, and error has a note. */
+  tfaot_status (*offer)(tfaot_model* model, size_t entry_point,
+                        const char* name, tfaot_dtype dtype, int32_t rank,
+                        const int64_t* dims, const void* values);
+
+  /* Runs an entry point on the first `batch` rows of its inputs; 0 is its
+   * largest batch. Without batches, `batch` is 0. */
+  tfaot_status (*run)(tfaot_model* model, size_t entry_point, int64_t batch);
+
+  /* Loads all variables from a safetensors file, or saves them to one. A failed
+   * load changes nothing. */
+  tfaot_status (*load)(tfaot_model* model, const char* path);
+  tfaot_status (*save)(tfaot_model* model, const char* path);
+
+  /* Restarts the random numbers; TFAOT_UNSUPPORTED if the model draws none. */
+  tfaot_status (*seed)(tfaot_model* model, uint64_t seed);
+
+  /* Why the latest function of this instance that returns a status failed, or
+   * an empty string. Valid until the next call that uses the instance. */
+  const char* (*error)(const tfaot_model* model);
+
+  /* The CPU level whose code runs. */
+  const char* (*isa)(const tfaot_model* model);
+
+  /* Makes runs use as many threads of the instance's own, the caller's among
+   * them; 1, the default, uses only the caller's. 0 is one for each core that
+   * the process may use. The results are bitwise identical. */
+  tfaot_status (*set_threads)(tfaot_model* model, int threads);
+
+  /* Makes runs use the program's threads. `pool` is copied; what it points to
+   * must outlive the instance. NULL is set_threads(model, 1). */
+  tfaot_status (*set_thread_pool)(tfaot_model* model,
+                                  const tfaot_thread_pool* pool);
+} tfaot_api;
+
+/* Returns the library's functions, or NULL if the library is older than
+ * `version`. The table stays valid while the library is loaded. */
+typedef const tfaot_api* tfaot_get_api_fn(uint32_t version);
+
+/* For programs that link the library instead of loading it. */
+const tfaot_api* tfaot_get_api(uint32_t version);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* TFAOT_C_API_H_ */

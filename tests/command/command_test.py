@@ -1,0 +1,145 @@
+"""The command `tfaot`: its options, its errors, and what it leaves behind."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from running import run
+
+from tfaot.command import cli, options
+from tfaot.command.files import RULES
+
+MODEL = """\
+import tensorflow as tf
+
+
+@tf.function
+def model(x):
+    return x + 1
+"""
+
+
+class OptionsTest(unittest.TestCase):
+    """The options are the rule's attributes."""
+
+    def test_every_attribute_is_used(self) -> None:
+        """Protects users from an option that nothing reads: each attribute is named in the code that runs the stages."""
+        code = "".join((RULES / "py/tfaot/command" / name).read_text() for name in ("build.py", "cli.py", "options.py"))
+        words = set(re.findall(r"[\"'](\w+)[\"']", code))
+        fields = [*options.attributes("tf_aot_library"), *options.attributes("tf_aot_hlo")]
+        unused = sorted({field.name for field in fields} - words)
+        self.assertEqual(unused, [])
+
+    def test_kinds(self) -> None:
+        """Protects the translation of Starlark's types and defaults to those of a command line."""
+        made = {option.field.name: option for option in options.options()}
+        self.assertEqual(made["saved_model"].flag, "--saved-model")
+        self.assertEqual(made["batch_sizes"].read(("8", "16")), [8, 16])
+        self.assertEqual(made["passes"].read(()), ["*"])
+        self.assertIsNone(made["frozen"].read(()))
+        self.assertEqual(made["dims"].read(("x=32,?",)), {"x": "32,?"})
+        self.assertEqual(made["entry_points"].read(("a.b", "Train=train")), {"a_b": "a.b", "Train": "train"})
+        self.assertTrue(made["embed_variables"].default)
+        self.assertNotIn("tags", made)
+
+
+class CommandTest(unittest.TestCase):
+    """Runs of the command."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def error(self, *words: str) -> str:
+        """Runs a command that must fail with one error, in this process, and returns the error."""
+        printed = io.StringIO()
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(self.folder)
+        with (
+            contextlib.redirect_stdout(printed),
+            mock.patch("sys.argv", ["tfaot", *words]),
+            self.assertRaises(SystemExit) as ended,
+        ):
+            cli.main()
+        self.assertEqual(printed.getvalue(), "")
+        self.assertIsInstance(ended.exception.code, str)  # which Python prints, with status 1
+        return str(ended.exception.code)
+
+    def failure(self, *words: str) -> str:
+        """Runs a command that must fail with one error, in its own process, and returns the error."""
+        done = run(*words, cwd=self.folder)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertEqual(len(re.findall("^error: ", done.stderr, re.MULTILINE)), 1, done.stderr)
+        self.assertEqual(done.stdout, "")
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"model.py"})
+        return done.stderr[done.stderr.index("error: ") :]
+
+    def test_errors_before_a_stage(self) -> None:
+        """Protects users who give wrong options: one error says what to do, and nothing is written."""
+        (self.folder / "model.py").write_text(MODEL)
+        (self.folder / "full").mkdir()
+        (self.folder / "full/file").touch()
+        one = ("--cpp-class", "a::B", "--out", "out")
+        for words, wanted in (
+            (
+                ("compile", *one),
+                "error: a model is one of model, saved_model, graph, and stablehlo; the command got none\n",
+            ),
+            (("compile", "model.py", "--graph=g.pb", *one), "the command got graph and the argument model.py\n"),
+            (("compile", "absent.py", *one), "error: there is no model 'absent.py'\n"),
+            (("compile", "model.py", "--saver=s", *one), "error: --saver applies only to graph\n"),
+            (("compile", "model.py", "--cpu=z80", *one), "error: z80 isn't a CPU level\n"),
+            (("compile", "model.py", "--cpu=a", "--isa=b", *one), "error: --cpu and --isa both set CPU levels\n"),
+            (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
+            (("compile", "model.py", "--out=out"), "error: Missing option '--cpp-class'"),
+            (("compile", "model.py", "--nothing", *one), "error: No such option"),
+            (("compile", "model.py", "--cpp-class=a::B", "--out=full"), "error: --out full: this isn't something that"),
+        ):
+            with self.subTest(words=words):
+                error = self.error(*words)
+                self.assertIn(wanted, error)
+                self.assertIn("\n  to do: ", error)
+                self.assertEqual({path.name for path in self.folder.iterdir()}, {"full", "model.py"})
+
+    def test_a_crash_of_the_model(self) -> None:
+        """Protects users whose model ends its process: the command says so in one error, and leaves nothing behind."""
+        (self.folder / "model.py").write_text("import os\n\nos.abort()\n")
+        error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
+        self.assertIn("error: exporting model.py: the process was killed by SIGABRT\n", error)
+        self.assertIn("model.py", error)
+
+    def test_an_error_of_the_compiler(self) -> None:
+        """Protects users whose compiler refuses a flag: they see its message, and nothing is written."""
+        (self.folder / "model.py").write_text(MODEL)
+        words = ("compile", "model.py", "--signature=x=float32[2]", "--cpp-class=a::B", "--out=out")
+        error = self.failure(*words, "--copts=-std=c++1066")
+        self.assertRegex(error, r"error: compiling .*: \S+ exited with status 1\n")
+        self.assertIn("c++1066", error)
+
+    def test_no_compiler(self) -> None:
+        """Protects users without a compiler from waiting for the stages first."""
+        (self.folder / "model.py").write_text(MODEL)
+        words = ("compile", "model.py", "--cpp-class=a::B", "--out=out")
+        with mock.patch.dict("os.environ", {"CXX": "absent -m64"}):
+            self.assertIn("error: there is no C++ compiler 'absent', which", self.error(*words))
+        with mock.patch.dict("os.environ", {"CXX": "", "PATH": str(self.folder)}):
+            self.assertIn("error: there is no C++ compiler\n", self.error(*words))
+
+    def test_inspect_needs_a_package(self) -> None:
+        """Protects users who name another file: an archive of something else, or none."""
+        (self.folder / "file").write_text("text")
+        self.assertIn("error: file isn't a package\n  found: no model.json in it", self.error("inspect", "file"))
+        self.assertIn("error: none isn't a package\n  found: nothing", self.error("inspect", "none"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+"""Packages: the command and Bazel make the same bytes, and programs that Bazel doesn't build use them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import tarfile
+import tempfile
+import unittest
+from pathlib import Path
+
+import cmake
+import pkgconf
+from running import run
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "examples/fc/fc_aot.package.tar.gz"
+PROGRAM = ROOT / "examples/embedding/cmake"
+
+
+def executed(*command: str, cwd: Path, **env: str) -> str:
+    """Runs a program that must succeed, and returns its output."""
+    done = subprocess.run(
+        command, capture_output=True, check=False, cwd=cwd, env={"PATH": "/usr/bin:/bin", **env}, text=True
+    )
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+class PackageTest(unittest.TestCase):
+    """The package of examples/fc."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def unpacked(self) -> Path:
+        """Unpacks the archive, and returns the package's folder."""
+        with tarfile.open(PACKAGE) as archive:
+            archive.extractall(self.folder, filter="data")
+        return self.folder / "fc_aot"
+
+    def test_the_command_writes_the_same_bytes(self) -> None:
+        """Protects the promise that Bazel and the command run one implementation with one set of flags."""
+        out = self.folder / "out"
+        flags = ("--cpp-class=examples::fc::Fc", "--name=fc_aot", "--header-folder=examples/fc", f"--out={out}")
+        done = run("compile", "examples/fc/model.py", *flags, cwd=ROOT, env={"TMPDIR": str(self.folder)})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout, f"wrote {out}\n")
+        # A log has plain lines.
+        self.assertRegex(done.stderr, r"\Aexporting the graph: \d+\.\d s\ncompiling Run: ")
+        self.assertNotIn("\x1b", done.stderr)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["out"])  # and no temporary files
+        made = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
+        other = self.unpacked()
+        packed = {path.relative_to(other).as_posix(): path.read_bytes() for path in other.rglob("*") if path.is_file()}
+        self.assertEqual(made.keys(), packed.keys())
+        self.assertEqual([name for name in made if made[name] != packed[name]], [])
+
+    def test_the_archive_names_nobody(self) -> None:
+        """Protects reproducible builds: entries are sorted, and have no time, owner, or path of a machine."""
+        with tarfile.open(PACKAGE) as archive:
+            entries = archive.getmembers()
+            library = archive.extractfile("fc_aot/lib/libfc_aot.a")
+            assert library is not None
+            data = library.read()
+        self.assertEqual([entry.name for entry in entries], sorted(entry.name for entry in entries))
+        self.assertEqual({(entry.mtime, entry.uid, entry.gid, entry.uname) for entry in entries}, {(0, 0, 0, "")})
+        for word in (b"bazel-out", b"execroot", str(ROOT).encode()):
+            self.assertNotIn(word, data)
+
+    def test_cmake(self) -> None:
+        """Protects users of CMake: the program of examples/embedding/cmake builds, and learns."""
+        package = self.unpacked()
+        tool = str(Path(cmake.CMAKE_BIN_DIR) / "cmake")
+        build = str(self.folder / "build")
+        tools = [f"-DCMAKE_MAKE_PROGRAM={Path(cmake.__file__).parents[1] / 'bin/ninja'}", "-GNinja"]
+        executed(tool, f"-S{PROGRAM}", f"-B{build}", *tools, f"-DCMAKE_PREFIX_PATH={package}", cwd=self.folder)
+        executed(tool, "--build", build, cwd=self.folder)
+        self.assertIn("after 30 steps", executed(f"{build}/train", cwd=self.folder))
+
+    def test_pkg_config(self) -> None:
+        """Protects users of pkg-config: its flags build the same program, wherever the package is, and it names the weights."""
+        package = self.unpacked().rename(self.folder / "moved")
+
+        def asked(*what: str) -> list[str]:
+            tool = str(pkgconf.get_executable())
+            return shlex.split(
+                executed(tool, *what, "fc_aot", cwd=self.folder, PKG_CONFIG_PATH=f"{package}/lib/pkgconfig")
+            )
+
+        program = str(self.folder / "train")
+        flags = asked("--cflags", "--libs")
+        executed("c++", "-Wall", "-Werror", str(PROGRAM / "train.cc"), *flags, "-o", program, cwd=self.folder)
+        self.assertIn("after 30 steps", executed(program, cwd=self.folder))
+        (weights,) = asked("--variable=weights")
+        self.assertTrue(Path(weights).is_file())
+
+    def test_inspect(self) -> None:
+        """Protects readers of a package: the command says what is in the archive and in its folder."""
+        for path in (PACKAGE, self.unpacked()):
+            done = run("inspect", str(path), cwd=self.folder)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("\n  input x: float32[64, 784] (x:0)\n", done.stdout)
+            self.assertIn("\n10 variables of 1,603,624 bytes, 10 of them written\n", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,253 @@
+"""Exports small programs of JAX, with inputs and JAX's own results: `jax_operations.py FILE.zip`."""
+
+from __future__ import annotations
+
+import io
+import sys
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import export, lax
+
+RANDOM = np.random.RandomState(0)
+Case = tuple[Callable[..., Any], tuple[Any, ...]]
+
+
+def f(*shape: int) -> Any:
+    """Draws floats."""
+    return RANDOM.randn(*shape).astype(np.float32)
+
+
+def i(*shape: int) -> Any:
+    """Draws integers."""
+    return RANDOM.randint(-9, 9, shape).astype(np.int32)
+
+
+def u(*shape: int) -> Any:
+    """Draws unsigned integers."""
+    return RANDOM.randint(0, 2**32, shape, dtype=np.uint64).astype(np.uint32)
+
+
+HALVES = np.array([-3.5, -2.5, -1.5, -0.5, 0, 0.5, 1.5, 2.5, 3.7, 1e9], np.float32)
+COUNTS = np.array([0, 1, 2, 31, 32, 33, 3, 40], np.int32)
+
+
+def conv(x: Any, w: Any, strides: tuple[int, int] = (1, 1), padding: Any = "SAME", **more: Any) -> Any:
+    """A convolution of images with channels last."""
+    return lax.conv_general_dilated(x, w, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC"), **more)
+
+
+def pool(x: Any, start: float, operation: Any, size: int, stride: int, padding: str) -> Any:
+    """Pooling of images with channels last."""
+    return lax.reduce_window(x, start, operation, (1, size, size, 1), (1, stride, stride, 1), padding)
+
+
+def elementwise() -> dict[str, Case]:
+    """Operations on each value, at values where conventions differ."""
+    positive = np.abs(f(9)) + np.float32(0.5)
+    result: dict[str, Case] = {
+        "rounding": (lambda x: (jnp.ceil(x), jnp.floor(x), lax.round(x), jnp.round(x), jnp.sign(x)), (HALVES,)),
+        "functions": (
+            lambda x: (
+                jnp.exp(x),
+                jnp.expm1(x),
+                jnp.sin(x),
+                jnp.tan(x),
+                jnp.tanh(x),
+                lax.cbrt(x),
+                jnp.sinh(x),
+                jnp.arctan(x),
+            ),
+            (f(9),),
+        ),
+        "positive": (lambda x: (jnp.log(x), jnp.sqrt(x), lax.rsqrt(x), lax.lgamma(x), lax.digamma(x)), (positive,)),
+        "special": (lambda x: (lax.erf(x), lax.erf_inv(x / 9), jnp.arcsin(x / 9), lax.logistic(x)), (f(9),)),
+        "floats": (lambda a, b: (a - b, a / b, lax.rem(a, b), a % b, a // b, jnp.arctan2(a, b)), (f(9), f(9))),
+        "integers": (
+            lambda a, b: (a - b, lax.div(a, b), lax.rem(a, b), a % b, a // b),
+            (i(8), np.array([3, -3] * 4, np.int32)),
+        ),
+        "unsigned": (lambda a, b: (a - b, lax.div(a, b), lax.rem(a, b), lax.max(a, b)), (u(8), u(8) | 1)),
+        "shifts": (
+            lambda a, n: (lax.shift_left(a, n), lax.shift_right_logical(a, n), lax.shift_right_arithmetic(a, n)),
+            (np.array([-1, 1, -7, 7, -1, 1, -9, 9], np.int32), COUNTS),
+        ),
+        "bits": (lambda a, b: (a & b, a | b, a ^ b, ~a, lax.population_count(a), lax.clz(a)), (i(8), i(8))),
+        "nans": (
+            lambda a, b: (jnp.maximum(a, b), a < b, a == b, a != b, jnp.isfinite(a)),
+            (np.array([1, np.nan, 2, np.inf], np.float32), np.array([1, 1, 3, np.nan], np.float32)),
+        ),
+        "casts": (lambda x: (x.astype("int32"), x.astype("int8"), x.astype("bool"), x.astype("float16")), (f(9) * 50,)),
+        "select": (lambda a, b, c: (jnp.where(a, b, c), lax.clamp(-0.5, b, 0.5)), (f(3, 4) > 0, f(3, 4), f(1, 4))),
+        "bfloat16": (lambda x: x.astype("bfloat16"), (f(5),)),
+        "complex": (lambda x, y: (lax.complex(x, y) * lax.complex(y, x)).imag, (f(4), f(4))),
+    }
+    return result
+
+
+def products() -> dict[str, Case]:
+    """Matrix products, convolutions, and their gradients."""
+    return {
+        "matmul": (lambda a, b: a @ b, (f(2, 3, 4), f(2, 4, 5))),
+        "vectors": (lambda a, b, c: (a @ b, c @ b), (f(4), f(4), f(3, 4))),
+        "einsum": (lambda a, b: jnp.einsum("bqhd,bkhd->bhqk", a, b), (f(2, 3, 2, 4), f(2, 5, 2, 4))),
+        "of_integers": (lambda a, b: a @ b, (i(3, 4), i(4, 5))),
+        "conv": (conv, (f(2, 8, 8, 3), f(3, 3, 3, 4))),
+        "conv_strided": (lambda x, w: conv(x, w, (2, 1), [(1, 2), (0, 1)]), (f(2, 8, 8, 3), f(3, 3, 3, 4))),
+        "conv_dilated": (lambda x, w: conv(x, w, rhs_dilation=(2, 2)), (f(2, 8, 8, 3), f(3, 3, 3, 4))),
+        "conv_grouped": (lambda x, w: conv(x, w, feature_group_count=2), (f(2, 8, 8, 4), f(3, 3, 2, 6))),
+        "conv_depthwise": (lambda x, w: conv(x, w, feature_group_count=4), (f(2, 8, 8, 4), f(3, 3, 1, 4))),
+        "conv_transposed": (
+            lambda x, w: lax.conv_transpose(x, w, (2, 2), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")),
+            (f(2, 4, 4, 3), f(3, 3, 3, 4)),
+        ),
+        "conv_gradient": (
+            jax.grad(lambda x, w: jnp.sum(conv(x, w, (2, 2)) ** 2), (0, 1)),
+            (f(2, 8, 8, 3), f(3, 3, 3, 4)),
+        ),
+    }
+
+
+def shapes() -> dict[str, Case]:
+    """Operations that reduce, move, and find values."""
+    return {
+        "reduce": (
+            lambda x: (
+                x.sum(),
+                x.max((0, 2)),
+                x.min(2),
+                x.prod(1),
+                (x > 0).any(1),
+                (x > 0).all(2),
+                x.argmax(1),
+                x.argmin(2),
+            ),
+            (f(2, 3, 4),),
+        ),
+        "reduce_two": (
+            lambda x: lax.reduce((x, x), (np.float32(0), np.float32(1)), lambda a, b: (a[0] + b[0], a[1] * b[1]), (1,)),
+            (f(3, 4),),
+        ),
+        "pools": (
+            lambda x: (pool(x, -jnp.inf, lax.max, 3, 2, "SAME"), pool(x, 0.0, lax.add, 3, 1, "SAME"), jnp.cumsum(x, 1)),
+            (f(2, 8, 8, 3),),
+        ),
+        "pool_gradients": (
+            jax.grad(
+                lambda x: jnp.sum(pool(x, -jnp.inf, lax.max, 2, 2, "VALID") ** 2 + pool(x, 0.0, lax.add, 2, 2, "VALID"))
+            ),
+            (f(2, 8, 8, 3),),
+        ),
+        "move": (
+            lambda a, b: (
+                jnp.concatenate([a, b], 1),
+                jnp.tile(a, (2, 1)),
+                a[::-1, 1:4:2],
+                jnp.roll(a, 1, 0),
+                a.T,
+                jnp.eye(3),
+            ),
+            (f(3, 4), f(3, 2)),
+        ),
+        "pad": (
+            lambda a: (lax.pad(a, 0.0, ((1, 1, 1), (0, 2, 2))), lax.pad(a, 1.0, ((-1, 1, 0), (0, -1, 0)))),
+            (f(3, 4),),
+        ),
+        "take": (
+            lambda t, ix: (t[ix], jnp.take(t, ix, 0, mode="clip"), t.at[ix].get(mode="fill", fill_value=0), t[ix, 1]),
+            (f(5, 4), np.array([0, -1, 7, -9, 3], np.int32)),
+        ),
+        "dynamic": (
+            lambda t, k: (lax.dynamic_slice(t, (k, 0), (2, 3)), lax.dynamic_update_slice(t, t[:1] * 2, (k, 1))),
+            (f(5, 4), np.int32(4)),
+        ),
+        "dynamic_negative": (lambda t, k: lax.dynamic_slice(t, (k, 0), (2, 3)), (f(5, 4), np.int32(-2))),
+        "scatter": (
+            lambda t, ix, v: (t.at[ix].set(v), t.at[ix].add(v), t.at[ix].max(v), t.at[:, 2].add(1.0)),
+            (f(5, 4), np.array([0, 7, -1], np.int32), f(3, 4)),
+        ),
+        "sort": (lambda x: (jnp.sort(x, 1), jnp.argsort(x, 1), jnp.median(x, 1), lax.top_k(x, 2)), (f(3, 5),)),
+        "iota": (lambda a: (a + jnp.arange(4, dtype="uint32"), jnp.arange(3, dtype="int8")), (u(4),)),
+    }
+
+
+def programs() -> dict[str, Case]:
+    """Control flow, random numbers, and parts of models."""
+
+    def cell(state: Any, x: Any, w: Any) -> Any:
+        state = jnp.tanh(state @ w + x)
+        return state, jnp.sort(state)
+
+    return {
+        "loop": (
+            lambda x, n: lax.while_loop(lambda s: s[0] < n, lambda s: (s[0] + 1, jnp.sort(s[1]) * x), (0, x))[1],
+            (f(4), np.int32(3)),
+        ),
+        "scan": (lambda x, w: lax.scan(lambda s, a: cell(s, a, w), jnp.zeros(4), x), (f(6, 4), f(4, 4))),
+        "scan_gradient": (
+            jax.grad(lambda w, x: jnp.sum(lax.scan(lambda s, a: cell(s, a, w), jnp.zeros(4), x)[0])),
+            (f(4, 4), f(6, 4)),
+        ),
+        "branches": (
+            lambda p, x: lax.switch(
+                p, [lambda a: a, lambda a: lax.fori_loop(0, 2, lambda j, b: b * x, a), jnp.square], x
+            ),
+            (np.int32(1), f(4)),
+        ),
+        "random": (
+            lambda s: (jax.random.normal(jax.random.key(s), (5,)), jax.random.permutation(jax.random.key(s), 6)),
+            (np.int32(-7),),
+        ),
+        "attention": (
+            lambda q, k, v: jax.nn.dot_product_attention(q, k, v, is_causal=True),
+            (f(1, 6, 2, 4), f(1, 6, 2, 4), f(1, 6, 2, 4)),
+        ),
+        "activations": (
+            lambda x: (jax.nn.gelu(x, approximate=False), jax.nn.softmax(x), jax.nn.logsumexp(x)),
+            (f(3, 4),),
+        ),
+        "resize": (lambda x: jax.image.resize(x, (1, 6, 6, 2), "bilinear"), (f(1, 4, 4, 2),)),
+        "fft": (lambda x: jnp.fft.fft(x).real, (f(6),)),
+        "same": (lambda a: (a, a, jnp.ones(2)), (f(3),)),
+    }
+
+
+def main(path: str) -> None:
+    """Writes `NAME.mlir` and `NAME.npz` for each program, and two that TensorFlow can't read."""
+    cases = elementwise() | products() | shapes() | programs()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
+        for name, (function, arguments) in cases.items():
+            compiled = jax.jit(function)
+            specs = [jax.ShapeDtypeStruct(np.shape(value), np.asarray(value).dtype) for value in arguments]
+            out.writestr(f"{name}.mlir", export.export(compiled, platforms=["cpu"])(*specs).mlir_module())
+            results = [np.asarray(value) for value in jax.tree.leaves(compiled(*arguments))]
+            values = io.BytesIO()
+            np.savez(
+                values,
+                **{f"input_{index}": value for index, value in enumerate(arguments)},
+                **{f"output_{index}": _stored(value) for index, value in enumerate(results)},
+            )
+            out.writestr(f"{name}.npz", values.getvalue())
+        spec = jax.ShapeDtypeStruct((3, 3), np.float32)
+        newer = export.export(jax.jit(lambda x: lax.top_k(x, 2)), platforms=["cpu"])(spec)
+        out.writestr("newer.mlirbc", newer.mlir_module_serialized)
+        library = export.export(jax.jit(jnp.linalg.cholesky), platforms=["cpu"])(spec)
+        out.writestr("library.mlir", library.mlir_module())
+        both = export.export(jax.jit(jnp.sin), platforms=["cpu", "cuda"])(spec)
+        out.writestr("both.mlir", both.mlir_module())
+        (size,) = export.symbolic_shape("size")
+        opened = export.export(jax.jit(jnp.tanh), platforms=["cpu"])(jax.ShapeDtypeStruct((size,), np.float32))
+        out.writestr("opened.mlirbc", opened.mlir_module_serialized)
+
+
+def _stored(value: Any) -> Any:
+    """Returns a value in a dtype that NumPy's files have."""
+    return value.astype(np.float32) if value.dtype == jnp.bfloat16 else value
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,247 @@
+"""Programs in StableHLO: what JAX exports, compared with JAX's own results, and one error for each file that can't be used."""
+
+from __future__ import annotations
+
+import io
+import os
+import unittest
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.stages.harness import ROOT, Exported, StageTest
+from tfaot.core import isolate
+from tfaot.export.sources.model import Model
+
+OPERATIONS = Path(os.environ.get("JAX_OPERATIONS", ROOT / "tests/export/sources/jax_operations.zip"))
+"""What jax_operations.py writes. Bazel makes it; by hand, run that file in a Python with JAX, and set the variable."""
+
+LOW = {"bfloat16": 2e-2, "float16": 1e-2}
+"""Relative differences to accept for dtypes with few bits. XLA may keep more of them inside a program."""
+
+
+def convert(program: bytes, folder: Path) -> Any:
+    """Converts a program to a graph."""
+    from tfaot.export.sources.stablehlo import StablehloSource
+    from tfaot.export.traced import Dims
+
+    path = folder / "program.mlir"
+    path.write_bytes(program)
+    return StablehloSource(str(path)).function("main", Dims({}))
+
+
+def different(function: Any, wanted: dict[str, Any]) -> str:
+    """Runs a graph in a session. Returns what isn't as wanted."""
+    import tensorflow as tf
+
+    with tf.Graph().as_default() as graph:
+        tf.import_graph_def(function.graph, name="")
+        with tf.compat.v1.Session(graph=graph) as session:
+            feeds = {edge.name: wanted[f"input_{index}"] for index, edge in enumerate(function.inputs)}
+            results = session.run([edge.name for edge in function.outputs], feeds)
+    if len(results) != sum(name.startswith("output_") for name in wanted):
+        return f"{len(results)} results"
+    for index, result in enumerate(results):
+        value, want = np.asarray(result), wanted[f"output_{index}"]
+        close = LOW.get(str(value.dtype), 1e-4)
+        if str(value.dtype) != "bfloat16" and value.dtype != want.dtype:
+            return f"result {index} is {value.dtype}, not {want.dtype}"
+        if not np.allclose(value.astype(want.dtype), want, rtol=close, atol=close, equal_nan=True):
+            return f"result {index} is\n{value}\nand not\n{want}"
+    return ""
+
+
+class JaxTest(StageTest):
+    """Programs that JAX wrote."""
+
+    def test_operations_compute_what_jax_computes(self) -> None:
+        """A converted program has JAX's results, also at values where TensorFlow's ops of the same names have others."""
+
+        def work() -> dict[str, str]:
+            wrong: dict[str, str] = {}
+            with zipfile.ZipFile(OPERATIONS) as programs:
+                names = [name.removesuffix(".npz") for name in programs.namelist() if name.endswith(".npz")]
+                for name in names:
+                    wanted = dict(np.load(io.BytesIO(programs.read(f"{name}.npz"))))
+                    if found := different(convert(programs.read(f"{name}.mlir"), self.folder), wanted):
+                        wrong[name] = found
+            assert len(names) > 40, names
+            return wrong
+
+        self.assertEqual(isolate.run_isolated(work, what="running programs"), {})
+
+    def refused(self, name: str, **options: Any) -> str:
+        """Returns the error for one of the programs in the archive."""
+        with zipfile.ZipFile(OPERATIONS) as programs:
+            path = self.folder / name
+            path.write_bytes(programs.read(name))
+        return self.error_of(self.export, Model(stablehlo=str(path)), **options).replace(str(path), name)
+
+    def test_newer_version(self) -> None:
+        """A portable artifact with an operation that the wheel doesn't have yet names both versions, and the way out."""
+        text = self.refused("newer.mlirbc")
+        self.assertRegex(
+            text,
+            r"^newer.mlirbc: TensorFlow 2.* can't read this StableHLO\n\n    error: unregistered operation 'vhlo\.\w+'[\s\S]*"
+            r"  found: the file has version 1\.\d+\.\d+, and TensorFlow has 1\.\d+\.\d+\n"
+            r"  to do: write it for version 1\.\d+\.\d+ or an earlier one; or as text, exported.mlir_module\(\), which has no "
+            r"version$",
+        )
+
+    def test_lapack(self) -> None:
+        """A program that calls LAPACK says so, and how to export one that doesn't."""
+        text = self.refused("library.mlir")
+        self.assertTrue(text.startswith("library.mlir calls functions of another library, such as LAPACK\n"), text)
+        self.assertTrue(
+            text.endswith(
+                "to do: compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you "
+                'export them with platforms=["tpu"]'
+            ),
+            text,
+        )
+
+    def test_platforms(self) -> None:
+        """A program for several platforms doesn't say which branch is whose."""
+        self.assert_error(
+            self.refused("both.mlir"),
+            """
+            both.mlir is for several platforms
+              found: an argument that chooses one of them, and no record of their order
+              to do: export for one: jax.export.export(f, platforms=["cpu"])
+            """,
+        )
+
+    def test_dims(self) -> None:
+        """Sizes that an export leaves open come from dims, by the argument's name; without them, the error shows the line."""
+        self.assert_error(
+            self.refused("opened.mlirbc"),
+            """
+            opened.mlirbc: 1 input(s) have dimensions that aren't known at build time
+              found: x [None]
+              to do: fix them in the model, or in the target: dims = {"x": [1]}
+            """,
+        )
+        path = self.folder / "opened.mlirbc"
+        exported = self.export(Model(stablehlo=str(path)), dims={"x": (7,)})
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual([tensor.shape for tensor in (*entry.inputs, *entry.outputs)], [(7,), (7,)])
+        self.assert_error(
+            self.error_of(self.export, Model(stablehlo=str(path)), batch_sizes=(1, 8)).replace(
+                str(path), "opened.mlirbc"
+            ),
+            """
+            opened.mlirbc: batch_sizes with StableHLO
+              found: a program for one size, whose constants depend on it
+              to do: remove batch_sizes, and fix the batch with dims or in the export
+            """,
+        )
+        self.assertRegex(
+            self.error_of(self.export, Model(stablehlo=str(path)), dims={"x": (0,)}),
+            r"XLA refuses the program with these dims\n\n[\s\S]*Expected value >= 1 for dimension variable 'size'[\s\S]*"
+            r"  to do: use sizes that the export allows$",
+        )
+
+
+class TextTest(StageTest):
+    """Handwritten programs."""
+
+    def program(self, text: str) -> Model:
+        """Writes a program."""
+        path = self.folder / "program.mlir"
+        path.write_text(text)
+        return Model(stablehlo=str(path))
+
+    def refused(self, text: str, **options: Any) -> str:
+        """Returns the error for a program."""
+        return self.error_of(self.export, self.program(text), **options).replace(str(self.folder) + "/", "")
+
+    def exported(self, text: str) -> Exported:
+        """Exports a program."""
+        return self.export(self.program(text))
+
+    def test_names(self) -> None:
+        """Inputs and outputs have the names that JAX writes, as other sources have them; others are numbered."""
+        exported = self.exported(
+            """
+            func.func @main(%0: tensor<2xf32> loc("state['w'][0].scale"), %1: tensor<i32>, %2: tensor<ui8> loc("x"("f.py":1:2)))
+                -> (tensor<2xf32> {jax.result_info = "result['a'].b[1]"},
+                    tensor<i32> {jax.result_info = "result[1]"}, tensor<ui8>) {
+              return %0, %1, %2 : tensor<2xf32>, tensor<i32>, tensor<ui8>
+            }
+            """
+        )
+        (entry,) = exported.manifest.entry_points
+        self.assertEqual([tensor.cpp_name for tensor in entry.inputs], ["state_w_0_scale", "input_1", "x"])
+        self.assertEqual([tensor.cpp_name for tensor in entry.outputs], ["a_b_1", "output_1", "output_2"])
+        self.assertEqual([tensor.dtype for tensor in entry.outputs], ["float32", "int32", "uint8"])
+
+    def test_not_stablehlo(self) -> None:
+        """A file of another kind shows what MLIR says of it."""
+        self.assertRegex(
+            self.refused("HloModule m\n"),
+            r"^program.mlir isn't StableHLO that TensorFlow 2\S* can read\n\n    \S*error: [\s\S]*"
+            r"to do: use what jax.export gives: exported.mlir_module\(\), as text, or exported.mlir_module_serialized$",
+        )
+
+    def test_no_main(self) -> None:
+        """A program must say where it starts."""
+        self.assert_error(
+            self.refused("func.func @f(%0: tensor<f32>) -> tensor<f32> {\n  return %0 : tensor<f32>\n}\n"),
+            """
+            program.mlir has no function main
+              found: f
+              to do: call the function that the program starts at main
+            """,
+        )
+
+    def test_entry_points(self) -> None:
+        """A program has one entry point."""
+        text = "func.func @main(%0: tensor<f32>) -> tensor<f32> {\n  return %0 : tensor<f32>\n}\n"
+        self.assert_error(
+            self.refused(text, entry_points=(("Step", "step"),)),
+            """
+            program.mlir has no entry point 'step'
+              found: StableHLO has a single entry point, main
+              to do: remove entry_points, and use a target for each program
+            """,
+        )
+
+    def test_dtype(self) -> None:
+        """A dtype that TensorFlow lacks is an error that lists those that it has."""
+        text = "func.func @main(%0: tensor<2xf8E3M4>) -> tensor<2xf8E3M4> {\n  return %0 : tensor<2xf8E3M4>\n}\n"
+        found = self.refused(text)
+        self.assertTrue(
+            found.startswith("program.mlir: an input or output is tensor<2xf8E3M4>\n  found: TensorFlow has bf16, ")
+        )
+        self.assertTrue(found.endswith("\n  to do: convert it inside the program"))
+
+    def test_custom_call(self) -> None:
+        """A call of code that isn't part of the program can't be compiled."""
+        self.assert_error(
+            self.refused(
+                """
+                func.func @main(%0: tensor<f32>) -> tensor<f32> {
+                  %1 = stablehlo.custom_call @my_kernel(%0) : (tensor<f32>) -> tensor<f32>
+                  return %1 : tensor<f32>
+                }
+                """
+            ),
+            """
+            program.mlir calls functions that aren't part of it
+              found: my_kernel
+              to do: compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you export them with platforms=["tpu"]
+            """,  # noqa: E501
+        )
+
+    def test_ill_formed(self) -> None:
+        """An operation on values of other types shows MLIR's own message."""
+        self.assertIn(
+            "error: ",
+            self.refused("func.func @main(%0: tensor<f32>) -> tensor<2xf32> {\n  return %0 : tensor<f32>\n}\n"),
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,345 @@
+"""Compiled models in Python: `tfaot.load`, without TensorFlow."""
+
+from __future__ import annotations
+
+import ctypes
+import html.parser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+import weakref
+from pathlib import Path
+from unittest import mock
+
+import ml_dtypes
+import numpy as np
+
+import tfaot
+from tfaot.core.errors import TfaotError
+from tfaot.run import library
+
+AFFINE = "tests/models/link/libone_aot_shared.so"
+BATCHES = "examples/batch_family/libbatch_family_aot_shared.so"
+DROPOUT = "examples/dropout/libdropout_aot_shared.so"
+EDGES = "examples/bf16/libbf16_aot_shared.so"
+ENTRY_POINTS = "examples/entry_points/libentry_points_aot_shared.so"
+HEADER = "runtime/tfaot/c_api.h"
+
+X = np.array([1, 2, 3, 4], np.float32)
+GIVEN = {"x": X, "unused": 0}
+
+
+class RunTest(unittest.TestCase):
+    """A model whose numbers are checked by hand: y = w x + b, after which w grows by one."""
+
+    def setUp(self) -> None:
+        self.model = tfaot.load(AFFINE)
+
+    def test_without_tensorflow(self) -> None:
+        """Protects programs that run a model from importing what built it."""
+        self.model.run(GIVEN)
+        self.assertNotIn("tensorflow", sys.modules)
+
+    def test_run(self) -> None:
+        """Protects the numbers, and that results survive the next run."""
+        first = self.model.run(GIVEN)
+        second = self.model.run({"x:0": X, "unused": 0})
+        np.testing.assert_array_equal(first.y, [1.5, 4.5, 9.5, 16.5])
+        np.testing.assert_array_equal(second["y"], [2.5, 6.5, 12.5, 20.5])
+
+    def test_variables(self) -> None:
+        """Protects reading and writing: a view follows the model, and assignment reaches it, also if the model only reads."""
+        w = self.model.variables.w
+        self.model.run(GIVEN)
+        np.testing.assert_array_equal(w, [2, 3, 4, 5])
+        w[:] = 0
+        self.model.variables["b"] = [1, 2, 3, 4]
+        np.testing.assert_array_equal(self.model.run(GIVEN).y, [1, 2, 3, 4])
+        self.assertFalse(self.model.variables["b"].flags.writeable)
+        np.testing.assert_array_equal(self.model.variables.b, [1, 2, 3, 4])
+
+    def test_views(self) -> None:
+        """Protects zero-copy use: inputs are filled in place, and outputs show the latest run."""
+        x, y = self.model.inputs.x, self.model.outputs.y
+        x[:] = X
+        self.model.run()
+        np.testing.assert_array_equal(y, [1.5, 4.5, 9.5, 16.5])
+        self.assertFalse(y.flags.writeable)
+        self.assertEqual(x.ctypes.data % 64, 0)
+
+    def test_views_outlive_the_model(self) -> None:
+        """Protects against dangling arrays: memory stays while a view of a view refers to it, and goes away after that."""
+        with tfaot.load(AFFINE) as model:
+            model.run(GIVEN)
+            part = model.variables.w[1:][::2]
+            instance = weakref.ref(model._state.instance)
+        del model
+        np.testing.assert_array_equal(part, [3, 5])
+        self.assertIsNotNone(instance())
+        del part
+        self.assertIsNone(instance())
+
+    def test_closed(self) -> None:
+        """Protects users of a closed model, who get an error and no crash."""
+        self.model.close()
+        with self.assertRaisesRegex(tfaot.ModelError, "the model is closed"):
+            self.model.run(GIVEN)
+        self.assertIn("closed", repr(self.model))
+
+    def test_weights(self) -> None:
+        """Protects weights on disk: they return as they were, and a file for another model changes nothing."""
+        folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(shutil.rmtree, folder)
+        path = Path(folder) / "w.safetensors"
+        self.model.variables["w"] = [5, 6, 7, 8]
+        self.model.save(path)
+        other = tfaot.load(AFFINE)
+        other.load(path)
+        np.testing.assert_array_equal(other.variables.w, [5, 6, 7, 8])
+        (Path(folder) / "bad").write_bytes(b"no weights")
+        with self.assertRaisesRegex(tfaot.ModelError, "safetensors"):
+            other.load(Path(folder) / "bad")
+        np.testing.assert_array_equal(other.variables.w, [5, 6, 7, 8])
+
+    def test_load_under_views(self) -> None:
+        """Protects views of variables: the memory that a load would take away can't be in use."""
+        view = self.model.variables.w[1:]
+        with self.assertRaisesRegex(BufferError, "1 views"):
+            self.model.load("any")
+        del view
+        with self.assertRaisesRegex(tfaot.ModelError, "any"):
+            self.model.load("any")
+
+    def test_wrong_inputs(self) -> None:
+        """Protects callers from silent conversions: each error names the input, and what it takes."""
+        for inputs, text in (
+            (
+                {**GIVEN, "x": np.zeros(3, np.float32)},
+                r"'x' can't have the shape \[3\]\n  found: it is x: float32\[4\]",
+            ),
+            ({**GIVEN, "x": np.zeros(4, np.complex64)}, r"'x' can't be complex64\[4\]"),
+            ({**GIVEN, "x": np.zeros(4, np.int64)}, r"'x' can't be int64\[4\].*value.astype\(\"float32\"\)"),
+            ({"x": X, "z": X}, "there is no input 'z'"),
+            ({"z": X}, "there is no input 'z'"),
+        ):
+            with self.subTest(text), self.assertRaisesRegex(TfaotError, re.compile(text, re.DOTALL)):
+                self.model.run(inputs)
+        np.testing.assert_array_equal(self.model.run(x=[1, 2, 3, 4], unused=0).y, [1.5, 4.5, 9.5, 16.5])
+        with self.assertRaisesRegex(TfaotError, "takes no batch"):
+            self.model.run(GIVEN, batch=2)
+
+    def test_unknown_inputs(self) -> None:
+        """Protects pipelines that offer the same inputs to different models: the rest is ignored, with a note."""
+        model = tfaot.load(AFFINE, unknown_inputs="ignore")
+        np.testing.assert_array_equal(model.run(GIVEN, age=[[3]]).y, [1.5, 4.5, 9.5, 16.5])
+        self.assertEqual(model.notes, {"age": "Run() ignored 'age', which isn't an input"})
+        with self.assertRaisesRegex(TfaotError, "got no value for x, unused"):
+            model.run(age=3)
+        with self.assertRaisesRegex(TfaotError, 'the values are "error" and "ignore"'):
+            tfaot.load(AFFINE, unknown_inputs="drop")
+
+    def test_shown(self) -> None:
+        """Protects what people see in a terminal and in a notebook: the signature, in balanced HTML."""
+        self.assertIn(
+            "a::b_c\n  Run(x: float32[4], unused: float32[]) -> y: float32[4]\n  2 variables, 32 bytes;",
+            repr(self.model),
+        )
+        self.assertEqual(repr(self.model.variables), "w: float32[4]\nb: float32[4]")
+        open_tags: list[str] = []
+        parser = html.parser.HTMLParser()
+        with (
+            mock.patch.object(parser, "handle_starttag", lambda tag, _: open_tags.append(tag) if tag != "br" else None),
+            mock.patch.object(parser, "handle_endtag", lambda tag: self.assertEqual(open_tags.pop(), tag)),
+        ):
+            parser.feed(self.model._repr_html_())
+        self.assertFalse(open_tags)
+        self.assertIn("<td>float32[4]</td>", self.model._repr_html_())
+
+    def test_names(self) -> None:
+        """Protects lookup: what doesn't exist is an error that lists what does."""
+        self.assertEqual([*self.model.variables], ["w", "b"])
+        self.assertIn("w", dir(self.model.variables))
+        with self.assertRaisesRegex(KeyError, "no variable is called 'v'; there is w, b"):
+            self.model.variables["v"]
+        with self.assertRaisesRegex(AttributeError, "no input is called 'v'; there is x, unused"):
+            _ = self.model.inputs.v
+        with self.assertRaisesRegex(AttributeError, "no output is called 'z'; there is y"):
+            _ = self.model.run(GIVEN).z
+        with self.assertRaisesRegex(AttributeError, "its entry points are Run"):
+            _ = self.model.Train
+        with self.assertRaises(AttributeError):
+            _ = tfaot.nothing
+
+    def test_identity(self) -> None:
+        """Protects the embedded manifest and fingerprint, with which a program says which model it runs."""
+        self.assertEqual(self.model.manifest["cpp_class"], "a::b_c")
+        self.assertEqual([entry["name"] for entry in self.model.manifest["variables"]], ["w", "b"])
+        self.assertRegex(self.model.fingerprint, "^[0-9a-f]{16}$")
+        self.assertNotEqual(self.model.fingerprint, tfaot.load(BATCHES).fingerprint)
+
+    def test_level(self) -> None:
+        """Protects the choice of a CPU level, and the library's own words if there is none."""
+        self.assertEqual(tfaot.load(AFFINE, isa=self.model.isa).isa, self.model.isa)
+        with self.assertRaisesRegex(tfaot.ModelError, "a::b_c.*x86-64-v9"):
+            tfaot.load(AFFINE, isa="x86-64-v9")
+
+    def test_not_a_model(self) -> None:
+        """Protects users who pass another file: the error says what it isn't."""
+        with self.assertRaisesRegex(tfaot.ModelError, "isn't a model's shared library"):
+            tfaot.load(HEADER)
+        with self.assertRaisesRegex(tfaot.ModelError, "there is no model 'nowhere.so'"):
+            tfaot.load("nowhere.so")
+        with (
+            mock.patch.object(library, "VERSION", 1000),
+            self.assertRaisesRegex(tfaot.ModelError, "is older than this package"),
+        ):
+            tfaot.load(AFFINE)
+
+    def test_runfiles(self) -> None:
+        """Protects programs under Bazel that run in another folder."""
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir("/")
+        self.assertEqual(tfaot.load(AFFINE).name, "a::b_c")
+
+    def test_threads(self) -> None:
+        """Protects one instance a thread: runs at the same time don't mix."""
+        wrong: list[int] = []
+
+        def work(seed: int) -> None:
+            model = tfaot.load(AFFINE)
+            for step in range(200):
+                x = np.full(4, seed, np.float32)
+                if not np.array_equal(model.run(x=x, unused=0).y, (np.arange(1, 5) + step) * seed + 0.5):
+                    wrong.append(seed)
+
+        workers = [threading.Thread(target=work, args=(seed,)) for seed in range(1, 5)]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        self.assertEqual(wrong, [])
+
+
+class OtherModelsTest(unittest.TestCase):
+    """Models with batches, other dtypes, several functions, and random numbers."""
+
+    def test_batches(self) -> None:
+        """Protects batches: rows in give rows out, and a row's result doesn't depend on the others."""
+        model = tfaot.load(BATCHES)
+        x = np.random.default_rng(0).standard_normal((200, 20))
+        whole = model.run(x=x).output
+        self.assertEqual(whole.shape, (200, 10))
+        np.testing.assert_allclose(whole.sum(axis=1), 1, rtol=1e-5)
+        self.assertEqual(model.run(x=x[:7]).output.shape, (7, 10))
+        np.testing.assert_allclose(model.run(x=x[:7]).output, whole[:7], rtol=1e-5)
+        np.testing.assert_array_equal(model.outputs.output[:7], model.run(batch=7).output)
+        self.assertIn("Run(x: float32[≤200, 20]) -> output: float32[≤200, 10]", repr(model))
+        for arguments, text in (
+            ({"x": x[:0]}, "a batch of 0 rows\n  found: Run"),
+            ({"x": np.zeros((201, 20))}, "takes 1 to 200"),
+            ({"x": x, "batch": 3}, "x has 200, batch has 3"),
+            ({"x": x[0]}, r"can't have the shape \[20\]"),
+        ):
+            with self.subTest(text), self.assertRaisesRegex(TfaotError, text):
+                model.run(**arguments)  # type: ignore[arg-type]
+
+    def test_threads_change_no_bit(self) -> None:
+        """Protects set_threads: the model's own threads give the same bits."""
+        x = np.random.default_rng(0).standard_normal((200, 20))
+        one, two = tfaot.load(BATCHES), tfaot.load(BATCHES, threads=2)
+        np.testing.assert_array_equal(one.run(x=x).output, two.run(x=x).output)
+        with self.assertRaisesRegex(tfaot.ModelError, "-1 threads"):
+            one.set_threads(-1)
+
+    def test_dtypes(self) -> None:
+        """Protects dtypes that C lacks, and results whose size a run decides."""
+        model = tfaot.load(EDGES)
+        x = np.arange(32).reshape(8, 4) / 8
+        signal = np.arange(8) * (1 + 2j)
+        out = model.run(x=x.astype(ml_dtypes.bfloat16), signal=signal)
+        scale = np.array([0.5, 1.5, -2, 3])
+        self.assertEqual(out.scaled.dtype, ml_dtypes.bfloat16)
+        np.testing.assert_array_equal(out.scaled.astype(float), x * scale)
+        np.testing.assert_array_equal(out.large, np.argwhere(x * scale > 1))
+        np.testing.assert_array_equal(out.turned, signal * 1j)
+
+    def test_dtype_that_numpy_lacks(self) -> None:
+        """Protects users without ml_dtypes: the error says what to install, and other tensors still work."""
+        model = tfaot.load(EDGES)
+        tensor = model.inputs.tensor("x")
+        with (
+            mock.patch("numpy.dtype", side_effect=TypeError),
+            mock.patch.dict(sys.modules, {"ml_dtypes": None}),
+            self.assertRaisesRegex(TfaotError, "pip install ml_dtypes"),
+        ):
+            tensor.numpy()
+        self.assertEqual(model.inputs.signal.dtype, np.complex64)
+
+    def test_entry_points(self) -> None:
+        """Protects functions over one set of variables: training by one function shows in another's results."""
+        model = tfaot.load(ENTRY_POINTS)
+        self.assertEqual([*model.entry_points], ["init", "forward", "train", "read"])
+        model.init(seed=[1, 2])
+        x = np.random.default_rng(0).standard_normal((32, 4))
+        before = model.forward(x=x).y
+        for _ in range(50):
+            model.train(x=x, y=x.sum(axis=1))
+        after = model.forward({"forward_x": x})["forward_y"]
+        self.assertLess(np.abs(after - x.sum(axis=1)).mean(), 0.5 * np.abs(before - x.sum(axis=1)).mean())
+        self.assertEqual(model.read().steps, 50)
+        self.assertEqual(model.train.inputs.x.shape, (32, 4))
+
+    def test_seed(self) -> None:
+        """Protects reproducible random numbers, and the error of a model that draws none."""
+        model = tfaot.load(DROPOUT)
+        inputs = {t.member: np.ones(t.shape) for t in model.run.signature.inputs}
+        hidden = []
+        for seed in (1, 1, 2):
+            model = tfaot.load(DROPOUT)
+            model.seed(seed)
+            hidden.append(model.run(inputs).hidden)
+        np.testing.assert_array_equal(hidden[0], hidden[1])
+        self.assertFalse(np.array_equal(hidden[0], hidden[2]))
+        with self.assertRaisesRegex(tfaot.ModelError, "seed isn't a function of this model"):
+            tfaot.load(AFFINE).seed(1)
+
+
+class HeaderTest(unittest.TestCase):
+    """The structs in Python are those of the header."""
+
+    def test_layout(self) -> None:
+        """Protects the table from a field that only one side has, or has elsewhere."""
+        folder = tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(shutil.rmtree, folder)
+        structs: dict[str, type[ctypes.Structure]] = {
+            "tfaot_api": library.Api,
+            "tfaot_description": library.CDescription,
+            "tfaot_entry_point": library.CEntryPoint,
+            "tfaot_tensor": library.CTensor,
+        }
+        lines = ['#include "c_api.h"', "#include <stdio.h>", "int main(void) {"]
+        expected = []
+        for name, struct in structs.items():
+            for field, *_ in struct._fields_:
+                place = getattr(struct, field)
+                lines.append(f'printf("%d %d\\n", (int)offsetof({name}, {field}), (int)sizeof((({name}*)0)->{field}));')
+                expected.append(f"{place.offset} {place.size}")
+            lines.append(f'printf("%d\\n", (int)sizeof({name}));')
+            expected.append(str(ctypes.sizeof(struct)))
+        lines.append('printf("%d %d\\n", TFAOT_API_VERSION, TFAOT_UNKNOWN_INPUT); return 0; }')
+        expected.append(f"{library.VERSION} {library.UNKNOWN_INPUT}")
+        source = Path(folder) / "layout.c"
+        source.write_text("\n".join(lines))
+        command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{Path(HEADER).parent}"]
+        subprocess.run([*command, source, "-o", source.with_suffix("")], check=True)
+        done = subprocess.run([source.with_suffix("")], check=True, capture_output=True, text=True)
+        self.assertEqual(done.stdout.splitlines(), expected)
+
+
+if __name__ == "__main__":
+    unittest.main()

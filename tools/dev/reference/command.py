@@ -1,0 +1,52 @@
+"""The page of the command `tfaot`."""
+
+from __future__ import annotations
+
+from tfaot.command import options
+from tools.dev.reference.markdown import code, linked, notice, sentence, table
+
+PAGE = "docs/reference/command.md"
+
+
+def pages() -> dict[str, str]:
+    """Returns the page by its path."""
+    parts = [
+        notice("py/tfaot/command/options.py and rules/private/"),
+        "# The command tfaot\n\n",
+        "[Without Bazel](../guide/without-bazel.md) shows how to use it. Its options are the attributes of ",
+        "[rules and macros](rules.md), with `-` for `_`. In place of MODEL, you can give `--model`, `--saved-model`, or ",
+        "`--graph`. Paths are relative to the current folder.\n\n",
+        "The exit status is 0 after success, and 1 after an error. An error is one message on standard error, and leaves no ",
+        "output behind.\n",
+    ]
+    for command in options.COMMANDS:
+        parts.append(f"\n## tfaot {command.name}\n\n`tfaot {command.name} [MODEL] [OPTIONS]`\n\n{command.help} ")
+        parts.append(f"It takes the attributes of [{command.rule}](rules.md#{command.rule}).\n\n")
+        own = [
+            (
+                code(f"{each.flag} {each.metavar}"),
+                "required" if each.required else code(str(each.default)) if each.default else "",
+                each.help,
+            )
+            for each in command.own
+        ]
+        if command.name in ("compile", "hlo"):
+            own += [_row(option) for option in options.options(command.rule)]
+        if own:
+            parts.append(table(["option", "default", "meaning"], own))
+    parts.append("\n## tfaot inspect\n\n`tfaot inspect PACKAGE`\n\n")
+    parts.append("Says what a package contains: its class, inputs, outputs, variables, and what made it. ")
+    parts.append("PACKAGE is its folder, an archive of Bazel's target `NAME_package`, or a file `model.json`.\n")
+    return {PAGE: "".join(parts)}
+
+
+def _row(option: options.Option) -> tuple[str, str, str]:
+    flag = option.flag if option.field.type == "bool" else f"{option.flag} {option.metavar}"
+    if option.field.type == "bool":
+        flag += f", --no-{option.flag[2:]}"
+    default = "" if option.field.default in ("None", "[]", "{}") else code(option.field.default)
+    return (
+        code(flag),
+        default if option.field.default else "required",
+        sentence(linked(option.field.doc)) + (" Can be repeated." if option.many else ""),
+    )
