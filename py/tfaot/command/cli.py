@@ -19,7 +19,7 @@ from tfaot import profile
 from tfaot.command import cxx, inspect, options
 from tfaot.command.build import Build
 from tfaot.command.progress import Progress
-from tfaot.command.stages import StageFailed, Stages
+from tfaot.command.stages import StageFailed, Stages, check_model
 from tfaot.core import version
 from tfaot.core.errors import TfaotError
 
@@ -170,6 +170,18 @@ def bundle(values: dict[str, Any], *, out: str, name: str | None) -> None:
         build.stablehlo()
         _copy([build.path(".model.json"), build.bundle()], made)
     click.echo(f"wrote {out}")
+
+
+@tfaot.command("check", context_settings={"ignore_unknown_options": True, "help_option_names": []})
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def check(arguments: Sequence[str]) -> None:
+    """Lists all that stands in the way of compiling a SavedModel, a GraphDef, or a Python file.
+
+    It has options of its own: see `tfaot check --help`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfaot.") as folder:
+        status = check_model(arguments, temporary=Path(folder))
+    sys.exit(status)
 
 
 @tfaot.command("inspect")

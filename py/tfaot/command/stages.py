@@ -109,6 +109,27 @@ class Stages:
         return process
 
 
+_CHECK = """\
+from tfaot.core import isolate
+from tfaot.preflight import command
+
+isolate.main(lambda: command.main(prog="tfaot check", description="Lists all that stands in the way of compiling a model."))
+"""
+
+
+def check_model(arguments: Iterable[str], *, temporary: Path) -> int:
+    """Checks a model in a process of its own, which prints the report. Returns the exit status.
+
+    Args:
+      arguments: those of `tfaot.preflight.command.main`.
+      temporary: an existing folder for temporary files.
+    """
+    path = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry and os.path.isdir(entry))]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(temporary)}
+    command = [sys.executable, "-s", "-B", "-c", _CHECK, *arguments]
+    return subprocess.run(command, check=False, env=variables).returncode
+
+
 def _message(printed: str) -> str:
     """Returns a stage's error from what it printed. Before it, the model and TensorFlow can have printed anything."""
     at = printed.rfind("\nerror: ")

@@ -37,6 +37,12 @@ def pages() -> dict[str, str]:
     parts.append("\n## tfaot inspect\n\n`tfaot inspect PACKAGE`\n\n")
     parts.append("Says what a package contains: its class, inputs, outputs, variables, and what made it. ")
     parts.append("PACKAGE is its folder, an archive of Bazel's target `NAME_package`, or a file `model.json`.\n")
+    parts.append("\n## tfaot check\n\n`tfaot check MODEL [OPTIONS]`\n\n")
+    parts.append("Lists all that stands in the way of compiling a SavedModel, a GraphDef, or a Python file ")
+    parts.append(
+        "([diagnostics](../guide/diagnostics.md)). `tfaot check --help` has its options. The exit status is 1 if "
+    )
+    parts.append("something stands in the way.\n")
     return {PAGE: "".join(parts)}
 
 
