@@ -142,11 +142,12 @@ class CommandTest(unittest.TestCase):
 
     def test_check(self) -> None:
         """Protects users who ask what stands in the way: the report names each op and its line, and the status tells scripts."""
-        (self.folder / "model.py").write_text(MODEL)
-        done = run("check", "model.py", "--dims=x=2", cwd=self.folder)
+        model = MODEL.replace("@tf.function", "@tf.function(input_signature=[tf.TensorSpec([8])])")
+        (self.folder / "model.py").write_text(model)
+        done = run("check", "model.py", cwd=self.folder)
         self.assertEqual((done.returncode, done.stderr.count("Traceback")), (0, 0), done.stdout + done.stderr)
-        (self.folder / "fft.py").write_text(MODEL.replace("x + 1", "tf.signal.rfft(x)"))
-        done = run("check", "fft.py", "--dims=x=8", "--json=report.json", cwd=self.folder)
+        (self.folder / "fft.py").write_text(model.replace("x + 1", "tf.signal.rfft(x)"))
+        done = run("check", "fft.py", "--json=report.json", cwd=self.folder)
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertRegex(done.stdout, r"RFFT(.|\n)*fft\.py:6")
         self.assertTrue((self.folder / "report.json").is_file())
