@@ -26,6 +26,7 @@ _PUBLIC = [
     "_benchmark",
     "_bundle",
     "_config_test",
+    "_package",
     "_shared",
     "_stub",
     "_stub_header_test",
