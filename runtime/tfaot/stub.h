@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "tfaot/hooks.h"
 #include "tfaot/instance.h"
 #include "tfaot/thread_pool.h"
 
@@ -30,6 +31,11 @@ class StubFunction {
     return memory_ + Offset(index);
   }
   void set_thread_pool(ThreadPool* /*threads*/) noexcept {}
+  void set_hooks(Hooks* /*hooks*/) noexcept {}
+  bool PlaceResult(std::size_t /*index*/, void* /*data*/) noexcept {
+    return false;
+  }
+  bool cancelled() const noexcept { return false; }
   bool Run() noexcept { return false; }
 
  private:

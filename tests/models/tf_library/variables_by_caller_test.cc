@@ -17,7 +17,7 @@ int main() {
   tf_library_test::ReadOnly read_only;
   EXPECT(*read_only.x() == 0);
   EXPECT(read_only.Run() && *read_only.result() == 42);
-  *read_only.x() = 23;
+  *read_only.mutable_x() = 23;
   EXPECT(read_only.Run() && *read_only.result() == 65);
   EXPECT(*read_only.x() == 23);
 
@@ -31,7 +31,7 @@ int main() {
   // Three times: x -= 0.1 * (x + y).
   tf_library_test::Updates updates;
   *updates.x() = 2;
-  *updates.y() = 1;
+  *updates.mutable_y() = 1;
   EXPECT(updates.Run() && Near(*updates.x(), 3 * 0.729 - 1));
   EXPECT(*updates.y() == 1);
   return failed == 0 ? 0 : 1;
