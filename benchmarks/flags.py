@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "py"))
 
 from benchmarks import catalog, compare, harness, summary
 from benchmarks.report import number, table

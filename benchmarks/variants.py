@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from benchmarks import bind, catalog
 from benchmarks.harness import Peer, say
+from tfaot import starlark
 
 _CPU = "x86-64-v3"
 
@@ -153,8 +154,8 @@ class Builder:
         if not self._runtime:
             at = self._folder / "runtime"
             at.mkdir()
-            sources = [*sorted((self._root / "runtime/tfaot").glob("*.cc"))]
-            sources.append(self._root / "runtime/tfaot/kernels/plain.cc")
+            found = starlark.execute(self._root, "runtime/package.bzl")["PACKAGE_SOURCES"]
+            sources = [self._root / "runtime" / path for path in found]
             self._compile("-O3", "-ffunction-sections", "-c", *map(str, sources), at=at)
             self._runtime = [str(path) for path in sorted(at.glob("*.o"))]
         return self._runtime

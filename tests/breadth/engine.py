@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tfaot
+from tfaot import starlark
 from tfaot.core import dtypes, isolate
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
@@ -34,7 +35,8 @@ Array = npt.NDArray[Any]
 ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy in a test's runfiles."""
 
-RUNTIME = ("bfloat16", "executor", "files", "isa", "mapped_file", "plain", "safetensors", "sort", "variables")
+RUNTIME: tuple[str, ...] = tuple(starlark.execute(ROOT, "runtime/package.bzl")["PACKAGE_SOURCES"])
+"""What models are linked with, below `runtime`."""
 TOGETHER = 40
 """How many cases share a model."""
 
@@ -197,11 +199,9 @@ class Engine:
         self._compiler = shlex.split(os.environ.get("CXX", "g++"))
         runtime = ROOT / "runtime"
         self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(runtime)]
-        self._runtime = [str(folder / f"{name}.o") for name in RUNTIME]
-        for target in self._runtime:
-            name = Path(target).stem
-            source = runtime / "tfaot" / ("kernels" if name == "plain" else "") / f"{name}.cc"
-            self._run([*self._flags, "-c", str(source), "-o", target])
+        self._runtime = [str(folder / f"{Path(source).stem}.o") for source in RUNTIME]
+        for source, target in zip(RUNTIME, self._runtime, strict=True):
+            self._run([*self._flags, "-c", str(runtime / source), "-o", target])
 
     def _run(self, flags: Sequence[str]) -> None:
         done = subprocess.run([*self._compiler, *flags], capture_output=True, check=False, text=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from program import FLOATS, Argument, Mutant, Program, walk
 
+from tfaot import starlark
 from tfaot.compile.program import constants
 from tfaot.core.manifest import Manifest
 
@@ -25,7 +26,7 @@ CHANGED = 1e-4
 """A mutant changes a result by more than rounding if a value moves by more than this fraction of its tensor's largest."""
 
 _LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-_RUNTIME = ("executor", "files", "isa", "mapped_file", "safetensors", "sort", "variables")
+_RUNTIME: list[str] = starlark.execute(ROOT, "runtime/package.bzl")["PACKAGE_SOURCES"]
 _FLAGS = ("-std=c++17", "-DNDEBUG", "-w")
 
 
@@ -116,8 +117,7 @@ class Toolchain:
     def runtime(self) -> list[Path]:
         """Returns the code that models link, and the mutants' driver."""
         if not self._runtime:
-            sources = [ROOT / f"runtime/tfaot/{name}.cc" for name in _RUNTIME]
-            sources += [ROOT / "runtime/tfaot/kernels/plain.cc", _HERE / "mutation.cc", _HERE / "driver.cc"]
+            sources = [*(ROOT / "runtime" / path for path in _RUNTIME), _HERE / "mutation.cc", _HERE / "driver.cc"]
             self._runtime = [self.compile(path, self.folder / f"{path.stem}.o", "-O2") for path in sources]
         return self._runtime
 

@@ -135,7 +135,7 @@ class GoldensTest(StageTest):
             r"\n  (?:verifier\.Feed\(model\.(\w+)\(\)\)|Verify_(\w+)\(verifier, model, (?:free, )?(\d+))", main
         ):
             if restored:
-                before.append(restored)
+                before.append(restored.removeprefix("mutable_"))  # of a variable that the model only reads
                 continue
             found += [f"step{step}/{member}/before" for member in before]
             found += [f"step{step}/{member}" for member in bodies[name]]
@@ -439,11 +439,11 @@ def model_fn(features, labels):
         np.testing.assert_allclose(goldens["step1/sum/before"], goldens["step0/sum"], rtol=1e-6)
         np.testing.assert_allclose(goldens["step1/y/free"], goldens["step1/y"], rtol=1e-4)
         test = self.rendered_test(exported)
-        self.assertIn("::tfaot::Copy(model.gain(), free.gain());\n  gain_crc = ::tfaot::Crc32(", test)
+        self.assertIn("::tfaot::Copy(model.mutable_gain(), free.mutable_gain());\n  gain_crc = ::tfaot::Crc32(", test)
         self.assertEqual(test.count("::tfaot::Copy(model.sum(), free.sum());"), 1)
 
     def test_wide_integers(self) -> None:
-        """Protects graphs in which zeros and ones say nothing: the largest three of seven get integers that differ more."""
+        """Protects graphs in which zeros and ones say nothing: the largest three of thirty get integers that differ more."""
         model = self.graph(
             """
             node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
@@ -452,11 +452,11 @@ def model_fn(features, labels):
             node { name: "largest" op: "TopKV2" input: "x" input: "k" attr { key: "T" value { type: DT_INT32 } } }
             versions { producer: 1882 }
             """,
-            'feed { id { node_name: "x" } shape { dim { size: 7 } } } fetch { id { node_name: "largest" } }',
+            'feed { id { node_name: "x" } shape { dim { size: 30 } } } fetch { id { node_name: "largest" } }',
         )
         goldens = self.goldens(self.export(model, golden_steps=2))
         self.assertGreater(goldens["step0/x"].max(), 1)
-        np.testing.assert_array_equal(goldens["step0/largest"], np.sort(goldens["step0/x"])[:3:-1])
+        np.testing.assert_array_equal(goldens["step0/largest"], np.sort(goldens["step0/x"])[:-4:-1])
 
     def test_blind_outputs(self) -> None:
         """Protects against a test that can't fail: an output that nothing moves is an error, unless accepted."""
