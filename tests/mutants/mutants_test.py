@@ -95,7 +95,7 @@ class MutantsTest(unittest.TestCase):
 
     def test_unknown(self) -> None:
         """An unknown statement is an error, because it couldn't get faults."""
-        text = "bool Run(const ::tfaot::Instance& instance) {\n  Surprise(b[0] + 0);\n  return true;\n}\n"
+        text = "template <bool kHooked>\nbool Run(const ::tfaot::Instance& instance) {\n  Surprise(b[0] + 0);\n  return true;\n}\n"
         with self.assertRaisesRegex(Unknown, r"unknown statement: Surprise\(b\[0\] \+ 0\);"):
             Program(
                 text,
