@@ -34,7 +34,7 @@ def two_fit(graph: graph_pb2.GraphDef, values: Iterable[Array]) -> bool:
 
 
 class Runner:
-    """A session that runs ops in the thread that calls it, for use in a `with` block."""
+    """A session with one thread of its own, for use in a `with` block."""
 
     def __init__(self, manifest: Manifest, graph: graph_pb2.GraphDef | noise.Noisy) -> None:
         """Imports a graph.
