@@ -15,7 +15,7 @@ from tests.stages.harness import ROOT, Exported, StageTest
 from tfaot.core import isolate
 from tfaot.export.sources.model import Model
 
-OPERATIONS = Path(os.environ.get("JAX_OPERATIONS", ROOT / "tests/export/sources/jax_operations.zip"))
+OPERATIONS = Path(os.environ.get("JAX_OPERATIONS", ROOT / "tests/export/sources/operations.zip"))
 """What jax_operations.py writes. Bazel makes it; by hand, run that file in a Python with JAX, and set the variable."""
 
 LOW = {"bfloat16": 2e-2, "float16": 1e-2}
