@@ -1,12 +1,13 @@
-"""Counts the tests in Bazel's build event files: `summary.py STATUS FILE…`; prints `N passed, N failed` and exits."""
+"""Counts the tests in Bazel's event files: `summary.py FAILED_STEPS FILE…` names what failed and prints `N passed, N failed`."""
 
 import json
 import sys
+from pathlib import Path
 
 
 def main() -> None:
     """A target that failed to build counts as failed; so does, as one, a step that failed without naming a test."""
-    status, *files = sys.argv[1:]
+    steps, *files = sys.argv[1:]
     passed = failed = 0
     for file in files:
         configured, summarized = set(), {}
@@ -19,8 +20,13 @@ def main() -> None:
                 elif event.get("configured", {}).get("testSize"):
                     configured.add(ids["targetConfigured"]["label"])
         passed += sum(summarized.values())
-        failed += len(configured | set(summarized)) - sum(summarized.values())
-    if status != "0" or passed == 0:
+        wrong = sorted(label for label in configured | set(summarized) if not summarized.get(label))
+        for label in wrong:
+            print(f"failed: {label} ({Path(file).stem})")
+        failed += len(wrong)
+    if steps:
+        print(f"failed steps: {steps}")
+    if steps or passed == 0:
         failed = max(failed, 1)
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)

@@ -10,10 +10,9 @@ import unittest
 from pathlib import Path
 
 import mutate
+import report
 from model import Model, Toolchain, Verdict
 from program import Argument, Mutant, Program, Unknown
-
-import report
 
 
 class MutantsTest(unittest.TestCase):
