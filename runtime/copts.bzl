@@ -31,8 +31,16 @@ _FEATURES = {
     "x86-64-v4": ["avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"],
 }
 
-# Lowest first.
-LEVELS = list(_FEATURES)
+# The features that each level of 64-bit ARM needs, by LLVM's names. A level's name is also the argument of compilers' -march.
+_ARM_FEATURES = {
+    "armv8-a": ["neon"],
+    "armv8.2-a+dotprod+fp16": ["neon", "crc", "lse", "rdm", "fullfp16", "dotprod"],
+}
+
+# The levels of each architecture, lowest first.
+X86_LEVELS = list(_FEATURES)
+ARM_LEVELS = list(_ARM_FEATURES)
+LEVELS = X86_LEVELS + ARM_LEVELS
 
 # Features in no level that compilers use on their own. All compilers that know the levels' names know these.
 _NO_LEVEL = ["avx512bf16", "avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "fma4", "sse4a", "tbm", "xop"]
@@ -43,18 +51,20 @@ def level_copts(level):
     `-march` replaces another `-march`, but neither adds nor removes features set by `-mavx512f` or `-mno-avx2`.
 
     Args:
-      level: (str) the psABI's name for it
+      level: (str) its name, one of `LEVELS`
 
     Returns:
       (list of str) the flags
     """
-    has = LEVELS.index(level) + 1
+    if level in ARM_LEVELS:
+        return ["-march=" + level, "-mtune=generic", "-DTFAOT_LEVEL={}".format(ARM_LEVELS.index(level) + 1)]
+    has = X86_LEVELS.index(level) + 1
     return (
         ["-march=" + level, "-mtune=generic"] +
         # The order matters: disabling AVX disables AVX2, and enabling AVX2 enables AVX.
         ["-mno-" + feature for feature in _NO_LEVEL] +
-        ["-mno-" + feature for other in reversed(LEVELS[has:]) for feature in _FEATURES[other]] +
-        ["-m" + feature for other in LEVELS[:has] for feature in _FEATURES[other]] +
+        ["-mno-" + feature for other in reversed(X86_LEVELS[has:]) for feature in _FEATURES[other]] +
+        ["-m" + feature for other in X86_LEVELS[:has] for feature in _FEATURES[other]] +
         ["-DTFAOT_LEVEL={}".format(has)]
     )
 
@@ -67,12 +77,21 @@ def level_features(level):
     Returns:
       (list[str]) their compiler names
     """
-    return [feature for other in LEVELS[:LEVELS.index(level) + 1] for feature in _FEATURES[other]]
+    return [feature for other in X86_LEVELS[:X86_LEVELS.index(level) + 1] for feature in _FEATURES[other]]
 
-# The target platforms that models can be compiled for: what they are called, and the constraints that make a platform one of them.
+# The target platforms that models can be compiled for: what they are called, the constraints that make a platform one of them, their
+# CPU levels, and the level of models that name none.
 PLATFORMS = {
     "linux_x86_64": struct(
         title = "Linux on x86-64",
         constraints = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
+        levels = X86_LEVELS,
+        default = "x86-64-v3",
+    ),
+    "linux_aarch64": struct(
+        title = "Linux on 64-bit ARM",
+        constraints = ["@platforms//os:linux", "@platforms//cpu:aarch64"],
+        levels = ARM_LEVELS,
+        default = "armv8-a",
     ),
 }

@@ -7,9 +7,9 @@ load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "graph_attrs", "run_stage",
 visibility(["//rules/...", "//tests/..."])
 
 def _tf_aot_compile_impl(ctx):
-    check_platform(ctx)
+    platform = check_platform(ctx)
     graph = ctx.attr.graph[TfaotGraphInfo]
-    isa = isa_of(ctx)
+    isa = isa_of(ctx, platform)
     made = []
     all_outputs = []
     for function in functions_of(graph, ctx.attr.stem or ctx.label.name):

@@ -58,8 +58,45 @@ tfaot_command_repository = repository_rule(
     environ = ["TFAOT_PYTHON"],
 )
 
+# Runs tools/bazelw/cross.py.
+_CROSS = """
+import os, sys
+sys.path.insert(0, sys.argv[1])
+sys.dont_write_bytecode = True
+from tools.bazelw import cross
+sys.exit(cross.main(os.environ))
+"""
+
+# By the name of the rules' repository in this one, so that the folder suits every workspace.
+_CROSS_BUILD = """\
+load("@rules_tfaot//rules/private:cross.bzl", "aarch64_targets")
+
+aarch64_targets(
+    folder = "{bin}",
+    includes = {includes},
+    version = "{version}",
+)
+"""
+
+def _tfaot_aarch64_repository_impl(rctx):
+    rctx.report_progress("Setting up g++ and qemu for 64-bit ARM (69 MB to download, 330 MB on disk)")
+    root = rctx.path(Label("//tools/bazelw:cross.py")).dirname.dirname.dirname
+    result = rctx.execute(["python3", "-I", "-S", "-c", _CROSS, str(root)], quiet = False, timeout = 3600)
+    if result.return_code != 0:
+        fail(result.stderr.strip().splitlines()[-1])
+    found = json.decode(result.stdout)
+    rctx.file("BUILD", _CROSS_BUILD.format(**found), executable = False)
+    rctx.symlink(found["bin"] + "/run", "run")
+
+tfaot_aarch64_repository = repository_rule(
+    implementation = _tfaot_aarch64_repository_impl,
+    doc = "A C++ toolchain and an emulator for 64-bit ARM, from Debian's packages, in the cache folder that bazelw uses.",
+    environ = ["HOME", "RULES_TFAOT_CACHE", "XDG_CACHE_HOME"],
+)
+
 def tfaot_dev_dependencies():
-    """Declares the repositories `tfaot_jax` and `tfaot_command`, and abseil, for WORKSPACE."""
+    """Declares the repositories `tfaot_jax`, `tfaot_command`, and `tfaot_aarch64`, and abseil, for WORKSPACE."""
+    tfaot_aarch64_repository(name = "tfaot_aarch64")
     tfaot_jax_repository(name = "tfaot_jax")
     tfaot_command_repository(name = "tfaot_command")
 
@@ -73,10 +110,11 @@ def tfaot_dev_dependencies():
     )
 
 def _tfaot_dev_impl(_module_ctx):
+    tfaot_aarch64_repository(name = "tfaot_aarch64")
     tfaot_jax_repository(name = "tfaot_jax")
     tfaot_command_repository(name = "tfaot_command")
 
 tfaot_dev = module_extension(
     implementation = _tfaot_dev_impl,
-    doc = "Declares the repositories `tfaot_jax` and `tfaot_command`.",
+    doc = "Declares the repositories `tfaot_aarch64`, `tfaot_jax`, and `tfaot_command`.",
 )

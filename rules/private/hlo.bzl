@@ -1,9 +1,10 @@
 """The HLO stage: turns an exported graph into HLO and StableHLO for other compilers."""
 
+load("//runtime:copts.bzl", "PLATFORMS")
 load(":bundle.bzl", "tf_aot_bundle")
 load(":common.bzl", "common_attributes")
 load(":export.bzl", "export_model")
-load(":isa.bzl", "DEFAULT_LEVEL", "isa_attrs", "isa_of")
+load(":isa.bzl", "DEFAULT_LEVEL", "isa_attrs", "isa_of", "platform_attrs", "platform_of")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
@@ -13,6 +14,9 @@ visibility(["//rules/...", "//tests/..."])
 def _tf_aot_lower_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     made = []
+
+    # HLO before optimization is for any machine, so no platform is refused.
+    isa = isa_of(ctx, platform_of(ctx) or PLATFORMS["linux_x86_64"])
     for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
         files = struct(
             hlo = ctx.actions.declare_file(entry.stem + ".hlo.pb"),
@@ -27,7 +31,7 @@ def _tf_aot_lower_impl(ctx):
         flags.add(graph.sources, format = "--sources=%s")
         flags.add(entry.entry_point, format = "--entry_point=%s")
         flags.add(entry.stem, format = "--name=%s")
-        flags.add(isa_of(ctx)[-1], format = "--cpu=%s")
+        flags.add(isa[-1], format = "--cpu=%s")
         flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
         flags.add(files.hlo, format = "--out_hlo=%s")
         flags.add(files.text, format = "--out_hlo_text=%s")
@@ -61,7 +65,7 @@ tf_aot_lower = rule(
         "xla_flags": attr.string_list(
             doc = "Additional XLA flags, `--xla_…=…`.",
         ),
-    } | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py", "//py/tfaot/hlo"),
+    } | platform_attrs() | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py", "//py/tfaot/hlo"),
     provides = [TfaotHloInfo],
     toolchains = [TOOLCHAIN_TYPE],
 )
@@ -215,7 +219,7 @@ def tf_aot_hlo(
         its prefix in this package, or all its files
       compatible_with: (list[Label]) as in any rule, for all targets
       config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
-      cpu: (str) the x86-64 psABI level that the optimized HLO is for
+      cpu: (str) the CPU level that the optimized HLO is for; by default, x86-64-v3, or armv8-a on 64-bit ARM
       data: (list[Label]) files that the model's code reads
       debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
       deprecation: (str) as in any rule, for the target

@@ -4,10 +4,11 @@ load("//runtime:copts.bzl", "LEVELS", "PLATFORMS")
 
 visibility(["//rules/..."])
 
-DEFAULT_LEVEL = "x86-64-v3"
+# Stands for the level that `PLATFORMS` names for the target platform.
+DEFAULT_LEVEL = "default"
 
 def platform_attrs():
-    """Returns the attributes of a rule that calls `check_platform`.
+    """Returns the attributes of a rule that calls `platform_of` or `check_platform`.
 
     Returns:
       (dict[str, Attribute]) private attributes; the rule also needs the fragment `platform`
@@ -19,28 +20,50 @@ def platform_attrs():
         ),
     }
 
-def check_platform(ctx):
-    """Fails if a model can't be compiled for the target platform. A platform that doesn't say what it is isn't supported.
+def platform_of(ctx):
+    """Returns the target platform, if models can be compiled for it.
 
     Args:
       ctx: the context of a rule with `platform_attrs`
+
+    Returns:
+      (struct) an entry of `PLATFORMS`, or None
     """
+    return ([platform for platform, lacks in _lacks(ctx) if not lacks] + [None])[0]
+
+def _lacks(ctx):
+    """Returns pairs of an entry of `PLATFORMS` and its constraints that the target platform lacks."""
     has = [
         target.label
         for target in ctx.attr._constraints
         if ctx.target_platform_has_constraint(target[platform_common.ConstraintValueInfo])
     ]
-    lacks = [[label for label in platform.constraints if Label(label) not in has] for platform in PLATFORMS.values()]
-    if [] in lacks:
-        return
+    return [
+        (platform, [label for label in platform.constraints if Label(label) not in has])
+        for platform in PLATFORMS.values()
+    ]
+
+def check_platform(ctx):
+    """Fails if a model can't be compiled for the target platform. A platform that doesn't say what it is isn't supported.
+
+    Args:
+      ctx: the context of a rule with `platform_attrs`
+
+    Returns:
+      (struct) the entry of `PLATFORMS`
+    """
+    found = platform_of(ctx)
+    if found:
+        return found
     fail(("{} would be compiled for the platform {}, which lacks {}. Models can be compiled for {}. To do: set --platforms to such " +
           "a platform, or leave the target out of builds for others: target_compatible_with = {}.").format(
         ctx.label,
         ctx.fragments.platform.platform,
-        " or ".join([" and ".join(labels) for labels in lacks]),
+        ", or ".join([" and ".join(labels) for _, labels in _lacks(ctx)]),
         " and ".join(["{} ({})".format(platform.title, ", ".join(platform.constraints)) for platform in PLATFORMS.values()]),
         " or ".join([str(platform.constraints) for platform in PLATFORMS.values()]),
     ))
+    return None
 
 def isa_attrs():
     """Returns the attributes of a rule that calls `isa_of`.
@@ -50,7 +73,8 @@ def isa_attrs():
     """
     return {
         "cpu": attr.string(
-            doc = "x86-64 psABI level to compile for: x86-64, x86-64-v2, x86-64-v3, or x86-64-v4. Never the building " +
+            doc = "CPU level to compile for. On x86-64, a level of its psABI: x86-64, x86-64-v2, x86-64-v3, or x86-64-v4. On " +
+                  "64-bit ARM: armv8-a or armv8.2-a+dotprod+fp16. `default` is x86-64-v3 or armv8-a. Never the building " +
                   "machine's own CPU: caches are shared.",
         ),
         "isa": attr.string_list(
@@ -58,11 +82,12 @@ def isa_attrs():
         ),
     }
 
-def isa_of(ctx):
+def isa_of(ctx, platform):
     """Returns the CPU levels that a target asks for.
 
     Args:
       ctx: the context of a rule with `isa_attrs`
+      platform: (struct) the entry of `PLATFORMS` that the levels are for
 
     Returns:
       (list[str]) levels, lowest first, at least one
@@ -70,15 +95,25 @@ def isa_of(ctx):
     cpu, isa = ctx.attr.cpu, ctx.attr.isa
     if cpu and isa:
         fail("cpu = {} and isa = {} both set CPU levels. To do: remove one.".format(cpu, isa))
-    levels = [cpu] if cpu else isa
+    known = platform.levels
+    levels = [platform.default] if cpu == DEFAULT_LEVEL else [cpu] if cpu else isa
     for level in levels:
         if level not in LEVELS:
             fail("{} isn't a CPU level; the levels are {}. To do: name one or more of these.".format(
                 level,
-                ", ".join(LEVELS),
+                ", ".join(known),
+            ))
+        if level not in known:
+            fail(("{} isn't a CPU level of {}; its levels are {}. To do: remove cpu and isa to get {}, or let them depend on the " +
+                  "platform: select({{{}}}).").format(
+                level,
+                platform.title,
+                ", ".join(known),
+                platform.default,
+                ", ".join(["\"{}\": …".format(each.constraints[-1]) for each in PLATFORMS.values()]),
             ))
         if len([other for other in levels if other == level]) > 1:
             fail("isa = {} names {} twice. To do: name each level once.".format(isa, level))
     if not levels:
-        fail("isa = [] names no CPU level; the levels are {}. To do: name at least one.".format(", ".join(LEVELS)))
-    return [level for level in LEVELS if level in levels]
+        fail("isa = [] names no CPU level; the levels are {}. To do: name at least one.".format(", ".join(known)))
+    return [level for level in known if level in levels]

@@ -1,6 +1,6 @@
 """TensorFlow's own `tf_library`, with its parameters and their meaning, on top of `tf_aot_library` (docs/guide/tf_library.md)."""
 
-load("//runtime:copts.bzl", "LEVELS", "level_features")
+load("//runtime:copts.bzl", "X86_LEVELS", "level_features")
 load(":library.bzl", "tf_aot_library")
 
 visibility(["//rules/..."])
@@ -93,11 +93,11 @@ def _cpu(cpu, features, problems):
     """Returns the CPU level that flags ask for, or None for the default. Adds to `problems` what no level has."""
     level = None
     if cpu:
-        level = ([cpu] if cpu in LEVELS else [known for known, cpus in _CPUS.items() if cpu in cpus.split(" ")] + [None])[0]
+        level = ([cpu] if cpu in X86_LEVELS else [known for known, cpus in _CPUS.items() if cpu in cpus.split(" ")] + [None])[0]
         if level == None:
             problems.append(_refused(
                 "--target_cpu={} in tfcompile_flags isn't a CPU whose level is known".format(cpu),
-                "the levels are " + ", ".join(LEVELS),
+                "the levels are " + ", ".join(X86_LEVELS),
                 "use --target_cpu with a level, the lowest that the program must run on",
             ))
             return None
@@ -105,8 +105,8 @@ def _cpu(cpu, features, problems):
         return level
     wanted = [feature[1:] for feature in features if feature.startswith("+")]
     without = [feature[1:] for feature in features if feature.startswith("-")]
-    lowest = LEVELS.index(level) if level else 0
-    for candidate in LEVELS[lowest:]:
+    lowest = X86_LEVELS.index(level) if level else 0
+    for candidate in X86_LEVELS[lowest:]:
         has = _BASELINE + level_features(candidate)
         if not [feature for feature in wanted if feature not in has]:
             if [feature for feature in without if feature in has]:
@@ -115,8 +115,8 @@ def _cpu(cpu, features, problems):
     problems.append(_refused(
         "--target_features={} in tfcompile_flags isn't a CPU level or a part of one".format(",".join(features)),
         "code is compiled for whole levels: " + ", ".join([
-            "{} ({})".format(known, " ".join(level_features(known)[len(level_features(LEVELS[index - 1])) if index else 0:]))
-            for index, known in enumerate(LEVELS)
+            "{} ({})".format(known, " ".join(level_features(known)[len(level_features(X86_LEVELS[index - 1])) if index else 0:]))
+            for index, known in enumerate(X86_LEVELS)
             if index
         ]),
         "use --target_cpu with a level, the lowest that the program must run on",

@@ -1,10 +1,13 @@
 #include "tfaot/isa.h"
 
-#if !defined(__x86_64__)
-#error "models are compiled for x86-64 only"
-#endif
-
+#if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__AARCH64EL__) && defined(__linux__)
+#include <sys/auxv.h>
+#else
+#error \
+    "models are compiled for x86-64, and for little-endian 64-bit ARM with Linux"
+#endif
 
 #include <cstdlib>
 #include <cstring>
@@ -22,6 +25,8 @@ template <typename... Rest>
 constexpr std::uint32_t Bits(int first, Rest... rest) {
   return std::uint32_t{1} << first | Bits(rest...);
 }
+
+#if defined(__x86_64__)
 
 // Source: x86-64 psABI 1.0, table 3.1. CPUID bits are from Intel's Software
 // Developer's Manual, volume 2A.
@@ -71,6 +76,27 @@ bool Has(const CpuFeatures& cpu, const CpuFeatures& needs) {
          (needs.leaf80000001_ecx & ~cpu.leaf80000001_ecx) == 0 &&
          (needs.xcr0 & ~cpu.xcr0) == 0;
 }
+
+#else
+
+// Source: Linux's Documentation/arch/arm64/elf_hwcaps.rst. CRC32, ATOMICS,
+// FPHP, ASIMDHP, ASIMDRDM, ASIMDDP. Any ARMv8-A CPU under Linux has FP and
+// ASIMD.
+constexpr std::uint32_t kDotProductAndHalf = Bits(7, 8, 9, 10, 12, 20);
+
+// Lowest first. Each level needs everything that the levels before it need.
+constexpr Level kLevels[] = {
+    {"armv8-a", {}},
+    {"armv8.2-a+dotprod+fp16", {kDotProductAndHalf}},
+};
+
+CpuFeatures Ask() { return {static_cast<std::uint32_t>(getauxval(AT_HWCAP))}; }
+
+bool Has(const CpuFeatures& cpu, const CpuFeatures& needs) {
+  return (needs.hwcap & ~cpu.hwcap) == 0;
+}
+
+#endif
 
 const char* Highest(const CpuFeatures& cpu) {
   const char* found = nullptr;

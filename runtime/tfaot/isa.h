@@ -1,7 +1,8 @@
 // Chooses which of a model's compiled CPU levels runs. Generated code uses it.
 //
-// Levels have their x86-64 psABI names, "x86-64" to "x86-64-v4", and lists of
-// them end with nullptr. All functions are thread-safe.
+// On x86-64, levels have their psABI names, "x86-64" to "x86-64-v4". On 64-bit
+// ARM, they are "armv8-a" and "armv8.2-a+dotprod+fp16". Lists of levels end
+// with nullptr. All functions are thread-safe.
 #ifndef TFAOT_ISA_H_
 #define TFAOT_ISA_H_
 
@@ -11,6 +12,7 @@
 
 namespace tfaot {
 
+#if defined(__x86_64__)
 // The features that a CPU has or that code needs: registers of the CPUID
 // instruction, and XCR0, which says what the operating system saves when it
 // switches threads.
@@ -20,6 +22,13 @@ struct CpuFeatures {
   std::uint32_t leaf80000001_ecx;
   std::uint32_t xcr0;
 };
+#else
+// The features that a CPU has or that code needs: the bits of AT_HWCAP, which
+// Linux passes to programs.
+struct CpuFeatures {
+  std::uint32_t hwcap;
+};
+#endif
 
 // Features of this machine, queried once.
 const CpuFeatures& ThisCpu() noexcept;

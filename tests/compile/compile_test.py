@@ -165,7 +165,7 @@ class ErrorsTest(CompileTest):
             self.refused(self.export(PLUS_ONE), isa=("x86-64-v2", "native")),
             """
             'native' isn't a CPU level that the rules can compile for
-              found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4
+              found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a+dotprod+fp16
               to do: name one or more of these
             """,
         )
@@ -173,13 +173,13 @@ class ErrorsTest(CompileTest):
     def test_no_list_of_levels(self) -> None:
         """A list of levels names each once, lowest first, as the class that chooses among them expects."""
         exported = self.export(PLUS_ONE)
-        for isa in ((), ("x86-64-v2", "x86-64-v2"), ("x86-64-v3", "x86-64")):
+        for isa in ((), ("x86-64-v2", "x86-64-v2"), ("x86-64-v3", "x86-64"), ("x86-64", "armv8-a")):
             self.assert_error(
                 self.refused(exported, isa=isa),
                 f"""
                 isa = {list(isa)} isn't a valid list of CPU levels
-                  found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4
-                  to do: name at least one, each only once, lowest first
+                  found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a+dotprod+fp16
+                  to do: name at least one, each only once, lowest first, all of one architecture
                 """,
             )
 

@@ -139,13 +139,13 @@ def mirrors(targets: str) -> list[str]:
     return found
 
 
-def sources_list(mirror: str, keyring: Path) -> str:
-    """Returns apt's source lines for SUITE at `mirror`, which accept only Debian's own signatures."""
-    return "".join(f"{kind} [signed-by={keyring}] {mirror} {SUITE} main\n" for kind in ("deb", "deb-src"))
+def sources_list(mirror: str, keyring: Path, suite: str = SUITE) -> str:
+    """Returns apt's source lines for a suite at `mirror`, which accept only Debian's own signatures."""
+    return "".join(f"{kind} [signed-by={keyring}] {mirror} {suite} main\n" for kind in ("deb", "deb-src"))
 
 
-def lists(home: Path, progress: Progress) -> Apt:
-    """Fetches the suite's signed package lists from the first of the machine's mirrors that has them.
+def lists(home: Path, progress: Progress, suite: str = SUITE) -> Apt:
+    """Fetches a suite's signed package lists from the first of the machine's mirrors that has them.
 
     Raises WayFailed if this machine has no apt, or no Debian mirror with the suite.
     """
@@ -166,15 +166,15 @@ def lists(home: Path, progress: Progress) -> Apt:
     apt = _private_apt(home / "apt")
     reasons = []
     for mirror in found:
-        progress.say(f"fetching the package lists of Debian {SUITE} from this machine's Debian mirror")
-        cache.write_text(apt.home / "sources.list", sources_list(mirror, _KEYRING))
+        progress.say(f"fetching the package lists of Debian {suite} from this machine's Debian mirror")
+        cache.write_text(apt.home / "sources.list", sources_list(mirror, _KEYRING, suite))
         try:
             apt.run("apt-get", "update")
         except WayFailed as failure:
             reasons.append(str(failure))
         else:
             return apt
-    raise WayFailed(f"no Debian mirror of this machine serves {SUITE}: {reasons[-1]}")
+    raise WayFailed(f"no Debian mirror of this machine serves {suite}: {reasons[-1]}")
 
 
 def _private_apt(home: Path) -> Apt:

@@ -374,8 +374,10 @@ def _levels(values: Mapping[str, Any]) -> list[str]:
         raise TfaotError(
             "--cpu and --isa both set CPU levels", exists=f"{cpu}, and {', '.join(isa)}", do="remove one of them"
         )
-    known = starlark.execute(RULES, "runtime/copts.bzl")["LEVELS"]
-    levels = isa or [cpu or starlark.execute(RULES, "rules/private/isa.bzl")["DEFAULT_LEVEL"]]
+    # The command uses this machine's compiler, so it compiles for machines like this one.
+    platform = starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"]["linux_x86_64"]
+    known = platform.levels
+    levels = isa or [cpu or platform.default]
     for level in levels:
         if level not in known:
             raise TfaotError(f"{level} isn't a CPU level", exists=", ".join(known), do="name one or more of these")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from tfaot.core import names
@@ -33,7 +34,7 @@ class Function:
 
 def for_isa(name: str, isa: str) -> str:
     """Returns the name of a CPU level's variant of `name`."""
-    return f"{name}_{isa.replace('-', '_')}"
+    return f"{name}_{re.sub('[-+.]', '_', isa)}"
 
 
 def function(manifest: Manifest, entry_point: str, batch: int) -> Function:

@@ -1,22 +1,41 @@
-"""CPU levels and the compiler's target."""
+"""CPU levels and the compiler's targets."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 from tfaot.core.errors import TfaotError, listed
 
-CPU_LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-"""The levels of the x86-64 psABI. Models target a level, not a CPU and never `native`, because machines share caches."""
-
 TARGET_TRIPLE = "x86_64-pc-linux"
+_ARM_TRIPLE = "aarch64-none-linux-gnu"
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """What LLVM calls a CPU level."""
+
+    triple: str
+    cpu: str
+    features: str = ""
+
+
+TARGETS = {
+    **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")},
+    "armv8-a": Target(_ARM_TRIPLE, "generic", "+neon"),
+    "armv8.2-a+dotprod+fp16": Target(_ARM_TRIPLE, "generic", "+neon,+crc,+lse,+rdm,+fullfp16,+dotprod"),
+}
+"""Models target a level, not a CPU and never `native`, because machines share caches. Each triple's levels, lowest first."""
+
+CPU_LEVELS = tuple(TARGETS)
 
 
 def check_isa(isa: Sequence[str]) -> None:
     """Checks the CPU levels that a request names.
 
     Raises:
-      TfaotError: a level is unknown, appears twice, or comes before a lower one; or the list is empty.
+      TfaotError: a level is unknown, appears twice, comes before a lower one, or is for another architecture than the
+        first; or the list is empty.
     """
     for level in isa:
         if level not in CPU_LEVELS:
@@ -25,9 +44,10 @@ def check_isa(isa: Sequence[str]) -> None:
                 exists=listed(CPU_LEVELS),
                 do="name one or more of these",
             )
-    if not isa or list(isa) != [level for level in CPU_LEVELS if level in isa]:
+    triples = {TARGETS[level].triple for level in isa}
+    if len(triples) != 1 or list(isa) != [level for level in CPU_LEVELS if level in isa]:
         raise TfaotError(
             f"isa = {list(isa)} isn't a valid list of CPU levels",
             exists=listed(CPU_LEVELS),
-            do="name at least one, each only once, lowest first",
+            do="name at least one, each only once, lowest first, all of one architecture",
         )

@@ -11,7 +11,7 @@ from typing import Any
 from tfaot.core import environment, isolate, refusals
 from tfaot.core.errors import TfaotError
 from tfaot.core.functions import for_isa
-from tfaot.core.isa import TARGET_TRIPLE
+from tfaot.core.isa import TARGETS
 from tfaot.tfcompile import crash
 from tfaot.tfcompile.inputs import Inputs
 
@@ -75,9 +75,9 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
             _pywrap_tfcompile.Compile(
                 graph=given.graph,
                 config=given.config,
-                target_triple=TARGET_TRIPLE,
-                target_cpu=isa,
-                target_features="",
+                target_triple=TARGETS[isa].triple,
+                target_cpu=TARGETS[isa].cpu,
+                target_features=TARGETS[isa].features,
                 entry_point=given.function.symbol,
                 cpp_class=for_isa(given.function.internal_class, isa),
                 out_function_object=outputs.objects,

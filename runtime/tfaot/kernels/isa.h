@@ -20,7 +20,18 @@ flags for these files, for example from --per_file_copt"
 #endif
 
 // Instructions in no level that compilers use on their own.
-#if defined(TFAOT_LEVEL) &&                                                  \
+#if defined(TFAOT_LEVEL) && defined(__aarch64__)
+#if defined(__ARM_FEATURE_SVE) || defined(__ARM_FEATURE_BF16) ||          \
+    defined(__ARM_FEATURE_MATMUL_INT8) ||                                 \
+    (TFAOT_LEVEL < 2 &&                                                   \
+     (defined(__ARM_FEATURE_DOTPROD) || defined(__ARM_FEATURE_ATOMICS) || \
+      defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)))
+#error \
+    "a model's code for a CPU level is compiled with more instructions than \
+the level has: remove flags such as -mcpu=native from --copt, or compile the \
+model for a higher level"
+#endif
+#elif defined(TFAOT_LEVEL) &&                                                \
     (defined(__AVX512FP16__) || defined(__AVX512VNNI__) ||                   \
      defined(__AVX512BF16__) || defined(__AVX512VBMI__) ||                   \
      defined(__AVX512IFMA__) || defined(__AVX512VPOPCNTDQ__) ||              \
@@ -44,6 +55,11 @@ model for a higher level"
 #define TFAOT_ISA x86_64_v2
 #elif defined(__x86_64__)
 #define TFAOT_ISA x86_64
+#elif defined(__aarch64__) && defined(__ARM_FEATURE_DOTPROD) && \
+    defined(__ARM_FEATURE_FP16_VECTOR_ARITHMETIC)
+#define TFAOT_ISA armv8_2_a_dotprod_fp16
+#elif defined(__aarch64__)
+#define TFAOT_ISA armv8_a
 #else
 #define TFAOT_ISA generic
 #endif

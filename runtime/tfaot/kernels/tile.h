@@ -31,6 +31,9 @@ constexpr int kTileVectors = 2;
 #elif defined(__SSE2__)
 constexpr int kTileRows = 4;
 constexpr int kTileVectors = 2;
+#elif defined(__aarch64__)
+constexpr int kTileRows = 6;
+constexpr int kTileVectors = 4;
 #else
 constexpr int kTileRows = 6;
 constexpr int kTileVectors = 3;
@@ -603,9 +606,13 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
   const int64_t tiles = (rows.rows + kTileRows - 1) / kTileRows;
   const int64_t panel_fetch_step = (64 + tiles - 1) / tiles;
   for (int64_t column = 0; strips > 0; --strips) {
-    const int count =
-        static_cast<int>(wide_last ? (strips == 1 ? kMostVectors : kTileVectors)
-                                   : (left_vectors + strips - 1) / strips);
+    // Strips are equally wide, unless one would begin within a panel and reach
+    // into the next.
+    const bool even = kPanelColumns<T> <= 2 * kWidth || right.panel_step == 0;
+    const int count = static_cast<int>(
+        wide_last ? (strips == 1 ? kMostVectors : kTileVectors)
+        : even    ? (left_vectors + strips - 1) / strips
+                  : std::min<int64_t>(left_vectors, kTileVectors));
     left_vectors -= count;
     const int64_t width = count * kWidth;
     const int64_t exist = std::min(width, columns - column);

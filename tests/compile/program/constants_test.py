@@ -117,7 +117,7 @@ class ConstantsTest(StageTest):
             self.assert_error(
                 self.error_of(merged, [data, other]),
                 """
-                tfcompile's object file of constants isn't one that the rules know: it isn't an object file for x86-64
+                tfcompile's object file of constants isn't one that the rules know: it isn't a 64-bit object file
                   to do: use the TensorFlow that tools/python/requirements.lock names, or extend \
 py/tfaot/compile/program/constants.py
                 """,

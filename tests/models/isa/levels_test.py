@@ -18,14 +18,17 @@ class LevelsTest(unittest.TestCase):
     def test_same(self) -> None:
         """Protects models for a new level: the rules, the compiler, and programs all support it, or none does."""
         tree = ast.parse((RUNTIME / "copts.bzl").read_text())
-        (features,) = (
-            node.value
+        features = {
+            ast.unparse(node.targets[0]): ast.literal_eval(node.value)
             for node in tree.body
-            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_FEATURES"
-        )
-        table = (RUNTIME / "tfaot" / "isa.cc").read_text().partition("constexpr Level kLevels[] = {\n")[2]
-        self.assertEqual(tuple(ast.literal_eval(features)), isa.CPU_LEVELS)
-        self.assertEqual(tuple(re.findall(r'\{"([^"]+)"', table.partition("\n};")[0])), isa.CPU_LEVELS)
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("_FEATURES", "_ARM_FEATURES")
+        }
+        tables = (RUNTIME / "tfaot" / "isa.cc").read_text().split("constexpr Level kLevels[] = {\n")[1:]
+        names = [tuple(re.findall(r'\{"([^"]+)"', table.partition("\n};")[0])) for table in tables]
+        self.assertEqual((*features["_FEATURES"], *features["_ARM_FEATURES"]), isa.CPU_LEVELS)
+        self.assertEqual(names, [tuple(features["_FEATURES"]), tuple(features["_ARM_FEATURES"])])
+        for level, wanted in features["_ARM_FEATURES"].items():
+            self.assertEqual(isa.TARGETS[level].features, ",".join(f"+{feature}" for feature in wanted))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def _constants(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     sections = _sections(data)
     symtab = next((section for section in sections if section.kind == _SYMTAB), None)
     if symtab is None:
-        raise _unknown("it isn't an object file for x86-64")
+        raise _unknown("it isn't a 64-bit object file")
     symbols = [
         _SYMBOL.unpack_from(data, symtab.offset + index * _SYMBOL.size) for index in range(symtab.size // _SYMBOL.size)
     ]
