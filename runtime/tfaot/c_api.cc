@@ -138,8 +138,7 @@ namespace {
 
 thread_local std::string create_error;
 
-const char kOutOfMemory[] = "out of memory";
-
+#if defined(__cpp_exceptions)
 // Writes a message, or a shorter one if there is no memory for it.
 void Say(std::string& error, const char* text) noexcept {
   try {
@@ -148,16 +147,18 @@ void Say(std::string& error, const char* text) noexcept {
     error.clear();
   }
 }
+#endif
 
 // Calls `body`, which returns a status, and turns exceptions into one. It
 // clears `error` first.
 template <typename Body>
 tfaot_status Guarded(std::string& error, Body body) noexcept {
+#if defined(__cpp_exceptions)
   try {
     error.clear();
     return body();
   } catch (const std::bad_alloc&) {
-    Say(error, kOutOfMemory);
+    Say(error, "out of memory");
     return TFAOT_OUT_OF_MEMORY;
   } catch (const std::exception& exception) {
     Say(error, exception.what());
@@ -166,6 +167,10 @@ tfaot_status Guarded(std::string& error, Body body) noexcept {
     Say(error, "an unknown C++ exception");
     return TFAOT_FAILED;
   }
+#else
+  error.clear();
+  return body();
+#endif
 }
 
 std::string Function(const char* name) {
