@@ -345,7 +345,7 @@ class WeightsTest(unittest.TestCase):
         model = tfaot.load(AFFINE, cancellable=True)
         model.run(GIVEN)
         threading.Timer(0.01, model.cancel).start()
-        with self.assertRaisesRegex(tfaot.Cancelled, r"a::b_c::Run\(\): hooks ended the run"):
+        with self.assertRaisesRegex(tfaot.RunCancelled, r"a::b_c::Run\(\): hooks ended the run"):
             while True:
                 model.run(GIVEN)
         model.run(GIVEN)

@@ -29,7 +29,7 @@ class ModelError(RuntimeError):
     """A library, an instance, or a run failed. The text is the library's own if it has one."""
 
 
-class Cancelled(ModelError):
+class RunCancelled(ModelError):
     """Another thread cancelled a run."""
 
 
@@ -323,7 +323,7 @@ class Instance:
     def check(self, status: int) -> None:
         """Raises a ModelError with the library's text, unless the status is 0."""
         if status:
-            raise (Cancelled if status == CANCELLED else ModelError)(self.error())
+            raise (RunCancelled if status == CANCELLED else ModelError)(self.error())
 
     def error(self) -> str:
         """Returns why the latest call failed."""

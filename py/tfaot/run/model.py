@@ -294,7 +294,7 @@ class EntryPoint:
         if status == lib.CANCELLED:
             error = instance.error()
             instance.check(instance.api.set_cancellable(instance.handle, 1))  # for the next run
-            raise lib.Cancelled(error)
+            raise lib.RunCancelled(error)
         instance.check(status)
         return Outputs(
             self.signature.name,
@@ -480,7 +480,7 @@ class Model:
         self._state.follows = live is not None
 
     def cancel(self) -> None:
-        """Ends the run that is under way, or else the next one, with `tfaot.Cancelled`. Any thread may call it.
+        """Ends the run that is under way, or else the next one, with `tfaot.RunCancelled`. Any thread may call it.
 
         Raises:
           TfaotError: the model wasn't loaded with `cancellable=True`.
