@@ -366,6 +366,7 @@ static void Fails(const tfaot_api* api, const tfaot_api* next) {
               "  to do: pass weights that this library's functions made"));
   EXPECT(api->set_weights(model, NULL) == TFAOT_INVALID_ARGUMENT);
   EXPECT(strstr(api->error(model), "\n  found: NULL\n") != NULL);
+  api->destroy(model);
   EXPECT(api->create_with(NULL, other, NULL, &model) ==
          TFAOT_INVALID_ARGUMENT);
   EXPECT(model == NULL);
