@@ -39,6 +39,8 @@ PACKAGE_HEADERS = [
     "tfaot/bounded_view.h",
     "tfaot/c_api.h",
     "tfaot/half.h",
+    "tfaot/hooks.h",
+    "tfaot/info.h",
     "tfaot/options.h",
     "tfaot/status.h",
     "tfaot/thread_pool.h",
