@@ -46,7 +46,9 @@ LEVELS = X86_LEVELS + ARM_LEVELS
 _NO_LEVEL = ["avx512bf16", "avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "fma4", "sse4a", "tbm", "xop"]
 
 def level_copts(level):
-    """Returns flags that make a compiler use all instructions of a CPU level, and no others.
+    """Returns flags for code of a CPU level: compilers use all of its instructions, and no others.
+
+    Numbers never depend on `errno`, for which a square root would be a call.
 
     `-march` replaces another `-march`, but neither adds nor removes features set by `-mavx512f` or `-mno-avx2`.
 
@@ -57,7 +59,7 @@ def level_copts(level):
       (list of str) the flags
     """
     if level in ARM_LEVELS:
-        return ["-march=" + level, "-mtune=generic", "-DTFAOT_LEVEL={}".format(ARM_LEVELS.index(level) + 1)]
+        return ["-march=" + level, "-mtune=generic", "-fno-math-errno", "-DTFAOT_LEVEL={}".format(ARM_LEVELS.index(level) + 1)]
     has = X86_LEVELS.index(level) + 1
     return (
         ["-march=" + level, "-mtune=generic"] +
@@ -65,7 +67,7 @@ def level_copts(level):
         ["-mno-" + feature for feature in _NO_LEVEL] +
         ["-mno-" + feature for other in reversed(X86_LEVELS[has:]) for feature in _FEATURES[other]] +
         ["-m" + feature for other in X86_LEVELS[:has] for feature in _FEATURES[other]] +
-        ["-DTFAOT_LEVEL={}".format(has)]
+        ["-fno-math-errno", "-DTFAOT_LEVEL={}".format(has)]
     )
 
 def level_features(level):
