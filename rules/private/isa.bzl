@@ -53,17 +53,16 @@ def check_platform(ctx):
       (struct) the entry of `PLATFORMS`
     """
     found = platform_of(ctx)
-    if found:
-        return found
-    fail(("{} would be compiled for the platform {}, which lacks {}. Models can be compiled for {}. To do: set --platforms to such " +
-          "a platform, or leave the target out of builds for others: target_compatible_with = {}.").format(
-        ctx.label,
-        ctx.fragments.platform.platform,
-        ", or ".join([" and ".join(labels) for _, labels in _lacks(ctx)]),
-        " and ".join(["{} ({})".format(platform.title, ", ".join(platform.constraints)) for platform in PLATFORMS.values()]),
-        " or ".join([str(platform.constraints) for platform in PLATFORMS.values()]),
-    ))
-    return None
+    if not found:
+        fail(("{} would be compiled for the platform {}, which lacks {}. Models can be compiled for {}. To do: set --platforms to such " +
+              "a platform, or leave the target out of builds for others: target_compatible_with = {}.").format(
+            ctx.label,
+            ctx.fragments.platform.platform,
+            ", or ".join([" and ".join(labels) for _, labels in _lacks(ctx)]),
+            " and ".join(["{} ({})".format(platform.title, ", ".join(platform.constraints)) for platform in PLATFORMS.values()]),
+            " or ".join([str(platform.constraints) for platform in PLATFORMS.values()]),
+        ))
+    return found
 
 def isa_attrs():
     """Returns the attributes of a rule that calls `isa_of`.
