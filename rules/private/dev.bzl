@@ -83,7 +83,8 @@ def _tfaot_aarch64_repository_impl(rctx):
     root = rctx.path(Label("//tools/bazelw:cross.py")).dirname.dirname.dirname
     result = rctx.execute(["python3", "-I", "-S", "-c", _CROSS, str(root)], quiet = False, timeout = 3600)
     if result.return_code != 0:
-        fail(result.stderr.strip().splitlines()[-1])
+        error = result.stderr.strip().splitlines()[-1]
+        fail(error)
     found = json.decode(result.stdout)
     rctx.file("BUILD", _CROSS_BUILD.format(**found), executable = False)
     rctx.symlink(found["bin"] + "/run", "run")
