@@ -12,7 +12,7 @@ from tfaot.command import cxx, options
 from tfaot.command.files import RULES
 from tfaot.command.stages import Stages
 from tfaot.core.errors import TfaotError
-from tfaot.pack import package
+from tfaot.pack import kernels, package
 
 _GRAPH_ONLY = ("checkpoint", "debug_info", "inputs", "outputs", "saver")
 _LIBRARY_ONLY = {"cpp_class": "hlo::Model", "isa": None}
@@ -310,6 +310,11 @@ class Build:
         for path in self._rules["PACKAGE_SOURCES"]:
             name = path.removesuffix(".cc").replace("/", ".") + ".o"
             add(name, str(RULES / "runtime" / path), self._rules["package_copts"]())
+        passes = [self.path(".passes.json", function.stem) for function in self.functions]
+        for path in kernels.called(self._rules["PACKAGE_KERNELS"], passes):
+            for level in self.levels:
+                name = f"{path.removesuffix('.cc').replace('/', '.')}.{level}.o"
+                add(name, str(RULES / "runtime" / path), self._rules["package_copts"]([], level))
         if interface:
             flags = self._rules["interface_copts"](self._values["cpp_class"], self.header)
             add(_INTERFACE, str(RULES / "runtime" / self._rules["PACKAGE_INTERFACE"]), flags)
