@@ -47,8 +47,9 @@ bool Await(int epoll, int fd) {
   return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
-// The same for a connection that has been reported. EPOLL_CTL_MOD would do it in
-// one call, but ThreadSanitizer doesn't know that the next thread comes after.
+// The same for a connection that has been reported. EPOLL_CTL_MOD would do it
+// in one call, but ThreadSanitizer doesn't know that the next thread comes
+// after.
 bool AwaitAgain(int epoll, int fd) {
   return epoll_ctl(epoll, EPOLL_CTL_DEL, fd, nullptr) == 0 && Await(epoll, fd);
 }
