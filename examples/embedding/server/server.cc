@@ -122,6 +122,10 @@ void Serve(int epoll, int listener, int stop, tfaot::LiveWeights& live) {
 int main(int argc, char** argv) {
   const int threads = argc > 2 ? std::atoi(argv[2]) : 1;
   sockaddr_un address;
+  if (argc == 2 && std::strcmp(argv[1], "--help") == 0) {
+    std::puts("usage: server SOCKET [THREADS]");
+    return 0;
+  }
   if (argc < 2 || threads < 1 || !examples::AddressOf(argv[1], &address)) {
     std::fprintf(stderr, "usage: server SOCKET [THREADS]\n");
     return 2;
