@@ -23,7 +23,7 @@ from tfaot.preflight import knowledge
 from tfaot.preflight.check import Checker
 from tfaot.preflight.report import BLOCKER
 
-_SIZES = {"Rank", "Shape", "Size"}
+_SIZES = {"Rank", "Shape", "Size", "VariableShape"}
 """Ops whose result is known as soon as their operand's shape is."""
 
 _HANDLES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
@@ -160,21 +160,38 @@ def _static(shape: Shape | None) -> bool:
 
 def _fold_sizes(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], when: Mapping[str, Predicate]) -> None:
     """Turns sizes that are known into constants, in place."""
+    pivots: dict[Predicate, str] = {ALWAYS: ""}
+    nodes = {node.name: node for node in graph.node}
     for node in graph.node:
-        if node.op not in _SIZES or when[node.name] != ALWAYS:
+        predicate = when[node.name]
+        if node.op == "Identity" and nodes[producer(node.input[0])].op == "Switch":
+            pivots.setdefault(predicate, f"^{node.name}")
+        if node.op not in _SIZES:
             continue
-        shape = tensors[canonical(node.input[0])].shape
-        if shape is None or (None in shape and node.op != "Rank"):
+        shape = _measured(nodes[producer(node.input[0])], tensors[canonical(node.input[0])])
+        if shape is None or (None in shape and node.op != "Rank") or predicate not in pivots:
             continue
         dtype = np.dtype(dtypes.BY_ENUM[tensors[f"{node.name}:0"].dtype].name)
         sizes = [size or 0 for size in shape]
-        value = {"Rank": len(sizes), "Shape": sizes, "Size": int(np.prod(sizes, dtype=np.int64))}[node.op]
+        value = {"Rank": len(sizes), "Size": int(np.prod(sizes, dtype=np.int64))}.get(node.op, sizes)
         name, waits = node.name, [operand for operand in node.input if operand.startswith("^")]
+        # In a branch, only a control input may say whether it runs.
+        pivot = [pivots[predicate]] if pivots[predicate] not in ("", *waits) else []
         node.Clear()
         node.name, node.op = name, "Const"
-        node.input.extend(waits)
+        node.input.extend([*waits, *pivot])
         node.attr["dtype"].CopyFrom(attribute(dtype))
         node.attr["value"].CopyFrom(attribute(np.array(value, dtype)))
+
+
+def _measured(node: node_def_pb2.NodeDef, tensor: Tensor) -> Shape | None:
+    """Returns the shape of a tensor, or that of the variable if it is a handle."""
+    if tensor.dtype != types_pb2.DT_RESOURCE:
+        return tensor.shape
+    shape = node.attr["shape"].shape
+    if node.op != "VarHandleOp" or shape.unknown_rank:
+        return None
+    return tuple(None if dim.size < 0 else dim.size for dim in shape.dim)
 
 
 def _reasons(function: Function, graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor]) -> dict[str, str]:

@@ -175,7 +175,7 @@ def cluster(request: Request) -> None:
     with open(request.out_uncut, "wb") as file:
         file.write(nodes.graph.SerializeToString(deterministic=True))
     serialized = {
-        f"{step}/{index}": np.frombuffer(tf.io.serialize_tensor(value).numpy(), np.uint8)
+        f"{step}/{index}": np.frombuffer(tf.make_tensor_proto(value).SerializeToString(), np.uint8)
         for step, given in enumerate(steps)
         for index, value in enumerate(given)
     }

@@ -110,13 +110,16 @@ def save(whole: Whole, folder: str, *, version: str) -> None:
     os.makedirs(os.path.join(folder, "variables"))
     if handles:
         _add_saver(meta, whole, handles)
-        names = list(handles)
-        tf.raw_ops.SaveV2(
-            prefix=os.path.join(folder, "variables", "variables"),
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[whole.variables[name] for name in names],
-        )
+        values = {name: np.asarray(whole.variables[name]) for name in handles}
+        with tf.Graph().as_default(), v1.Session() as session:
+            fed = {name: v1.placeholder(value.dtype, value.shape) for name, value in values.items()}
+            saving = tf.raw_ops.SaveV2(
+                prefix=os.path.join(folder, "variables", "variables"),
+                tensor_names=list(values),
+                shape_and_slices=[""] * len(values),
+                tensors=list(fed.values()),
+            )
+            session.run(saving, {fed[name]: value for name, value in values.items()})
     saved = saved_model_pb2.SavedModel(saved_model_schema_version=1, meta_graphs=[meta])
     with open(os.path.join(folder, "saved_model.pb"), "wb") as file:
         file.write(saved.SerializeToString(deterministic=True))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 
 from tfaot.compile import compile as single
 from tfaot.core.manifest import Manifest
@@ -43,34 +42,29 @@ def compile_all(request: Request) -> None:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
     for folder in (request.out_objects, request.out_headers, request.out_descriptions, *request.out_sources):
         os.makedirs(folder, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder:
-        for index, entry in enumerate(manifest.entry_points):
-            name = entry.name
+    for index, entry in enumerate(manifest.entry_points):
+        name = entry.name
 
-            def described(kind: str, name: str = name) -> str:
-                return os.path.join(request.out_descriptions, f"{name}.{kind}")
+        def described(kind: str, name: str = name) -> str:
+            return os.path.join(request.out_descriptions, f"{name}.{kind}")
 
-            single.compile_graph(
-                single.Request(
-                    manifest=request.manifest,
-                    graph=request.graph,
-                    config=os.path.join(request.configs, f"{name}.config.pbtxt"),
-                    sources=request.sources,
-                    isa=request.isa,
-                    xla_flags=request.xla_flags,
-                    out_objects=tuple(
-                        os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.isa
-                    ),
-                    out_constants=os.path.join(request.out_objects, f"{name}.constants.o"),
-                    out_header=os.path.join(request.out_headers, f"{name}.executor.h"),
-                    out_sources=tuple(os.path.join(each, f"{name}.executor.cc") for each in request.out_sources),
-                    out_hlo=described("hlo_snapshot.pb"),
-                    out_fingerprint=described("fingerprint.json"),
-                    out_fingerprint_source=request.out_fingerprint_source
-                    if index == 0
-                    else os.path.join(folder, "fingerprint.S"),
-                    entry_point=name,
-                    passes=request.passes,
-                    out_passes=described("passes.json"),
-                )
+        single.compile_graph(
+            single.Request(
+                manifest=request.manifest,
+                graph=request.graph,
+                config=os.path.join(request.configs, f"{name}.config.pbtxt"),
+                sources=request.sources,
+                isa=request.isa,
+                xla_flags=request.xla_flags,
+                out_objects=tuple(os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.isa),
+                out_constants=os.path.join(request.out_objects, f"{name}.constants.o"),
+                out_header=os.path.join(request.out_headers, f"{name}.executor.h"),
+                out_sources=tuple(os.path.join(each, f"{name}.executor.cc") for each in request.out_sources),
+                out_hlo=described("hlo_snapshot.pb"),
+                out_fingerprint=described("fingerprint.json"),
+                out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
+                entry_point=name,
+                passes=request.passes,
+                out_passes=described("passes.json"),
             )
+        )
