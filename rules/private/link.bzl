@@ -1,9 +1,10 @@
 """The link stage: builds an ordinary C++ library from object files and generated sources."""
 
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//runtime:copts.bzl", "CXX", "EXACT", "level_copts")
+load(":cxx.bzl", "code_attrs", "cxx_of", "expanded")
 load(":hlo.bzl", "hlo_groups")
 load(
     ":providers.bzl",
@@ -21,20 +22,14 @@ def _tf_aot_link_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     compiled = ctx.attr.compiled[TfaotObjectInfo]
     sources = ctx.attr.sources[TfaotSourcesInfo]
-    cc_toolchain = find_cc_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = cc_toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    cc_toolchain, features = cxx_of(ctx)
     support = ctx.attr._support[CcInfo]
     contexts = [support.compilation_context]
 
     # As fast as possible in every build mode. Our tests have already checked generated code for warnings.
     # The user's flags come before those that numbers depend on.
-    copts = [ctx.expand_make_variables("copts", flag, {}) for flag in ctx.attr.copts]
-    linkopts = [ctx.expand_make_variables("linkopts", flag, {}) for flag in ctx.attr.linkopts]
+    copts = expanded(ctx, "copts")
+    linkopts = expanded(ctx, "linkopts")
     flags = CXX + ["-O3", "-DNDEBUG", "-w"] + copts + EXACT
     _, class_ = cc_common.compile(
         name = ctx.label.name,
@@ -136,36 +131,14 @@ def _tf_aot_link_impl(ctx):
 tf_aot_link = rule(
     implementation = _tf_aot_link_impl,
     doc = "Makes a C++ library of a compiled model. It provides CcInfo: depend on it as on any cc_library.",
-    attrs = {
-        "compiled": attr.label(
-            doc = "Target of the compile stage.",
-            mandatory = True,
-            providers = [TfaotObjectInfo],
-        ),
-        "copts": attr.string_list(
-            doc = "Additional flags for the C++ sources. Make variables are expanded. The flags that guarantee numbers and CPU " +
-                  "levels come later.",
-        ),
+    attrs = code_attrs() | {
         "goldens": attr.label(
             doc = "Target of the verify stage, for the output group of this name.",
             providers = [TfaotGoldensInfo],
         ),
-        "graph": attr.label(
-            doc = "Target of the export stage; its variables' file is shipped in the library.",
-            mandatory = True,
-            providers = [TfaotGraphInfo],
-        ),
         "hlo": attr.label(
             doc = "Target of `tf_aot_lower`, for the output groups hlo, optimized_hlo, and hlo_graph.",
             providers = [TfaotHloInfo],
-        ),
-        "linkopts": attr.string_list(
-            doc = "Flags for linking programs that depend on the library. Make variables are expanded.",
-        ),
-        "sources": attr.label(
-            doc = "Target of the render stage.",
-            mandatory = True,
-            providers = [TfaotSourcesInfo],
         ),
         "stablehlo": attr.label(
             doc = "Target of `tf_aot_stablehlo`, for the output group of this name.",
@@ -174,7 +147,6 @@ tf_aot_link = rule(
         "stem": attr.string(
             doc = "How output files' names start; the target's name by default.",
         ),
-        "_support": attr.label(default = "//runtime:model"),
     },
     fragments = ["cpp", "platform"],
     provides = [CcInfo],

@@ -1,10 +1,11 @@
 """The package: an archive with a model for programs that Bazel doesn't build."""
 
 load("@rules_cc//cc:action_names.bzl", "ACTION_NAMES")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//runtime:package.bzl", "PACKAGE_HEADERS", "PACKAGE_INTERFACE", "PACKAGE_LINK", "PACKAGE_SOURCES", "interface_copts", "package_copts")
+load(":cxx.bzl", "code_attrs", "cxx_of", "expanded")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotObjectInfo", "TfaotSourcesInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "run_stage", "stage_attrs")
 
@@ -38,7 +39,7 @@ def _objects(ctx, header, cc_toolchain, features):
         fail(("{}: this build uses another library for matrix products, which a package doesn't contain. " +
               "To do: build the package without --@rules_tfaot//rules:cblas.").format(ctx.label))
     headers = [file for file in ctx.files._runtime if file.extension == "h"]
-    copts = [ctx.expand_make_variables("copts", flag, {}) for flag in ctx.attr.copts]
+    copts = expanded(ctx, "copts")
     plain = package_copts(copts)
     made = {}
 
@@ -86,13 +87,7 @@ def _tf_aot_package_impl(ctx):
     compiled = ctx.attr.compiled[TfaotObjectInfo]
     sources = ctx.attr.sources[TfaotSourcesInfo]
     stem = ctx.attr.stem
-    cc_toolchain = find_cc_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = cc_toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    cc_toolchain, features = cxx_of(ctx)
     archive = ctx.actions.declare_file(stem + ".package.tar.gz")
     header = (ctx.label.package + "/" if ctx.label.package else "") + stem + ".h"
     files = {"model.json": graph.manifest, stem + ".variables.safetensors": graph.variables}
@@ -116,7 +111,7 @@ def _tf_aot_package_impl(ctx):
     for group, named in groups.items():
         for name, file in named.items():
             flags.add(file, format = "--{}={}=%s".format(group, name))
-    flags.add_all([ctx.expand_make_variables("linkopts", flag, {}) for flag in ctx.attr.linkopts], format_each = "--linkopt=%s")
+    flags.add_all(expanded(ctx, "linkopts"), format_each = "--linkopt=%s")
     flags.add(
         cc_common.get_tool_for_action(
             action_name = ACTION_NAMES.cpp_link_static_library,
@@ -148,36 +143,13 @@ tf_aot_package = rule(
     doc = "Packs a model for programs that Bazel doesn't build: headers, a static library, weights, and descriptions for CMake and " +
           "pkg-config, in STEM.package.tar.gz.",
     attrs = {
-        "compiled": attr.label(
-            doc = "Target of the compile stage.",
-            mandatory = True,
-            providers = [TfaotObjectInfo],
-        ),
-        "copts": attr.string_list(
-            doc = "Additional flags for the C++ sources. Make variables are expanded. The flags that guarantee numbers and CPU " +
-                  "levels come later.",
-        ),
-        "graph": attr.label(
-            doc = "Target of the export stage.",
-            mandatory = True,
-            providers = [TfaotGraphInfo],
-        ),
-        "linkopts": attr.string_list(
-            doc = "Flags for linking programs that use the package. Make variables are expanded.",
-        ),
-        "sources": attr.label(
-            doc = "Target of the render stage.",
-            mandatory = True,
-            providers = [TfaotSourcesInfo],
-        ),
         "stem": attr.string(
             doc = "The package's name, with which the archive's name starts.",
             mandatory = True,
         ),
         "_notices": attr.label_list(default = ["//:LICENSE", "//:NOTICE"], allow_files = True),
         "_runtime": attr.label(default = "//runtime:files"),
-        "_support": attr.label(default = "//runtime:model"),
-    } | stage_attrs("//tools:package.py", "//py/tfaot/pack"),
+    } | code_attrs() | stage_attrs("//tools:package.py", "//py/tfaot/pack"),
     fragments = ["cpp", "platform"],
     toolchains = [TOOLCHAIN_TYPE] + use_cc_toolchain(),
 )

@@ -1,9 +1,10 @@
 """A compiled model as a shared library with a C interface, for programs that load models and for other languages."""
 
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//runtime:copts.bzl", "CXX")
+load(":cxx.bzl", "cxx_of")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
 
 visibility(["//rules/...", "//tests/..."])
@@ -13,13 +14,7 @@ def _tf_aot_shared_impl(ctx):
     class_ = library[TfaotGraphInfo].cpp_class.removeprefix("::")
     header = library[TfaotSourcesInfo].header
     stem = ctx.attr.stem or ctx.label.name
-    cc_toolchain = find_cc_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = cc_toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    cc_toolchain, features = cxx_of(ctx)
     parts = [library[CcInfo]] + [part[CcInfo] for part in ctx.attr._parts]
     include = header.short_path
 

@@ -1,9 +1,10 @@
 """A class without its model, for builds that have no toolchain."""
 
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("//runtime:copts.bzl", "CXX")
+load(":cxx.bzl", "cxx_of")
 load(":providers.bzl", "TfaotSourcesInfo")
 
 visibility(["//rules/...", "//tests/..."])
@@ -22,13 +23,7 @@ def _tf_aot_stub_impl(ctx):
     else:
         fail("{}: a stub is made from the render stage or from copies of what it wrote. ".format(ctx.label) +
              "To do: set either sources, or all of header, source, and include.")
-    cc_toolchain = find_cc_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = cc_toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    cc_toolchain, features = cxx_of(ctx)
     runtime = ctx.attr._runtime[CcInfo]
     compiled, outputs = cc_common.compile(
         name = ctx.label.name,

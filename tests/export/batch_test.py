@@ -6,8 +6,6 @@ import unittest
 from typing import Any
 
 from tests.export.sources.eager import EagerTest
-from tests.stages.harness import Exported
-from tfaot.core import isolate
 
 HEAD = "import keras\nimport numpy as np\nimport tensorflow as tf\n\nSpec = tf.TensorSpec\n\n\n"
 
@@ -77,24 +75,6 @@ def model(x, z, scale):
         once = self.export(model, entry_points=points, golden_steps=1, **attributes)
         self.assertEqual([call.batch for call in once.manifest.calls], [9, 9])
 
-    def verified(self, exported: Exported) -> None:
-        """Runs the verify stage in a child, because this process forks and so must not have threads."""
-
-        def work() -> None:
-            from tfaot.verify.goldens import Request, compute_goldens
-
-            compute_goldens(
-                Request(
-                    manifest=exported.path("manifest"),
-                    graph=exported.path("graph"),
-                    variables=exported.path("variables"),
-                    golden_inputs=exported.path("golden_inputs"),
-                    out_goldens=exported.path("goldens"),
-                )
-            )
-
-        isolate.run_isolated(work, what="computing goldens")
-
     def test_rows_that_see_each_other(self) -> None:
         """Anything that mixes rows is refused, even weakly: a mean, a norm, a softmax, prefix sums, another order."""
         exported = self.export(
@@ -122,7 +102,7 @@ def model(x):
             signature={"x": "float32[None, 3]"},
         )
         self.assert_error(
-            self.error_of(self.verified, exported),
+            self.error_of(exported.goldens),
             """
             t::Model: rows of a batch affect each other's results: 6 output(s) of Run
               found: mean:0, norm:0, order:0, ranks:0, small:0, sums:0

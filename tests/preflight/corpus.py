@@ -21,7 +21,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.compiler.tf2xla import tf2xla_pb2
 from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2, types_pb2
-from tensorflow.python import _pywrap_tfcompile
 from tensorflow.python.framework import op_def_registry
 
 from tests.breadth import recipes
@@ -29,7 +28,7 @@ from tests.breadth.draw import Draw
 from tfaot.compile import table
 from tfaot.core import dtypes, isolate
 from tfaot.core.errors import TfaotError
-from tfaot.core.isa import TARGET_TRIPLE
+from tfaot.export import verdict
 from tfaot.export.rewrites import edges, lists
 from tfaot.export.traced import Edge, Function
 from tfaot.graph import convolutions
@@ -155,34 +154,7 @@ def compiled(made: Function) -> str:
 
 def _tfcompile(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config) -> str:
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
-
-        def path(name: str) -> str:
-            return os.path.join(folder, name)
-
-        for name, proto in (("graph.pb", graph), ("config.pb", config)):
-            with open(path(name), "wb") as file:
-                file.write(proto.SerializeToString())
-        try:
-            _pywrap_tfcompile.Compile(
-                graph=path("graph.pb"),
-                config=path("config.pb"),
-                target_triple=TARGET_TRIPLE,
-                target_cpu="x86-64-v3",
-                target_features="",
-                entry_point="entry",
-                cpp_class="Class",
-                out_function_object=path("object"),
-                out_metadata_object=path("metadata"),
-                out_header=path("header"),
-                out_session_module=path("hlo"),
-                out_constant_buffers_object=path("constants"),
-                mlir_components="",
-                gen_name_to_index=False,
-                gen_program_shape=False,
-            )
-        except Exception as error:
-            return str(error) or repr(error)
-    return ""
+        return verdict.complaint(folder, graph.SerializeToString(), config)
 
 
 def _blockers(entry: EntryPoint) -> tuple[tuple[str, str], ...]:

@@ -115,6 +115,29 @@ class Exported:
         """The inputs to verify."""
         return drawn.inputs(self.manifest, safetensors.read(self.path("golden_inputs")))
 
+    def goldens(
+        self, name: str = "goldens", *, unseen: tuple[str, ...] = (), program: Path | None = None
+    ) -> dict[str, npt.NDArray[Any]]:
+        """Runs the verify stage in a child, because this process forks and so must not have threads. Reads its output `name`."""
+
+        def work() -> None:
+            from tfaot.verify.goldens import Request, compute_goldens
+
+            compute_goldens(
+                Request(
+                    manifest=self.path("manifest"),
+                    graph=self.path("graph"),
+                    variables=self.path("variables"),
+                    golden_inputs=self.path("golden_inputs"),
+                    out_goldens=self.path(name),
+                    unseen=unseen,
+                    program=None if program is None else str(program),
+                )
+            )
+
+        isolate.run_isolated(work, what="computing goldens")
+        return dict(safetensors.read(self.path(name)))
+
 
 def warm() -> None:
     """Imports what stages import, once for all children. None of it starts a thread or builds a graph."""

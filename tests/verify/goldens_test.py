@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import ROOT, Exported, StageTest
-from tfaot.core import drawn, dtypes, isolate, safetensors
+from tfaot.core import drawn, dtypes, isolate
 from tfaot.export.sources.model import Model
 
 Array = npt.NDArray[Any]
@@ -72,26 +72,6 @@ def spacing(value: float) -> float:
 
 class GoldensTest(StageTest):
     """The stage as a whole, on small models."""
-
-    def goldens(self, exported: Exported, name: str = "goldens", *, unseen: tuple[str, ...] = ()) -> dict[str, Array]:
-        """Runs the verify stage in a child, and reads its output."""
-
-        def work() -> None:
-            from tfaot.verify.goldens import Request, compute_goldens
-
-            compute_goldens(
-                Request(
-                    manifest=exported.path("manifest"),
-                    graph=exported.path("graph"),
-                    variables=exported.path("variables"),
-                    golden_inputs=exported.path("golden_inputs"),
-                    out_goldens=exported.path(name),
-                    unseen=unseen,
-                )
-            )
-
-        isolate.run_isolated(work, what="computing goldens")
-        return safetensors.read(exported.path(name))
 
     def rendered_test(self, exported: Exported) -> str:
         """Returns the generated test's source."""
@@ -163,7 +143,7 @@ def model_fn(features, labels):
 """,
             golden_steps=2,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         entry = exported.manifest.entry_points[0]
         inputs = [tensor.cpp_name for tensor in entry.inputs]
         self.assertEqual(sorted(inputs), ["a", "b", "c"])
@@ -202,7 +182,7 @@ def golden_fn(step, rng):
 """,
             golden_steps=3,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         w = np.array([1, 2, 3], np.float32)
         for step in range(3):
             np.testing.assert_array_equal(goldens[f"step{step}/b"], np.full(3, 2.0 + step))
@@ -233,7 +213,7 @@ def golden_fn(step, rng):
 """,
             golden_steps=2,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         allowed = {n: float(goldens[f"step0/{n}/tolerance"][0]) for n in ("same", "steep", "steeper", "whole")}
         self.assertLessEqual(allowed["same"], 2.2 * spacing(1.5))
         self.assertGreater(allowed["steep"], 100 * allowed["same"])
@@ -255,7 +235,7 @@ def golden_fn(step, rng):
 """,
             golden_steps=2,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         allowed = goldens["step0/y/tolerance"]
         self.assertTrue(np.all(np.isfinite(allowed)), allowed)
         self.assertTrue(1 < allowed[0] < 1000 and allowed[1] < 1e33 and allowed[2] < 1e-5, allowed)
@@ -275,7 +255,7 @@ def golden_fn(step, rng):
             golden_steps=2,
             signature={"i": "int32[4]"},
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         value, allowed = goldens["step0/output"], goldens["step0/output/tolerance"]
         off = np.abs(value - self.computed(exported)[0][0])
         # With only a few units in the last place, TensorFlow itself would fail.
@@ -347,7 +327,7 @@ def golden_fn(step, rng):
             golden_steps=2,
             signature={"x": "float32[1048576]"},
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         value, allowed = float(goldens["step0/output"]), float(goldens["step0/output/tolerance"])
         exact = (1 << 20) * float(np.float32(0.1))
         self.assertLessEqual(abs(value - exact), allowed)
@@ -366,7 +346,7 @@ def model_fn(features, labels):
 """,
             golden_steps=30,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         for step in (1, 29):
             np.testing.assert_array_equal(
                 goldens[f"step{step}/w/before"], np.array([_logistic(step)], np.float32).reshape(1)
@@ -392,7 +372,7 @@ def model_fn(features, labels):
             golden_steps=2,
         )
         with mock.patch("tfaot.core.manifest.RESTORED", 0):
-            goldens = self.goldens(exported)
+            goldens = exported.goldens()
             self.assert_read_in_order(exported, goldens)
         self.assertFalse([name for name in goldens if "before" in name or "free" in name])
         for name in ("step0/y", "step1/y", "step0/w", "step1/w"):
@@ -427,7 +407,7 @@ def model_fn(features, labels):
             'variable { node_name: "gain" readonly: true } variable { node_name: "sum" }',
         )
         exported = self.export(model, golden_steps=2)
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         self.assert_read_in_order(exported, goldens)
         for name in ("gain", "sum"):
             self.assertEqual(goldens[f"initial/{name}"], zlib.crc32(bytes(12)))
@@ -454,7 +434,7 @@ def model_fn(features, labels):
             """,
             'feed { id { node_name: "x" } shape { dim { size: 30 } } } fetch { id { node_name: "largest" } }',
         )
-        goldens = self.goldens(self.export(model, golden_steps=2))
+        goldens = self.export(model, golden_steps=2).goldens()
         self.assertGreater(goldens["step0/x"].max(), 1)
         np.testing.assert_array_equal(goldens["step0/largest"], np.sort(goldens["step0/x"])[:-4:-1])
 
@@ -470,7 +450,7 @@ def model_fn(features, labels):
             golden_steps=2,
         )
         self.assert_error(
-            self.error_of(self.goldens, exported),
+            self.error_of(exported.goldens),
             """
             t::Model: the generated test is blind to 1 output(s) or variable(s)
               found: dead: neither other inputs nor variables changed by 1 % move anything by more than rounding errors could
@@ -492,7 +472,7 @@ def model_fn(features, labels):
             calls=("Reset", "Train", "Reset"),
             golden_steps=3,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         seen = {name: float(goldens[f"step2/{name}/sees"]) for name in ("Reset_done", "steps", "Reset_two", "w")}
         self.assertEqual((seen["Reset_done"], seen["steps"]), (math.inf, math.inf))
         self.assertTrue(all(1e4 < seen[name] < 1e9 for name in ("Reset_two", "w")), seen)
@@ -503,7 +483,7 @@ def model_fn(features, labels):
             HEAD + "def model_fn(features, labels):\n    return {'dead': tf.sigmoid(50.0 + features['b'])}\n",
             golden_steps=2,
         )
-        goldens = self.goldens(exported, unseen=("de*",))
+        goldens = exported.goldens(unseen=("de*",))
         self.assertLess(float(goldens["step0/dead/sees"]), 4)
 
     def test_low_precision(self) -> None:
@@ -517,7 +497,7 @@ def model_fn(features, labels):
             golden_steps=2,
             signature={"x": "float32[4, 64]"},
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         value, allowed = goldens["step0/output"], goldens["step0/output/tolerance"]
         self.assertTrue(0.005 < np.median(allowed) / np.std(value) < 0.2, np.median(allowed) / np.std(value))
         self.assertTrue(np.all(np.abs(value - self.computed(exported)[0][0]) <= allowed))
@@ -534,7 +514,7 @@ def model_fn(features, labels):
                     "    return np.concatenate([1 + 4e-4 * rng.random(8), 3 * rng.random(8)])\n",
                     signature={"x": "float32[16]"},
                 )
-                value = self.goldens(exported)["step0/output"]
+                value = exported.goldens()["step0/output"]
                 self.assertEqual(value.tolist(), self.computed(exported)[0][0].tolist())
                 self.assertEqual(value[:8].tolist(), [0] * 8)
 
@@ -546,7 +526,7 @@ def model_fn(features, labels):
             "def golden_fn(step, rng):\n    return rng.uniform(60, 88, 64)\n",
             signature={"x": "float32[64]"},
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
 
         def work() -> Array:
             import tensorflow as tf
@@ -581,7 +561,7 @@ def model(x):
                 golden_steps=2,
                 signature={"x": "float32[2, 4, 4, 3]"},
             )
-            goldens = self.goldens(exported, unseen=() if training == "True" else ("*",))
+            goldens = exported.goldens(unseen=() if training == "True" else ("*",))
             entry = exported.manifest.entry_points[0]
             for tensor, value in zip(entry.outputs, self.computed(exported)[0], strict=True):
                 want, allowed = (goldens[f"step0/{tensor.cpp_name}{part}"] for part in ("", "/tolerance"))
@@ -601,7 +581,7 @@ def golden_fn(step, rng):
     return {"b": np.array([0.0, 0.0, 2.0 + step]), "a": 0}, np.array([0.0, -1.0, 3.0])
 """,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         y = goldens["step0/y"]
         self.assertTrue(math.isnan(y[0]) and y[1] == -math.inf and y[2] == 1.5, y)
         allowed = goldens["step0/y/tolerance"]
@@ -615,7 +595,7 @@ def golden_fn(step, rng):
             entry_points=(("Train", "train"), ("Look", "look")),
             golden_steps=2,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         self.assert_read_in_order(exported, goldens)
         w = np.array([1, 2], np.float32)
         for step in range(6):
@@ -637,7 +617,7 @@ def golden_fn(step, rng):
             max_batch=9,
             signature={"x": "float32[None, 2]", "y": "float32[None, 1]"},
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         self.assert_read_in_order(exported, goldens)
         rows = [call.batch for call in exported.manifest.calls]
         self.assertEqual(rows[:2], [1, 9])
@@ -659,7 +639,7 @@ def golden_fn(step, rng):
             signature={"x": "float32[None, 2]"},
         )
         self.assert_error(
-            self.error_of(self.goldens, exported),
+            self.error_of(exported.goldens),
             """
             t::Model: rows of a batch affect each other's results: 1 output(s) of Run
               found: mixed:0
@@ -682,7 +662,7 @@ def golden_fn(step, rng):
 """,
             golden_steps=2,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         self.assertEqual([output.shape for output in exported.manifest.entry_points[0].outputs], [(3,), (3, 1)])
         for step, found in enumerate(([0], [0, 2])):
             self.assertEqual(goldens[f"step{step}/where/shape"].tolist(), [len(found), 1])
@@ -703,7 +683,7 @@ def golden_fn(step, rng):
             signature={"x": "float32[3]"},
         )
         self.assert_error(
-            self.error_of(self.goldens, exported),
+            self.error_of(exported.goldens),
             """
             t::Model: output:0 is [3, 1] in TensorFlow, and [2, 1] when compiled
               to do: check what sets its size: the compiler trusts shapes that TensorFlow infers or that you set, for example with \
@@ -725,7 +705,7 @@ def golden_fn(step, rng):
 """,
         )
         self.assert_error(
-            self.error_of(self.goldens, exported),
+            self.error_of(exported.goldens),
             """
             t::Model: rounding errors change the size of Where:0
               found: the test inputs are at a decision boundary of the model, like 1.0 for tf.where(x >= 1.0)
@@ -759,7 +739,7 @@ def model_fn(features, labels):
 """
             % [dtype.name for dtype in dtypes.ALL],
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         self.assert_read_in_order(exported, goldens)
         for dtype in dtypes.ALL:
             value = goldens[f"step0/in_{dtype.name}"]
@@ -788,7 +768,7 @@ def model_fn(features, labels):
         return tf.reduce_sum(labels)
 """,
         )
-        goldens = self.goldens(exported)
+        goldens = exported.goldens()
         self.assertEqual(goldens["step0/w"].shape, (1024,))
         self.assertEqual(goldens["step0/w/blocks"].shape, (313,))
         self.assertEqual(goldens["step0/w/blocks"].dtype, np.float64)
@@ -810,22 +790,22 @@ def input_fn():
     return tf.compat.v1.placeholder(tf.float32, [300, 100], "x"), tf.compat.v1.placeholder(tf.float32, [300, 1], "y")
 
 """
-        goldens = self.goldens(self.export(text))
+        goldens = self.export(text).goldens()
         self.assertNotIn("step0/x", goldens)
         self.assertEqual(list(goldens["step0/y/drawn"]), [0, 0])
         seed, limit = (int(each) for each in goldens["step0/x/drawn"])
         x = drawn.values("float32", (300, 100), drawn.Draw(seed, limit))
         np.testing.assert_allclose(goldens["step0/total"], (x * goldens["step0/y"]).sum(axis=0), rtol=1e-4, atol=1e-4)
         given = "def golden_fn(step, rng):\n    return np.full((300, 100), 0.5), np.ones((300, 1))\n"
-        goldens = self.goldens(self.export(text + given))
+        goldens = self.export(text + given).goldens()
         self.assertEqual(list(goldens["step0/x/drawn"]), [0, 0])
         self.assertEqual(goldens["step0/x"].min(), 0.5)
 
     def test_same_bytes_twice(self) -> None:
         """Protects caches: noise comes from fixed seeds."""
         exported = self.export(HEAD + "def model_fn(features, labels):\n    return tf.exp(features['b']) * labels\n")
-        self.goldens(exported, "one")
-        self.goldens(exported, "two")
+        exported.goldens("one")
+        exported.goldens("two")
         self.assertEqual((exported.folder / "one").read_bytes(), (exported.folder / "two").read_bytes())
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import unittest
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tests.stages.harness import Exported, StageTest
-from tfaot.core import isolate, safetensors
 from tfaot.export.sources.model import Model
 
 PROGRAM = """\
@@ -51,36 +49,16 @@ class ProgramTest(StageTest):
         path.write_text(program)
         return self.export(Model(stablehlo=str(path)), golden_steps=2)
 
-    def goldens(self, exported: Exported, program: Path) -> dict[str, Any]:
-        """Runs the verify stage with a program in a child. Returns what it wrote."""
-
-        def work() -> None:
-            from tfaot.verify.goldens import Request, compute_goldens
-
-            compute_goldens(
-                Request(
-                    manifest=exported.path("manifest"),
-                    graph=exported.path("graph"),
-                    variables=exported.path("variables"),
-                    golden_inputs=exported.path("golden_inputs"),
-                    out_goldens=exported.path("goldens"),
-                    program=str(program),
-                )
-            )
-
-        isolate.run_isolated(work, what="computing goldens")
-        return safetensors.read(exported.path("goldens"))
-
     def test_same(self) -> None:
         """The graph of a program passes, with dtypes that C++ lacks too."""
-        written = self.goldens(self.exported(), self.folder / "program.mlir")
+        written = self.exported().goldens(program=self.folder / "program.mlir")
         self.assertLessEqual({"step0/output_0", "step1/output_1", "step1/output_2"}, set(written))
 
     def test_sums(self) -> None:
         """The tolerance of a sum doesn't shrink where terms cancel, also if the sum isn't one of TensorFlow's ops."""
         exported = self.exported(SUMS)
         self.assertIn(b"XlaCallModule", Path(exported.path("graph")).read_bytes())
-        goldens = self.goldens(exported, self.folder / "program.mlir")
+        goldens = exported.goldens(program=self.folder / "program.mlir")
         value, tolerance = goldens["step0/output"], goldens["step0/output/tolerance"]
         largest = float(np.abs(value).max())
         self.assertLess(float(np.abs(value).min()), 1e-3 * largest)
@@ -92,7 +70,7 @@ class ProgramTest(StageTest):
         exported = self.exported()
         other = self.folder / "other.mlir"
         other.write_text(PROGRAM.replace("[0.5, 0.25, -0.5, 2.0]", "[0.5, 0.25, -0.5, 2.1]"))
-        text = self.error_of(self.goldens, exported, other).replace(str(self.folder) + "/", "")
+        text = self.error_of(exported.goldens, program=other).replace(str(self.folder) + "/", "")
         self.assertRegex(
             text,
             r"^t::Model: the graph doesn't compute what other.mlir does: 2 output\(s\) differ\n"

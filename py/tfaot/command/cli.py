@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -145,31 +145,28 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
 @_command("hlo")
 def hlo(values: dict[str, Any], *, out: str, name: str | None) -> None:
     """Writes HLO as text, protobuf message, and drawing."""
-    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
-        build.export(edge="hlo")
-        _copy([build.path(".model.json"), build.path(".variables.safetensors"), *build.hlo()], made)
-    click.echo(f"wrote {out}")
+    _write_for_others(values, lambda build: [build.path(".variables.safetensors"), *build.hlo()], out=out, name=name)
 
 
 @_command("stablehlo")
 def stablehlo(values: dict[str, Any], *, out: str, name: str | None) -> None:
     """Writes StableHLO as text and bytecode."""
-    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
-        build.export(edge="hlo")
-        _copy([build.path(".model.json"), build.path(".variables.safetensors"), *build.stablehlo()], made)
-    click.echo(f"wrote {out}")
+    _write_for_others(
+        values, lambda build: [build.path(".variables.safetensors"), *build.stablehlo()], out=out, name=name
+    )
 
 
 @_command("bundle")
 def bundle(values: dict[str, Any], *, out: str, name: str | None) -> None:
     """Writes NAME.bundle.tar.gz."""
-    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
-        build.export(edge="hlo")
+
+    def make(build: Build) -> list[str]:
         build.verify()
         build.hlo()
         build.stablehlo()
-        _copy([build.path(".model.json"), build.bundle()], made)
-    click.echo(f"wrote {out}")
+        return [build.bundle()]
+
+    _write_for_others(values, make, out=out, name=name)
 
 
 @tfaot.command("check", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -194,9 +191,15 @@ def inspect_package(path: str) -> None:
     click.echo("\n".join(inspect.lines(path)))
 
 
-def _copy(files: Iterable[str], folder: Path) -> None:
-    for file in files:
-        shutil.copyfile(file, folder / Path(file).name)
+def _write_for_others(
+    values: dict[str, Any], make: Callable[[Build], list[str]], *, out: str, name: str | None
+) -> None:
+    """Exports a model for another compiler, and writes its manifest beside what `make` returns."""
+    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
+        build.export(edge="hlo")
+        for file in [build.path(".model.json"), *make(build)]:
+            shutil.copyfile(file, made / Path(file).name)
+    click.echo(f"wrote {out}")
 
 
 def _model_name(values: dict[str, Any]) -> str:

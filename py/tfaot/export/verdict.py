@@ -29,7 +29,7 @@ class Result:
     """Whether any true size is known only at run time."""
 
 
-def _compile(folder: str, graph: bytes, config: tf2xla_pb2.Config) -> str:
+def complaint(folder: str, graph: bytes, config: tf2xla_pb2.Config) -> str:
     """Compiles into a folder. Returns the compiler's error, or nothing."""
 
     def path(name: str) -> str:
@@ -58,7 +58,7 @@ def _compile(folder: str, graph: bytes, config: tf2xla_pb2.Config) -> str:
             gen_program_shape=False,
         )
     except Exception as error:  # its types say nothing, so only its text is useful
-        return str(error)
+        return str(error) or repr(error)
     return ""
 
 
@@ -67,8 +67,8 @@ def results(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config) -> tuple[Resul
     from tensorflow.compiler.xla.service import hlo_pb2
 
     with tempfile.TemporaryDirectory() as folder:
-        if complaint := _compile(folder, graph.SerializeToString(), config):
-            return complaint
+        if error := complaint(folder, graph.SerializeToString(), config):
+            return error
         with open(os.path.join(folder, "hlo"), "rb") as file:
             module = hlo_pb2.HloSnapshot.FromString(file.read()).hlo.hlo_module
     shape = module.host_program_shape.result
@@ -98,7 +98,7 @@ def unchanged(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config, doubtful: se
     found: set[str] = set()
     with tempfile.TemporaryDirectory() as folder:
         while True:
-            message = _compile(folder, both, asked)
+            message = complaint(folder, both, asked)
             wrong = [
                 variable
                 for variable in asked.variable
