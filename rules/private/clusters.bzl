@@ -1,13 +1,14 @@
 """The cluster stage, and what follows it: models that don't compile whole, whose parts do."""
 
 load("@rules_cc//cc:defs.bzl", "cc_test")
-load("@rules_cc//cc:find_cc_toolchain.bzl", "find_cc_toolchain", "use_cc_toolchain")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("@rules_python//python:defs.bzl", "py_test")
 load("//runtime:copts.bzl", "CXX")
 load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")
+load(":cxx.bzl", "cxx_of")
 load(":export.bzl", "export_model", "model_attrs", "report", "source_flags")
 load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
@@ -93,13 +94,7 @@ tf_aot_cluster = rule(
 def _tf_aot_ops_impl(ctx):
     library = ctx.attr.library
     stem = ctx.attr.stem or ctx.label.name
-    cc_toolchain = find_cc_toolchain(ctx)
-    features = cc_common.configure_features(
-        ctx = ctx,
-        cc_toolchain = cc_toolchain,
-        requested_features = ctx.features,
-        unsupported_features = ctx.disabled_features,
-    )
+    cc_toolchain, features = cxx_of(ctx)
     include = library[TfaotSourcesInfo].header.short_path
 
     # The path below the repository, as programs include it.
@@ -299,7 +294,7 @@ def tf_aot_clusters(
     for group in ["plan", "saved_model"]:
         native.filegroup(name = name + "_" + group, srcs = [cut], output_group = group, **public)
     for group in ["inputs", "uncut"]:
-        native.filegroup(name = "{}.{}".format(name, group), srcs = [cut], output_group = group, **common.files)
+        native.filegroup(name = "{}.{}".format(name, group), srcs = [cut], output_group = group, **(common.files | {"visibility": visibility}))
     if not gen_test:
         return
     native.filegroup(

@@ -244,7 +244,7 @@ class ClustersTest(unittest.TestCase):
 
     def test_random_graphs(self) -> None:
         """Whatever a graph looks like, the cut one is acyclic, keeps the order of what stays, and computes the same."""
-        for seed in range(40):
+        for seed in range(25):
             draw = random.Random(seed)
             with tf.Graph().as_default() as graph:
                 x = v1.placeholder(tf.float32, [4], "x")

@@ -26,6 +26,12 @@ from tfaot.preflight.report import BLOCKER
 _SIZES = {"Rank", "Shape", "Size", "VariableShape"}
 """Ops whose result is known as soon as their operand's shape is."""
 
+OPEN = "sizes aren't known"
+"""Why an op stays that has an operand or a result of unknown size."""
+
+_LARGEST_GROUP = 32
+"""A NoOp that waits for more stays: with many users, the graph would grow by the product."""
+
 _HANDLES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
@@ -50,6 +56,10 @@ class Nodes:
         """Returns whether a node can be a part of a cluster."""
         return name not in self.reasons and name not in self.known
 
+    def without(self, refused: Mapping[str, str]) -> Nodes:
+        """Returns the same, but that some nodes stay with TensorFlow."""
+        return dataclasses.replace(self, reasons={**self.reasons, **refused})
+
 
 def examine(function: Function, *, what: str) -> Nodes:
     """Returns the nodes that a function's outputs need.
@@ -60,7 +70,7 @@ def examine(function: Function, *, what: str) -> Nodes:
     """
     fetches = [edge.name for edge in function.outputs]
     feeds = {canonical(edge.name): Tensor(edge.shape, edge.dtype) for edge in function.inputs}
-    graph = _ordered(_inlined(function.graph, feeds, fetches))
+    graph = _ordered(_without_groups(_inlined(function.graph, feeds, fetches)))
     when = predicates(graph.node)
     tensors = _tensors(graph, what)
     _fold_sizes(graph, tensors, when)
@@ -93,6 +103,31 @@ def _inlined(graph: graph_pb2.GraphDef, feeds: Mapping[str, Tensor], fetches: Se
         attributes.pop("_output_shapes", None)
     inline_calls(program)
     return program.graph
+
+
+def _without_groups(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """Makes nodes wait for what a NoOp waits for, instead of the NoOp, in place. A cluster can contain that, but no NoOp.
+
+    The gradients of TensorFlow 1 have such a NoOp wherever an op has several.
+    """
+    waits = {
+        node.name: list(node.input)
+        for node in graph.node
+        if node.op == "NoOp" and 0 < len(node.input) <= _LARGEST_GROUP
+    }
+    for node in graph.node:
+        data = [operand for operand in node.input if not operand.startswith("^")]
+        pending = [operand for operand in node.input if operand.startswith("^")]
+        found: dict[str, None] = {}
+        while pending:
+            operand = pending.pop(0)
+            if operand[1:] in waits and node.name not in waits:
+                pending += [each for each in waits[operand[1:]] if each not in found]
+            else:
+                found[operand] = None
+        if len(found) + len(data) != len(node.input) or any(each not in found for each in node.input if each[0] == "^"):
+            node.input[:] = [*data, *found]
+    return graph
 
 
 def _ordered(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
@@ -227,7 +262,7 @@ def _reason(
     if odd:
         return f"it computes on {types_pb2.DataType.Name(odd[0])[3:].lower()}"
     if not all(_static(tensor.shape) for tensor in (*operands, *results)):
-        return "sizes aren't known"
+        return OPEN
     return ""
 
 

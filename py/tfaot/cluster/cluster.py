@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfaot.cluster.candidates import Nodes, examine
+from tfaot.cluster import trial
+from tfaot.cluster.candidates import OPEN, Nodes, examine
 from tfaot.cluster.clusters import MOVES, Found, find
 from tfaot.cluster.cut import Cut, Part, cut
 from tfaot.cluster.whole import Running, Whole, save
@@ -25,6 +26,7 @@ from tfaot.export.sources.model import Model
 from tfaot.export.sources.user_code import SEED
 from tfaot.export.traced import Array, Dims, Edge, Function, Source
 from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import CONTROL_FLOW_V1
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
 
@@ -120,6 +122,21 @@ class _Model(Model):
         return self.source
 
 
+_IDLE = (
+    MOVES
+    | CONTROL_FLOW_V1
+    | {
+        "NoOp",
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "ReadVariableOp",
+        "VarHandleOp",
+    }
+)
+"""Ops that compute nothing."""
+
+
 def op_name(cpp_class: str) -> str:
     """Returns the op that runs the clusters of a class. `runtime/tfaot/tensorflow_op.cc` makes the same name."""
     return f"Tfaot{names.symbol(cpp_class)}"
@@ -138,17 +155,17 @@ def cluster(request: Request) -> None:
     function = source.function(name, dims)
     dims.check_used(what, {edge.label for edge in function.inputs})
     function, variables = _frozen(source, function, request.frozen)
-    nodes = examine(function, what=what)
-    found = find(nodes, least=request.least)
-    if not found.clusters:
-        reasons = Counter(f"{reason} ({count_op})" for reason, count_op in _left(nodes, found))
-        raise TfaotError(
-            f"{what}: no part of {name} is worth compiling",
-            exists=listed([f"{count} × {reason}" for reason, count in reasons.most_common(8)]),
-            do="give the sizes of inputs (dims), lower min_ops, or keep the model in TensorFlow",
-        )
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
-    made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
+    nodes = examine(function, what=what)
+    while True:
+        found = find(nodes, least=request.least)
+        made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
+        refused = {node: why for part in made.parts for node, why in trial.refused(part).items()}
+        if not refused:
+            break
+        nodes = nodes.without(refused)
+    if not made.parts:
+        raise nothing(nodes, found, f"{what}: no part of {name} is worth compiling")
     uncut = Whole(nodes.graph, function.inputs, function.outputs, variables)
     steps = _inputs(source, name, function.inputs, request.golden_steps, what)
     values = _inside(uncut, made.parts, steps)
@@ -183,6 +200,16 @@ def cluster(request: Request) -> None:
         safetensors.write(file, serialized)
     with open(request.out_plan, "w", encoding="utf-8") as file:
         file.write(json.dumps(plan(nodes, found, made, function, request.cpp_class), indent=2) + "\n")
+
+
+def nothing(nodes: Nodes, found: Found, asked: str) -> TfaotError:
+    """Returns the error for a graph without clusters."""
+    reasons = Counter(f"{op}: {reason}" for reason, op in _left(nodes, found))
+    return TfaotError(
+        asked,
+        exists=listed([f"{reason} ({count})" for reason, count in reasons.most_common(8)]) or "no ops that compute",
+        do="give the sizes of inputs (dims), lower min_ops, or keep the model in TensorFlow",
+    )
 
 
 def _left(nodes: Nodes, found: Found) -> list[tuple[str, str]]:
@@ -286,6 +313,14 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
         "cut_outputs": edges(made.outputs),
         "nodes": len(operations),
         "known": len(nodes.known),
+        "computing": {
+            kind: [
+                name
+                for name, op in operations.items()
+                if name not in nodes.known and op not in _IDLE and (nodes.reasons.get(name) == OPEN) == (kind == "open")
+            ]
+            for kind in ("fixed", "open")
+        },
         "clusters": [
             {
                 "name": part.cluster.name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,14 @@ class Running:
         """Runs once. Returns the outputs."""
         fetched = [canonical(edge.name) for edge in self._whole.outputs]
         return list(self.session.run(fetched, self.feeds(values)))
+
+    def prepared(self, steps: Sequence[Sequence[Array]]) -> Callable[[], None]:
+        """Returns a function that runs one step after another, over and over, without what Python adds to each."""
+        fetched = [self.graph.get_tensor_by_name(canonical(edge.name)) for edge in self._whole.outputs]
+        fed = [self.graph.get_tensor_by_name(canonical(edge.name)) for edge in self._whole.inputs]
+        run = self.session.make_callable(fetched, feed_list=fed)
+        turn = itertools.cycle(steps)
+        return lambda: run(*next(turn)) and None
 
     def inside(self, tensors: Sequence[str], values: Sequence[Array]) -> list[Array]:
         """Returns values inside the graph.
