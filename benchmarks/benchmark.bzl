@@ -26,15 +26,17 @@ golden_fn = keras_ops.golden("{name}")
 model = keras_ops.compiled("{name}")
 """
 
-def drivers(*, name, library):
-    """Declares NAME_driver, NAME_threads_driver (with threads), and NAME_stock (built with tfcompile's defaults).
+def driver(*, name, library, testonly = False):
+    """Declares NAME_driver.
 
     Args:
       name: (str) the model's name in the benchmark
       library: (Label) its tf_aot_library
+      testonly: (bool) as that of the library
     """
     native.filegroup(
         name = name + ".manifest",
+        testonly = testonly,
         srcs = [library],
         output_group = "manifest",
         tags = ["manual"],
@@ -42,6 +44,7 @@ def drivers(*, name, library):
     package, _, target = library.removeprefix("//").partition(":")
     native.genrule(
         name = name + ".driver.cc",
+        testonly = testonly,
         srcs = [name + ".manifest"],
         outs = [name + "_driver.cc"],
         cmd = "$(execpath :bind) $(execpaths {}.manifest) {}/{}.h $@".format(name, package, target),
@@ -50,6 +53,7 @@ def drivers(*, name, library):
     )
     cc_binary(
         name = name + "_driver",
+        testonly = testonly,
         srcs = [name + "_driver.cc"],
         copts = ["-O2"],
         tags = ["manual"],
@@ -58,6 +62,15 @@ def drivers(*, name, library):
             ":driver",
         ],
     )
+
+def drivers(*, name, library):
+    """Declares NAME_driver, NAME_threads_driver (with threads), and NAME_stock (built with tfcompile's defaults).
+
+    Args:
+      name: (str) the model's name in the benchmark
+      library: (Label) its tf_aot_library
+    """
+    driver(name = name, library = library)
     cc_binary(
         name = name + "_threads_driver",
         srcs = [name + "_driver.cc"],

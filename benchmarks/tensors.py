@@ -39,6 +39,9 @@ class Tensor:
 
 def drawn(dtype: str, shape: Sequence[int], rng: random.Random) -> Tensor:
     """Draws normally distributed floats, or integers that are zero or one."""
+    if dtype == "bfloat16":  # the upper half of a float32
+        halves = array.array("H", drawn("float32", shape, rng).data)[1::2]
+        return Tensor(dtype, tuple(shape), halves.tobytes())
     code = {"float32": "f", "float64": "d", "int32": "i", "int64": "q", "bool": "b", "uint32": "I", "uint8": "B"}[dtype]
     count = range(math.prod(shape))
     values = array.array(code, (rng.gauss(0, 1) if code in "fd" else rng.getrandbits(1) for _ in count))

@@ -16,6 +16,7 @@ from benchmarks.harness import Peer, say
 from tfaot import starlark
 
 _CPU = "x86-64-v3"
+_LEVEL = ("-O3", f"-march={_CPU}", "-fno-math-errno")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +141,7 @@ class Builder:
         )
         with open(f"{library}.model.json", encoding="utf-8") as file:
             (out / "driver.cc").write_text(bind.source(json.load(file), "model.json", "model.h"), encoding="utf-8")
-        self._compile("-O3", f"-march={_CPU}", "-fno-math-errno", "-c", f"{out}/executor.cc", f"-I{out}", at=out)
+        self._compile(*_LEVEL, "-c", f"{out}/executor.cc", f"-I{out}", at=out)
         self._compile("-O3", "-c", f"{out}/model.cc", f"{out}/driver.cc", f"-I{out}", at=out)
         self._compile("-c", f'-DTFAOT_VARIABLES="{library}.variables.safetensors"', f"{out}/variables.S", at=out)
         self._compile("-c", f"{out}/fingerprint.S", os.path.abspath(f"{library}.weights.S"), at=out)
@@ -154,9 +155,10 @@ class Builder:
         if not self._runtime:
             at = self._folder / "runtime"
             at.mkdir()
-            found = starlark.execute(self._root, "runtime/package.bzl")["PACKAGE_SOURCES"]
-            sources = [self._root / "runtime" / path for path in found]
-            self._compile("-O3", "-ffunction-sections", "-c", *map(str, sources), at=at)
+            package = starlark.execute(self._root, "runtime/package.bzl")
+            for kind, flags in (("PACKAGE_SOURCES", ("-O3",)), ("PACKAGE_KERNELS", _LEVEL)):
+                sources = [str(self._root / "runtime" / path) for path in package[kind]]
+                self._compile(*flags, "-ffunction-sections", "-c", *sources, at=at)
             self._runtime = [str(path) for path in sorted(at.glob("*.o"))]
         return self._runtime
 

@@ -38,7 +38,9 @@ LEVELS = list(_FEATURES)
 _NO_LEVEL = ["avx512bf16", "avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "fma4", "sse4a", "tbm", "xop"]
 
 def level_copts(level):
-    """Returns flags that make a compiler use all instructions of a CPU level, and no others.
+    """Returns flags for code of a CPU level: compilers use all of its instructions, and no others.
+
+    Numbers never depend on `errno`, for which a square root would be a call.
 
     `-march` replaces another `-march`, but neither adds nor removes features set by `-mavx512f` or `-mno-avx2`.
 
@@ -55,7 +57,7 @@ def level_copts(level):
         ["-mno-" + feature for feature in _NO_LEVEL] +
         ["-mno-" + feature for other in reversed(LEVELS[has:]) for feature in _FEATURES[other]] +
         ["-m" + feature for other in LEVELS[:has] for feature in _FEATURES[other]] +
-        ["-DTFAOT_LEVEL={}".format(has)]
+        ["-fno-math-errno", "-DTFAOT_LEVEL={}".format(has)]
     )
 
 def level_features(level):

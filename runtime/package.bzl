@@ -25,11 +25,22 @@ PACKAGE_SOURCES = [
     "tfaot/weight_set.cc",
 ]
 
+# The sources with the kernels of a CPU level, compiled for each level. A package has those that its model calls.
+PACKAGE_KERNELS = [
+    "tfaot/kernels/convolution_f32.cc",
+    "tfaot/kernels/products_f32.cc",
+    "tfaot/kernels/products_f64.cc",
+    "tfaot/kernels/products_s32.cc",
+    "tfaot/kernels/winograd_f32.cc",
+]
+
 # The headers that programs include, directly or through a class.
 PACKAGE_HEADERS = [
     "tfaot/bounded_view.h",
     "tfaot/c_api.h",
     "tfaot/half.h",
+    "tfaot/hooks.h",
+    "tfaot/info.h",
     "tfaot/options.h",
     "tfaot/status.h",
     "tfaot/thread_pool.h",
@@ -70,13 +81,13 @@ def package_copts(copts = [], level = None):
 
     Args:
       copts: (list[str]) the user's
-      level: (str) the CPU level of an executor; None for all other sources
+      level: (str) the CPU level of an executor or of kernels; None for all other sources
 
     Returns:
       (list[str]) flags of gcc and clang
     """
     flags = CXX + ["-O3", "-DNDEBUG", "-w"] + _EVERYWHERE + copts + EXACT
-    return flags + (level_copts(level) + ["-fno-math-errno"] if level else [])
+    return flags + (level_copts(level) if level else [])
 
 def interface_copts(cpp_class, header):
     """Returns the flags for `PACKAGE_INTERFACE`.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfaot.core import isolate
+from tfaot.pack.kernels import called
 from tfaot.pack.package import Request, pack
 
 _GROUPS = {"include": "headers", "object": "objects", "file": "files", "notice": "notices"}
@@ -15,6 +16,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
     parser.add_argument("--name", required=True, help="the package's name")
     parser.add_argument("--header", required=True, help="the path that #include uses for the class's header")
+    parser.add_argument(
+        "--kernel",
+        action="append",
+        default=[],
+        nargs=3,
+        metavar=("SOURCE", "NAME", "PATH"),
+        help="an object that becomes one of the package's if a --file NAME.passes.json lists its source; may be repeated",
+    )
     for group, field in _GROUPS.items():
         parser.add_argument(f"--{group}", action="append", default=[], help=f"NAME=PATH, one of the package's {field}")
     parser.add_argument("--interface", required=True, help="the object of the shared library's C interface")
@@ -27,12 +36,14 @@ def main() -> None:
     def named(group: str) -> tuple[tuple[str, str], ...]:
         return tuple((name, path) for name, _, path in (entry.partition("=") for entry in getattr(flags, group)))
 
+    passes = [path for name, path in named("file") if name.endswith(".passes.json")]
+    wanted = called([source for source, _, _ in flags.kernel], passes)
     pack(
         Request(
             name=flags.name,
             header=flags.header,
             headers=named("include"),
-            objects=named("object"),
+            objects=(*named("object"), *((name, path) for source, name, path in flags.kernel if source in wanted)),
             interface=flags.interface,
             link=tuple(flags.link),
             files=named("file"),

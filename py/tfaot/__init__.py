@@ -11,11 +11,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tfaot.run import LiveWeights as LiveWeights
     from tfaot.run import Model as Model
     from tfaot.run import ModelError as ModelError
+    from tfaot.run import RunCancelled as RunCancelled
+    from tfaot.run import Weights as Weights
+    from tfaot.run import aligned_empty as aligned_empty
     from tfaot.run import load as load
 
-_RUN = ("Model", "ModelError", "load")
+_RUN = ("LiveWeights", "Model", "ModelError", "RunCancelled", "Weights", "aligned_empty", "load")
 
 
 def __getattr__(name: str) -> Any:

@@ -3,7 +3,7 @@
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//runtime:copts.bzl", "CXX", "EXACT", "level_copts")
+load("//runtime:copts.bzl", "CXX", "EXACT", "LEVELS", "level_copts")
 load(":cxx.bzl", "code_attrs", "cxx_of", "expanded")
 load(":hlo.bzl", "hlo_groups")
 load(
@@ -24,6 +24,7 @@ def _tf_aot_link_impl(ctx):
     sources = ctx.attr.sources[TfaotSourcesInfo]
     cc_toolchain, features = cxx_of(ctx)
     support = ctx.attr._support[CcInfo]
+    kernels = {level: target[CcInfo] for level, target in zip(LEVELS, ctx.attr._kernels)}
     contexts = [support.compilation_context]
 
     # As fast as possible in every build mode. Our tests have already checked generated code for warnings.
@@ -52,7 +53,7 @@ def _tf_aot_link_impl(ctx):
             feature_configuration = features,
             srcs = files,
             compilation_contexts = contexts,
-            user_compile_flags = flags + level_copts(level) + ["-fno-math-errno"],
+            user_compile_flags = flags + level_copts(level),
         )[1]
         for level, files in compiled.sources.items()
     ]
@@ -87,7 +88,7 @@ def _tf_aot_link_impl(ctx):
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
         compilation_outputs = outputs,
-        linking_contexts = [support.linking_context],
+        linking_contexts = [kernels[level].linking_context for level in compiled.isa] + [support.linking_context],
         user_link_flags = linkopts,
         disallow_dynamic_library = True,
     )
@@ -144,6 +145,7 @@ tf_aot_link = rule(
             doc = "Target of `tf_aot_stablehlo`, for the output group of this name.",
             providers = [TfaotStablehloInfo],
         ),
+        "_kernels": attr.label_list(default = ["//runtime:kernels_" + level for level in LEVELS]),
         "stem": attr.string(
             doc = "How output files' names start; the target's name by default.",
         ),

@@ -6,22 +6,27 @@
 //   TFAOT_GET_API       the one symbol that the library exports
 #include "tfaot/c_api.h"
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <new>
 #include <string>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include TFAOT_CLASS_HEADER
+#include "tfaot/hooks.h"
 #include "tfaot/info.h"
 #include "tfaot/message.h"
 #include "tfaot/options.h"
 #include "tfaot/status.h"
 #include "tfaot/thread_pool.h"
 #include "tfaot/threads.h"
+#include "tfaot/weights.h"
 
 namespace tfaot {
 namespace {
@@ -42,14 +47,88 @@ class Pool final : public ThreadPool {
   const tfaot_thread_pool pool_;
 };
 
+// Memory of the program, behind our interface.
+class Memory final : public Allocator {
+ public:
+  explicit Memory(const tfaot_allocator& allocator) noexcept
+      : allocator_(allocator) {}
+  void* Allocate(std::size_t bytes, std::size_t alignment) noexcept override {
+    return allocator_.allocate(allocator_.context, bytes, alignment);
+  }
+  void Free(void* memory, std::size_t bytes) noexcept override {
+    allocator_.free(allocator_.context, memory, bytes);
+  }
+
+ private:
+  const tfaot_allocator allocator_;
+};
+
+// The program's hooks, and cancellation.
+class Watch final : public Hooks {
+ public:
+  bool Before(const char* kernel) noexcept override {
+    if (cancelled_.load(std::memory_order_relaxed)) return false;
+    return hooks.before == nullptr || hooks.before(hooks.context, kernel) != 0;
+  }
+  void After(const char* kernel) noexcept override {
+    if (hooks.after != nullptr) hooks.after(hooks.context, kernel);
+  }
+
+  void set_cancellable(bool cancellable) noexcept {
+    cancellable_.store(cancellable);
+    cancelled_.store(false);
+  }
+  void Cancel() noexcept {
+    if (cancellable_.load()) cancelled_.store(true);
+  }
+
+  // Whether runs need it.
+  bool used() const noexcept {
+    return cancellable_.load() || hooks.before != nullptr ||
+           hooks.after != nullptr;
+  }
+
+  tfaot_hooks hooks = {nullptr, nullptr, nullptr};
+
+ private:
+  std::atomic<bool> cancellable_{false};
+  std::atomic<bool> cancelled_{false};
+};
+
+// Its address identifies this library, in handles that a program could hand to
+// another one.
+const char kLibrary = 0;
+
 }  // namespace
 }  // namespace tfaot
 
-// The pool is declared first, so that it outlives the model that uses it.
+struct tfaot_weights {
+  explicit tfaot_weights(tfaot::Weights from) noexcept
+      : weights(std::move(from)) {}
+
+  const char* const library = &tfaot::kLibrary;  // first in every release
+  const tfaot::Weights weights;
+};
+
+// Instances that follow live weights share them with the handle.
+struct tfaot_live_weights {
+  explicit tfaot_live_weights(const tfaot::Weights& weights)
+      : live(std::make_shared<tfaot::LiveWeights>(weights)) {}
+
+  const char* const library = &tfaot::kLibrary;  // first in every release
+  const std::shared_ptr<tfaot::LiveWeights> live;
+};
+
+// What the model uses is declared first, so that it outlives the model.
 struct tfaot_model {
-  explicit tfaot_model(tfaot::Model&& from) noexcept : model(std::move(from)) {}
+  tfaot_model(tfaot::Model&& from,
+              std::unique_ptr<tfaot::Memory> its_memory) noexcept
+      : memory(std::move(its_memory)), model(std::move(from)) {}
 
   std::unique_ptr<tfaot::ThreadPool> pool;
+  const std::unique_ptr<tfaot::Memory> memory;
+  std::shared_ptr<tfaot::LiveWeights> live;
+  tfaot::Watch watch;
   tfaot::Model model;
   std::string error;
 };
@@ -59,8 +138,7 @@ namespace {
 
 thread_local std::string create_error;
 
-const char kOutOfMemory[] = "out of memory";
-
+#if defined(__cpp_exceptions)
 // Writes a message, or a shorter one if there is no memory for it.
 void Say(std::string& error, const char* text) noexcept {
   try {
@@ -69,16 +147,18 @@ void Say(std::string& error, const char* text) noexcept {
     error.clear();
   }
 }
+#endif
 
 // Calls `body`, which returns a status, and turns exceptions into one. It
 // clears `error` first.
 template <typename Body>
 tfaot_status Guarded(std::string& error, Body body) noexcept {
+#if defined(__cpp_exceptions)
   try {
     error.clear();
     return body();
   } catch (const std::bad_alloc&) {
-    Say(error, kOutOfMemory);
+    Say(error, "out of memory");
     return TFAOT_OUT_OF_MEMORY;
   } catch (const std::exception& exception) {
     Say(error, exception.what());
@@ -87,6 +167,10 @@ tfaot_status Guarded(std::string& error, Body body) noexcept {
     Say(error, "an unknown C++ exception");
     return TFAOT_FAILED;
   }
+#else
+  error.clear();
+  return body();
+#endif
 }
 
 std::string Function(const char* name) {
@@ -135,58 +219,97 @@ tfaot_status Describe(const TensorInfo* tensor,
   return TFAOT_OK;
 }
 
-// What only some classes have.
+// What only some classes have: those with variables, with values for them, or
+// with random numbers.
 
-struct Missing {};
+template <typename M, typename = void>
+struct HasVariables : std::false_type {};
+template <typename M>
+struct HasVariables<M, decltype(void(std::declval<M&>().SetWeights(
+                           std::declval<Weights>())))> : std::true_type {};
 
+template <typename M, typename = void>
+struct HasValues : std::false_type {};
 template <typename M>
-auto Load(M& model, const char* path, int) -> decltype(model.Load(path)) {
-  return model.Load(path);
-}
+struct HasValues<M, decltype(void(M::InitialWeights()))> : std::true_type {};
+
+template <typename M, typename = void>
+struct HasRandom : std::false_type {};
 template <typename M>
-Missing Load(M&, const char*, long) {
-  return {};
-}
-template <typename M>
-auto Save(M& model, const char* path, int) -> decltype(model.Save(path)) {
-  return model.Save(path);
-}
-template <typename M>
-Missing Save(M&, const char*, long) {
-  return {};
-}
-template <typename M>
-auto Seed(M& model, std::uint64_t seed, int)
-    -> decltype(model.Seed(seed), Status()) {
-  model.Seed(seed);
-  return Status();
-}
-template <typename M>
-Missing Seed(M&, std::uint64_t, long) {
-  return {};
-}
+struct HasRandom<M, decltype(void(std::declval<M&>().Seed(0)))>
+    : std::true_type {};
 
 tfaot_status StatusOf(std::string& error, const Status& status) {
   return status ? TFAOT_OK
                 : Fail(error, static_cast<tfaot_status>(status.code()),
                        status.message());
 }
-tfaot_status StatusOf(tfaot_model& self, const Status& status, const char*) {
-  return StatusOf(self.error, status);
-}
-tfaot_status StatusOf(tfaot_model& self, bool ok, const char*) {
+tfaot_status StatusOf(tfaot_model& self, bool ok) {
   return ok ? TFAOT_OK
             : Fail(self.error,
                    static_cast<tfaot_status>(self.model.error_code()),
                    self.model.error());
 }
-tfaot_status StatusOf(tfaot_model& self, Missing, const char* name) {
-  return Fail(self.error, TFAOT_UNSUPPORTED,
-              Message(Function(name) + " isn't a function of this model",
-                      name[0] == 's' && name[1] == 'e'
-                          ? "it draws no random numbers"
-                          : "all its variables are frozen, or it has none",
-                      "don't call it for this model"));
+
+tfaot_status Unsupported(std::string& error, const char* function,
+                         const char* found) {
+  return Fail(error, TFAOT_UNSUPPORTED,
+              Message(Function(function) + " isn't a function of this model",
+                      found, "don't call it for this model"));
+}
+
+// Calls `body` with the class if that has variables, whose members it can then
+// use.
+template <typename M, typename Body>
+tfaot_status WithVariables(std::string& error, const char* function,
+                           Body body) noexcept {
+  return Guarded(error, [&]() -> tfaot_status {
+    if constexpr (HasVariables<M>::value) {
+      return body(static_cast<M*>(nullptr));
+    } else {
+      return Unsupported(error, function,
+                         "all its variables are frozen, or it has none");
+    }
+  });
+}
+
+// Checks a handle, which could be missing or another library's.
+template <typename Handle>
+bool Ours(std::string& error, const char* function, const Handle* handle,
+          const char* what, const char* to_do) {
+  if (handle != nullptr && handle->library == &kLibrary) return true;
+  Fail(error, TFAOT_INVALID_ARGUMENT,
+       Message(Function(function) + " got no " + what + " of this library",
+               handle == nullptr ? "NULL" : "a handle of another library",
+               to_do));
+  return false;
+}
+bool Ours(std::string& error, const char* function,
+          const tfaot_weights* weights) {
+  return Ours(error, function, weights, "weights",
+              "pass weights that this library's functions made");
+}
+bool Ours(std::string& error, const char* function,
+          const tfaot_live_weights* live) {
+  return Ours(error, function, live, "live weights",
+              "pass those that this library's create_live made");
+}
+
+Source SourceOf(const tfaot_source& from) noexcept {
+  const Source source = from.path != nullptr ? Source::Path(from.path)
+                        : from.data != nullptr
+                            ? Source::Memory(from.data, from.bytes)
+                            : Source::Descriptor(from.fd);
+  return from.copied != 0 ? source.Copied() : source;
+}
+
+std::vector<NamedValue> ValuesOf(const tfaot_value* values, std::size_t count) {
+  std::vector<NamedValue> named;
+  named.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    named.push_back({values[i].name, values[i].data, values[i].bytes});
+  }
+  return named;
 }
 
 // The functions of the table.
@@ -223,17 +346,39 @@ tfaot_status DescribeVariable(std::size_t index, tfaot_tensor* description) {
   return Describe(At(Model::Info().variables, index), description);
 }
 
-tfaot_status Create(const char* isa, tfaot_model** model) {
+tfaot_status CreateWith(const char* isa, const tfaot_weights* weights,
+                        const tfaot_allocator* allocator, tfaot_model** model) {
   *model = nullptr;
   return Guarded(create_error, [&]() -> tfaot_status {
     Options options;
     options.isa = isa;
+    if (weights != nullptr) {
+      if (!Ours(create_error, "create_with", weights)) {
+        return TFAOT_INVALID_ARGUMENT;
+      }
+      options.weights = &weights->weights;
+    }
+    std::unique_ptr<Memory> memory;
+    if (allocator != nullptr) {
+      if (allocator->allocate == nullptr || allocator->free == nullptr) {
+        return Fail(create_error, TFAOT_INVALID_ARGUMENT,
+                    Message(Function("create_with") +
+                                ": an allocator without allocate or free",
+                            "", "set both"));
+      }
+      memory = std::make_unique<Memory>(*allocator);
+      options.allocator = memory.get();
+    }
     Status status;
     Model made = Model::Create(options, &status);
     if (!made) return StatusOf(create_error, status);
-    *model = new tfaot_model(std::move(made));
+    *model = new tfaot_model(std::move(made), std::move(memory));
     return TFAOT_OK;
   });
+}
+
+tfaot_status Create(const char* isa, tfaot_model** model) {
+  return CreateWith(isa, nullptr, nullptr, model);
 }
 
 const char* CreateError() { return create_error.c_str(); }
@@ -328,29 +473,52 @@ tfaot_status Run(tfaot_model* model, std::size_t entry_point,
                           std::string(entry->name) + "() takes no batch",
                           "pass 0, or set the target's batch_sizes"));
     }
-    return StatusOf(
-        *model,
-        Call(model->model, *entry, batch != 0 ? batch : entry->max_batch),
-        "run");
+    return StatusOf(*model, Call(model->model, *entry,
+                                 batch != 0 ? batch : entry->max_batch));
   });
 }
 
-tfaot_status LoadVariables(tfaot_model* model, const char* path) {
-  return Guarded(model->error, [&] {
-    return StatusOf(*model, Load(model->model, path, 0), "load");
+// Loads from `source`, after which the model follows nothing.
+template <typename M>
+tfaot_status LoadVariables(tfaot_model* self, const char* function,
+                           const Source& source) noexcept {
+  return WithVariables<M>(self->error, function, [&](auto* m) {
+    auto& model = static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
+    const tfaot_status status = StatusOf(*self, model.Load(source));
+    if (status == TFAOT_OK) self->live.reset();
+    return status;
   });
 }
 
-tfaot_status SaveVariables(tfaot_model* model, const char* path) {
-  return Guarded(model->error, [&] {
-    return StatusOf(*model, Save(model->model, path, 0), "save");
+tfaot_status LoadPath(tfaot_model* model, const char* path) {
+  return LoadVariables<Model>(model, "load", Source::Path(path));
+}
+
+tfaot_status LoadFrom(tfaot_model* model, const tfaot_source* source) {
+  return LoadVariables<Model>(model, "load_from", SourceOf(*source));
+}
+
+tfaot_status SaveVariables(tfaot_model* self, const char* path) {
+  return WithVariables<Model>(self->error, "save", [&](auto* m) {
+    auto& model = static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
+    return StatusOf(self->error, model.Save(path));
+  });
+}
+
+template <typename M>
+tfaot_status Seed(tfaot_model* self, M& model, std::uint64_t seed) noexcept {
+  return Guarded(self->error, [&]() -> tfaot_status {
+    if constexpr (HasRandom<M>::value) {
+      model.Seed(seed);
+      return TFAOT_OK;
+    } else {
+      return Unsupported(self->error, "seed", "it draws no random numbers");
+    }
   });
 }
 
 tfaot_status SeedRandom(tfaot_model* model, std::uint64_t seed) {
-  return Guarded(model->error, [&] {
-    return StatusOf(*model, Seed(model->model, seed, 0), "seed");
-  });
+  return Seed(model, model->model, seed);
 }
 
 const char* Error(const tfaot_model* model) { return model->error.c_str(); }
@@ -394,6 +562,200 @@ tfaot_status SetThreadPool(tfaot_model* model, const tfaot_thread_pool* pool) {
   });
 }
 
+tfaot_status SetData(tfaot_model* model, const char* function,
+                     const TensorInfo* tensor, void* data) noexcept {
+  return Guarded(model->error, [&]() -> tfaot_status {
+    if (tensor == nullptr) {
+      return Fail(model->error, TFAOT_INVALID_ARGUMENT,
+                  Message(Function(function) + ": there is no such index", "",
+                          "pass those of a tensor that the model describes"));
+    }
+    return StatusOf(*model, Place(model->model, *tensor, data));
+  });
+}
+
+tfaot_status SetInputData(tfaot_model* model, std::size_t entry_point,
+                          std::size_t index, const void* data) {
+  // Runs don't change it.
+  return SetData(model, "set_input_data", Input(entry_point, index),
+                 const_cast<void*>(data));
+}
+
+tfaot_status SetOutputData(tfaot_model* model, std::size_t entry_point,
+                           std::size_t index, void* data) {
+  return SetData(model, "set_output_data", Output(entry_point, index), data);
+}
+
+tfaot_status SetHooks(tfaot_model* model, const tfaot_hooks* hooks) {
+  model->error.clear();
+  model->watch.hooks =
+      hooks != nullptr ? *hooks : tfaot_hooks{nullptr, nullptr, nullptr};
+  model->model.set_hooks(model->watch.used() ? &model->watch : nullptr);
+  return TFAOT_OK;
+}
+
+tfaot_status SetCancellable(tfaot_model* model, int cancellable) {
+  model->error.clear();
+  model->watch.set_cancellable(cancellable != 0);
+  model->model.set_hooks(model->watch.used() ? &model->watch : nullptr);
+  return TFAOT_OK;
+}
+
+void Cancel(tfaot_model* model) { model->watch.Cancel(); }
+
+template <typename M>
+tfaot_status MakeInitialWeights(tfaot_weights** weights) {
+  return WithVariables<M>(
+      create_error, "initial_weights", [&](auto* m) -> tfaot_status {
+        using C = std::remove_pointer_t<decltype(m)>;
+        if constexpr (HasValues<C>::value) {
+          *weights = new tfaot_weights(C::InitialWeights());
+          return TFAOT_OK;
+        } else {
+          return Fail(
+              create_error, TFAOT_NO_WEIGHTS,
+              Message(
+                  Function("initial_weights") + ": the library contains none",
+                  "embed_variables is off", "call load_weights with a file"));
+        }
+      });
+}
+
+tfaot_status MadeInitialWeights(tfaot_weights** weights) {
+  *weights = nullptr;
+  return MakeInitialWeights<Model>(weights);
+}
+
+tfaot_status LoadedWeights(const tfaot_source* source,
+                           tfaot_weights** weights) {
+  *weights = nullptr;
+  return WithVariables<Model>(
+      create_error, "load_weights", [&](auto* m) -> tfaot_status {
+        using C = std::remove_pointer_t<decltype(m)>;
+        Weights loaded;
+        const Status status = C::LoadWeights(SourceOf(*source), &loaded);
+        if (status) *weights = new tfaot_weights(std::move(loaded));
+        return StatusOf(create_error, status);
+      });
+}
+
+tfaot_status CurrentWeights(tfaot_model* self, tfaot_weights** weights) {
+  *weights = nullptr;
+  return WithVariables<Model>(self->error, "weights", [&](auto* m) {
+    auto& model = static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
+    *weights = new tfaot_weights(model.CurrentWeights());
+    return TFAOT_OK;
+  });
+}
+
+tfaot_status UpdateWeights(const tfaot_weights* weights,
+                           const tfaot_value* values, std::size_t count,
+                           tfaot_weights** updated) {
+  *updated = nullptr;
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Ours(create_error, "update_weights", weights)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    const std::vector<NamedValue> named = ValuesOf(values, count);
+    Weights next;
+    const Status status =
+        weights->weights.Update(named.data(), named.size(), &next);
+    if (status) *updated = new tfaot_weights(std::move(next));
+    return StatusOf(create_error, status);
+  });
+}
+
+void DestroyWeights(tfaot_weights* weights) { delete weights; }
+
+std::uint64_t WeightsVersion(const tfaot_weights* weights) {
+  return weights->weights.version();
+}
+
+tfaot_status SetWeights(tfaot_model* self, const tfaot_weights* weights) {
+  return WithVariables<Model>(
+      self->error, "set_weights", [&](auto* m) -> tfaot_status {
+        if (!Ours(self->error, "set_weights", weights)) {
+          return TFAOT_INVALID_ARGUMENT;
+        }
+        auto& model =
+            static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
+        const tfaot_status status =
+            StatusOf(*self, model.SetWeights(weights->weights));
+        if (status == TFAOT_OK) self->live.reset();
+        return status;
+      });
+}
+
+tfaot_status CreateLive(const tfaot_weights* weights,
+                        tfaot_live_weights** live) {
+  *live = nullptr;
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Ours(create_error, "create_live", weights)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    *live = new tfaot_live_weights(weights->weights);
+    return TFAOT_OK;
+  });
+}
+
+tfaot_status LiveSwap(tfaot_live_weights* live, const tfaot_weights* weights) {
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Ours(create_error, "live_swap", live) ||
+        !Ours(create_error, "live_swap", weights)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    return StatusOf(create_error, live->live->Swap(weights->weights));
+  });
+}
+
+tfaot_status LiveLoad(tfaot_live_weights* live, const tfaot_source* source) {
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Ours(create_error, "live_load", live)) return TFAOT_INVALID_ARGUMENT;
+    return StatusOf(create_error, live->live->Load(SourceOf(*source)));
+  });
+}
+
+tfaot_status LiveUpdate(tfaot_live_weights* live, const tfaot_value* values,
+                        std::size_t count) {
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Ours(create_error, "live_update", live)) return TFAOT_INVALID_ARGUMENT;
+    const std::vector<NamedValue> named = ValuesOf(values, count);
+    return StatusOf(create_error,
+                    live->live->Update(named.data(), named.size()));
+  });
+}
+
+tfaot_status LiveCurrent(const tfaot_live_weights* live,
+                         tfaot_weights** weights) {
+  *weights = nullptr;
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Ours(create_error, "live_current", live)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    *weights = new tfaot_weights(live->live->Current());
+    return TFAOT_OK;
+  });
+}
+
+void DestroyLive(tfaot_live_weights* live) { delete live; }
+
+tfaot_status Follow(tfaot_model* self, tfaot_live_weights* live) {
+  return WithVariables<Model>(
+      self->error, "follow", [&](auto* m) -> tfaot_status {
+        if (live != nullptr && !Ours(self->error, "follow", live)) {
+          return TFAOT_INVALID_ARGUMENT;
+        }
+        auto& model =
+            static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
+        const tfaot_status status = StatusOf(
+            *self, model.Follow(live != nullptr ? live->live.get() : nullptr));
+        if (status == TFAOT_OK) {
+          self->live = live != nullptr ? live->live : nullptr;
+        }
+        return status;
+      });
+}
+
 constexpr tfaot_api kApi = {
     sizeof(tfaot_api),
     TFAOT_API_VERSION,
@@ -412,13 +774,34 @@ constexpr tfaot_api kApi = {
     OutputDims,
     OfferInput,
     Run,
-    LoadVariables,
+    LoadPath,
     SaveVariables,
     SeedRandom,
     Error,
     Isa,
     SetThreads,
     SetThreadPool,
+    CreateWith,
+    LoadFrom,
+    SetInputData,
+    SetOutputData,
+    SetHooks,
+    SetCancellable,
+    Cancel,
+    MadeInitialWeights,
+    LoadedWeights,
+    CurrentWeights,
+    UpdateWeights,
+    DestroyWeights,
+    WeightsVersion,
+    SetWeights,
+    CreateLive,
+    LiveSwap,
+    LiveLoad,
+    LiveUpdate,
+    LiveCurrent,
+    DestroyLive,
+    Follow,
 };
 
 }  // namespace

@@ -19,9 +19,10 @@
  * numbers of statuses and dtypes, never change.
  *
  * Threads: an instance is used by one thread at a time, except that functions
- * with a const tfaot_model may run at the same time in several threads.
- * Different instances share nothing that changes. Functions without an instance
- * are thread-safe.
+ * with a const tfaot_model may run at the same time in several threads, and
+ * cancel at any time. Different instances share nothing that changes. Functions
+ * without an instance are thread-safe. A handle is released once, when no call
+ * uses it.
  *
  * Errors: functions that can fail return a status. No C++ exception leaves the
  * library. Strings are UTF-8, and belong to the library or the instance.
@@ -36,11 +37,19 @@
 extern "C" {
 #endif
 
-/* The version of this header. */
-#define TFAOT_API_VERSION 1
+/* The version of this header. Version 2 adds everything from create_with on. */
+#define TFAOT_API_VERSION 2
 
-/* An instance: it owns its inputs, outputs, variables, and working memory. */
+/* An instance: it owns its inputs, outputs, and working memory, and those
+ * variables that the model writes. It shares the others. */
 typedef struct tfaot_model tfaot_model;
+
+/* One version of the values of all variables. It never changes, and any number
+ * of instances share it. */
+typedef struct tfaot_weights tfaot_weights;
+
+/* The version that is current, for instances that follow it. */
+typedef struct tfaot_live_weights tfaot_live_weights;
 
 typedef int32_t tfaot_status;
 enum {
@@ -126,6 +135,49 @@ typedef struct tfaot_thread_pool {
                        void (*run)(void* context, int part), void* context);
 } tfaot_thread_pool;
 
+/* Where a safetensors file is: at `path`, or else in the file of the descriptor
+ * `fd`, which stays open, or else in `bytes` bytes of memory at `data`. With
+ * path = NULL and data = NULL, it is the descriptor.
+ *
+ * If `copied` is 0, values are mapped, or used in place. You can delete a
+ * mapped file, or replace it by rename, but not change it in place: if it is
+ * truncated, or a network disk is gone, the next use of a missing page ends the
+ * process with SIGBUS. Memory must stay as long as the values are used. If
+ * `copied` is 1, all values are read before the call returns. */
+typedef struct tfaot_source {
+  const char* path;
+  const void* data;
+  size_t bytes;
+  int32_t fd;
+  int32_t copied;
+} tfaot_source;
+
+/* A value for a variable: TensorFlow's name, and all its values, row-major. */
+typedef struct tfaot_value {
+  const char* name;
+  const void* data;
+  size_t bytes;
+} tfaot_value;
+
+/* Provides the one block of memory of an instance, which it outlives.
+ * `allocate` returns memory at a multiple of `alignment`, or NULL if there is
+ * none. */
+typedef struct tfaot_allocator {
+  void* context; /* handed to both */
+  void* (*allocate)(void* context, size_t bytes, size_t alignment);
+  void (*free)(void* context, void* memory, size_t bytes);
+} tfaot_allocator;
+
+/* Watches runs from kernel to kernel, in the thread that runs. `before` can end
+ * the run: if it returns 0, the run gives TFAOT_CANCELLED. `after` follows a
+ * kernel that succeeded. Each can be NULL. Names of kernels stay valid; other
+ * builds may have others. */
+typedef struct tfaot_hooks {
+  void* context; /* handed to both */
+  int (*before)(void* context, const char* kernel);
+  void (*after)(void* context, const char* kernel);
+} tfaot_hooks;
+
 typedef struct tfaot_api {
   size_t size;      /* of this table; later versions are larger */
   uint32_t version; /* of the library, not less than what was asked for */
@@ -147,17 +199,18 @@ typedef struct tfaot_api {
    * machine runs. On failure, *model is NULL, and create_error says why. */
   tfaot_status (*create)(const char* isa, tfaot_model** model);
 
-  /* Why this thread's latest create failed; empty if it succeeded. */
+  /* Why this thread's latest function failed that returns a status and takes no
+   * instance, such as create; empty if it succeeded. */
   const char* (*create_error)(void);
 
   /* Ends an instance, and all pointers to its values. NULL does nothing. */
   void (*destroy)(tfaot_model* model);
 
   /* Pointers to values, at multiples of 64 bytes. They stay valid until the
-   * instance is destroyed, but those of variables only until load or
-   * mutable_variable, for the same variable, is called. NULL if there is no
-   * such index. mutable_variable is NULL, too, if memory runs out: it copies a
-   * variable that the model only reads. */
+   * instance is destroyed, but those of variables only until the instance takes
+   * other weights, or mutable_variable is called for the same variable. NULL if
+   * there is no such index. mutable_variable is NULL, too, if memory runs out:
+   * it copies a variable that the model only reads. */
   void* (*input)(tfaot_model* model, size_t entry_point, size_t index);
   const void* (*output)(const tfaot_model* model, size_t entry_point,
                         size_t index);
@@ -204,6 +257,87 @@ typedef struct tfaot_api {
    * must outlive the instance. NULL is set_threads(model, 1). */
   tfaot_status (*set_thread_pool)(tfaot_model* model,
                                   const tfaot_thread_pool* pool);
+
+  /* This and what follows exist since version 2. As create, with more to
+   * choose: `weights` are the values to start with, and NULL is the initial
+   * ones. `allocator` is copied, and NULL is the library's own memory. */
+  tfaot_status (*create_with)(const char* isa, const tfaot_weights* weights,
+                              const tfaot_allocator* allocator,
+                              tfaot_model** model);
+
+  /* Loads all variables from a file, from wherever it is. The instance then
+   * follows nothing. On failure, nothing changes. */
+  tfaot_status (*load_from)(tfaot_model* model, const tfaot_source* source);
+
+  /* Makes runs use your memory for an input or an output, without a copy where
+   * the compiled code allows it; `input` and `output` return it, too. It must
+   * have room for all values (of a batch, for all rows of a run), start at a
+   * multiple of 64 bytes, not overlap with others, and stay until the last run
+   * or until you call this again. NULL is for the instance's memory. No values
+   * are copied. Runs don't change inputs. */
+  tfaot_status (*set_input_data)(tfaot_model* model, size_t entry_point,
+                                 size_t index, const void* data);
+  tfaot_status (*set_output_data)(tfaot_model* model, size_t entry_point,
+                                  size_t index, void* data);
+
+  /* Calls these hooks in later runs; NULL is none, the default, which costs
+   * nothing. `hooks` is copied; what it points to must outlive the last run. */
+  tfaot_status (*set_hooks)(tfaot_model* model, const tfaot_hooks* hooks);
+
+  /* With 1, `cancel` works for this instance, which costs a test for each
+   * kernel of a run; with 0, the default, it doesn't. Either one ends a
+   * cancellation. */
+  tfaot_status (*set_cancellable)(tfaot_model* model, int cancellable);
+
+  /* Ends a run that is under way before its next kernel, and all later ones,
+   * until set_cancellable is called. Any thread may call it, at any time in the
+   * instance's life. */
+  void (*cancel)(tfaot_model* model);
+
+  /* Makes weights: the initial ones (TFAOT_NO_WEIGHTS if they aren't in the
+   * library), those in a file, those that an instance uses, or others with new
+   * values for some variables. On failure, *weights is NULL; create_error says
+   * why, or error if there is an instance. Release them with destroy_weights;
+   * instances that use them keep the values. */
+  tfaot_status (*initial_weights)(tfaot_weights** weights);
+  tfaot_status (*load_weights)(const tfaot_source* source,
+                               tfaot_weights** weights);
+  tfaot_status (*weights)(tfaot_model* model, tfaot_weights** weights);
+  tfaot_status (*update_weights)(const tfaot_weights* weights,
+                                 const tfaot_value* values, size_t count,
+                                 tfaot_weights** updated);
+  void (*destroy_weights)(tfaot_weights* weights);
+
+  /* A number that no other weights of this library have. */
+  uint64_t (*weights_version)(const tfaot_weights* weights);
+
+  /* Uses other weights of this library for the variables that the model only
+   * reads. Those that it writes keep their values. On failure, nothing
+   * changes. */
+  tfaot_status (*set_weights)(tfaot_model* model, const tfaot_weights* weights);
+
+  /* Live weights, which are current at first. Release them with destroy_live;
+   * instances that follow them still can. Any number of threads may use them at
+   * the same time. Each of the functions that change what is current either
+   * succeeds or changes nothing. Of two updates at the same time, none is
+   * lost. */
+  tfaot_status (*create_live)(const tfaot_weights* weights,
+                              tfaot_live_weights** live);
+  tfaot_status (*live_swap)(tfaot_live_weights* live,
+                            const tfaot_weights* weights);
+  tfaot_status (*live_load)(tfaot_live_weights* live,
+                            const tfaot_source* source);
+  tfaot_status (*live_update)(tfaot_live_weights* live,
+                              const tfaot_value* values, size_t count);
+  tfaot_status (*live_current)(const tfaot_live_weights* live,
+                               tfaot_weights** weights);
+  void (*destroy_live)(tfaot_live_weights* live);
+
+  /* Takes the current values, now and whenever they have changed at the start
+   * of a run, so each run uses one version as a whole. NULL keeps the weights
+   * that the instance has, as set_weights, load, and load_from do. On failure,
+   * nothing changes. */
+  tfaot_status (*follow)(tfaot_model* model, tfaot_live_weights* live);
 } tfaot_api;
 
 /* Returns the library's functions, or NULL if the library is older than

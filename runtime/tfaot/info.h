@@ -129,6 +129,7 @@ struct ModelInfo {
   void* (*values)(void* model, std::size_t slot);
   const void* (*const_values)(const void* model, std::size_t slot);
   void (*dims)(const void* model, std::size_t slot, std::int64_t* dims);
+  bool (*place)(void* model, std::size_t slot, void* data);
 };
 
 // Returns the tensor that has this TensorFlow name, or else this member, or
@@ -169,6 +170,15 @@ void* Values(Model& model, const TensorInfo& tensor) {
 template <typename Model>
 const void* Values(const Model& model, const TensorInfo& tensor) noexcept {
   return Model::Info().const_values(&model, tensor.slot);
+}
+
+// Places an input or an output in the caller's memory, or back in the
+// instance's if `data` is nullptr, as the class's set_NAME_data() does. Runs
+// don't change inputs. Returns false if the address isn't aligned, for which
+// model.error() has a text, or if `tensor` is a variable.
+template <typename Model>
+bool Place(Model& model, const TensorInfo& tensor, void* data) {
+  return Model::Info().place(&model, tensor.slot, data);
 }
 
 // Writes a tensor's sizes to `dims`, which has room for all of them. They

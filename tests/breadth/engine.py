@@ -35,8 +35,12 @@ Array = npt.NDArray[Any]
 ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy in a test's runfiles."""
 
-RUNTIME: tuple[str, ...] = tuple(starlark.execute(ROOT, "runtime/package.bzl")["PACKAGE_SOURCES"])
+_PACKAGE = starlark.execute(ROOT, "runtime/package.bzl")
+RUNTIME: tuple[str, ...] = tuple(_PACKAGE["PACKAGE_SOURCES"])
 """What models are linked with, below `runtime`."""
+KERNELS: tuple[str, ...] = tuple(_PACKAGE["PACKAGE_KERNELS"])
+"""The same, compiled for a CPU level."""
+_LEVEL = ("-march=x86-64-v3", "-fno-math-errno")
 TOGETHER = 40
 """How many cases share a model."""
 
@@ -199,9 +203,11 @@ class Engine:
         self._compiler = shlex.split(os.environ.get("CXX", "g++"))
         runtime = ROOT / "runtime"
         self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(runtime)]
-        self._runtime = [str(folder / f"{Path(source).stem}.o") for source in RUNTIME]
-        for source, target in zip(RUNTIME, self._runtime, strict=True):
-            self._run([*self._flags, "-c", str(runtime / source), "-o", target])
+        self._runtime = []
+        for source in (*RUNTIME, *KERNELS):
+            level = _LEVEL if source in KERNELS else ()
+            self._runtime.append(str(folder / f"{Path(source).stem}.o"))
+            self._run([*self._flags, *level, "-c", str(runtime / source), "-o", self._runtime[-1]])
 
     def _run(self, flags: Sequence[str]) -> None:
         done = subprocess.run([*self._compiler, *flags], capture_output=True, check=False, text=True)
@@ -301,7 +307,7 @@ class Engine:
             extra += [*sources, f'-DTFAOT_VARIABLES="{folder / "variables"}"']
         self._run(
             [
-                *(*self._flags, "-I", str(folder), "-march=x86-64-v3", "-fno-math-errno", "-shared"),
+                *(*self._flags, "-I", str(folder), *_LEVEL, "-shared"),
                 *(str(folder / "whole.cc"), *extra, str(folder / "kernels.o"), str(folder / "constants.o")),
                 *(*self._runtime, "-lm", "-Wl,--no-undefined", "-o", str(folder / "model.so")),
             ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import pty
 import re
+import shutil
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -139,6 +142,77 @@ class CommandTest(unittest.TestCase):
         (self.folder / "file").write_text("text")
         self.assertIn("error: file isn't a package\n  found: no model.json in it", self.error("inspect", "file"))
         self.assertIn("error: none isn't a package\n  found: nothing", self.error("inspect", "none"))
+
+    def model_with_a_helper(self) -> None:
+        """Writes a model that imports a module from another folder."""
+        (self.folder / "model.py").write_text(
+            MODEL.replace("import tensorflow as tf\n", "import tensorflow as tf\nfrom helper import ONE\n").replace(
+                "x + 1", "x + ONE"
+            )
+        )
+        (self.folder / "deps").mkdir()
+        (self.folder / "deps/helper.py").write_text("ONE = 1.0\n")
+
+    def test_profile(self) -> None:
+        """Protects profile, --deps, and --linkopts: the model finds its modules, the linker its flags, and kernels are listed."""
+        self.model_with_a_helper()
+        words = ("profile", "model.py", "--signature=x=float32[64,64]", "--cpp-class=a::B", "--deps=deps")
+        done = run(*words, f"--linkopts=-Wl,-Map={self.folder}/map", "--seconds=0.2", cwd=self.folder)
+        self.assertIn("libstdc++", (self.folder / "map").read_text())
+        if shutil.which("perf") and not done.returncode:
+            self.assertRegex(
+                done.stdout, r"\Aa::B: [\d.]+ us, the median of [\d,]+ steps\n +share +us/step +function\n +\d"
+            )
+            self.assertRegex(
+                done.stderr, r"\nlinking the benchmark: [\d.]+ s\nprofile: sampling [\d,]+ steps of about "
+            )
+        else:  # not installed, or forbidden, as in many containers
+            self.assertRegex(done.stderr, "\nerror: .*(perf|benchmark ended)(.|\n)*\n  to do: .*perf")
+
+    def test_no_perf(self) -> None:
+        """Protects users without perf from waiting for the stages first."""
+        (self.folder / "model.py").write_text(MODEL)
+        (self.folder / "c++").symlink_to(shutil.which("c++") or "")
+        with mock.patch.dict("os.environ", {"CXX": "", "PATH": str(self.folder)}):
+            error = self.error("profile", "model.py", "--cpp-class=a::B")
+        self.assertIn("error: profile samples the model with perf\n  found: no perf on PATH\n", error)
+
+    def test_modules(self) -> None:
+        """Protects hlo and stablehlo, as commands: they write modules for other compilers, with lines that a log keeps."""
+        self.model_with_a_helper()
+        words = ("model.py", "--signature=x=float32[2]", "--deps=deps", "--out=out")
+        done = run("hlo", *words, cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (0, "wrote out\n"), done.stderr)
+        self.assertRegex(done.stderr, r"\Aexporting the graph: \d+\.\d s\nlowering Run to HLO: \d+\.\d s\n\Z")
+        self.assertRegex((self.folder / "out/model.hlo.txt").read_text(), r"ENTRY (.|\n)* add\(")
+        done = run("stablehlo", *words, cwd=self.folder)  # what the command wrote is replaced
+        self.assertEqual((done.returncode, done.stdout), (0, "wrote out\n"), done.stderr)
+        self.assertRegex((self.folder / "out/model.stablehlo.mlir").read_text(), r"stablehlo\.add .*tensor<2xf32>")
+        self.assertFalse((self.folder / "out/model.hlo.txt").exists())
+
+    def test_a_terminal(self) -> None:
+        """Protects people who wait: on a terminal, a line moves, and what remains is the same as in a log."""
+        (self.folder / "model.py").write_text("raise ValueError('stop here')\n")
+        terminal, other = pty.openpty()
+        shown: list[bytes] = []
+
+        def read() -> None:
+            with open(terminal, "rb", buffering=0) as screen, contextlib.suppress(OSError):  # the other side is closed
+                while part := screen.read(65536):
+                    shown.append(part)
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        words = ("hlo", "model.py", "--out=out")
+        done = run(*words, cwd=self.folder, env={"TERM": "xterm", "COLUMNS": "100"}, stderr=other)
+        os.close(other)
+        reader.join()
+        self.assertEqual(done.returncode, 1)
+        text = b"".join(shown).decode()
+        moving = re.findall(r"\r\x1b\[2K\S exporting the graph 0:00:\d\d", re.sub(r"\x1b\[[\d;]*m", "", text))
+        self.assertGreater(len(set(moving)), 3, text)
+        left = re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", text).replace("\r", "")
+        self.assertRegex(left, r"\nexporting the graph: \d+\.\d s\nerror: .*\n(.|\n)*stop here")
 
     def test_check(self) -> None:
         """Protects users who ask what stands in the way: the report names each op and its line, and the status tells scripts."""

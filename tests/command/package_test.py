@@ -101,6 +101,22 @@ class PackageTest(unittest.TestCase):
         (weights,) = asked("--variable=weights")
         self.assertTrue(Path(weights).is_file())
 
+    def test_headers(self) -> None:
+        """Protects programs that use more than the class: a package has the headers for hooks, names, and threads, in C++14."""
+        include = self.unpacked() / "include"
+        headers = sorted(path.relative_to(include).as_posix() for path in include.rglob("*.h"))
+        self.assertLessEqual({"tfaot/hooks.h", "tfaot/info.h", "tfaot/threads.h"}, {*headers})
+        uses = "examples::fc::Fc model; tfaot::Cancellation cancel; model.set_hooks(&cancel); "
+        uses += "return model.Info().variables.size() != 10;"
+        for header in headers:
+            (self.folder / "one.cc").write_text(f'#include "{header}"\n')
+            executed("c++", "-std=c++14", "-fsyntax-only", f"-I{include}", "one.cc", cwd=self.folder)
+        every = "".join(f'#include "{header}"\n' for header in headers)
+        (self.folder / "all.cc").write_text(every + f"int main() {{ {uses} }}\n")
+        flags = ("-std=c++14", f"-I{include}", f"{include.parent}/lib/libfc_aot.a", "-pthread", "-o", "all")
+        executed("c++", "all.cc", *flags, cwd=self.folder)
+        executed("./all", cwd=self.folder)
+
     def test_shared_library(self) -> None:
         """Protects programs that load a model: the shared library has one symbol, and runs without anything beside it."""
         library = self.unpacked() / "lib/libfc_aot_shared.so"

@@ -8,7 +8,9 @@ import sys
 from pathlib import Path
 
 
-def run(*words: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run(
+    *words: str, cwd: Path, env: dict[str, str] | None = None, stderr: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
     """Runs the command as its users do, in a process of its own."""
     variables = {
         **os.environ,
@@ -17,4 +19,6 @@ def run(*words: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess
         **(env or {}),
     }
     command = [sys.executable, "-s", "-B", "-m", "tfaot.command.cli", *words]
-    return subprocess.run(command, capture_output=True, check=False, cwd=cwd, env=variables, text=True)
+    return subprocess.run(
+        command, check=False, cwd=cwd, env=variables, stdout=subprocess.PIPE, stderr=stderr, text=True
+    )

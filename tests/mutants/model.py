@@ -18,6 +18,7 @@ from program import FLOATS, Argument, Mutant, Program, walk
 from tfaot import starlark
 from tfaot.compile.program import constants
 from tfaot.core.manifest import Manifest
+from tfaot.pack import kernels
 
 ROOT = Path(__file__).absolute().parents[2]
 _HERE = Path(__file__).absolute().parent
@@ -26,7 +27,7 @@ CHANGED = 1e-4
 """A mutant changes a result by more than rounding if a value moves by more than this fraction of its tensor's largest."""
 
 _LEVELS = ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")
-_RUNTIME: list[str] = starlark.execute(ROOT, "runtime/package.bzl")["PACKAGE_SOURCES"]
+_PACKAGE = starlark.execute(ROOT, "runtime/package.bzl")
 _FLAGS = ("-std=c++17", "-DNDEBUG", "-w")
 
 
@@ -106,18 +107,22 @@ class Toolchain:
         """Compiles one file like the executors in rules/private/link.bzl."""
         return self.compile(source, out, "-O3", f"-march={isa}", "-fno-math-errno", *flags)
 
-    def kernels(self, name: str, isa: str) -> Path:
+    def kernels(self, source: str, isa: str) -> Path:
         """Returns products or convolutions for a level."""
-        if (name, isa) not in self._kernels:
-            source = ROOT / f"runtime/tfaot/kernels/{name}.cc"
-            self._kernels[name, isa] = self.for_level(source, self.folder / f"{name}.{isa}.o", isa)
-        return self._kernels[name, isa]
+        if (source, isa) not in self._kernels:
+            out = self.folder / f"{Path(source).stem}.{isa}.o"
+            self._kernels[source, isa] = self.for_level(ROOT / "runtime" / source, out, isa)
+        return self._kernels[source, isa]
 
     @property
     def runtime(self) -> list[Path]:
         """Returns the code that models link, and the mutants' driver."""
         if not self._runtime:
-            sources = [*(ROOT / "runtime" / path for path in _RUNTIME), _HERE / "mutation.cc", _HERE / "driver.cc"]
+            sources = [
+                *(ROOT / "runtime" / path for path in _PACKAGE["PACKAGE_SOURCES"]),
+                _HERE / "mutation.cc",
+                _HERE / "driver.cc",
+            ]
             self._runtime = [self.compile(path, self.folder / f"{path.stem}.o", "-O2") for path in sources]
         return self._runtime
 
@@ -148,6 +153,7 @@ class Model:
         self._folder = toolchain.folder / stem.relative_to(generated)
         self._folder.mkdir(parents=True)
         self._programs: list[tuple[Program, str, Path]] = []
+        self._kernels = set[tuple[str, str]]()
         self._objects: list[Path] = []
         self._assembled = [Path(f"{stem}.weights.S")]
         site = 0
@@ -172,6 +178,8 @@ class Model:
                     site = program.sites
                     self._programs.append((program, isa, source))
                     self._objects.append(Path(f"{function}.{isa}.kernels.o"))
+                    called = kernels.called(_PACKAGE["PACKAGE_KERNELS"], [f"{function}.passes.json"])
+                    self._kernels |= {(path, isa) for path in called}
                 self._objects.append(Path(f"{function}.constants.o"))
                 if len(self._assembled) == 1:
                     self._assembled.append(Path(f"{function}.fingerprint.S"))  # the same for all functions
@@ -193,13 +201,11 @@ class Model:
           Failed: something doesn't compile.
         """
         tools, folder, stem = self._toolchain, self._folder, self._stem
-        objects = list(self._objects)
+        objects = [*self._objects, *(tools.kernels(path, isa) for path, isa in sorted(self._kernels))]
         for index, (program, isa, source) in enumerate(self._programs):
             mutated = folder / source.name
             mutated.write_text(program.mutated)
             objects.append(tools.for_level(mutated, folder / f"{index}.o", isa))
-            kernels = [tools.kernels(name, isa) for name in program.kernels]
-            objects += [kernel for kernel in kernels if kernel not in objects]
         (folder / "observe.cc").write_text(self._observer())
         include = f"-I{self._generated}"
         objects.append(tools.compile(Path(f"{stem}.cc"), folder / "class.o", "-O2", include))

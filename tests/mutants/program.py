@@ -167,11 +167,6 @@ class Program:
         head, body = self._text.split("template <bool kHooked>\nbool Run(const ::tfaot::Instance& instance) {\n", 1)
         body, tail = body.split("\n}\n", 1)
         lines = [self._line(line) for line in body.split("\n")]
-        self.kernels = re.findall(r'#include "tfaot/kernels/(\w+)\.cc"\n', head)
-        """Sources that the text included. They are compiled once for all models, with the same flags."""
-        head = re.sub(r'#include "tfaot/kernels/\w+\.cc"\n', "", head)
-        if "WinogradScratchBytes" in tail:
-            head = head.replace("\n#include", '\n#include "tfaot/kernels/winograd.h"\n#include', 1)
         head = head.replace("\n#include", '\n#include "mutation.h"\n#include', 1)
         declared = re.search(r"^extern const ::tfaot::Program (\w+);\n", tail, re.MULTILINE)
         if declared is None or "    &Run<false>,\n    &Run<true>,\n" not in tail:

@@ -225,6 +225,207 @@ class RunTest(unittest.TestCase):
         self.assertEqual(wrong, [])
 
 
+class WeightsTest(unittest.TestCase):
+    """Values that models share and exchange. The model writes w, and only reads b."""
+
+    def setUp(self) -> None:
+        self.model = tfaot.load(AFFINE)
+        folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def saved(self, value: float) -> Path:
+        """Saves weights with this value in b."""
+        path = self.folder / f"{value}.safetensors"
+        tfaot.load(AFFINE, weights=self.model.weights.update(b=np.full(4, float(value)))).save(path)
+        return path
+
+    def test_shared(self) -> None:
+        """Protects memory: models share the values that they read, which outlive their first user."""
+        fives = self.model.weights.update({"b": [5, 5, 5, 5]})
+        self.assertNotEqual(fives.version, self.model.weights.version)
+        one, two = tfaot.load(AFFINE, weights=fives), tfaot.load(AFFINE)
+        two.run(GIVEN)
+        two.weights = fives
+        self.assertEqual(one.variables.b.ctypes.data, two.variables.b.ctypes.data)
+        self.assertEqual(two.weights.version, fives.version)
+        np.testing.assert_array_equal(two.variables.w, [2, 3, 4, 5])  # what the model writes stays
+        del one, fives
+        np.testing.assert_array_equal(two.run(x=np.zeros(4), unused=0).y, [5, 5, 5, 5])
+        np.testing.assert_array_equal(self.model.variables.b, [0.5] * 4)
+
+    def test_files(self) -> None:
+        """Protects weights from files, mapped and read, and the library's error if one doesn't fit."""
+        path = self.saved(7)
+        for copied in (False, True):
+            model = tfaot.load(AFFINE, weights=self.model.weights.load(path, copied=copied))
+            np.testing.assert_array_equal(model.variables.b, [7] * 4)
+        with self.assertRaisesRegex(tfaot.ModelError, "nowhere"):
+            self.model.weights.load("nowhere")
+
+    def test_live(self) -> None:
+        """Protects a swap under running threads: each run sees one version whole, and the last one arrives."""
+        live = tfaot.LiveWeights(self.model.weights.update(b=np.zeros(4)))
+        files = [self.saved(0.25), self.saved(0.75)]
+        last = 300
+        wrong: list[object] = []
+
+        def work() -> None:
+            model, seen = tfaot.load(AFFINE, weights=live), 0.0
+            while seen < last:
+                y = model.run(x=np.zeros(4), unused=0).y
+                if np.ptp(y) or (y[0] < seen and y[0] >= 1):
+                    wrong.append(y)
+                seen = max(seen, y[0])
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for version in range(1, last + 1):
+            live.update(b=np.full(4, float(version)))
+            if version % 10 == 0:
+                before = live.current
+                live.load(files[version // 10 % 2], copied=version % 3 == 0)
+                live.swap(before)
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+        self.assertIn(f"now version {live.current.version}", repr(live))
+
+    def test_following(self) -> None:
+        """Protects arrays from memory that a run releases: while a model follows, variables that it reads are copies."""
+        live = tfaot.LiveWeights(self.model.weights)
+        view = self.model.variables.b
+        with self.assertRaisesRegex(BufferError, "can't follow live weights while arrays view"):
+            self.model.follow(live)
+        with self.assertRaisesRegex(BufferError, "can't take other weights while arrays view"):
+            self.model.weights = self.model.weights
+        del view
+        self.model.follow(live)
+        b, w = self.model.variables.b, self.model.variables.w
+        live.update(b=[9, 9, 9, 9])
+        np.testing.assert_array_equal(self.model.run(x=np.zeros(4), unused=0).y, [9] * 4)
+        np.testing.assert_array_equal(b, [0.5] * 4)
+        np.testing.assert_array_equal(w, [2, 3, 4, 5])
+        self.assertFalse(b.flags.writeable)
+        del w
+        self.model.follow(None)
+        live.update(b=[1, 1, 1, 1])
+        del live  # nobody follows
+        np.testing.assert_array_equal(self.model.run(x=np.zeros(4), unused=0).y, [9] * 4)
+        self.assertTrue(np.shares_memory(self.model.variables.b, self.model.variables.b))
+
+    def test_misfits(self) -> None:
+        """Protects models from values of others: names, shapes, and libraries must fit."""
+        weights = self.model.weights
+        for values, text in (
+            ({"c": [1]}, r"there is no variable 'c'\n  found: it has w, b"),
+            ({"b": [1, 2]}, r"'b' can't have the shape \[2\]"),
+            ({"b": np.zeros(4, complex)}, r"'b' can't be complex128"),
+        ):
+            with self.subTest(text):
+                with self.assertRaisesRegex(TfaotError, text):
+                    weights.update(values)
+                with self.assertRaisesRegex(TfaotError, text):
+                    tfaot.LiveWeights(weights).update(values)
+        other = tfaot.load(ENTRY_POINTS)
+        with self.assertRaisesRegex(tfaot.ModelError, "a handle of another library"):
+            other.weights = weights
+        with self.assertRaisesRegex(tfaot.ModelError, "a handle of another library"):
+            other.follow(tfaot.LiveWeights(weights))
+        with self.assertRaisesRegex(tfaot.ModelError, "a handle of another library"):
+            tfaot.load(ENTRY_POINTS, weights=weights)
+        with self.assertRaisesRegex(tfaot.ModelError, "a handle of another library"):
+            tfaot.LiveWeights(other.weights).swap(weights)
+
+    def test_cancel(self) -> None:
+        """Protects programs with a deadline: another thread ends a run, and the next run works again."""
+        with self.assertRaisesRegex(TfaotError, "load it with cancellable=True"):
+            self.model.cancel()
+        model = tfaot.load(AFFINE, cancellable=True)
+        model.run(GIVEN)
+        threading.Timer(0.01, model.cancel).start()
+        with self.assertRaisesRegex(tfaot.RunCancelled, r"a::b_c::Run\(\): hooks ended the run"):
+            while True:
+                model.run(GIVEN)
+        model.run(GIVEN)
+
+
+class PlacesTest(unittest.TestCase):
+    """Inputs and outputs in the caller's arrays."""
+
+    def test_placed(self) -> None:
+        """Protects zero-copy use: runs read and write the caller's arrays, which live as long as they are used."""
+        model = tfaot.load(AFFINE)
+        x, y = tfaot.aligned_empty(4), tfaot.aligned_empty((4,), "float32")
+        x[:] = X
+        own = model.outputs.y
+        model.inputs.place("x", x)
+        model.outputs.place("y", y)
+        model.run()
+        np.testing.assert_array_equal(y, [1.5, 4.5, 9.5, 16.5])
+        np.testing.assert_array_equal(own, [0] * 4)
+        self.assertTrue(np.shares_memory(model.inputs.x, x) and np.shares_memory(model.outputs.y, y))
+        self.assertFalse(model.outputs.y.flags.writeable)
+        self.assertEqual(model.run(x=[0, 0, 0, 0], unused=0).y[3], 0.5)
+        np.testing.assert_array_equal(x, [0] * 4)
+        kept = weakref.ref(y)
+        del y
+        self.assertIsNotNone(kept())
+        model.outputs.place("y", None)
+        self.assertIsNone(kept())
+        model.inputs.place("x", None)
+        x[:] = 100
+        self.assertEqual(model.run()["y"][3], 0.5)
+
+    def test_read_only_input(self) -> None:
+        """Protects arrays that nobody may write, such as mapped files: a run reads them, and a copy into them fails."""
+        model = tfaot.load(AFFINE)
+        x = tfaot.aligned_empty(4)
+        x[:] = X
+        x.flags.writeable = False
+        model.inputs.place("x", x)
+        np.testing.assert_array_equal(model.run().y, [1.5, 4.5, 9.5, 16.5])
+        with self.assertRaisesRegex(ValueError, "read-only"):
+            model.run(GIVEN)
+
+    def test_misfits(self) -> None:
+        """Protects memory beside an array: one that doesn't fit is an error that says why, and changes nothing."""
+        model = tfaot.load(AFFINE)
+        fixed = tfaot.aligned_empty(4)
+        fixed.flags.writeable = False
+        for array, text in (
+            (tfaot.aligned_empty(4, "float64"), "the dtype float64"),
+            (tfaot.aligned_empty(3), r"the shape \[3\]"),
+            (tfaot.aligned_empty(8)[::2], "gaps between its values"),
+            (tfaot.aligned_empty(5)[1:], "an address that isn't a multiple of 64"),
+            (fixed, "values that can't be written"),
+        ):
+            with (
+                self.subTest(text),
+                self.assertRaisesRegex(
+                    TfaotError,
+                    f"the output 'y' can't be in this array\n  found: the array has {text}; the tensor is y: ",
+                ),
+            ):
+                model.outputs.place("y", array)
+        self.assertEqual(model.run(GIVEN).y[0], 1.5)
+        with self.assertRaisesRegex(KeyError, "no input is called 'z'"):
+            model.inputs.place("z", None)
+
+    def test_results_of_unknown_size(self) -> None:
+        """Protects results whose size a run decides: in the caller's array, they have their true size."""
+        model = tfaot.load(EDGES)
+        tensor = model.outputs.tensor("large")
+        array = tfaot.aligned_empty(tensor.shape, tensor.numpy())
+        inputs = {"x": (np.arange(32).reshape(8, 4) / 8).astype(ml_dtypes.bfloat16), "signal": np.zeros(8)}
+        wanted = model.run(inputs).large
+        model.outputs.place("large", array)
+        np.testing.assert_array_equal(model.run(inputs).large, wanted)
+        self.assertLess(len(wanted), len(array))
+        np.testing.assert_array_equal(array.reshape(-1)[: wanted.size].reshape(wanted.shape), wanted)
+
+
 class OtherModelsTest(unittest.TestCase):
     """Models with batches, other dtypes, several functions, and random numbers."""
 
@@ -320,7 +521,9 @@ class HeaderTest(unittest.TestCase):
             "tfaot_api": library.Api,
             "tfaot_description": library.CDescription,
             "tfaot_entry_point": library.CEntryPoint,
+            "tfaot_source": library.CSource,
             "tfaot_tensor": library.CTensor,
+            "tfaot_value": library.CValue,
         }
         lines = ['#include "c_api.h"', "#include <stdio.h>", "int main(void) {"]
         expected = []
@@ -331,8 +534,8 @@ class HeaderTest(unittest.TestCase):
                 expected.append(f"{place.offset} {place.size}")
             lines.append(f'printf("%d\\n", (int)sizeof({name}));')
             expected.append(str(ctypes.sizeof(struct)))
-        lines.append('printf("%d %d\\n", TFAOT_API_VERSION, TFAOT_UNKNOWN_INPUT); return 0; }')
-        expected.append(f"{library.VERSION} {library.UNKNOWN_INPUT}")
+        lines.append('printf("%d %d %d\\n", TFAOT_API_VERSION, TFAOT_CANCELLED, TFAOT_UNKNOWN_INPUT); return 0; }')
+        expected.append(f"{library.VERSION} {library.CANCELLED} {library.UNKNOWN_INPUT}")
         source = Path(folder) / "layout.c"
         source.write_text("\n".join(lines))
         command = ["gcc", "-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", f"-I{Path(HEADER).parent}"]

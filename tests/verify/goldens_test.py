@@ -454,7 +454,8 @@ def model_fn(features, labels):
             """
             t::Model: the generated test is blind to 1 output(s) or variable(s)
               found: dead: neither other inputs nor variables changed by 1 % move anything by more than rounding errors could
-              to do: verify with inputs that matter (define golden_fn) and with weights that are trained or calibrated \
+              to do: verify with inputs that matter (golden_fn, in a model's Python file) and with weights that are trained or \
+calibrated \
 (weights=); or accept it with unseen = ["pattern", ...] on the target
             """,
         )

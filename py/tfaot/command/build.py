@@ -12,7 +12,7 @@ from tfaot.command import cxx, options
 from tfaot.command.files import RULES
 from tfaot.command.stages import Stages
 from tfaot.core.errors import TfaotError
-from tfaot.pack import package
+from tfaot.pack import kernels, package
 
 _GRAPH_ONLY = ("checkpoint", "debug_info", "inputs", "outputs", "saver")
 _LIBRARY_ONLY = {"cpp_class": "hlo::Model", "isa": None}
@@ -62,7 +62,7 @@ class Build:
         self._prefix = f"{header_folder.strip('/')}/" if header_folder.strip("/") else ""
         self._root = folder
         self._stages = stages
-        self._step = step
+        self.step = step
         options.check(self._values, _GRAPH_ONLY, needs="graph")
         options.check(self._values, ("signature",), needs="model")
         self.levels = _levels(self._values)
@@ -101,7 +101,7 @@ class Build:
     def export(self, *, edge: str = "cpp") -> None:
         """Runs the export stage."""
         values = self._values
-        self._step("exporting the graph")
+        self.step("exporting the graph")
         flags = [f"--cpp_class={values['cpp_class']}", f"--edge={edge}", f"--golden_steps={values['golden_steps']}"]
         (kind,) = (name for name in options.SOURCES if values[name])
         flags.append(f"--{kind}={_existing(values[kind], kind)}")
@@ -149,7 +149,7 @@ class Build:
         """Runs the compile stage for each function."""
         for function in self.functions:
             stem = function.stem
-            self._step(f"compiling {function.entry_point}{f' for batches of {function.batch}' * bool(function.batch)}")
+            self.step(f"compiling {function.entry_point}{f' for batches of {function.batch}' * bool(function.batch)}")
             flags = [*self._graph_flags(), f"--config={function.config}"]
             flags += [f"--entry_point={function.entry_point}", f"--batch={function.batch}"]
             flags += [f"--isa={level}" for level in self.levels]
@@ -172,7 +172,7 @@ class Build:
 
     def render(self) -> None:
         """Runs the render stage."""
-        self._step("rendering the C++ class")
+        self.step("rendering the C++ class")
         flags = [f"--manifest={self.path('.model.json')}", f"--header={self.header}"]
         for function in self.functions:
             header = f"{self._prefix}{function.stem}.executor.h"
@@ -193,7 +193,7 @@ class Build:
 
     def verify(self) -> None:
         """Runs the verify stage."""
-        self._step("computing TensorFlow's numbers")
+        self.step("computing TensorFlow's numbers")
         flags = [*self._graph_flags(), f"--variables={self.path('.variables.safetensors')}"]
         flags += [f"--golden_inputs={self.path('.golden_inputs.safetensors')}"]
         flags += [f"--unseen={pattern}" for pattern in self._values["unseen"]]
@@ -204,7 +204,7 @@ class Build:
         """Runs the HLO stage for each entry point, and returns its files."""
         made = list[str]()
         for entry in self.entries:
-            self._step(f"lowering {entry.entry_point} to HLO")
+            self.step(f"lowering {entry.entry_point} to HLO")
             files = {
                 "hlo": self.path(".hlo.pb", entry.stem),
                 "hlo_text": self.path(".hlo.txt", entry.stem),
@@ -222,7 +222,7 @@ class Build:
         """Runs the StableHLO stage for each entry point, and returns its files."""
         made = list[str]()
         for entry in self.entries:
-            self._step(f"translating {entry.entry_point} to StableHLO")
+            self.step(f"translating {entry.entry_point} to StableHLO")
             files = {
                 "text": self.path(".stablehlo.mlir", entry.stem),
                 "bytecode": self.path(".stablehlo.mlirbc", entry.stem),
@@ -244,7 +244,7 @@ class Build:
                 exists=", ".join(self._names()),
                 do="bundle one of its entry points, without --batch-sizes",
             )
-        self._step("bundling")
+        self.step("bundling")
         files = {
             "goldens.safetensors": self.path(".goldens.safetensors"),
             "model.json": self.path(".model.json"),
@@ -269,7 +269,7 @@ class Build:
           kind: `test` or `benchmark`.
           objects: from `objects`.
         """
-        self._step(f"linking the {kind}")
+        self.step(f"linking the {kind}")
         out = self.path(f"_{kind}")
         includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
         flags = self._rules["package_copts"](list(self._values["copts"]))
@@ -310,6 +310,11 @@ class Build:
         for path in self._rules["PACKAGE_SOURCES"]:
             name = path.removesuffix(".cc").replace("/", ".") + ".o"
             add(name, str(RULES / "runtime" / path), self._rules["package_copts"]())
+        passes = [self.path(".passes.json", function.stem) for function in self.functions]
+        for path in kernels.called(self._rules["PACKAGE_KERNELS"], passes):
+            for level in self.levels:
+                name = f"{path.removesuffix('.cc').replace('/', '.')}.{level}.o"
+                add(name, str(RULES / "runtime" / path), self._rules["package_copts"]([], level))
         if interface:
             flags = self._rules["interface_copts"](self._values["cpp_class"], self.header)
             add(_INTERFACE, str(RULES / "runtime" / self._rules["PACKAGE_INTERFACE"]), flags)
@@ -317,14 +322,14 @@ class Build:
             made[f"{function.stem}.constants.o"] = self.path(".constants.o", function.stem)
             for level in self.levels:
                 made[f"{function.stem}.{level}.kernels.o"] = self.path(f".{level}.kernels.o", function.stem)
-        self._step(f"compiling {len(sources)} C++ files")
+        self.step(f"compiling {len(sources)} C++ files")
         cxx.compile_all(sources)
         return made
 
     def pack(self, *, folder: str | None, archive: str | None) -> None:
         """Compiles the C++, and writes the package."""
         objects = self.objects(interface=True)
-        self._step("packing")
+        self.step("packing")
         headers = {self.header: self.path(".h")}
         headers |= {path: str(RULES / "runtime" / path) for path in self._rules["PACKAGE_HEADERS"]}
         files = {"model.json": self.path(".model.json")}

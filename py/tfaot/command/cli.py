@@ -101,6 +101,7 @@ def verify(values: dict[str, Any]) -> None:
         build.compile()
         build.render()
         command = build.program("test", objects=build.objects())
+        build.step("running the test")
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
     click.echo(done.stdout, nl=False)
     if done.returncode:
@@ -127,6 +128,7 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
         build.compile()
         build.render()
         command = build.program("benchmark", objects=build.objects())
+        build.step("sampling the benchmark")
 
         def run(under: Sequence[str], steps: int) -> str:
             done = subprocess.run([*under, *command, f"--steps={steps}"], check=False, capture_output=True, text=True)

@@ -140,7 +140,8 @@ def _compile(request: Request, manifest: Manifest) -> None:
     if request.out_passes:
         in_order = {each.name: places.get(each.name) for each in table.PASSES}
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]
-        _write_text(request.out_passes, json.dumps(in_order | {"packed": packed}, indent=2) + "\n")
+        after = {"packed": packed, "kernels": rendered.kernels}
+        _write_text(request.out_passes, json.dumps(in_order | after, indent=2) + "\n")
 
 
 def _rewritten(given: Inputs, names: Collection[str], folder: str) -> tuple[Inputs, dict[str, int | None]]:

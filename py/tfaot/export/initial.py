@@ -25,6 +25,12 @@ def values(source: Source, path: str | None, uses: Sequence[VariableUse], random
     Raises:
       TfaotError: the file doesn't fit the model. The message lists every mismatch.
     """
+    if path is not None and not uses:
+        raise TfaotError(
+            f"{path} can't be the weights of a model that has no variables",
+            exists="a program whose values are all constants or inputs, as those in StableHLO are",
+            do="remove weights, or make the values variables of the model",
+        )
     own = [use.shared_name for use in uses if use.shared_name != random_state]
     result = dict(source.initial(own)) if path is None else _weights(path, uses, random_state)
     if random_state is not None and random_state not in result:

@@ -3,7 +3,21 @@
 It needs NumPy, and nothing of TensorFlow.
 """
 
-from tfaot.run.library import ModelError
-from tfaot.run.model import EntryPoint, Model, Outputs, Tensors, load
+from tfaot.run.library import ModelError, RunCancelled
+from tfaot.run.model import Edges, EntryPoint, Model, Outputs, Tensors, load
+from tfaot.run.values import aligned_empty
+from tfaot.run.weights import LiveWeights, Weights
 
-__all__ = ["EntryPoint", "Model", "ModelError", "Outputs", "Tensors", "load"]
+__all__ = [
+    "Edges",
+    "EntryPoint",
+    "LiveWeights",
+    "Model",
+    "ModelError",
+    "Outputs",
+    "RunCancelled",
+    "Tensors",
+    "Weights",
+    "aligned_empty",
+    "load",
+]

@@ -13,8 +13,11 @@ import numpy as np
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError, listed
 
-VERSION = 1
+VERSION = 2
 """The version of the interface that this module reads."""
+
+CANCELLED = 8
+"""`TFAOT_CANCELLED`."""
 
 UNKNOWN_INPUT = 100
 """`TFAOT_UNKNOWN_INPUT`."""
@@ -24,6 +27,10 @@ _BATCHED, _BOUNDED, _WRITTEN = 1, 2, 4
 
 class ModelError(RuntimeError):
     """A library, an instance, or a run failed. The text is the library's own if it has one."""
+
+
+class RunCancelled(ModelError):
+    """Another thread cancelled a run."""
 
 
 class CTensor(ctypes.Structure):
@@ -65,6 +72,28 @@ class CDescription(ctypes.Structure):
     )
 
 
+class CSource(ctypes.Structure):
+    """`tfaot_source`."""
+
+    _fields_ = (
+        ("path", ctypes.c_char_p),
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
+        ("fd", ctypes.c_int32),
+        ("copied", ctypes.c_int32),
+    )
+
+
+class CValue(ctypes.Structure):
+    """`tfaot_value`."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("data", ctypes.c_void_p),
+        ("bytes", ctypes.c_size_t),
+    )
+
+
 def _function(result: Any, *arguments: Any) -> Any:
     return ctypes.CFUNCTYPE(result, *arguments)
 
@@ -73,6 +102,9 @@ _HANDLE = ctypes.c_void_p
 _SIZE = ctypes.c_size_t
 _STATUS = ctypes.c_int32
 _DIMS = ctypes.POINTER(ctypes.c_int64)
+_MADE = ctypes.POINTER(_HANDLE)
+_SOURCE = ctypes.POINTER(CSource)
+_VALUES = ctypes.POINTER(CValue)
 
 
 class Api(ctypes.Structure):
@@ -106,6 +138,27 @@ class Api(ctypes.Structure):
         ("isa", _function(ctypes.c_char_p, _HANDLE)),
         ("set_threads", _function(_STATUS, _HANDLE, ctypes.c_int)),
         ("set_thread_pool", _function(_STATUS, _HANDLE, ctypes.c_void_p)),
+        ("create_with", _function(_STATUS, ctypes.c_char_p, _HANDLE, ctypes.c_void_p, _MADE)),
+        ("load_from", _function(_STATUS, _HANDLE, _SOURCE)),
+        ("set_input_data", _function(_STATUS, _HANDLE, _SIZE, _SIZE, ctypes.c_void_p)),
+        ("set_output_data", _function(_STATUS, _HANDLE, _SIZE, _SIZE, ctypes.c_void_p)),
+        ("set_hooks", _function(_STATUS, _HANDLE, ctypes.c_void_p)),
+        ("set_cancellable", _function(_STATUS, _HANDLE, ctypes.c_int)),
+        ("cancel", _function(None, _HANDLE)),
+        ("initial_weights", _function(_STATUS, _MADE)),
+        ("load_weights", _function(_STATUS, _SOURCE, _MADE)),
+        ("weights", _function(_STATUS, _HANDLE, _MADE)),
+        ("update_weights", _function(_STATUS, _HANDLE, _VALUES, _SIZE, _MADE)),
+        ("destroy_weights", _function(None, _HANDLE)),
+        ("weights_version", _function(ctypes.c_uint64, _HANDLE)),
+        ("set_weights", _function(_STATUS, _HANDLE, _HANDLE)),
+        ("create_live", _function(_STATUS, _HANDLE, _MADE)),
+        ("live_swap", _function(_STATUS, _HANDLE, _HANDLE)),
+        ("live_load", _function(_STATUS, _HANDLE, _SOURCE)),
+        ("live_update", _function(_STATUS, _HANDLE, _VALUES, _SIZE)),
+        ("live_current", _function(_STATUS, _HANDLE, _MADE)),
+        ("destroy_live", _function(None, _HANDLE)),
+        ("follow", _function(_STATUS, _HANDLE, _HANDLE)),
     )
 
 
@@ -232,6 +285,11 @@ class Library:
             bool(tensor.flags & _WRITTEN),
         )
 
+    def check(self, status: int) -> None:
+        """Raises a ModelError with this thread's text of a call without an instance, unless the status is 0."""
+        if status:
+            raise ModelError(_text(self.api.create_error()))
+
     def signature(self, name: str | None) -> Signature:
         """Returns an entry point; by default, the first.
 
@@ -251,13 +309,12 @@ class Library:
 class Instance:
     """An instance of a model. It lives as long as anything refers to it, views of its values among them."""
 
-    def __init__(self, library: Library, isa: str | None) -> None:
+    def __init__(self, library: Library, isa: str | None, weights: ctypes.c_void_p | None = None) -> None:
         self.library = library
         self.api = library.api
         self.handle = ctypes.c_void_p()
-        status = self.api.create(isa.encode() if isa is not None else None, ctypes.byref(self.handle))
-        if status:
-            raise ModelError(_text(self.api.create_error()))
+        level = isa.encode() if isa is not None else None
+        library.check(self.api.create_with(level, weights, None, ctypes.byref(self.handle)))
 
     def __del__(self) -> None:
         if getattr(self, "handle", None):
@@ -266,7 +323,7 @@ class Instance:
     def check(self, status: int) -> None:
         """Raises a ModelError with the library's text, unless the status is 0."""
         if status:
-            raise ModelError(self.error())
+            raise (RunCancelled if status == CANCELLED else ModelError)(self.error())
 
     def error(self) -> str:
         """Returns why the latest call failed."""

@@ -7,24 +7,30 @@ import dataclasses
 import functools
 import html
 import json
+import math
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from tfaot.core.errors import TfaotError, listed
 from tfaot.run import library as lib
 from tfaot.run.library import Instance, Library, ModelError, Signature, Tensor
-
-Array = npt.NDArray[Any]
+from tfaot.run.values import ALIGNMENT, Array, converted, find
+from tfaot.run.weights import LiveWeights, Weights
 
 
 def load(
-    path: str | os.PathLike[str], *, isa: str | None = None, threads: int = 1, unknown_inputs: str = "error"
+    path: str | os.PathLike[str],
+    *,
+    isa: str | None = None,
+    threads: int = 1,
+    unknown_inputs: str = "error",
+    weights: Weights | LiveWeights | None = None,
+    cancellable: bool = False,
 ) -> Model:
     """Loads a model's shared library, and creates an instance of the model.
 
@@ -35,11 +41,16 @@ def load(
       threads: how many threads a run uses; 0 for one per core. The results are bitwise identical.
       unknown_inputs: what to do with inputs that the model doesn't have, "error" or "ignore". With "ignore", `Model.notes`
         lists them. This is for programs that offer the same inputs to different models.
+      weights: the values to start with, which the model shares with others: `weights` of a model from the same library. Or
+        live weights, for the model to follow. By default, the initial values.
+      cancellable: whether `Model.cancel` works, which costs each kernel of a run a test.
 
     Raises:
-      ModelError: there is no such library, or this machine can't run it.
+      ModelError: there is no such library, or this machine can't run it, or the weights are of another library.
     """
-    return Model(path, isa=isa, threads=threads, unknown_inputs=unknown_inputs)
+    return Model(
+        path, isa=isa, threads=threads, unknown_inputs=unknown_inputs, weights=weights, cancellable=cancellable
+    )
 
 
 class Tensors(Mapping[str, Array]):
@@ -62,7 +73,7 @@ class Tensors(Mapping[str, Array]):
         Raises:
           KeyError: there is none of this name.
         """
-        found = _find(self._tensors, name, self._entry_point)
+        found = find(self._tensors, name, self._entry_point)
         if found is None:
             raise KeyError(f"no {self._kind} is called {name!r}; there is {listed([t.member for t in self._tensors])}")
         return found
@@ -71,7 +82,7 @@ class Tensors(Mapping[str, Array]):
         return self._view(self.tensor(name))
 
     def __getattr__(self, name: str) -> Array:
-        if name.startswith("_") or _find(self._tensors, name, self._entry_point) is None:
+        if name.startswith("_") or find(self._tensors, name, self._entry_point) is None:
             raise AttributeError(f"no {self._kind} is called {name!r}; there is {listed([*self])}")
         return self[name]
 
@@ -88,6 +99,53 @@ class Tensors(Mapping[str, Array]):
         return "\n".join(map(str, self._tensors)) or f"no {self._kind}"
 
 
+class Edges(Tensors):
+    """Inputs or outputs, which can be in the caller's memory."""
+
+    def __init__(
+        self,
+        kind: str,
+        tensors: tuple[Tensor, ...],
+        view: Callable[[Tensor], Array],
+        entry_point: str,
+        place: Callable[[Tensor, Array | None], None],
+    ) -> None:
+        super().__init__(kind, tensors, view, entry_point)
+        self._place = place
+
+    def place(self, name: str, array: Array | None) -> None:
+        """Makes runs use an array's memory for a tensor, without a copy, from now on. None is for the model's own memory.
+
+        The array has the tensor's dtype and shape (of a batch, the largest), is contiguous, starts at a multiple of 64 bytes,
+        and isn't placed elsewhere, too; `tfaot.aligned_empty(shape, dtype)` makes such arrays. Runs don't change inputs, but
+        calls with arguments copy these into the array.
+
+        Raises:
+          KeyError: there is no tensor of this name.
+          TfaotError: the model can't use this array; nothing has changed.
+        """
+        tensor = self.tensor(name)
+        if array is not None:
+            wrong = [
+                text
+                for fits, text in (
+                    (array.dtype == tensor.numpy(), f"the dtype {array.dtype}"),
+                    (array.shape == tensor.shape, f"the shape {list(array.shape)}"),
+                    (array.flags.c_contiguous, "gaps between its values"),
+                    (array.ctypes.data % ALIGNMENT == 0, f"an address that isn't a multiple of {ALIGNMENT}"),
+                    (array.flags.writeable or self._kind == "input", "values that can't be written"),
+                )
+                if not fits
+            ]
+            if wrong:
+                raise TfaotError(
+                    f"the {self._kind} {tensor.member!r} can't be in this array",
+                    exists=f"the array has {listed(wrong)}; the tensor is {tensor}",
+                    do=f'pass an array of tfaot.aligned_empty({tensor.shape}, "{tensor.dtype}")',
+                )
+        self._place(tensor, array)
+
+
 class Variables(Tensors):
     """A model's variables. Reading gives a view, and assignment copies values into the model."""
 
@@ -97,7 +155,7 @@ class Variables(Tensors):
 
     def __setitem__(self, name: str, value: npt.ArrayLike) -> None:
         tensor = self.tensor(name)
-        self._change(tensor)[...] = _converted(tensor, value, tensor.shape)
+        self._change(tensor)[...] = converted(tensor, value, tensor.shape)
 
 
 class Outputs(dict[str, Array]):
@@ -133,6 +191,10 @@ class _State:
     notes: dict[str, str] = dataclasses.field(default_factory=dict)
     views: weakref.WeakSet[lib.Memory] = dataclasses.field(default_factory=weakref.WeakSet)
     """What views of variables keep alive."""
+    follows: bool = False
+    """Whether runs take the current version of live weights."""
+    placed: dict[int, Array] = dataclasses.field(default_factory=dict)
+    """Arrays that runs use, by the address that the library knows."""
 
     @property
     def instance(self) -> Instance:
@@ -149,6 +211,9 @@ class _State:
         """Returns a view of an input."""
         instance = self.instance
         address = instance.api.input(instance.handle, signature.index, tensor.index)
+        placed = self.placed.get(address)
+        if placed is not None:
+            return placed.view()
         return lib.array(instance, tensor, address, writable=True)[0]
 
     def output(self, signature: Signature, tensor: Tensor) -> Array:
@@ -156,13 +221,35 @@ class _State:
         instance = self.instance
         dims = (ctypes.c_int64 * max(len(tensor.shape), 1))()
         instance.check(instance.api.output_dims(instance.handle, signature.index, tensor.index, dims))
+        shape = tuple(dims[: len(tensor.shape)])
         address = instance.api.output(instance.handle, signature.index, tensor.index)
-        return lib.array(instance, tensor, address, writable=False, shape=tuple(dims[: len(tensor.shape)]))[0]
+        placed = self.placed.get(address)
+        if placed is not None:
+            view = placed.reshape(-1)[: math.prod(shape)].reshape(shape)
+            view.flags.writeable = False
+            return view
+        return lib.array(instance, tensor, address, writable=False, shape=shape)[0]
+
+    def place(self, kind: str, signature: Signature, tensor: Tensor, array: Array | None) -> None:
+        """Makes runs use an array, which lives as long as they do, or the instance's memory."""
+        instance = self.instance
+        get, put = getattr(instance.api, kind), getattr(instance.api, f"set_{kind}_data")
+        before = get(instance.handle, signature.index, tensor.index)
+        address = array.ctypes.data if array is not None else None
+        instance.check(put(instance.handle, signature.index, tensor.index, address))
+        self.placed.pop(before, None)
+        if array is not None:
+            self.placed[get(instance.handle, signature.index, tensor.index)] = array
 
     def variable(self, tensor: Tensor, *, change: bool = False) -> Array:
         """Returns a view of a variable. Values that the model only reads can't be changed through it by default."""
         instance = self.instance
         writable = change or tensor.written
+        if self.follows and not writable:  # the next run may release them
+            address = instance.api.variable(instance.handle, tensor.index)
+            copy = lib.array(instance, tensor, address, writable=False)[0].copy()
+            copy.flags.writeable = False
+            return copy
         pointer = instance.api.mutable_variable if writable else instance.api.variable
         view, memory = lib.array(instance, tensor, pointer(instance.handle, tensor.index), writable=writable)
         self.views.add(memory)
@@ -175,9 +262,12 @@ class EntryPoint:
     def __init__(self, state: _State, signature: Signature) -> None:
         self._state = state
         self.signature = signature
-        self.inputs = Tensors("input", signature.inputs, functools.partial(state.input, signature), signature.name)
+        name = signature.name
+        place = functools.partial(state.place, "input", signature)
+        self.inputs = Edges("input", signature.inputs, functools.partial(state.input, signature), name, place)
         """Views of the inputs' memory, to fill without a copy. Then call the entry point without arguments."""
-        self.outputs = Tensors("output", signature.outputs, functools.partial(state.output, signature), signature.name)
+        place = functools.partial(state.place, "output", signature)
+        self.outputs = Edges("output", signature.outputs, functools.partial(state.output, signature), name, place)
         """Views of the outputs' memory. The next run changes them. Of a batch, they have all rows."""
 
     def __call__(
@@ -200,7 +290,12 @@ class EntryPoint:
         rows = self._rows(values, batch)
         for tensor, value in values.items():
             state.input(self.signature, tensor)[slice(rows) if tensor.batched else ...] = value
-        instance.check(instance.api.run(instance.handle, self.signature.index, rows))
+        status = instance.api.run(instance.handle, self.signature.index, rows)
+        if status == lib.CANCELLED:
+            error = instance.error()
+            instance.check(instance.api.set_cancellable(instance.handle, 1))  # for the next run
+            raise lib.RunCancelled(error)
+        instance.check(status)
         return Outputs(
             self.signature.name,
             {
@@ -213,9 +308,9 @@ class EntryPoint:
         """Returns the values that the entry point has inputs for, converted."""
         values: dict[Tensor, Array] = {}
         for name, value in offered.items():
-            tensor = _find(self.signature.inputs, name, self.signature.name)
+            tensor = find(self.signature.inputs, name, self.signature.name)
             if tensor is not None:
-                values[tensor] = _converted(tensor, value, tensor.shape)
+                values[tensor] = converted(tensor, value, tensor.shape)
                 continue
             if self._state.unknown_inputs != "ignore":
                 raise TfaotError(
@@ -272,7 +367,14 @@ class Model:
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], *, isa: str | None = None, threads: int = 1, unknown_inputs: str = "error"
+        self,
+        path: str | os.PathLike[str],
+        *,
+        isa: str | None = None,
+        threads: int = 1,
+        unknown_inputs: str = "error",
+        weights: Weights | LiveWeights | None = None,
+        cancellable: bool = False,
     ) -> None:
         if unknown_inputs not in ("error", "ignore"):
             raise TfaotError(
@@ -283,7 +385,8 @@ class Model:
         self.library = Library(lib.find(path))
         self.name = self.library.name
         """The C++ class."""
-        state = _State(self.library, unknown_inputs, Instance(self.library, isa))
+        start = weights.handle if isinstance(weights, Weights) else None
+        state = _State(self.library, unknown_inputs, Instance(self.library, isa, start))
         self._state = state
         self.notes = state.notes
         """Inputs that were ignored, and a sentence on each."""
@@ -299,6 +402,11 @@ class Model:
         self.outputs = self.run.outputs
         if threads != 1:
             self.set_threads(threads)
+        if isinstance(weights, LiveWeights):
+            self.follow(weights)
+        self._cancellable = cancellable
+        if cancellable:
+            self._call("set_cancellable", 1)
 
     @property
     def isa(self) -> str:
@@ -325,12 +433,9 @@ class Model:
           BufferError: there are views of variables, whose memory would go away.
           ModelError: the file doesn't fit the model; nothing has changed.
         """
-        if self._state.views:
-            raise BufferError(
-                f"{self.name}: can't load variables while arrays view their memory\n"
-                f"  found: {len(self._state.views)} views\n  to do: delete them, or keep copies: model.variables.w.copy()"
-            )
+        self._check_views("load variables")
         self._call("load", os.fsencode(path))
+        self._state.follows = False
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Saves all variables to a safetensors file.
@@ -339,6 +444,62 @@ class Model:
           ModelError: the file couldn't be written; an older one is unchanged.
         """
         self._call("save", os.fsencode(path))
+
+    @property
+    def weights(self) -> Weights:
+        """The values of variables that the model uses, to share with others, without changes by this program.
+
+        Assign other weights of the same library to use their values for variables that the model only reads. Those that it
+        writes keep their values.
+
+        Raises:
+          BufferError: on assignment, there are views of variables.
+          ModelError: the model has no variables, or the weights are of another library.
+        """
+        made = ctypes.c_void_p()
+        self._call("weights", ctypes.byref(made))
+        return Weights(self.library, made)
+
+    @weights.setter
+    def weights(self, weights: Weights) -> None:
+        self._check_views("take other weights")
+        self._call("set_weights", weights.handle)
+        self._state.follows = False
+
+    def follow(self, live: LiveWeights | None) -> None:
+        """Makes each run use the version that is current at its start. With None, the model keeps what it has.
+
+        Meanwhile, `variables` has copies of those that the model only reads.
+
+        Raises:
+          BufferError: there are views of variables.
+          ModelError: the live weights are of another library.
+        """
+        self._check_views("follow live weights")
+        self._call("follow", live.handle if live is not None else None)
+        self._state.follows = live is not None
+
+    def cancel(self) -> None:
+        """Ends the run that is under way, or else the next one, with `tfaot.RunCancelled`. Any thread may call it.
+
+        Raises:
+          TfaotError: the model wasn't loaded with `cancellable=True`.
+        """
+        if not self._cancellable:
+            raise TfaotError(
+                f"{self.name}: cancel()",
+                exists="the model was loaded without cancellable=True",
+                do="load it with cancellable=True",
+            )
+        instance = self._state.instance
+        instance.api.cancel(instance.handle)
+
+    def _check_views(self, what: str) -> None:
+        if self._state.views:
+            raise BufferError(
+                f"{self.name}: can't {what} while arrays view the variables' memory\n"
+                f"  found: {len(self._state.views)} views\n  to do: delete them, or keep copies: model.variables.w.copy()"
+            )
 
     def seed(self, seed: int) -> None:
         """Restarts the random numbers.
@@ -415,51 +576,3 @@ class Model:
             f"<div><b>{html.escape(self.name)}</b><br>{html.escape(self._summary())}"
             f"<table><tr>{head}</tr>{''.join(lines)}</table></div>"
         )
-
-
-def _find(tensors: tuple[Tensor, ...], name: str, entry_point: str) -> Tensor | None:
-    """Returns the tensor of this name: TensorFlow's, or else the member's, or else either of them shortened."""
-    ways: tuple[Callable[[Tensor], bool], ...] = (
-        lambda tensor: tensor.name == name,
-        lambda tensor: tensor.member == name,
-        lambda tensor: tensor.name == f"{name}:0",
-        lambda tensor: tensor.member == f"{entry_point}_{name}",
-    )
-    return next((tensor for matches in ways for tensor in tensors if matches(tensor)), None)
-
-
-def _converted(tensor: Tensor, value: npt.ArrayLike, shape: tuple[int, ...]) -> Array:
-    """Returns values of a tensor's dtype and shape. A batch can have fewer rows.
-
-    Raises:
-      TfaotError: they have another shape, or a dtype whose values the tensor's can't hold.
-    """
-    dtype = tensor.numpy()
-    given = np.asarray(value)
-    plain = not isinstance(value, np.ndarray | np.generic)
-    if not _fits(given, dtype, plain=plain):
-        raise TfaotError(
-            f"{tensor.member!r} can't be {given.dtype}{list(given.shape)}",
-            exists=f"it is {tensor}",
-            do=f'convert the values if you want this: value.astype("{tensor.dtype}")',
-        )
-    expected = given.shape[1:] == shape[1:] and given.ndim == len(shape) if tensor.batched else given.shape == shape
-    if not expected:
-        raise TfaotError(
-            f"{tensor.member!r} can't have the shape {list(given.shape)}",
-            exists=f"it is {tensor}",
-            do="pass an array of this shape",
-        )
-    return given.astype(dtype, copy=False)
-
-
-def _fits(given: Array, dtype: np.dtype[Any], *, plain: bool) -> bool:
-    """Whether a tensor of this dtype takes these values. Floats may round, and nothing else may lose anything.
-
-    Python's own integers have no dtype that the caller chose, so their values decide.
-    """
-    if np.can_cast(given.dtype, dtype, "safe"):
-        return True
-    if plain and given.dtype.kind in "iu":
-        return dtype.kind != "b" and (dtype.kind not in "iu" or bool((given.astype(dtype) == given).all()))
-    return (given.dtype.kind in "fV" and dtype.kind in "fcV") or given.dtype.kind == dtype.kind == "c"

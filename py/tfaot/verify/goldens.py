@@ -226,7 +226,8 @@ def _blind(
         f"{manifest.cpp_class}: the generated test is blind to {len(blind)} output(s) or variable(s)",
         exists=listed(blind)
         + ": neither other inputs nor variables changed by 1 % move anything by more than rounding errors could",
-        do="verify with inputs that matter (define golden_fn) and with weights that are trained or calibrated (weights=); "
+        do="verify with inputs that matter (golden_fn, in a model's Python file) and with weights that are trained or "
+        "calibrated (weights=); "
         'or accept it with unseen = ["pattern", ...] on the target',
     )
 

@@ -70,8 +70,9 @@ struct Epilogue {
   double high;
 };
 
-// Fast code for the level that the caller is compiled for. products_*.cc and
-// convolution_*.cc define these functions, compiled for the same level. If
+// Fast code for the level that the caller is compiled for. products_*.cc,
+// convolution_*.cc, and winograd_*.cc define these functions. They are compiled
+// once for each level, and all models of a program share them. If
 // there is a pool, calls that are large enough are split into parts for it.
 // That doesn't affect the bits of results.
 namespace TFAOT_ISA {
@@ -89,7 +90,7 @@ void RunConvolution(const Images& images, const void* input, const void* kernel,
                     const Epilogue& epilogue = {});
 
 // Like RunConvolution, for a kernel that is packed as kWinograd. `scratch` has
-// WinogradScratchBytes(images) bytes, aligned to 64.
+// WinogradScratchBytes(images) bytes (winograd_scratch.h), aligned to 64.
 template <typename T>
 void RunWinograd(const Images& images, const void* input, const void* kernel,
                  void* out, void* scratch, ThreadPool* threads = nullptr,

@@ -32,44 +32,14 @@
 #include "tfaot/kernels/part.h"
 #include "tfaot/kernels/tile.h"
 #include "tfaot/kernels/vector.h"
+#include "tfaot/kernels/winograd_scratch.h"
 
 namespace tfaot::kernels {
 namespace {
 
-// Tiles that are transformed and multiplied together. With 64 channels, their
-// transformed inputs and sums take 350 KiB and stay in the second-level cache.
-// With more channels, those of one point still do, and fewer tiles would read
-// the kernel more often.
-constexpr int64_t kWinogradTiles = 36;
-
 // Channels that are added at a time. Sums of pieces have smaller rounding
 // errors than long sums, by half for 512 channels, and take no longer.
 constexpr int64_t kWinogradDepth = 128;
-
-// The maximum number of parts that a call is split into for threads. Each part
-// has its own scratch memory.
-constexpr int64_t kWinogradParts = 16;
-
-// The distance between two points' matrices isn't a multiple of a large power
-// of two, at which the 16 would evict each other from the first-level cache.
-constexpr int64_t WinogradPlane(int64_t size) {
-  return (size + 31) / 32 * 32 + 16;
-}
-
-// Values in a part's scratch memory. The parts' memory is consecutive, so the
-// pages of unused parts are never touched.
-constexpr int64_t WinogradScratch(int64_t channels) {
-  const int64_t row = WinogradPlane(channels);
-  return row + 16 * WinogradPlane(kWinogradTiles * row) +
-         16 * WinogradPlane(kWinogradTiles * kWinogradFilters);
-}
-
-// Bytes of scratch memory for a call. It is aligned to 64.
-constexpr std::size_t WinogradScratchBytes(const Images& images) {
-  return static_cast<std::size_t>(kWinogradParts *
-                                  WinogradScratch(images.input_channels)) *
-         sizeof(float);
-}
 
 // A tile's position among all tiles, counted along y, then x, then images.
 struct WinogradTile {

@@ -196,6 +196,26 @@ class TextTest(StageTest):
             """,
         )
 
+    def test_variables(self) -> None:
+        """A program has no variables, so weights and frozen can't do anything: each is an error, and isn't ignored."""
+        text = "func.func @main(%x: tensor<f32>) -> tensor<f32> {\n  return %x : tensor<f32>\n}\n"
+        self.assert_error(
+            self.refused(text, weights={"w": np.zeros(1, np.float32)}),
+            """
+            weights.safetensors can't be the weights of a model that has no variables
+              found: a program whose values are all constants or inputs, as those in StableHLO are
+              to do: remove weights, or make the values variables of the model
+            """,
+        )
+        self.assert_error(
+            self.refused(text, frozen=("w",)),
+            """
+            frozen = ["w"]: "w" matches no variable
+              found: nothing
+              to do: use a full name, or a pattern such as "dense/*"
+            """,
+        )
+
     def test_entry_points(self) -> None:
         """A program has one entry point."""
         text = "func.func @main(%0: tensor<f32>) -> tensor<f32> {\n  return %0 : tensor<f32>\n}\n"

@@ -29,25 +29,30 @@ class ProgramTest(unittest.TestCase):
     def test_no_other_levels_instructions(self) -> None:
         """Protects old CPUs: code for a level, and the class around it, use no registers of a higher level."""
         seen = {level: set[str]() for level in ("", *LEVELS)}
-        with tempfile.TemporaryDirectory() as folder:
-            subprocess.run(["ar", "x", Path(LIBRARY).resolve()], check=True, cwd=folder)
-            members = sorted(Path(folder).iterdir())
-            for member in members:
-                level = next((level for level in LEVELS if level in member.name), "")
-                listed = subprocess.run(["objdump", "-d", member], check=True, stdout=subprocess.PIPE, text=True).stdout
-                used = set(re.findall(r"%([xyz]mm)\d", listed))
-                seen[level] |= used
-                if re.search(r"\s(vmov|vadd|vmul|vfmadd)", listed):
-                    self.assertIn(level, LEVELS[1:], member.name)
+        for path in (LIBRARY, *KERNELS):
+            with tempfile.TemporaryDirectory() as folder:
+                subprocess.run(["ar", "x", path.resolve()], check=True, cwd=folder)
+                members = sorted(Path(folder).iterdir())
+                for member in members:
+                    level = next((level for level in LEVELS if level in f"{path.name} {member.name}"), "")
+                    listed = subprocess.run(
+                        ["objdump", "-d", member], check=True, stdout=subprocess.PIPE, text=True
+                    ).stdout
+                    used = set(re.findall(r"%([xyz]mm)\d", listed))
+                    seen[level] |= used
+                    if re.search(r"\s(vmov|vadd|vmul|vfmadd)", listed):
+                        self.assertIn(level, LEVELS[1:], f"{path.name} {member.name}")
+            if path == LIBRARY:
+                # Kernels and the executor for each level, constants, the class, fingerprints of code and weights, and the
+                # variables, of which there are none.
+                self.assertEqual(len(members), 2 * len(LEVELS) + 5, members)
         self.assertEqual(max(seen["x86-64-v2"]), "xmm")
         self.assertEqual(max(seen["x86-64-v3"]), "ymm")
         self.assertEqual(max(seen["x86-64-v4"]), "zmm")
         self.assertLessEqual(seen[""], {"xmm"})
-        # Kernels and the executor for each level, constants, the class, fingerprints of code and weights, and the variables, of
-        # which there are none.
-        self.assertEqual(len(members), 2 * len(LEVELS) + 5, members)
 
 
 if __name__ == "__main__":
-    PROGRAM, LIBRARY = sys.argv[1], next(path for path in sys.argv[2:] if path.endswith(".a"))
+    PROGRAM = sys.argv[1]
+    LIBRARY, *KERNELS = (Path(path) for path in sys.argv[2:] if path.endswith(".a"))
     unittest.main(argv=sys.argv[:1])

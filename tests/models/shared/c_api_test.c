@@ -1,6 +1,7 @@
 /* Protects programs in C: everything that the table of functions does, with
  * numbers that are checked by hand, and two releases of one class in one
- * process.
+ * process. version1_test is this program, too, compiled with the header of
+ * version 1.
  *
  *   c_api_test LIBRARY NEXT_LIBRARY
  *
@@ -33,7 +34,7 @@ static const tfaot_api* Load(const char* path) {
   }
   *(void**)&get_api = dlsym(library, "tfaot_get_api");
   EXPECT(get_api(0) == NULL);
-  EXPECT(get_api(TFAOT_API_VERSION + 1) == NULL);
+  EXPECT(get_api(1000) == NULL);
   return get_api(TFAOT_API_VERSION);
 }
 
@@ -42,8 +43,8 @@ static void Describes(const tfaot_api* api) {
   tfaot_entry_point entry;
   tfaot_tensor tensor;
 
-  EXPECT(api->size == sizeof(tfaot_api));
-  EXPECT(api->version == TFAOT_API_VERSION);
+  EXPECT(api->size >= sizeof(tfaot_api));
+  EXPECT(api->version >= TFAOT_API_VERSION);
   EXPECT(strcmp(model->name, "a::b_c") == 0);
   EXPECT(strncmp(model->manifest, "{\"format\":", 10) == 0);
   EXPECT(model->tensorflow[0] >= '2' && model->tensorflow[0] <= '9');

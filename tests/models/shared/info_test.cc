@@ -64,6 +64,13 @@ void Reaches(a::b_c& model) {
   EXPECT(Values(read, info.variables[0]) == read.w().data());
   EXPECT(Values(read, info.variables[1]) == read.b().data());
 
+  alignas(64) float y[4] = {};
+  EXPECT(Place(model, run.outputs[0], y) && read.y().data() == y);
+  EXPECT(!Place(model, run.inputs[0], y + 1));
+  EXPECT(model.error_code() == tfaot::Code::kInvalidArgument);
+  EXPECT(Place(model, run.outputs[0], nullptr) && read.y().data() != y);
+  EXPECT(!Place(model, info.variables[0], y));
+
   static_cast<float*>(Values(model, run.inputs[0]))[1] = 2;
   EXPECT(Call(model, run));
   EXPECT(static_cast<const float*>(Values(read, run.outputs[0]))[1] == 4.5f);

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,11 @@ def conv_net() -> tuple[Any, Any]:
     return apply, weights
 
 
-def classifier() -> Any:
+Program = tuple[Callable[..., Any], tuple[Any, ...]]
+"""A function, and the shapes of its arguments."""
+
+
+def classifier() -> Program:
     """A network whose weights are constants of the program, for any batch."""
     apply, weights = conv_net()
     (batch,) = export.symbolic_shape("batch")
@@ -40,10 +45,10 @@ def classifier() -> Any:
     def classify(images: Any) -> Any:
         return {"scores": apply(weights, images)}
 
-    return export.export(jax.jit(classify), platforms=["cpu"])(jax.ShapeDtypeStruct((batch, 28, 28, 1), np.float32))
+    return classify, (jax.ShapeDtypeStruct((batch, 28, 28, 1), np.float32),)
 
 
-def training_step() -> Any:
+def training_step() -> Program:
     """A step of Adam, which takes and returns all its state."""
     init, apply = stax.serial(stax.Dense(32), stax.Tanh, stax.Dense(4), stax.LogSoftmax)
     _, weights = init(jax.random.key(0), (-1, 8))
@@ -59,10 +64,10 @@ def training_step() -> Any:
     shapes = jax.tree.map(lambda value: jax.ShapeDtypeStruct(value.shape, value.dtype), start(weights))
     number = jax.ShapeDtypeStruct((), np.int32)
     features, labels = jax.ShapeDtypeStruct((16, 8), np.float32), jax.ShapeDtypeStruct((16,), np.int32)
-    return export.export(jax.jit(step), platforms=["cpu"])(shapes, number, features, labels)
+    return step, (shapes, number, features, labels)
 
 
-def decoder() -> Any:
+def decoder() -> Program:
     """A recurrent decoder with loops, branches, sorting, random numbers, and dtypes that C++ lacks."""
 
     def decode(seed: Any, tokens: Any, table: Any, greedy: Any) -> Any:
@@ -76,7 +81,7 @@ def decoder() -> Any:
         values, tokens = jax.lax.top_k(score, 4)
         return {"best": best, "values": values, "tokens": tokens, "odd": tokens % 2 == 1}
 
-    return export.export(jax.jit(decode), platforms=["cpu"])(
+    return decode, (
         jax.ShapeDtypeStruct((), np.uint32),
         jax.ShapeDtypeStruct((6,), np.int32),
         jax.ShapeDtypeStruct((50, 12), jnp.bfloat16),
@@ -84,11 +89,18 @@ def decoder() -> Any:
     )
 
 
+PROGRAMS = {"classifier": classifier, "training_step": training_step, "decoder": decoder}
+
+
 def main(folder: Path) -> None:
     """Writes two programs as text, which has what newer versions of StableHLO have, and one as a portable artifact."""
-    (folder / "classifier.mlirbc").write_bytes(classifier().mlir_module_serialized)
-    (folder / "training_step.mlir").write_text(training_step().mlir_module())
-    (folder / "decoder.mlir").write_text(decoder().mlir_module())
+    for name, make in PROGRAMS.items():
+        function, shapes = make()
+        exported = export.export(jax.jit(function), platforms=["cpu"])(*shapes)
+        if name == "classifier":
+            (folder / f"{name}.mlirbc").write_bytes(exported.mlir_module_serialized)
+        else:
+            (folder / f"{name}.mlir").write_text(exported.mlir_module())
 
 
 if __name__ == "__main__":

@@ -48,6 +48,8 @@ class Rendered:
     """Declares the class that is a member of the public class."""
     sources: tuple[str, ...]
     """Its programs, one for each CPU level, to compile for that level."""
+    kernels: tuple[str, ...]
+    """The runtime's sources that programs call, each compiled for the program's level: `tfaot/kernels/products_f32.cc`."""
 
 
 def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: float, tensorflow: str) -> Rendered:
@@ -77,12 +79,11 @@ def render(functions: Mapping[str, CompiledFunction], *, cpp_class: str, cost: f
     }
     environment = templates.environment(_TEMPLATES)
     source = environment.get_template("executor.cc.jinja")
+    plans = {isa: _Plan(function) for isa, function in functions.items()}
     return Rendered(
         environment.get_template("executor.h.jinja").render(shared),
-        tuple(
-            source.render(shared, **_Plan(function).context(), function=function, isa=isa)
-            for isa, function in functions.items()
-        ),
+        tuple(source.render(shared, **plan.context(), function=functions[isa], isa=isa) for isa, plan in plans.items()),
+        tuple(sorted({path for plan in plans.values() for path in plan.kernels})),
     )
 
 
@@ -104,7 +105,8 @@ class _Plan:
         self._calls: list[str] = []
         self._products: list[str] = []
         self._images: list[str] = []
-        self._sources: dict[str, None] = {}
+        self.kernels = set[str]()
+        """As `Rendered.kernels`."""
         self._scratch: list[str] = []
         self._facts = {f"::tfaot::Executor::kAlignment == {ALIGNMENT}": None}
         used = {at.buffer for thunk in thunks.walk(function.thunks) for at, _ in thunks.slices(thunk)}
@@ -153,13 +155,13 @@ class _Plan:
             "results": [f"{self._new[buffer]}u" for buffer in function.results],
             "run": self._run,
             "scratch": list(dict.fromkeys(self._scratch)),
-            "sources": sorted(self._sources),
             "uses": uses,
             "uses_calls": bool(dtypes),
             "uses_bounds": any(thunk.epilogue for thunk in products),
             "uses_complex": any("complex" in dtype for dtype in dtypes),
             "uses_half": "Eigen::half" in dtypes,
             "uses_sort": any(isinstance(thunk, thunks.Sort | thunks.TopK) for thunk in all_thunks),
+            "uses_winograd": any(thunk.packing == "winograd" for thunk in products),
         }
 
     def _at(self, place: Slice) -> str:
@@ -259,7 +261,7 @@ class _Plan:
         self._facts.update(dict.fromkeys(packing.facts(thunk.packing)))
         operands = ", ".join((sizes, *map(self._at, places)))
         if dtype in _SOURCES if what == "Products" else dtype == "float":
-            self._sources[f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc"] = None
+            self.kernels.add(f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc")
             if what == "Winograd":
                 operands += ", instance.scratch"
             return f"kernels::TFAOT_ISA::Run{what}<{_CPP[dtype]}>({operands}, instance.threads{self._epilogue(thunk.epilogue)});"

@@ -1,0 +1,433 @@
+/* Protects programs in C that share weights, change them while threads run,
+ * lend buffers, and watch or cancel runs: what version 2 of the table adds.
+ *
+ *   weights_test LIBRARY NEXT_LIBRARY FROZEN_LIBRARY STORED_LIBRARY
+ *
+ * The first is tests/models/link/affine.py: y = w x + b, after which w grows by
+ * one. The model writes w, and only reads b, so with x = 0, y is b. */
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "tfaot/c_api.h"
+
+enum { kThreads = 3, kVersions = 1000 };
+
+static int failed = 0;
+
+#define EXPECT(condition)                                                \
+  do {                                                                   \
+    if (!(condition)) {                                                  \
+      printf("%s:%d: FAILED: %s\n", __FILE__, __LINE__, #condition);     \
+      ++failed;                                                          \
+    }                                                                    \
+  } while (0)
+
+static const tfaot_api* Load(const char* path) {
+  tfaot_get_api_fn* get_api = NULL;
+  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library == NULL) {
+    printf("%s\n", dlerror());
+    exit(1);
+  }
+  *(void**)&get_api = dlsym(library, "tfaot_get_api");
+  return get_api(TFAOT_API_VERSION);
+}
+
+static const float kOnes[4] = {1, 1, 1, 1}, kFives[4] = {5, 5, 5, 5};
+
+/* A value for b. */
+static tfaot_value B(const float* values) {
+  tfaot_value value = {"b", NULL, 4 * sizeof(float)};
+  value.data = values;
+  return value;
+}
+
+static float ReadB(const tfaot_api* api, const tfaot_model* model) {
+  return ((const float*)api->variable(model, 1))[3];
+}
+
+/* Any number of instances share weights, which outlive their handle. */
+static void Shares(const tfaot_api* api) {
+  tfaot_weights *initial, *fives, *found;
+  tfaot_model *one, *two;
+  tfaot_value value = B(kFives);
+
+  EXPECT(api->version == TFAOT_API_VERSION && api->size == sizeof(tfaot_api));
+  EXPECT(api->initial_weights(&initial) == TFAOT_OK);
+  EXPECT(api->update_weights(initial, &value, 1, &fives) == TFAOT_OK);
+  EXPECT(api->weights_version(initial) != api->weights_version(fives));
+  EXPECT(api->create_with(NULL, fives, NULL, &one) == TFAOT_OK);
+  EXPECT(api->create(NULL, &two) == TFAOT_OK);
+  EXPECT(ReadB(api, one) == 5 && ReadB(api, two) == 0.5f);
+  EXPECT(api->run(two, 0, 0) == TFAOT_OK);
+  EXPECT(api->set_weights(two, fives) == TFAOT_OK && ReadB(api, two) == 5);
+  EXPECT(api->variable(one, 1) == api->variable(two, 1));
+  /* What the model writes stays. */
+  EXPECT(((const float*)api->variable(two, 0))[3] == 5);
+  EXPECT(api->weights(two, &found) == TFAOT_OK);
+  EXPECT(api->weights_version(found) == api->weights_version(fives));
+  api->destroy_weights(found);
+  api->destroy_weights(fives);
+  api->destroy_weights(initial);
+  api->destroy_weights(NULL);
+  api->destroy(one);
+  EXPECT(api->run(two, 0, 0) == TFAOT_OK);
+  EXPECT(((const float*)api->output(two, 0, 0))[3] == 5);
+  api->destroy(two);
+}
+
+/* From a path, a descriptor, and memory; mapped and copied. */
+static void LoadsFrom(const tfaot_api* api) {
+  char path[1024];
+  tfaot_source source = {NULL, NULL, 0, -1, 0};
+  tfaot_model *model, *other;
+  static char file[4096];
+  size_t size;
+  FILE* stream;
+  int way;
+
+  sprintf(path, "%.900s/b.safetensors", getenv("TEST_TMPDIR"));
+  EXPECT(api->create(NULL, &model) == TFAOT_OK);
+  ((float*)api->mutable_variable(model, 1))[3] = 77;
+  EXPECT(api->save(model, path) == TFAOT_OK);
+  stream = fopen(path, "rb");
+  size = fread(file, 1, sizeof(file), stream);
+  fclose(stream);
+  for (way = 0; way < 6; ++way) {
+    tfaot_weights* weights;
+    source.path = way / 2 == 0 ? path : NULL;
+    source.data = way / 2 == 1 ? file : NULL;
+    source.bytes = way / 2 == 1 ? size : 0;
+    source.fd = way / 2 == 2 ? open(path, O_RDONLY) : -1;
+    source.copied = way % 2;
+    EXPECT(api->load_weights(&source, &weights) == TFAOT_OK);
+    EXPECT(api->create_with(NULL, weights, NULL, &other) == TFAOT_OK);
+    EXPECT(ReadB(api, other) == 77);
+    api->destroy(other);
+    api->destroy_weights(weights);
+    EXPECT(api->create(NULL, &other) == TFAOT_OK);
+    EXPECT(api->load_from(other, &source) == TFAOT_OK);
+    EXPECT(ReadB(api, other) == 77);
+    if (source.fd >= 0) EXPECT(close(source.fd) == 0); /* nobody else did */
+    api->destroy(other);
+  }
+  source.fd = -1;
+  EXPECT(api->load_from(model, &source) == TFAOT_FILE_ACCESS);
+  source.data = "no weights";
+  source.bytes = 10;
+  EXPECT(api->load_from(model, &source) == TFAOT_BAD_FILE);
+  EXPECT(strstr(api->error(model), "safetensors") != NULL);
+  EXPECT(ReadB(api, model) == 77);
+  api->destroy(model);
+}
+
+/* Buffers of the program, and the error of one that isn't aligned. */
+static void Lends(const tfaot_api* api) {
+  char room[3 * 64 + 64];
+  float* x = (float*)(((uintptr_t)room + 63) & ~(uintptr_t)63);
+  float* y = x + 16;
+  void* own;
+  tfaot_model* model;
+
+  EXPECT(api->create(NULL, &model) == TFAOT_OK);
+  own = api->input(model, 0, 0);
+  x[3] = 2;
+  EXPECT(api->set_input_data(model, 0, 0, x) == TFAOT_OK);
+  EXPECT(api->set_output_data(model, 0, 0, y) == TFAOT_OK);
+  EXPECT(api->input(model, 0, 0) == x && api->output(model, 0, 0) == y);
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK && y[3] == 8.5f && x[3] == 2);
+  EXPECT(api->set_output_data(model, 0, 0, y + 1) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strcmp(api->error(model),
+                "a::b_c::set_y_data() got an address that isn't aligned\n"
+                "  found: an address 4 bytes after a multiple of 64\n"
+                "  to do: allocate the memory with std::aligned_alloc(64, "
+                "bytes), or declare it alignas(64)") == 0);
+  EXPECT(api->output(model, 0, 0) == y);
+  EXPECT(api->set_input_data(model, 0, 0, NULL) == TFAOT_OK);
+  EXPECT(api->input(model, 0, 0) == own);
+  EXPECT(api->set_output_data(model, 0, 0, NULL) == TFAOT_OK);
+  EXPECT(api->set_input_data(model, 0, 9, x) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strcmp(api->error(model),
+                "a::b_c: set_input_data: there is no such index\n"
+                "  to do: pass those of a tensor that the model describes") ==
+         0);
+  EXPECT(api->set_output_data(model, 1, 0, y) == TFAOT_INVALID_ARGUMENT);
+  api->destroy(model);
+}
+
+/* Kernels seen, of which each that starts also ends. */
+struct Seen {
+  int before, after, stop;
+};
+static int Before(void* context, const char* kernel) {
+  struct Seen* seen = (struct Seen*)context;
+  EXPECT(kernel[0] != '\0');
+  ++seen->before;
+  return !seen->stop;
+}
+static void After(void* context, const char* kernel) {
+  (void)kernel;
+  ++((struct Seen*)context)->after;
+}
+
+static void Watches(const tfaot_api* api) {
+  struct Seen seen = {0, 0, 0};
+  tfaot_hooks hooks = {NULL, Before, After};
+  tfaot_model* model;
+
+  hooks.context = &seen;
+  EXPECT(api->create(NULL, &model) == TFAOT_OK);
+  EXPECT(api->set_hooks(model, &hooks) == TFAOT_OK);
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK);
+  EXPECT(seen.before > 0 && seen.after == seen.before);
+  seen.stop = 1;
+  EXPECT(api->run(model, 0, 0) == TFAOT_CANCELLED);
+  EXPECT(strcmp(api->error(model), "a::b_c::Run(): hooks ended the run") == 0);
+  EXPECT(seen.before == seen.after + 1);
+  EXPECT(api->set_hooks(model, NULL) == TFAOT_OK);
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK);
+  EXPECT(seen.before == seen.after + 1);
+
+  api->cancel(model); /* which does nothing yet */
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK);
+  EXPECT(api->set_cancellable(model, 1) == TFAOT_OK);
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK);
+  api->cancel(model);
+  EXPECT(api->run(model, 0, 0) == TFAOT_CANCELLED);
+  EXPECT(api->run(model, 0, 0) == TFAOT_CANCELLED);
+  EXPECT(api->set_cancellable(model, 1) == TFAOT_OK);
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK);
+  api->destroy(model);
+}
+
+static void* Allocate(void* context, size_t bytes, size_t alignment) {
+  void* memory = NULL;
+  if (*(long*)context < 0) return NULL;
+  if (posix_memalign(&memory, alignment, bytes) != 0) return NULL;
+  memset(memory, 0xa5, bytes);
+  *(long*)context += (long)bytes;
+  return memory;
+}
+static void Free(void* context, void* memory, size_t bytes) {
+  *(long*)context -= (long)bytes;
+  free(memory);
+}
+
+static void Allocates(const tfaot_api* api) {
+  long held = 0;
+  tfaot_allocator allocator = {NULL, Allocate, Free};
+  tfaot_model* model;
+
+  allocator.context = &held;
+  EXPECT(api->create_with(NULL, NULL, &allocator, &model) == TFAOT_OK);
+  EXPECT(held > 0 && api->run(model, 0, 0) == TFAOT_OK);
+  EXPECT(((const float*)api->output(model, 0, 0))[3] == 0.5f);
+  api->destroy(model);
+  EXPECT(held == 0);
+  held = -1;
+  EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
+         TFAOT_OUT_OF_MEMORY);
+  EXPECT(model == NULL);
+  allocator.free = NULL;
+  EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(strcmp(api->create_error(),
+                "a::b_c: create_with: an allocator without allocate or free\n"
+                "  to do: set both") == 0);
+}
+
+struct Runner {
+  const tfaot_api* api;
+  tfaot_model* model;
+  int runs, mixed, backwards;
+  float last;
+};
+
+/* Runs until it has seen the last version. */
+static void* RunAll(void* argument) {
+  struct Runner* self = (struct Runner*)argument;
+  const float* y = (const float*)self->api->output(self->model, 0, 0);
+  while (self->last < kVersions) {
+    if (self->api->run(self->model, 0, 0) != TFAOT_OK) return NULL;
+    y = (const float*)self->api->output(self->model, 0, 0);
+    if (y[1] != y[0] || y[2] != y[0] || y[3] != y[0]) ++self->mixed;
+    if (y[0] < self->last) ++self->backwards;
+    self->last = y[0];
+    ++self->runs;
+  }
+  return argument;
+}
+
+/* One thread publishes versions, and others run, each its own instance. */
+static void SwapsLive(const tfaot_api* api) {
+  tfaot_weights *start, *ones, *current;
+  tfaot_live_weights* live;
+  pthread_t threads[kThreads];
+  struct Runner runners[kThreads];
+  tfaot_source source = {NULL, NULL, 0, -1, 0};
+  tfaot_value value = B(kOnes);
+  char path[1024];
+  int i, version, runs = 0;
+
+  sprintf(path, "%.900s/live.safetensors", getenv("TEST_TMPDIR"));
+  source.path = path;
+  EXPECT(api->initial_weights(&start) == TFAOT_OK);
+  EXPECT(api->update_weights(start, &value, 1, &ones) == TFAOT_OK);
+  EXPECT(api->create_live(ones, &live) == TFAOT_OK);
+  for (i = 0; i < kThreads; ++i) {
+    memset(&runners[i], 0, sizeof(runners[i]));
+    runners[i].api = api;
+    EXPECT(api->create(NULL, &runners[i].model) == TFAOT_OK);
+    EXPECT(api->follow(runners[i].model, live) == TFAOT_OK);
+    EXPECT(pthread_create(&threads[i], NULL, RunAll, &runners[i]) == 0);
+  }
+  for (version = 2; version <= kVersions; ++version) {
+    float b[4];
+    tfaot_weights* next;
+    for (i = 0; i < 4; ++i) b[i] = (float)version;
+    value = B(b);
+    if (version % 3 == 0) {
+      EXPECT(api->live_update(live, &value, 1) == TFAOT_OK);
+    } else {
+      EXPECT(api->update_weights(start, &value, 1, &next) == TFAOT_OK);
+      if (version % 3 == 1) {
+        EXPECT(api->live_swap(live, next) == TFAOT_OK);
+      } else {
+        tfaot_model* model;
+        EXPECT(api->create_with(NULL, next, NULL, &model) == TFAOT_OK);
+        EXPECT(api->save(model, path) == TFAOT_OK);
+        EXPECT(api->live_load(live, &source) == TFAOT_OK);
+        api->destroy(model);
+      }
+      api->destroy_weights(next);
+    }
+  }
+  EXPECT(api->live_current(live, &current) == TFAOT_OK);
+  for (i = 0; i < kThreads; ++i) {
+    void* done = NULL;
+    EXPECT(pthread_join(threads[i], &done) == 0 && done != NULL);
+    EXPECT(runners[i].mixed == 0 && runners[i].backwards == 0);
+    runs += runners[i].runs;
+  }
+  printf("%d versions, %d runs on %d threads\n", kVersions, runs, kThreads);
+
+  /* What ends following; and a handle that goes first. */
+  EXPECT(api->set_weights(runners[0].model, ones) == TFAOT_OK);
+  EXPECT(api->follow(runners[1].model, NULL) == TFAOT_OK);
+  EXPECT(api->live_swap(live, ones) == TFAOT_OK);
+  EXPECT(api->live_swap(live, current) == TFAOT_OK);
+  api->destroy_live(live);
+  api->destroy_live(NULL);
+  EXPECT(api->run(runners[0].model, 0, 0) == TFAOT_OK);
+  EXPECT(ReadB(api, runners[0].model) == 1);
+  EXPECT(ReadB(api, runners[1].model) == kVersions);
+  EXPECT(api->run(runners[2].model, 0, 0) == TFAOT_OK);
+  EXPECT(ReadB(api, runners[2].model) == kVersions);
+  for (i = 0; i < kThreads; ++i) api->destroy(runners[i].model);
+  api->destroy_weights(current);
+  api->destroy_weights(ones);
+  api->destroy_weights(start);
+}
+
+static int Same(const char* text, const char* expected) {
+  if (strcmp(text, expected) != 0) printf("%s\n", text);
+  return strcmp(text, expected) == 0;
+}
+
+/* What doesn't fit: names, handles of other libraries, and none at all. */
+static void Fails(const tfaot_api* api, const tfaot_api* next) {
+  tfaot_weights *mine, *other, *none = NULL;
+  tfaot_live_weights *live, *no_live;
+  tfaot_model* model;
+  tfaot_value wrong = {"c", NULL, 16};
+  tfaot_source nowhere = {"nowhere", NULL, 0, -1, 0};
+
+  EXPECT(api->initial_weights(&mine) == TFAOT_OK);
+  EXPECT(next->initial_weights(&other) == TFAOT_OK);
+  EXPECT(api->create(NULL, &model) == TFAOT_OK);
+  EXPECT(api->create_live(mine, &live) == TFAOT_OK);
+  wrong.data = kOnes;
+  EXPECT(api->update_weights(mine, &wrong, 1, &none) == TFAOT_MISMATCH);
+  EXPECT(none == NULL && strstr(api->create_error(), "c: the model has") != NULL);
+  EXPECT(api->live_update(live, &wrong, 1) == TFAOT_MISMATCH);
+  EXPECT(api->live_load(live, &nowhere) == TFAOT_FILE_ACCESS);
+  EXPECT(api->load_weights(&nowhere, &none) == TFAOT_FILE_ACCESS);
+  EXPECT(strstr(api->create_error(), "nowhere") != NULL && none == NULL);
+
+  EXPECT(api->set_weights(model, other) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(Same(api->error(model),
+              "a::b_c: set_weights got no weights of this library\n"
+              "  found: a handle of another library\n"
+              "  to do: pass weights that this library's functions made"));
+  EXPECT(api->set_weights(model, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(model), "\n  found: NULL\n") != NULL);
+  api->destroy(model);
+  EXPECT(api->create_with(NULL, other, NULL, &model) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(model == NULL);
+  EXPECT(api->update_weights(other, &wrong, 0, &none) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_swap(live, other) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->create_live(other, &no_live) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(no_live == NULL);
+  EXPECT(next->create(NULL, &model) == TFAOT_OK);
+  EXPECT(next->follow(model, live) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(Same(next->error(model),
+              "a::b_c: follow got no live weights of this library\n"
+              "  found: a handle of another library\n"
+              "  to do: pass those that this library's create_live made"));
+  EXPECT(next->live_load(live, &nowhere) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(next->live_update(live, &wrong, 0) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(next->live_current(live, &none) == TFAOT_INVALID_ARGUMENT);
+  next->destroy(model);
+  api->destroy_live(live);
+  api->destroy_weights(mine);
+  next->destroy_weights(other);
+}
+
+/* Models without variables, and those whose values are in a file. */
+static void Lacks(const tfaot_api* frozen, const tfaot_api* stored) {
+  tfaot_weights* weights;
+  tfaot_model* model;
+
+  EXPECT(frozen->initial_weights(&weights) == TFAOT_UNSUPPORTED);
+  EXPECT(Same(frozen->create_error(),
+              "tests::Fixed: initial_weights isn't a function of this model\n"
+              "  found: all its variables are frozen, or it has none\n"
+              "  to do: don't call it for this model"));
+  EXPECT(frozen->create(NULL, &model) == TFAOT_OK);
+  EXPECT(frozen->weights(model, &weights) == TFAOT_UNSUPPORTED);
+  EXPECT(frozen->follow(model, NULL) == TFAOT_UNSUPPORTED);
+  EXPECT(frozen->load(model, "any") == TFAOT_UNSUPPORTED);
+  EXPECT(frozen->save(model, "any") == TFAOT_UNSUPPORTED);
+  frozen->destroy(model);
+  EXPECT(stored->initial_weights(&weights) == TFAOT_NO_WEIGHTS);
+  EXPECT(Same(stored->create_error(),
+              "tests::Stored: initial_weights: the library contains none\n"
+              "  found: embed_variables is off\n"
+              "  to do: call load_weights with a file"));
+}
+
+int main(int argc, char** argv) {
+  const tfaot_api *api, *next;
+  if (argc != 5) {
+    printf("usage: weights_test LIBRARY NEXT FROZEN STORED\n");
+    return 2;
+  }
+  api = Load(argv[1]);
+  next = Load(argv[2]);
+  Shares(api);
+  LoadsFrom(api);
+  Lends(api);
+  Watches(api);
+  Allocates(api);
+  SwapsLive(api);
+  Fails(api, next);
+  Lacks(Load(argv[3]), Load(argv[4]));
+  return failed != 0;
+}
