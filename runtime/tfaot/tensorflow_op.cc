@@ -7,7 +7,8 @@
 //
 // Loading the library registers the op: tf.load_op_library in Python,
 // TF_LoadLibrary in C. A node's attribute `cluster` is the index of an entry
-// point. The kernels share instances of the class; each run has one to itself.
+// point. The kernels share instances of the class; each run has one to itself,
+// and its inputs and outputs in TensorFlow's memory.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -148,14 +149,26 @@ void* Create(TF_OpKernelConstruction* construction) {
   return new Kernel{index, &info.entry_points[index]};
 }
 
-// Copies an input to the model. Returns an error, or nothing.
-std::string CopyInput(TF_OpKernelContext* context, int index,
-                      const TensorInfo& wanted, void* values) {
+// Lets the model use a tensor's memory. TensorFlow aligns it, unless it is a
+// part of another tensor. Returns whether the model does.
+bool PlaceIn(Model& model, const TensorInfo& tensor, TF_Tensor* memory) {
+  if (tensor.bytes > 0 && Place(model, tensor, TF_TensorData(memory))) {
+    return true;
+  }
+  Place(model, tensor, nullptr);
+  return tensor.bytes == 0;
+}
+
+// Gives the model an input, which must outlive the run. Returns an error, or
+// nothing.
+std::string GiveInput(TF_OpKernelContext* context, int index,
+                      const TensorInfo& wanted, Model& model,
+                      std::vector<TensorPointer>& held) {
   const StatusPointer status(TF_NewStatus(), TF_DeleteStatus);
   TF_Tensor* got = nullptr;
   TF_GetInput(context, index, &got, status.get());
   if (TF_GetCode(status.get()) != TF_OK) return TF_Message(status.get());
-  const TensorPointer tensor(got, TF_DeleteTensor);
+  held.emplace_back(got, TF_DeleteTensor);
   const int rank = TF_NumDims(got);
   std::vector<std::int64_t> dims;
   for (int axis = 0; axis < rank; ++axis) dims.push_back(TF_Dim(got, axis));
@@ -167,22 +180,31 @@ std::string CopyInput(TF_OpKernelContext* context, int index,
                    "it takes " + Shown(wanted),
                    "load the library that was built with this SavedModel");
   }
-  if (wanted.bytes > 0) std::memcpy(values, TF_TensorData(got), wanted.bytes);
+  if (!PlaceIn(model, wanted, got)) {
+    std::memcpy(Values(model, wanted), TF_TensorData(got), wanted.bytes);
+  }
   return "";
 }
 
-std::string CopyOutput(TF_OpKernelContext* context, int index,
-                       const TensorInfo& made, const void* values) {
+// An output, and whether the model writes to it directly.
+struct Result {
+  TensorPointer tensor;
+  bool placed;
+};
+
+// Allocates an output. Returns an error, or nothing.
+std::string TakeOutput(TF_OpKernelContext* context, int index,
+                       const TensorInfo& made, Model& model,
+                       std::vector<Result>& results) {
   const StatusPointer status(TF_NewStatus(), TF_DeleteStatus);
-  const TensorPointer tensor(
+  TensorPointer tensor(
       TF_AllocateOutput(context, index, static_cast<TF_DataType>(made.dtype),
                         made.dims.begin(), static_cast<int>(made.dims.size()),
                         made.bytes, status.get()),
       TF_DeleteTensor);
   if (TF_GetCode(status.get()) != TF_OK) return TF_Message(status.get());
-  if (made.bytes > 0) {
-    std::memcpy(TF_TensorData(tensor.get()), values, made.bytes);
-  }
+  const bool placed = PlaceIn(model, made, tensor.get());
+  results.push_back({std::move(tensor), placed});
   return "";
 }
 
@@ -207,18 +229,25 @@ void Compute(const Kernel& kernel, TF_OpKernelContext* context) {
     return;
   }
   TF_Code code = TF_INVALID_ARGUMENT;
+  std::vector<TensorPointer> held;
+  std::vector<Result> results;
   for (std::size_t i = 0; i < given && error.empty(); ++i) {
-    error = CopyInput(context, static_cast<int>(i), entry.inputs[i],
-                      Values(*model, entry.inputs[i]));
+    error =
+        GiveInput(context, static_cast<int>(i), entry.inputs[i], *model, held);
+  }
+  for (std::size_t i = 0; i < taken && error.empty(); ++i) {
+    error = TakeOutput(context, static_cast<int>(i), entry.outputs[i], *model,
+                       results);
   }
   if (error.empty() && !Call(*model, entry)) {
     error = model->error();
     code = TF_INTERNAL;
   }
   for (std::size_t i = 0; i < taken && error.empty(); ++i) {
+    if (results[i].placed) continue;
     const Model& done = *model;
-    error = CopyOutput(context, static_cast<int>(i), entry.outputs[i],
-                       Values(done, entry.outputs[i]));
+    std::memcpy(TF_TensorData(results[i].tensor.get()),
+                Values(done, entry.outputs[i]), entry.outputs[i].bytes);
   }
   All().Give(std::move(model));
   if (!error.empty()) Fail(context, code, error);

@@ -212,7 +212,8 @@ table compares them with those of [`tf_aot_clusters`](../guide/clusters.md) on t
 constants, reads of variables, and ops that only move data don't. `2 (9, 5)` means two clusters of nine and five such ops.
 
 The first share is of all such ops in the graph, and the second of those whose operands and results have known sizes.
-TensorFlow also takes the others, and compiles a cluster again, at run time, for each new size.
+TensorFlow also takes the others, and compiles a cluster again, at run time, for each new size. It takes some updates of
+variables, too, such as those of `recommender`'s optimizer, which `tf_aot_clusters` leaves to TensorFlow's own kernels.
 
 Times are a whole step in TensorFlow, and ratios are to TensorFlow without clusters, with its graph optimizations and all
 its threads: below 1 is faster.
