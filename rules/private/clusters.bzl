@@ -323,6 +323,6 @@ def tf_aot_clusters(
         args = ["$(rootpath :{})".format(file) for file in files],
         data = files,
         main = Label("//tools:whole.py"),
-        deps = [Label("//py/tfaot/cluster"), "@tfaot_tensorflow//:packages"],
+        deps = [Label("//py/tfaot/cluster"), Label("@tfaot_tensorflow//:packages")],
         **common.test
     )

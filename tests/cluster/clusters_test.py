@@ -192,6 +192,19 @@ class ClustersTest(unittest.TestCase):
         )
         self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
 
+    def test_a_value_that_a_branch_shares(self) -> None:
+        """A node that always runs isn't in a cluster with a branch's node that uses it, or else it would run only there."""
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [4], "x")
+            p = v1.placeholder(tf.bool, [], "p")
+            switch = tf.raw_ops.Switch(data=x, pred=p)
+            always = tf.sin(tf.cos(x))
+            taken = tf.exp(tf.tan(switch.output_true)) + always
+            y = tf.raw_ops.Merge(inputs=[taken, switch.output_false]).output
+            cut = made(graph, [x, p], [tf.ensure_shape(y, [4]) + 1.0, tf.tanh(always)])
+        self.assertIn(["Cos", "Sin", "Tanh"], cut.operations)
+        self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
+
     def test_a_branch_without_inputs(self) -> None:
         """A cluster that only its branch's control inputs keep from running still doesn't run in the other branch."""
         with tf.Graph().as_default() as graph:
