@@ -1,6 +1,7 @@
 """The rules' public names."""
 
 load("//rules/private:bundle.bzl", _tf_aot_bundle = "tf_aot_bundle")
+load("//rules/private:clusters.bzl", _tf_aot_cluster = "tf_aot_cluster", _tf_aot_clusters = "tf_aot_clusters", _tf_aot_ops = "tf_aot_ops")
 load("//rules/private:compile.bzl", _tf_aot_compile = "tf_aot_compile")
 load("//rules/private:export.bzl", _tf_aot_export = "tf_aot_export")
 load(
@@ -28,9 +29,11 @@ load("//rules/private:verify.bzl", _tf_aot_verify = "tf_aot_verify")
 
 tf_aot_library = _tf_aot_library
 tf_aot_hlo = _tf_aot_hlo
+tf_aot_clusters = _tf_aot_clusters
 
 # The individual stages, for users who don't need the rest.
 tf_aot_export = _tf_aot_export
+tf_aot_cluster = _tf_aot_cluster
 tf_aot_compile = _tf_aot_compile
 tf_aot_render = _tf_aot_render
 tf_aot_link = _tf_aot_link
@@ -41,6 +44,7 @@ tf_aot_bundle = _tf_aot_bundle
 tf_aot_package = _tf_aot_package
 tf_aot_shared = _tf_aot_shared
 tf_aot_stub = _tf_aot_stub
+tf_aot_ops = _tf_aot_ops
 
 TfaotGraphInfo = _TfaotGraphInfo
 TfaotObjectInfo = _TfaotObjectInfo

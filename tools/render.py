@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from tfaot.core import isolate
-from tfaot.render.render import Compiled, Request, render
+from tfaot.render.render import Compiled, Request, all_in, render
 
 
 def main() -> None:
@@ -17,10 +17,11 @@ def main() -> None:
         "--function",
         action="append",
         nargs=3,
-        required=True,
+        default=[],
         metavar=("ENTRY_POINT", "BATCH", "HEADER"),
         help="a compiled function: its entry point, its batch size or 0, and the path that #include uses for its header",
     )
+    parser.add_argument("--headers", help="the path of the folder of all functions' headers, instead of --function")
     parser.add_argument("--embed", action="store_true", help="the library contains the variables' initial values")
     parser.add_argument("--keep_denormals", action="store_true", help="a run doesn't treat denormal floats as zero")
     parser.add_argument("--sources", help="an output of the export stage: the source line of each output")
@@ -29,7 +30,8 @@ def main() -> None:
     parser.add_argument("--out_stub", help="output file: the class without its model")
     flags = vars(parser.parse_args())
     functions = tuple(Compiled(entry_point, int(batch), path) for entry_point, batch, path in flags.pop("function"))
-    render(Request(functions=functions, **flags))
+    headers = flags.pop("headers")
+    render(Request(functions=all_in(flags["manifest"], headers) if headers else functions, **flags))
 
 
 if __name__ == "__main__":

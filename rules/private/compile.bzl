@@ -10,6 +10,8 @@ def _tf_aot_compile_impl(ctx):
     platform = check_platform(ctx)
     graph = ctx.attr.graph[TfaotGraphInfo]
     isa = isa_of(ctx, platform)
+    if not graph.entry_points:
+        return _compile_all(ctx, graph, isa)
     made = []
     all_outputs = []
     for function in functions_of(graph, ctx.attr.stem or ctx.label.name):
@@ -76,6 +78,66 @@ def _tf_aot_compile_impl(ctx):
         ),
     ]
 
+def _compile_all(ctx, graph, isa):
+    """Compiles the functions of a graph whose entry points only its manifest names, in one action, into folders.
+
+    Args:
+      ctx: the rule's context
+      graph: (TfaotGraphInfo) output of the cluster stage
+      isa: (list[str]) CPU levels
+
+    Returns:
+      (list[Provider]) of the rule
+    """
+    stem = ctx.attr.stem or ctx.label.name
+
+    # Bazel's functions for C++ tell what a folder contains by its extension.
+    objects = ctx.actions.declare_directory(stem + ".functions.o")
+    headers = ctx.actions.declare_directory(stem + ".headers")
+    sources = {level: ctx.actions.declare_directory("{}.{}.executors".format(stem, level)) for level in isa}
+    descriptions = ctx.actions.declare_directory(stem + ".descriptions")
+    fingerprint_source = ctx.actions.declare_file(stem + ".fingerprint.S")
+    (configs,) = graph.configs
+    flags = ctx.actions.args()
+    flags.add(graph.manifest, format = "--manifest=%s")
+    flags.add(graph.graph, format = "--graph=%s")
+    flags.add_all([configs], format_each = "--configs=%s", expand_directories = False)
+    flags.add(graph.sources, format = "--sources=%s")
+    flags.add_all(isa, format_each = "--isa=%s")
+    flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
+    flags.add_all(ctx.attr.passes, format_each = "--passes=%s")
+    flags.add_all([objects], format_each = "--out_objects=%s", expand_directories = False)
+    flags.add_all([headers], format_each = "--out_headers=%s", expand_directories = False)
+    flags.add_all(sources.values(), format_each = "--out_sources=%s", expand_directories = False)
+    flags.add_all([descriptions], format_each = "--out_descriptions=%s", expand_directories = False)
+    flags.add(fingerprint_source, format = "--out_fingerprint_source=%s")
+    outputs = [objects, headers, descriptions, fingerprint_source] + sources.values()
+    run_stage(
+        ctx,
+        mnemonic = "TfaotCompile",
+        progress_message = "Compiling the clusters of %{{label}} for {}".format(", ".join(isa)),
+        flags = flags,
+        inputs = [graph.manifest, graph.graph, configs],
+        for_errors = [graph.sources],
+        main = ctx.file._all,
+        outputs = outputs,
+    )
+    return [
+        DefaultInfo(files = depset(outputs)),
+        TfaotObjectInfo(
+            label = ctx.label,
+            isa = isa,
+            objects = [objects],
+            constants = [],
+            headers = [headers],
+            sources = {level: [folder] for level, folder in sources.items()},
+            hlo = [],
+            fingerprint_source = fingerprint_source,
+            fingerprints = [],
+            passes = [descriptions],
+        ),
+    ]
+
 tf_aot_compile = rule(
     implementation = _tf_aot_compile_impl,
     doc = "Compiles an exported graph to object files: every entry point, for every batch size and every CPU level.",
@@ -87,6 +149,7 @@ tf_aot_compile = rule(
         "xla_flags": attr.string_list(
             doc = "Additional XLA flags, `--xla_…=…`.",
         ),
+        "_all": attr.label(default = "//tools:compile_all.py", allow_single_file = [".py"], cfg = "exec"),
     } | platform_attrs() | isa_attrs() | graph_attrs() | stage_attrs("//tools:compile.py", "//py/tfaot/compile"),
     fragments = ["platform"],
     provides = [TfaotObjectInfo],

@@ -54,8 +54,15 @@ def _model_flags(ctx, flags):
         files.extend(ctx.files.checkpoint)
     return files
 
-def _source_flags(ctx):
-    """Returns the flags that the export and report stages share, and the files that they name."""
+def source_flags(ctx):
+    """Returns the flags that the stages share that open a model, and the files that they name.
+
+    Args:
+      ctx: the rule's context; the rule has `model_attrs`
+
+    Returns:
+      (Args, list[File])
+    """
     flags = ctx.actions.args()
     inputs = ctx.files.data + _model_flags(ctx, flags)
     flags.add_all(["{}={}".format(name, own) for name, own in ctx.attr.entry_points.items()], format_each = "--entry_point=%s")
@@ -63,13 +70,13 @@ def _source_flags(ctx):
         ["{}={}".format(name, ",".join(sizes)) for name, sizes in ctx.attr.dims.items()],
         format_each = "--dims=%s",
     )
-    flags.add_all([str(size) for size in ctx.attr.batch_sizes], format_each = "--batch_size=%s")
+    flags.add_all([str(size) for size in getattr(ctx.attr, "batch_sizes", [])], format_each = "--batch_size=%s")
     if not ctx.attr.default_frozen:
         flags.add("--freeze=listed")
     flags.add_all(ctx.attr.frozen, format_each = "--frozen=%s")
     return flags, inputs
 
-def _report(ctx, stem):
+def report(ctx, stem):
     """Declares the report stage, which reads the model itself, because a model with blockers may have no graph to export.
 
     Args:
@@ -79,7 +86,7 @@ def _report(ctx, stem):
     Returns:
       (list[File]) the report as text, JSON, and HTML
     """
-    flags, inputs = _source_flags(ctx)
+    flags, inputs = source_flags(ctx)
     outputs = {kind: ctx.actions.declare_file("{}.report.{}".format(stem, end)) for kind, end in _REPORTS.items()}
     for kind, file in outputs.items():
         flags.add(file, format = "--out_{}=%s".format(kind))
@@ -153,7 +160,7 @@ def _tf_aot_export_impl(ctx):
     sources = ctx.actions.declare_file(stem + ".sources.json")
     weights = ctx.actions.declare_file(stem + ".weights.S")
 
-    flags, inputs = _source_flags(ctx)
+    flags, inputs = source_flags(ctx)
     flags.add(ctx.attr.max_batch, format = "--max_batch=%s")
     if ctx.attr.rows_independent:
         flags.add("--rows_independent")
@@ -198,25 +205,20 @@ def _tf_aot_export_impl(ctx):
             program = ctx.file.stablehlo,
             sources = sources,
             weights = weights,
-            report = _report(ctx, stem),
+            report = report(ctx, stem),
         ),
     ]
 
-tf_aot_export = rule(
-    implementation = _tf_aot_export_impl,
-    doc = "Loads a model, and writes its graph, a tf2xla config for each entry point, and the manifest.",
-    attrs = {
-        "batch_sizes": attr.int_list(
-            doc = "Batch sizes to compile for, in increasing order. The batch is the first dimension of the inputs that leave it open.",
-        ),
+def model_attrs():
+    """Returns the attributes of a rule that opens a model.
+
+    Returns:
+      (dict[str, Attribute]) what says where the model is, and what of it to compile
+    """
+    return {
         "checkpoint": attr.label_list(
             doc = "With `graph`: all files of a checkpoint that has the values of its variables.",
             allow_files = True,
-        ),
-        "config": attr.label(
-            doc = "A partial tf2xla config in protobuf text format. An entry is matched by its node name, and each field that it sets " +
-                  "replaces the inferred one.",
-            allow_single_file = [".pbtxt"],
         ),
         "cpp_class": attr.string(
             doc = "The generated class with its namespaces, `a::b::Class`.",
@@ -242,20 +244,11 @@ tf_aot_export = rule(
         "dims": attr.string_list_dict(
             doc = "Sizes of dimensions that inputs leave open, by input. `?` keeps the model's own size.",
         ),
-        "edge": attr.string(
-            doc = "What uses the model: `cpp`, a C++ program, for which float16, bfloat16, and complex inputs and outputs are " +
-                  "converted to and from their bits, or `hlo`, another compiler, for which they aren't.",
-            default = "cpp",
-            values = ["cpp", "hlo"],
-        ),
         "entry_points": attr.string_dict(
             doc = "C++ names of the entry points, and the model's names for them. By default, the model's first entry point, as `Run`.",
         ),
         "frozen": attr.string_list(
             doc = "Patterns of the variables that become constants of the code; `!pattern` excludes some again.",
-        ),
-        "golden_calls": attr.string_list(
-            doc = "The entry points that each golden step calls, in order. By default, all of them.",
         ),
         "golden_steps": attr.int(
             doc = "How many consecutive runs to verify.",
@@ -272,9 +265,6 @@ tf_aot_export = rule(
         "inputs": attr.string_list(
             doc = "With `graph` and without `graph_config`: its feeds, `node` or `node:port`. By default, its placeholders.",
         ),
-        "max_batch": attr.int(
-            doc = "The largest batch that the class takes. By default, the largest of `batch_sizes`.",
-        ),
         "model": attr.label(
             doc = "A Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function, a " +
                   "tf.function, a tf.Module, or a Keras model. It may define `golden_fn(step, rng)`, which returns the verified inputs.",
@@ -282,10 +272,6 @@ tf_aot_export = rule(
         ),
         "outputs": attr.string_list(
             doc = "With `graph` and without `graph_config`: its fetches. By default, the nodes that nothing consumes.",
-        ),
-        "rows_independent": attr.bool(
-            doc = "With `batch_sizes`: you vouch that no row of a batch affects another row's results, where the analysis " +
-                  "can't show it.",
         ),
         "saved_model": attr.label(
             doc = "A SavedModel: a filegroup of its folder, or a rule that makes such a folder.",
@@ -309,6 +295,38 @@ tf_aot_export = rule(
         "stem": attr.string(
             doc = "The start of the output files' names. By default, the target's name.",
         ),
+        "_report_library": attr.label(default = "//py/tfaot/preflight:with_calibrate", providers = [PyInfo], cfg = "exec"),
+        "_report_main": attr.label(default = "//tools:report.py", allow_single_file = [".py"], cfg = "exec"),
+    }
+
+tf_aot_export = rule(
+    implementation = _tf_aot_export_impl,
+    doc = "Loads a model, and writes its graph, a tf2xla config for each entry point, and the manifest.",
+    attrs = model_attrs() | {
+        "batch_sizes": attr.int_list(
+            doc = "Batch sizes to compile for, in increasing order. The batch is the first dimension of the inputs that leave it open.",
+        ),
+        "config": attr.label(
+            doc = "A partial tf2xla config in protobuf text format. An entry is matched by its node name, and each field that it sets " +
+                  "replaces the inferred one.",
+            allow_single_file = [".pbtxt"],
+        ),
+        "edge": attr.string(
+            doc = "What uses the model: `cpp`, a C++ program, for which float16, bfloat16, and complex inputs and outputs are " +
+                  "converted to and from their bits, or `hlo`, another compiler, for which they aren't.",
+            default = "cpp",
+            values = ["cpp", "hlo"],
+        ),
+        "golden_calls": attr.string_list(
+            doc = "The entry points that each golden step calls, in order. By default, all of them.",
+        ),
+        "max_batch": attr.int(
+            doc = "The largest batch that the class takes. By default, the largest of `batch_sizes`.",
+        ),
+        "rows_independent": attr.bool(
+            doc = "With `batch_sizes`: you vouch that no row of a batch affects another row's results, where the analysis " +
+                  "can't show it.",
+        ),
         "taps": attr.string_list(
             doc = "Patterns of nodes whose values become outputs, before the model's own outputs; `!pattern` excludes some again.",
         ),
@@ -316,8 +334,6 @@ tf_aot_export = rule(
             doc = "A safetensors file with values for all variables, which replace the model's own initial values.",
             allow_single_file = [".safetensors"],
         ),
-        "_report_library": attr.label(default = "//py/tfaot/preflight:with_calibrate", providers = [PyInfo], cfg = "exec"),
-        "_report_main": attr.label(default = "//tools:report.py", allow_single_file = [".py"], cfg = "exec"),
     } | stage_attrs("//tools:export.py", "//py/tfaot/export:with_calibrate"),
     provides = [TfaotGraphInfo],
     toolchains = [TOOLCHAIN_TYPE],
@@ -336,7 +352,7 @@ def _checkpoint_files(checkpoint):
     found = native.glob([prefix + ".index", prefix + ".data-*"], allow_empty = True)
     return found if prefix + ".index" in found else [checkpoint]
 
-def export_model(*, name, model, frozen = None, **kwargs):
+def export_model(*, name, model, frozen = None, rule = tf_aot_export, **kwargs):
     """Declares the export stage from a model's attributes as users write them in a macro.
 
     Args:
@@ -345,6 +361,7 @@ def export_model(*, name, model, frozen = None, **kwargs):
         that are also the C++ names, `checkpoint` may be a prefix or its `.index` file, and with `graph`, `config` is a complete
         config.
       frozen: (list[str]) as in `tf_aot_export`; with None, the rules choose
+      rule: (rule) `tf_aot_export`, or another one that opens a model
       **kwargs: additional attributes of `tf_aot_export`
     """
     model = dict(model)
@@ -358,7 +375,7 @@ def export_model(*, name, model, frozen = None, **kwargs):
     if model.get("graph") and model.get("config"):
         model["graph_config"] = model.pop("config")
     model["checkpoint"] = _checkpoint_files(model.get("checkpoint"))
-    tf_aot_export(
+    rule(
         name = name,
         default_frozen = frozen == None,
         dims = dims,

@@ -27,6 +27,8 @@ def _tf_aot_render_impl(ctx):
             str(function.batch),
             folder + function.stem + ".executor.h",
         ])
+    if not graph.entry_points:
+        flags.add(folder + stem + ".headers", format = "--headers=%s")
     if ctx.attr.embed_variables:
         flags.add("--embed")
     if not ctx.attr.flush_denormals:

@@ -14,6 +14,9 @@ TOOLCHAIN_TYPE = Label("//rules:toolchain_type")
 def _export_resources(_os, _inputs):
     return {"cpu": 1, "memory": 1300}
 
+def _cluster_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 1900}
+
 def _compile_resources(_os, _inputs):
     return {"cpu": 1, "memory": 1000}
 
@@ -40,6 +43,7 @@ def _package_resources(_os, _inputs):
 
 _RESOURCES = {
     "TfaotBundle": _bundle_resources,
+    "TfaotCluster": _cluster_resources,
     "TfaotCompile": _compile_resources,
     "TfaotExport": _export_resources,
     "TfaotHlo": _hlo_resources,

@@ -138,6 +138,28 @@ def tfaot_tensorflow_targets(*, interpreter, interpreter_path, library, tensorfl
         visibility = visibility,
     )
 
+    # TensorFlow's C API, with which programs define ops. These are the headers that its headers reach.
+    cc_import(
+        name = "framework",
+        shared_library = "site-packages/tensorflow/libtensorflow_framework.so.2",
+    )
+
+    cc_library(
+        name = "c_api",
+        hdrs = native.glob([
+            "site-packages/tensorflow/include/tensorflow/c/*.h",
+            "site-packages/tensorflow/include/tensorflow/c/experimental/stream_executor/stream_executor.h",
+            "site-packages/tensorflow/include/tensorflow/core/common_runtime/next_pluggable_device/c/*.h",
+            "site-packages/tensorflow/include/tensorflow/core/platform/ctstring.h",
+            "site-packages/tensorflow/include/tsl/platform/ctstring*.h",
+            "site-packages/tensorflow/include/tsl/platform/platform.h",
+            "site-packages/tensorflow/include/xla/tsl/c/tsl_status.h",
+        ]),
+        includes = ["site-packages/tensorflow/include"],
+        visibility = visibility,
+        deps = [":framework"],
+    )
+
     # XLA's CPU runtime as the wheel ships it: headers and sources, all of them for inclusion. No model uses it. The
     # benchmarks build peers with it and add abseil.
     cc_library(

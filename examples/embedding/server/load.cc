@@ -304,10 +304,11 @@ bool Parse(int argc, char** argv, Options* options) {
 int main(int argc, char** argv) {
   Options options;
   if (!Parse(argc, argv, &options)) {
-    std::fprintf(stderr,
+    const bool help = std::strcmp(argv[argc - 1], "--help") == 0;
+    std::fprintf(help ? stdout : stderr,
                  "usage: load SERVER [--seconds=10] [--requests=0] "
                  "[--threads=1] [--connections=8] [--swap-ms=100]\n");
-    return 2;
+    return help ? 0 : 2;
   }
   const char* temporary = std::getenv("TEST_TMPDIR");
   // In /tmp, the socket's path is short enough.

@@ -35,6 +35,18 @@ class Compiled:
     """The path by which to include the compile stage's header."""
 
 
+def all_in(manifest: str, headers: str) -> tuple[Compiled, ...]:
+    """Returns all functions of a model without batches, whose headers are in one folder.
+
+    Args:
+      manifest: the manifest's path.
+      headers: the path by which to include the folder, in which `tfaot.compile.all` names the files.
+    """
+    with open(manifest, encoding="utf-8") as file:
+        entries = Manifest.from_json(file.read(), path=manifest).entry_points
+    return tuple(Compiled(entry.name, 0, f"{headers}/{entry.name}.executor.h") for entry in entries)
+
+
 @dataclasses.dataclass(frozen=True)
 class Request:
     """What to render, and where to write it."""

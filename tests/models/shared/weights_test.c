@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 
 #include "tfaot/c_api.h"
 
-enum { kThreads = 3, kVersions = 1000 };
+enum { kThreads = 3, kVersions = 500 };
 
 static int failed = 0;
 
@@ -257,6 +258,8 @@ static void* RunAll(void* argument) {
     y = (const float*)self->api->output(self->model, 0, 0);
     if (y[1] != y[0] || y[2] != y[0] || y[3] != y[0]) ++self->mixed;
     if (y[0] < self->last) ++self->backwards;
+    /* Where there are fewer cores than threads, the publisher gets its turn. */
+    if (y[0] == self->last) sched_yield();
     self->last = y[0];
     ++self->runs;
   }
@@ -291,11 +294,11 @@ static void SwapsLive(const tfaot_api* api) {
     tfaot_weights* next;
     for (i = 0; i < 4; ++i) b[i] = (float)version;
     value = B(b);
-    if (version % 3 == 0) {
+    if (version % 2 == 0) {
       EXPECT(api->live_update(live, &value, 1) == TFAOT_OK);
     } else {
       EXPECT(api->update_weights(start, &value, 1, &next) == TFAOT_OK);
-      if (version % 3 == 1) {
+      if (version % 25 != 0) {
         EXPECT(api->live_swap(live, next) == TFAOT_OK);
       } else {
         tfaot_model* model;

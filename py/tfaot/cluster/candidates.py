@@ -1,0 +1,304 @@
+"""Which nodes of a graph can be compiled, and why the others stay with TensorFlow."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+
+import numpy as np
+from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+
+from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
+from tfaot.core import dtypes
+from tfaot.export.sources.subgraph import imported
+from tfaot.export.traced import Function, Shape
+from tfaot.graph.attributes import attribute, shape_of
+from tfaot.graph.calls import inline_calls
+from tfaot.graph.edits import replace
+from tfaot.graph.names import canonical, producer, tensor_name
+from tfaot.graph.ops import CONTROL_FLOW_V1, definition, dtypes_of, has_effects
+from tfaot.graph.program import Program, Tensor
+from tfaot.graph.prune import prune
+from tfaot.preflight import knowledge
+from tfaot.preflight.check import Checker
+from tfaot.preflight.report import BLOCKER
+
+_SIZES = {"Rank", "Shape", "Size", "VariableShape"}
+"""Ops whose result is known as soon as their operand's shape is."""
+
+OPEN = "sizes aren't known"
+"""Why an op stays that has an operand or a result of unknown size."""
+
+_LARGEST_GROUP = 32
+"""A NoOp that waits for more stays: with many users, the graph would grow by the product."""
+
+_HANDLES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Nodes:
+    """A graph, and what is known about its nodes."""
+
+    graph: graph_pb2.GraphDef
+    """All calls are inlined. Each node comes after those that it depends on, except for the way back of loops."""
+    tensors: Mapping[str, Tensor]
+    """By `node:port`."""
+    predicates: Mapping[str, Predicate]
+    """When each node runs."""
+    known: frozenset[str]
+    """Nodes whose values the compiler knows. Clusters have copies of them."""
+    reasons: Mapping[str, str]
+    """Why a node stays with TensorFlow, for those that do. Known nodes have no reason."""
+    fetched: frozenset[str]
+    """The nodes of the outputs."""
+
+    def is_candidate(self, name: str) -> bool:
+        """Returns whether a node can be a part of a cluster."""
+        return name not in self.reasons and name not in self.known
+
+    def without(self, refused: Mapping[str, str]) -> Nodes:
+        """Returns the same, but that some nodes stay with TensorFlow."""
+        return dataclasses.replace(self, reasons={**self.reasons, **refused})
+
+
+def examine(function: Function, *, what: str) -> Nodes:
+    """Returns the nodes that a function's outputs need.
+
+    Args:
+      function: an entry point; its inputs' sizes needn't be known.
+      what: the model, for messages.
+    """
+    fetches = [edge.name for edge in function.outputs]
+    feeds = {canonical(edge.name): Tensor(edge.shape, edge.dtype) for edge in function.inputs}
+    graph = _ordered(_without_groups(_inlined(function.graph, feeds, fetches)))
+    when = predicates(graph.node)
+    tensors = _tensors(graph, what)
+    _fold_sizes(graph, tensors, when)
+    reasons = _reasons(dataclasses.replace(function, graph=graph), graph, tensors)
+    known = _known(graph, tensors, reasons)
+    for node in graph.node:
+        if node.name not in reasons and (argument := _varying(node, known)):
+            reasons[node.name] = f"its argument {argument} isn't constant"
+    # What was known by way of such a node isn't.
+    known = _known(graph, tensors, reasons)
+    return Nodes(graph, tensors, when, frozenset(known), reasons, frozenset(map(producer, fetches)))
+
+
+class _Whole(Program):
+    """A graph that TensorFlow runs: in branches of TensorFlow 1, control inputs decide whether a node runs."""
+
+    def prune(self) -> None:
+        """Drops what the fetches don't need."""
+        feeds = {tensor_name(feed)[0] for feed in self.feeds}
+        self.graph.CopyFrom(prune(self.graph, [tensor_name(fetch)[0] for fetch in self.fetches], feeds))
+        self._names = {node.name for node in self.graph.node}
+
+
+def _inlined(graph: graph_pb2.GraphDef, feeds: Mapping[str, Tensor], fetches: Sequence[str]) -> graph_pb2.GraphDef:
+    program = _Whole(graph_pb2.GraphDef(), feeds, fetches)
+    program.graph.CopyFrom(graph)
+    program.prune()
+    for attributes in (node.attr for node in program.graph.node):
+        attributes.pop("_XlaMustCompile", None)
+        attributes.pop("_output_shapes", None)
+    inline_calls(program)
+    return program.graph
+
+
+def _without_groups(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """Makes nodes wait for what a NoOp waits for, instead of the NoOp, in place. A cluster can contain that, but no NoOp.
+
+    The gradients of TensorFlow 1 have such a NoOp wherever an op has several.
+    """
+    waits = {
+        node.name: list(node.input)
+        for node in graph.node
+        if node.op == "NoOp" and 0 < len(node.input) <= _LARGEST_GROUP
+    }
+    for node in graph.node:
+        data = [operand for operand in node.input if not operand.startswith("^")]
+        pending = [operand for operand in node.input if operand.startswith("^")]
+        found: dict[str, None] = {}
+        while pending:
+            operand = pending.pop(0)
+            if operand[1:] in waits and node.name not in waits:
+                pending += [each for each in waits[operand[1:]] if each not in found]
+            else:
+                found[operand] = None
+        if len(found) + len(data) != len(node.input) or any(each not in found for each in node.input if each[0] == "^"):
+            node.input[:] = [*data, *found]
+    return graph
+
+
+def _ordered(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
+    """Returns the graph with each node after its operands, by name among those that are ready."""
+    nodes = {node.name: node for node in graph.node}
+    result = graph_pb2.GraphDef(versions=graph.versions, library=graph.library)
+    waiting: dict[str, int] = {}
+    users: dict[str, list[str]] = {name: [] for name in nodes}
+    for name, node in nodes.items():
+        operands = {producer(operand) for operand in node.input}
+        operands = {each for each in operands if nodes[each].op not in ("NextIteration", "RefNextIteration")}
+        waiting[name] = len(operands)
+        for operand in operands:
+            users[operand].append(name)
+    ready = sorted((name for name, count in waiting.items() if not count), reverse=True)
+    while ready:
+        name = ready.pop()
+        result.node.append(nodes[name])
+        freed = []
+        for user in users[name]:
+            waiting[user] -= 1
+            if not waiting[user]:
+                freed.append(user)
+        ready += sorted(freed, reverse=True)
+    return result
+
+
+def _tensors(graph: graph_pb2.GraphDef, what: str) -> dict[str, Tensor]:
+    """Returns what TensorFlow infers. A loop's variable has the same shape in all steps if its first step keeps it."""
+    changing: set[str] = set()
+    while True:
+        loops = graph_pb2.GraphDef()
+        loops.CopyFrom(graph)
+        back: dict[str, str] = {}
+        nodes = {node.name: node for node in loops.node}
+        steps = {name: node for name, node in nodes.items() if node.op == "NextIteration"}
+        for node in loops.node:
+            if node.op == "Merge" and node.name not in changing and (ways := [i for i in node.input if i in steps]):
+                back[node.name] = steps[ways[0]].input[0]
+                kept = [operand for operand in node.input if operand not in steps]
+                node.input[:] = kept
+                node.attr["N"].i = len(kept)
+                for enter in (nodes[producer(operand)] for operand in kept):
+                    if enter.op == "Enter":  # its result has no shape, because a step may change it
+                        replace(enter, "Identity", enter.input[:1], {"T": enter.attr["T"]})
+        typed = imported(loops, what)
+        shapes = {tensor.name: tensor.shape for operation in typed.get_operations() for tensor in operation.outputs}
+        wrong = {
+            name
+            for name, operand in back.items()
+            if shape_of(shapes[f"{name}:0"]) != shape_of(shapes[canonical(operand)])
+        }
+        if not wrong:
+            return {
+                tensor.name: Tensor(shape_of(tensor.shape), tensor.dtype.as_datatype_enum)
+                for operation in typed.get_operations()
+                for tensor in operation.outputs
+            }
+        changing |= wrong
+
+
+def _static(shape: Shape | None) -> bool:
+    return shape is not None and None not in shape
+
+
+def _fold_sizes(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], when: Mapping[str, Predicate]) -> None:
+    """Turns sizes that are known into constants, in place."""
+    pivots: dict[Predicate, str] = {ALWAYS: ""}
+    nodes = {node.name: node for node in graph.node}
+    for node in graph.node:
+        predicate = when[node.name]
+        if node.op == "Identity" and nodes[producer(node.input[0])].op == "Switch":
+            pivots.setdefault(predicate, f"^{node.name}")
+        if node.op not in _SIZES:
+            continue
+        shape = _measured(nodes[producer(node.input[0])], tensors[canonical(node.input[0])])
+        if shape is None or (None in shape and node.op != "Rank") or predicate not in pivots:
+            continue
+        dtype = np.dtype(dtypes.BY_ENUM[tensors[f"{node.name}:0"].dtype].name)
+        sizes = [size or 0 for size in shape]
+        value = {"Rank": len(sizes), "Size": int(np.prod(sizes, dtype=np.int64))}.get(node.op, sizes)
+        name, waits = node.name, [operand for operand in node.input if operand.startswith("^")]
+        # In a branch, only a control input may say whether it runs.
+        pivot = [pivots[predicate]] if pivots[predicate] not in ("", *waits) else []
+        node.Clear()
+        node.name, node.op = name, "Const"
+        node.input.extend([*waits, *pivot])
+        node.attr["dtype"].CopyFrom(attribute(dtype))
+        node.attr["value"].CopyFrom(attribute(np.array(value, dtype)))
+
+
+def _measured(node: node_def_pb2.NodeDef, tensor: Tensor) -> Shape | None:
+    """Returns the shape of a tensor, or that of the variable if it is a handle."""
+    if tensor.dtype != types_pb2.DT_RESOURCE:
+        return tensor.shape
+    shape = node.attr["shape"].shape
+    if node.op != "VarHandleOp" or shape.unknown_rank:
+        return None
+    return tuple(None if dim.size < 0 else dim.size for dim in shape.dim)
+
+
+def _reasons(function: Function, graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    reasons = _blockers(function)
+    fed = {tensor_name(edge.name)[0] for edge in function.inputs}
+    outputs: dict[str, list[Tensor]] = {}
+    for name, tensor in tensors.items():
+        outputs.setdefault(tensor_name(name)[0], []).append(tensor)
+    for node in graph.node:
+        operands = [tensors[canonical(each)] for each in node.input if not each.startswith("^")]
+        if reason := _reason(node, operands, outputs.get(node.name, []), fed):
+            reasons[node.name] = reason
+    return reasons
+
+
+def _reason(
+    node: node_def_pb2.NodeDef, operands: Sequence[Tensor], results: Sequence[Tensor], fed: Collection[str]
+) -> str:
+    """Returns why a node stays with TensorFlow, as far as it shows at the node itself; empty if nothing does."""
+    if node.name in fed:
+        return "it is an input"
+    if node.op in CONTROL_FLOW_V1:
+        return "it decides what runs"
+    if any(tensor.dtype in _HANDLES for tensor in (*operands, *results)):
+        return "it uses a variable or another resource"
+    if node.op in knowledge.CHECKS:
+        return "it checks values, and compiled code doesn't"
+    if has_effects(node.op):
+        return "it has effects"
+    if not results:
+        return "it computes nothing"
+    odd = [tensor.dtype for tensor in (*operands, *results) if tensor.dtype not in dtypes.BY_ENUM]
+    if odd:
+        return f"it computes on {types_pb2.DataType.Name(odd[0])[3:].lower()}"
+    if not all(_static(tensor.shape) for tensor in (*operands, *results)):
+        return OPEN
+    return ""
+
+
+def _blockers(function: Function) -> dict[str, str]:
+    """Returns what the preflight check says, by node of the graph. A node stands for the functions that it calls."""
+    found: dict[str, str] = {}
+    for finding in Checker(function).entry_point().findings:
+        if finding.severity != BLOCKER and finding.kind not in ("dropped_check", "dynamic_size"):
+            continue
+        for place in finding.places:
+            node = place.nesting[0].partition("(")[0] if place.nesting else place.node
+            found.setdefault(node, finding.what)
+    return found
+
+
+def _known(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], reasons: Mapping[str, str]) -> set[str]:
+    known: set[str] = set()
+    for node in graph.node:
+        if node.name not in reasons and all(
+            producer(operand) in known for operand in node.input if not operand.startswith("^")
+        ):
+            known.add(node.name)
+    return known
+
+
+def _varying(node: node_def_pb2.NodeDef, known: Collection[str]) -> str:
+    """Returns an argument that must be constant and isn't; empty if there is none."""
+    defined = definition(node.op)
+    if defined is None:
+        return ""
+    wanted = set(knowledge.CONSTANTS.get(node.op, ())) - set(knowledge.TOLERATED.get(node.op, ()))
+    data = [operand for operand in node.input if not operand.startswith("^")]
+    at = 0
+    for arg in defined.input_arg:
+        width = len(dtypes_of(node, arg, defined))
+        if arg.name in wanted and any(producer(operand) not in known for operand in data[at : at + width]):
+            return str(arg.name)
+        at += width
+    return ""

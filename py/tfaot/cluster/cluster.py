@@ -1,0 +1,336 @@
+"""The stage as a whole: opens the model, cuts its clusters out, and exports them as one model with an entry point each."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tfaot.cluster import trial
+from tfaot.cluster.candidates import OPEN, Nodes, examine
+from tfaot.cluster.clusters import MOVES, Found, find
+from tfaot.cluster.cut import Cut, Part, cut
+from tfaot.cluster.whole import Running, Whole, save
+from tfaot.core import drawn, dtypes, names, safetensors
+from tfaot.core.errors import TfaotError, listed
+from tfaot.core.session import session_config
+from tfaot.export import export
+from tfaot.export.rewrites import freeze
+from tfaot.export.sources.model import Model
+from tfaot.export.sources.user_code import SEED
+from tfaot.export.traced import Array, Dims, Edge, Function, Source
+from tfaot.graph.names import tensor_name
+from tfaot.graph.ops import CONTROL_FLOW_V1
+from tfaot.graph.prune import prune
+from tfaot.graph.variables import name_variables, variable_uses
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to cluster, and where to write it."""
+
+    model: Model
+    cpp_class: str
+    golden_steps: int
+    least: int
+    """The smallest number of computing ops in a cluster."""
+    entry_point: str
+    """The model's own name; empty for its default."""
+    dims: Mapping[str, tuple[int | None, ...]]
+    """Sizes of inputs' dimensions that the model leaves open, by label. Others may stay open."""
+    frozen: tuple[str, ...] | None
+    """Patterns of variables to turn into constants. None for those that the model only reads."""
+    out_graph: str
+    out_configs: str
+    """A folder, for a config for each cluster."""
+    out_manifest: str
+    out_variables: str
+    out_golden_inputs: str
+    out_sources: str
+    out_weights: str
+    out_saved_model: str
+    """A folder: the model, with calls in place of its clusters."""
+    out_uncut: str
+    """The model's own graph."""
+    out_inputs: str
+    """The inputs of the steps to verify, as serialized tensors in a safetensors file."""
+    out_plan: str
+    """JSON: what became of each node."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Open(Dims):
+    """Sizes as the target gives them. Others stay open."""
+
+    def fix(self, what: str, edges: Sequence[Edge]) -> tuple[Edge, ...]:
+        """Returns the inputs with the sizes that are known; see `Dims`."""
+        fixed = []
+        for edge in edges:
+            given = self.given.get(edge.label)
+            if given is not None:
+                own = edge.shape if edge.shape is not None else (None,) * len(given)
+                pairs = list(zip(own, given, strict=False))
+                if len(own) != len(given) or any(a is not None and b is not None and a != b for a, b in pairs):
+                    super().fix(what, [edge])  # says what doesn't fit
+                edge = dataclasses.replace(edge, shape=tuple(b if a is None else a for a, b in pairs))
+            fixed.append(edge)
+        return tuple(fixed)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Parts:
+    """The clusters as a model; see `traced.Source`."""
+
+    parts: tuple[Part, ...]
+    values: Mapping[tuple[str, int], Sequence[Array]]
+    """Inputs of clusters in a run of the whole, by cluster and step."""
+
+    @property
+    def entry_points(self) -> tuple[str, ...]:
+        return tuple(part.cluster.name for part in self.parts)
+
+    @property
+    def default_entry_point(self) -> str:
+        return self.entry_points[0]
+
+    def function(self, entry_point: str, dims: Dims) -> Function:
+        return next(part.function for part in self.parts if part.cluster.name == entry_point)
+
+    def initial(self, names: Collection[str]) -> Mapping[str, Array]:
+        return {}
+
+    def golden(
+        self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
+    ) -> Sequence[Array] | None:
+        return self.values.get((entry_point, step))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Model(Model):
+    """The clusters, for the export stage."""
+
+    source: Source | None = None
+
+    def open(self) -> Source:
+        assert self.source is not None
+        return self.source
+
+
+_IDLE = (
+    MOVES
+    | CONTROL_FLOW_V1
+    | {
+        "NoOp",
+        "Placeholder",
+        "PlaceholderV2",
+        "PlaceholderWithDefault",
+        "ReadVariableOp",
+        "VarHandleOp",
+    }
+)
+"""Ops that compute nothing."""
+
+
+def op_name(cpp_class: str) -> str:
+    """Returns the op that runs the clusters of a class. `runtime/tfaot/tensorflow_op.cc` makes the same name."""
+    return f"Tfaot{names.symbol(cpp_class)}"
+
+
+def cluster(request: Request) -> None:
+    """Writes what the export stage writes for the clusters, and the whole.
+
+    Raises:
+      TfaotError: the model can't be read, or no part of it compiles.
+    """
+    what = request.model.path
+    source = request.model.open()
+    name = request.entry_point or source.default_entry_point
+    dims = _Open(request.dims)
+    function = source.function(name, dims)
+    dims.check_used(what, {edge.label for edge in function.inputs})
+    function, variables = _frozen(source, function, request.frozen)
+    feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
+    nodes = examine(function, what=what)
+    while True:
+        found = find(nodes, least=request.least)
+        made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
+        refused = {node: why for part in made.parts for node, why in trial.refused(part).items()}
+        if not refused:
+            break
+        nodes = nodes.without(refused)
+    if not made.parts:
+        raise nothing(nodes, found, f"{what}: no part of {name} is worth compiling")
+    uncut = Whole(nodes.graph, function.inputs, function.outputs, variables)
+    steps = _inputs(source, name, function.inputs, request.golden_steps, what)
+    values = _inside(uncut, made.parts, steps)
+    os.makedirs(request.out_configs, exist_ok=True)
+    model = _Model(model=request.model.path, source=_Parts(made.parts, values))
+    export.export(
+        export.Request(
+            model=model,
+            cpp_class=request.cpp_class,
+            golden_steps=request.golden_steps,
+            out_graph=request.out_graph,
+            out_configs=tuple(
+                os.path.join(request.out_configs, f"{part.cluster.name}.config.pbtxt") for part in made.parts
+            ),
+            out_manifest=request.out_manifest,
+            out_variables=request.out_variables,
+            out_golden_inputs=request.out_golden_inputs,
+            out_sources=request.out_sources,
+            out_weights=request.out_weights,
+            entry_points=tuple((part.cluster.name, part.cluster.name) for part in made.parts),
+        )
+    )
+    save(Whole(made.graph, function.inputs, made.outputs, variables), request.out_saved_model, version=tf.__version__)
+    with open(request.out_uncut, "wb") as file:
+        file.write(nodes.graph.SerializeToString(deterministic=True))
+    serialized = {
+        f"{step}/{index}": np.frombuffer(tf.make_tensor_proto(value).SerializeToString(), np.uint8)
+        for step, given in enumerate(steps)
+        for index, value in enumerate(given)
+    }
+    with open(request.out_inputs, "wb") as file:
+        safetensors.write(file, serialized)
+    with open(request.out_plan, "w", encoding="utf-8") as file:
+        file.write(json.dumps(plan(nodes, found, made, function, request.cpp_class), indent=2) + "\n")
+
+
+def nothing(nodes: Nodes, found: Found, asked: str) -> TfaotError:
+    """Returns the error for a graph without clusters."""
+    reasons = Counter(f"{op}: {reason}" for reason, op in _left(nodes, found))
+    return TfaotError(
+        asked,
+        exists=listed([f"{reason} ({count})" for reason, count in reasons.most_common(8)]) or "no ops that compute",
+        do="give the sizes of inputs (dims), lower min_ops, or keep the model in TensorFlow",
+    )
+
+
+def _left(nodes: Nodes, found: Found) -> list[tuple[str, str]]:
+    """Returns the reason and op of each node that stays, without those that are only wires."""
+    wires = ("it is an input", "it computes nothing", "TensorFlow runs it for free")
+    return [
+        (found.left[node.name], node.op)
+        for node in nodes.graph.node
+        if node.name in found.left and found.left[node.name] not in wires
+    ]
+
+
+def _frozen(source: Source, function: Function, patterns: tuple[str, ...] | None) -> tuple[Function, dict[str, Array]]:
+    """Turns variables into constants: by default, those that the model only reads.
+
+    Returns:
+      The function, and the values of all other variables.
+    """
+    graph = prune(
+        function.graph,
+        *([tensor_name(edge.name)[0] for edge in edges] for edges in (function.outputs, function.inputs)),
+    )
+    name_variables(graph)
+    uses = variable_uses(graph)
+    written = {use.shared_name for use in uses if use.written}
+    names = [use.shared_name for use in uses]
+    chosen = freeze.chosen(names, written, patterns, default_frozen=True)
+    values = source.initial(names)
+    constants = {name: values[name] for name in names if name in chosen}
+    graph = freeze.freeze(graph, constants, function.sources)
+    return dataclasses.replace(function, graph=graph), {name: values[name] for name in names if name not in chosen}
+
+
+def _inputs(source: Source, entry: str, edges: Sequence[Edge], count: int, what: str) -> list[list[Array]]:
+    """Returns the inputs of the steps to verify: the user's, or else drawn ones."""
+    rng = np.random.default_rng(SEED)
+    steps = []
+    for step in range(count):
+        given = source.golden(entry, edges, step, rng)
+        if given is not None:
+            steps.append([np.asarray(value, _numpy(edge)) for edge, value in zip(edges, given, strict=True)])
+            continue
+        if odd := [edge.label for edge in edges if edge.dtype not in dtypes.BY_ENUM]:
+            raise TfaotError(
+                f"{what}: {listed(odd)} can't be drawn at random",
+                exists="strings have a form that only the model knows",
+                do="use a Python file as the model, with a golden_fn(step, rng) that returns the inputs to verify",
+            )
+        steps.append([_drawn(edge, rng) for edge in edges])
+    return steps
+
+
+def _numpy(edge: Edge) -> Any:
+    """Returns the dtype of an input's values; strings are objects."""
+    return dtypes.BY_ENUM[edge.dtype].numpy() if edge.dtype in dtypes.BY_ENUM else np.object_
+
+
+def _drawn(edge: Edge, rng: np.random.Generator) -> Array:
+    shape = tuple(2 if size is None else size for size in edge.shape or ())
+    return drawn.values(dtypes.BY_ENUM[edge.dtype].name, shape, drawn.Draw(int(rng.integers(1, 1 << 62))))
+
+
+def _inside(
+    whole: Whole, parts: Sequence[Part], steps: Sequence[Sequence[Array]]
+) -> dict[tuple[str, int], list[Array]]:
+    """Returns the values of clusters' inputs in a run of the whole, where there are any."""
+    running = Running(whole, session_config())
+    found = {}
+    for step, values in enumerate(steps):
+        for part in parts:
+            try:
+                found[part.cluster.name, step] = running.inside(part.inputs, values)
+            except (tf.errors.OpError, ValueError):
+                continue  # a branch that isn't taken, or the inside of a loop
+    return found
+
+
+def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: str) -> dict[str, object]:
+    """Returns what became of the graph, for the plan's JSON."""
+    operations = {node.name: node.op for node in nodes.graph.node}
+
+    def edges(given: Sequence[Edge]) -> list[dict[str, object]]:
+        return [
+            {
+                "label": edge.label,
+                "tensor": edge.name,
+                "dtype": tf.as_dtype(edge.dtype).name,
+                "shape": None if edge.shape is None else list(edge.shape),
+            }
+            for edge in given
+        ]
+
+    left: dict[str, Counter[str]] = {}
+    for reason, op in _left(nodes, found):
+        left.setdefault(reason, Counter())[op] += 1
+    return {
+        "cpp_class": cpp_class,
+        "op": op_name(cpp_class),
+        "inputs": edges(function.inputs),
+        "outputs": edges(function.outputs),
+        "cut_outputs": edges(made.outputs),
+        "nodes": len(operations),
+        "known": len(nodes.known),
+        "computing": {
+            kind: [
+                name
+                for name, op in operations.items()
+                if name not in nodes.known and op not in _IDLE and (nodes.reasons.get(name) == OPEN) == (kind == "open")
+            ]
+            for kind in ("fixed", "open")
+        },
+        "clusters": [
+            {
+                "name": part.cluster.name,
+                "nodes": list(part.cluster.nodes),
+                "computing": sum(1 for name in part.cluster.nodes if operations[name] not in MOVES),
+                "ops": dict(sorted(Counter(operations[name] for name in part.cluster.nodes).items())),
+                "inputs": list(part.inputs),
+                "outputs": list(part.outputs),
+            }
+            for part in made.parts
+        ],
+        "left": {reason: dict(sorted(ops.items())) for reason, ops in sorted(left.items())},
+    }

@@ -1,0 +1,160 @@
+"""Which nodes form clusters. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from tfaot.cluster.candidates import Nodes
+from tfaot.cluster.order import Merging
+from tfaot.graph.names import producer
+
+FREE = frozenset(
+    {"ExpandDims", "Identity", "IdentityN", "PreventGradient", "Reshape", "Snapshot", "Squeeze", "StopGradient"}
+)
+"""Ops that TensorFlow runs without touching a value."""
+
+MOVES = FREE | {
+    "BatchToSpaceND",
+    "BroadcastTo",
+    "Concat",
+    "ConcatV2",
+    "DepthToSpace",
+    "Diag",
+    "Fill",
+    "Gather",
+    "GatherNd",
+    "GatherV2",
+    "MatrixDiag",
+    "MirrorPad",
+    "OnesLike",
+    "Pack",
+    "Pad",
+    "PadV2",
+    "Reverse",
+    "ReverseV2",
+    "Roll",
+    "Shape",
+    "ShapeN",
+    "Size",
+    "Slice",
+    "SpaceToBatchND",
+    "SpaceToDepth",
+    "Split",
+    "SplitV",
+    "StridedSlice",
+    "Tile",
+    "Transpose",
+    "Unpack",
+    "ZerosLike",
+}
+"""Ops that only move data."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Nodes that become one function."""
+
+    name: str
+    nodes: tuple[str, ...]
+    """In the graph's order."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The clusters of a graph, and what was left out."""
+
+    clusters: tuple[Cluster, ...]
+    left: Mapping[str, str]
+    """Why each other node stays with TensorFlow."""
+
+
+def find(nodes: Nodes, *, least: int) -> Found:
+    """Returns the clusters of a graph, in its order.
+
+    Args:
+      nodes: the graph.
+      least: the smallest number of nodes that compute, rather than move data, for which a cluster is worth its calls.
+    """
+    order = [node.name for node in nodes.graph.node]
+    merged = _merged(nodes, order)
+    operations = {node.name: node.op for node in nodes.graph.node}
+    left = dict(nodes.reasons)
+    clusters: list[Cluster] = []
+    for members in merged:
+        kept = _without_free_edges(nodes, members)
+        left.update((name, "TensorFlow runs it for free") for name in members if name not in kept)
+        computing = sum(1 for name in kept if operations[name] not in MOVES)
+        if computing < max(1, least) or not _is_used(nodes, kept):
+            why = f"a cluster of {computing} computing ops isn't worth a call" if computing else "it only moves data"
+            left.update((name, why) for name in kept)
+        else:
+            clusters.append(Cluster(f"cluster_{len(clusters)}", tuple(kept)))
+    return Found(tuple(clusters), left)
+
+
+def _merged(nodes: Nodes, order: Sequence[str]) -> list[list[str]]:
+    """Merges candidates along their edges for as long as no cycle appears. Returns groups in the graph's order."""
+    index = {name: number for number, name in enumerate(order)}
+    edges: list[tuple[int, int]] = []
+    data: list[tuple[int, int]] = []
+    for number, node in enumerate(nodes.graph.node):
+        for operand in node.input:
+            first = index[producer(operand)]
+            if nodes.graph.node[first].op in ("NextIteration", "RefNextIteration"):
+                continue  # the way back of a loop
+            edges.append((first, number))
+            if (
+                not operand.startswith("^")
+                and nodes.is_candidate(order[first])
+                and nodes.is_candidate(node.name)
+                and nodes.predicates[order[first]] == nodes.predicates[node.name]
+            ):
+                data.append((first, number))
+    merging = Merging(len(order), edges)
+    changed = True
+    while changed:
+        changed = False
+        for first, second in sorted(data, key=lambda edge: (merging.rank(edge[0]), merging.rank(edge[1]), edge)):
+            changed |= merging.merge(first, second)
+        data = [edge for edge in data if merging.find(edge[0]) != merging.find(edge[1])]
+    groups: dict[int, list[str]] = defaultdict(list)
+    for number, name in enumerate(order):
+        if nodes.is_candidate(name):
+            groups[merging.find(number)].append(name)
+    return list(groups.values())
+
+
+def _without_free_edges(nodes: Nodes, members: Sequence[str]) -> list[str]:
+    """Leaves out ops at a cluster's edge that TensorFlow runs for free. Inside, they would only add a copy."""
+    left = set(members)
+    by_name = {node.name: node for node in nodes.graph.node if node.name in left}
+    users: dict[str, set[str]] = defaultdict(set)
+    operands: dict[str, set[str]] = {}
+    for name in members:
+        operands[name] = {producer(each) for each in by_name[name].input} & left
+        for operand in operands[name]:
+            users[operand].add(name)
+    pending = list(members)
+    while pending:
+        name = pending.pop()
+        if name not in left or by_name[name].op not in FREE:
+            continue
+        if not operands[name] & left or not users[name] & left:
+            left.discard(name)
+            pending += [*operands[name], *users[name]]
+    return [name for name in members if name in left]
+
+
+def _is_used(nodes: Nodes, members: Sequence[str]) -> bool:
+    """Returns whether anything takes a cluster's results, rather than only waiting for it."""
+    inside = set(members)
+    if inside & nodes.fetched:
+        return True
+    return any(
+        not operand.startswith("^") and producer(operand) in inside
+        for node in nodes.graph.node
+        if node.name not in inside
+        for operand in node.input
+    )

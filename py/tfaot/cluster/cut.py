@@ -1,0 +1,192 @@
+"""Cuts clusters out of a graph: each becomes a function, and a node in the graph calls it. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+from tfaot.cluster.candidates import Nodes
+from tfaot.cluster.clusters import Cluster
+from tfaot.export.sources.subgraph import add_placeholder
+from tfaot.export.traced import Edge, Function
+from tfaot.graph.attributes import type_attribute, types_attribute
+from tfaot.graph.edits import set_attributes
+from tfaot.graph.names import canonical, producer, take, tensor_name
+from tfaot.graph.prune import prune
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A cluster as a function."""
+
+    cluster: Cluster
+    node: str
+    """The node of the cut graph that calls it."""
+    function: Function
+    inputs: tuple[str, ...]
+    """What the function takes: tensors of the uncut graph, `node:port`."""
+    outputs: tuple[str, ...]
+    """What it returns."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Cut:
+    """A graph whose clusters are calls."""
+
+    graph: graph_pb2.GraphDef
+    outputs: tuple[Edge, ...]
+    """The graph's outputs, which may be a cluster's now."""
+    parts: tuple[Part, ...]
+
+
+def cut(nodes: Nodes, clusters: Sequence[Cluster], outputs: Sequence[Edge], feeds: Sequence[str], op: str) -> Cut:
+    """Cuts clusters out of a graph.
+
+    Args:
+      nodes: the graph.
+      clusters: what to cut out.
+      outputs: the graph's outputs.
+      feeds: the nodes of its inputs.
+      op: the op that calls a cluster, by its attribute `cluster`.
+    """
+    by_name = {node.name: node for node in nodes.graph.node}
+    inside = {name: cluster.name for cluster in clusters for name in cluster.nodes}
+    wanted = _crossing(nodes, inside, [canonical(edge.name) for edge in outputs])
+    taken = set(by_name)
+    called = {cluster.name: take(f"tfaot/{cluster.name}", taken) for cluster in clusters}
+    parts = [_part(nodes, by_name, cluster, inside, wanted[cluster.name], called[cluster.name]) for cluster in clusters]
+    moved = {
+        tensor: f"{part.node}:{port}" if port else part.node
+        for part in parts
+        for port, tensor in enumerate(part.outputs)
+    }
+    result = graph_pb2.GraphDef(versions=nodes.graph.versions, library=nodes.graph.library)
+    for node in nodes.graph.node:
+        if node.name in inside:
+            continue
+        copy = result.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = _moved(node.input, moved, inside, called)
+    for index, part in enumerate(parts):
+        call = result.node.add(name=part.node, op=op)
+        data = _moved(part.inputs, moved, inside, called)
+        call.input.extend(each.removesuffix(":0") for each in data)
+        call.input.extend(_waits(by_name, part, inside, called))
+        set_attributes(
+            call,
+            {
+                "cluster": index,
+                "Tin": types_attribute(nodes.tensors[each].dtype for each in part.inputs),
+                "Tout": types_attribute(nodes.tensors[each].dtype for each in part.outputs),
+            },
+        )
+    edges = [dataclasses.replace(edge, name=canonical(moved.get(canonical(edge.name), edge.name))) for edge in outputs]
+    pruned = prune(result, [producer(edge.name) for edge in edges], feeds)
+    return Cut(pruned, tuple(edges), tuple(parts))
+
+
+def _crossing(nodes: Nodes, inside: Mapping[str, str], fetched: Sequence[str]) -> dict[str, list[str]]:
+    """Returns the tensors that leave each cluster, in the order of their nodes."""
+    found: set[str] = {tensor for tensor in fetched if tensor_name(tensor)[0] in inside}
+    for node in nodes.graph.node:
+        for operand in node.input:
+            source = producer(operand)
+            if not operand.startswith("^") and source in inside and inside.get(node.name) != inside[source]:
+                found.add(canonical(operand))
+    place = {node.name: index for index, node in enumerate(nodes.graph.node)}
+    result: dict[str, list[str]] = {name: [] for name in inside.values()}
+    for tensor in sorted(found, key=lambda each: (place[tensor_name(each)[0]], tensor_name(each)[1])):
+        result[inside[tensor_name(tensor)[0]]].append(tensor)
+    return result
+
+
+def _moved(
+    operands: Sequence[str], moved: Mapping[str, str], inside: Mapping[str, str], called: Mapping[str, str]
+) -> list[str]:
+    """Returns operands as they are in the cut graph."""
+    result = []
+    for operand in operands:
+        if operand.startswith("^"):
+            name = operand[1:]
+            operand = f"^{called[inside[name]]}" if name in inside else operand
+            if operand in result:
+                continue
+        else:
+            operand = moved.get(canonical(operand), operand)
+        result.append(operand)
+    return result
+
+
+def _waits(
+    by_name: Mapping[str, node_def_pb2.NodeDef], part: Part, inside: Mapping[str, str], called: Mapping[str, str]
+) -> list[str]:
+    """Returns what a cluster waits for: what its nodes wait for, and the constants that it has copies of.
+
+    In a branch, only these may say whether it runs.
+    """
+    own = part.cluster.name
+    copies = [node.name for node in part.function.graph.node if node.name in by_name]
+    found = {
+        f"^{called[inside[name]]}" if (name := operand[1:]) in inside else operand
+        for copy in copies
+        for operand in by_name[copy].input
+        if operand.startswith("^") and inside.get(operand[1:]) != own
+    }
+    return sorted(found)
+
+
+def _part(
+    nodes: Nodes,
+    by_name: Mapping[str, node_def_pb2.NodeDef],
+    cluster: Cluster,
+    inside: Mapping[str, str],
+    outputs: Sequence[str],
+    call: str,
+) -> Part:
+    """Returns a cluster as a function, with copies of the known nodes that it uses."""
+    graph = graph_pb2.GraphDef(versions=nodes.graph.versions, library=nodes.graph.library)
+    copied = dict.fromkeys(cluster.nodes)
+    pending = list(cluster.nodes)
+    while pending:
+        for operand in by_name[pending.pop()].input:
+            name = producer(operand)
+            if not operand.startswith("^") and name in nodes.known and name not in copied:
+                copied[name] = None
+                pending.append(name)
+    taken = set(by_name)
+    inputs: dict[str, Edge] = {}
+    for node in [node for node in nodes.graph.node if node.name in copied]:
+        copy = graph.node.add()
+        copy.CopyFrom(node)
+        del copy.input[:]
+        for operand in node.input:
+            name = producer(operand)
+            if operand.startswith("^"):
+                if name in copied:
+                    copy.input.append(operand)
+                continue
+            if name not in copied:
+                tensor = canonical(operand)
+                if tensor not in inputs:
+                    fed = take(f"tfaot/input_{len(inputs)}", taken)
+                    inputs[tensor] = Edge(
+                        f"{fed}:0", f"input_{len(inputs)}", nodes.tensors[tensor].dtype, nodes.tensors[tensor].shape
+                    )
+                operand = tensor_name(inputs[tensor].name)[0]
+            copy.input.append(operand)
+    results = []
+    for index, tensor in enumerate(outputs):
+        known = nodes.tensors[tensor]
+        identity = graph.node.add(
+            name=take(f"tfaot/output_{index}", taken), op="Identity", input=[tensor.removesuffix(":0")]
+        )
+        identity.attr["T"].CopyFrom(type_attribute(known.dtype))
+        results.append(Edge(f"{identity.name}:0", f"output_{index}", known.dtype, known.shape))
+    for edge in inputs.values():
+        add_placeholder(graph, tensor_name(edge.name)[0], edge.dtype, edge.shape)
+    names = [tensor_name(edge.name)[0] for edge in results]
+    graph = prune(graph, names, [tensor_name(edge.name)[0] for edge in inputs.values()])
+    function = Function(cluster.name, graph, tuple(inputs.values()), tuple(results))
+    return Part(cluster, call, function, tuple(inputs), tuple(outputs))

@@ -1,0 +1,70 @@
+"""The compile stage for a model whose functions only the manifest names: all of them, into folders."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+
+from tfaot.compile import compile as single
+from tfaot.core.manifest import Manifest
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """What to compile, and the folders to write to. Files are named after entry points."""
+
+    manifest: str
+    graph: str
+    configs: str
+    """A folder with `NAME.config.pbtxt` for each entry point."""
+    sources: str
+    isa: tuple[str, ...]
+    xla_flags: tuple[str, ...]
+    passes: tuple[str, ...]
+    out_objects: str
+    """For the kernels of each level, and the constants."""
+    out_headers: str
+    out_sources: tuple[str, ...]
+    """For the executors, a folder for each level."""
+    out_descriptions: str
+    """For JSON and HLO."""
+    out_fingerprint_source: str
+    """A file: the fingerprint is the same for all functions."""
+
+
+def compile_all(request: Request) -> None:
+    """Compiles each entry point in a child process.
+
+    Raises:
+      TfaotError: the CPU or a flag is unknown, or the compiler refuses a graph.
+    """
+    with open(request.manifest, encoding="utf-8") as file:
+        manifest = Manifest.from_json(file.read(), path=request.manifest)
+    for folder in (request.out_objects, request.out_headers, request.out_descriptions, *request.out_sources):
+        os.makedirs(folder, exist_ok=True)
+    for index, entry in enumerate(manifest.entry_points):
+        name = entry.name
+
+        def described(kind: str, name: str = name) -> str:
+            return os.path.join(request.out_descriptions, f"{name}.{kind}")
+
+        single.compile_graph(
+            single.Request(
+                manifest=request.manifest,
+                graph=request.graph,
+                config=os.path.join(request.configs, f"{name}.config.pbtxt"),
+                sources=request.sources,
+                isa=request.isa,
+                xla_flags=request.xla_flags,
+                out_objects=tuple(os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.isa),
+                out_constants=os.path.join(request.out_objects, f"{name}.constants.o"),
+                out_header=os.path.join(request.out_headers, f"{name}.executor.h"),
+                out_sources=tuple(os.path.join(each, f"{name}.executor.cc") for each in request.out_sources),
+                out_hlo=described("hlo_snapshot.pb"),
+                out_fingerprint=described("fingerprint.json"),
+                out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
+                entry_point=name,
+                passes=request.passes,
+                out_passes=described("passes.json"),
+            )
+        )

@@ -1,0 +1,328 @@
+"""The cluster stage, and what follows it: models that don't compile whole, whose parts do."""
+
+load("@rules_cc//cc:defs.bzl", "cc_test")
+load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
+load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+load("@rules_python//python:defs.bzl", "py_test")
+load("//runtime:copts.bzl", "CXX")
+load(":common.bzl", "common_attributes")
+load(":compile.bzl", "tf_aot_compile")
+load(":cxx.bzl", "cxx_of")
+load(":export.bzl", "export_model", "model_attrs", "report", "source_flags")
+load(":isa.bzl", "DEFAULT_LEVEL")
+load(":link.bzl", "tf_aot_link")
+load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
+load(":render.bzl", "tf_aot_render")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
+load(":verify.bzl", "tf_aot_verify")
+
+visibility(["//rules/..."])
+
+_FILES = {
+    "golden_inputs": ".golden_inputs.safetensors",
+    "graph": ".pb",
+    "inputs": ".inputs.safetensors",
+    "manifest": ".model.json",
+    "plan": ".plan.json",
+    "sources": ".sources.json",
+    "uncut": ".uncut.pb",
+    "variables": ".variables.safetensors",
+    "weights": ".weights.S",
+}
+_FOLDERS = {"configs": ".configs", "saved_model": ".saved_model"}
+
+def _tf_aot_cluster_impl(ctx):
+    stem = ctx.attr.stem or ctx.label.name
+    files = {kind: ctx.actions.declare_file(stem + extension) for kind, extension in _FILES.items()}
+    folders = {kind: ctx.actions.declare_directory(stem + extension) for kind, extension in _FOLDERS.items()}
+    flags, inputs = source_flags(ctx)
+    flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
+    flags.add(ctx.attr.golden_steps, format = "--golden_steps=%s")
+    flags.add(ctx.attr.min_ops, format = "--min_ops=%s")
+    for kind, file in (files | folders).items():
+        flags.add_all([file], format_each = "--out_{}=%s".format(kind), expand_directories = False)
+    outputs = files.values() + folders.values()
+    run_stage(
+        ctx,
+        mnemonic = "TfaotCluster",
+        progress_message = "Finding the clusters of %{label}",
+        flags = flags,
+        inputs = inputs,
+        outputs = outputs,
+        deps = ctx.attr.deps,
+    )
+    return [
+        DefaultInfo(files = depset(outputs)),
+        OutputGroupInfo(
+            inputs = depset([files["inputs"]]),
+            plan = depset([files["plan"]]),
+            saved_model = depset([folders["saved_model"]]),
+            uncut = depset([files["uncut"]]),
+        ),
+        TfaotGraphInfo(
+            label = ctx.label,
+            cpp_class = ctx.attr.cpp_class,
+            graph = files["graph"],
+            configs = [folders["configs"]],
+            entry_points = [],
+            batch_sizes = [],
+            manifest = files["manifest"],
+            variables = files["variables"],
+            golden_inputs = files["golden_inputs"],
+            program = None,
+            sources = files["sources"],
+            weights = files["weights"],
+            report = report(ctx, stem),
+        ),
+    ]
+
+tf_aot_cluster = rule(
+    implementation = _tf_aot_cluster_impl,
+    doc = "Cuts the parts out of a model that compile, and writes them as a graph with an entry point for each, and the rest " +
+          "as a SavedModel that calls them.",
+    attrs = model_attrs() | {
+        "min_ops": attr.int(
+            doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
+            default = 4,
+        ),
+    } | stage_attrs("//tools:cluster.py", "//py/tfaot/cluster:with_calibrate"),
+    provides = [TfaotGraphInfo],
+    toolchains = [TOOLCHAIN_TYPE],
+)
+
+def _tf_aot_ops_impl(ctx):
+    library = ctx.attr.library
+    stem = ctx.attr.stem or ctx.label.name
+    cc_toolchain, features = cxx_of(ctx)
+    include = library[TfaotSourcesInfo].header.short_path
+
+    # The path below the repository, as programs include it.
+    if include.startswith("../"):
+        include = include.split("/", 2)[2]
+    parts = [library[CcInfo]] + [part[CcInfo] for part in ctx.attr._parts]
+    _, op = cc_common.compile(
+        name = ctx.label.name,
+        actions = ctx.actions,
+        cc_toolchain = cc_toolchain,
+        feature_configuration = features,
+        srcs = [ctx.file._source],
+        compilation_contexts = [part.compilation_context for part in parts],
+        local_defines = [
+            "TFAOT_CLASS=" + library[TfaotGraphInfo].cpp_class.removeprefix("::"),
+            "TFAOT_CLASS_HEADER=\"{}\"".format(include),
+        ],
+        user_compile_flags = CXX + ["-O2", "-w"],
+    )
+
+    # It registers its op when it is loaded. Nothing else needs its symbols.
+    script = ctx.actions.declare_file(stem + ".lds")
+    ctx.actions.write(script, "{ local: *; };\n")
+    linked = cc_common.link(
+        name = stem,
+        actions = ctx.actions,
+        cc_toolchain = cc_toolchain,
+        feature_configuration = features,
+        additional_inputs = [script],
+        compilation_outputs = op,
+        linking_contexts = [part.linking_context for part in parts],
+        output_type = "dynamic_library",
+        user_link_flags = ["-Wl,--version-script=" + script.path, "-Wl,--no-undefined", "-Wl,--gc-sections"],
+    )
+    dynamic = linked.library_to_link.resolved_symlink_dynamic_library or linked.library_to_link.dynamic_library
+    return [DefaultInfo(files = depset([dynamic]), runfiles = ctx.runfiles([dynamic]))]
+
+tf_aot_ops = rule(
+    implementation = _tf_aot_ops_impl,
+    doc = "Links compiled clusters into libNAME.so, which TensorFlow loads: it registers the op that the cut SavedModel calls.",
+    attrs = {
+        "library": attr.label(
+            doc = "Target of the link stage.",
+            mandatory = True,
+            providers = [CcInfo, TfaotGraphInfo, TfaotSourcesInfo],
+        ),
+        "stem": attr.string(
+            doc = "The library's name, without `lib` and `.so`. By default, the target's name.",
+        ),
+        "_parts": attr.label_list(
+            default = ["//runtime:message", "//runtime:threads", "@tfaot_tensorflow//:c_api"],
+            providers = [CcInfo],
+        ),
+        "_source": attr.label(default = "//runtime:tfaot/tensorflow_op.cc", allow_single_file = [".cc"]),
+    },
+    fragments = ["cpp"],
+    toolchains = use_cc_toolchain(),
+)
+
+def tf_aot_clusters(
+        *,
+        name,
+        cpp_class,
+        checkpoint = None,
+        compatible_with = None,
+        config = None,
+        cpu = None,
+        data = [],
+        debug_info = None,
+        deps = [],
+        dims = {},
+        entry_points = [],
+        exec_properties = {},
+        features = [],
+        frozen = None,
+        gen_test = True,
+        golden_steps = 3,
+        graph = None,
+        inputs = [],
+        isa = None,
+        min_ops = 4,
+        model = None,
+        outputs = [],
+        passes = ["*"],
+        restricted_to = None,
+        saved_model = None,
+        saved_model_tags = ["serve"],
+        saver = None,
+        signature = {},
+        tags = [],
+        target_compatible_with = [],
+        test_size = "small",
+        testonly = None,
+        visibility = None,
+        xla_flags = []):
+    """Compiles the parts of a TensorFlow model that compile, for TensorFlow to run with the rest (docs/guide/clusters.md).
+
+    Exactly one of `model`, `saved_model`, and `graph` is required. For the attributes, see `tf_aot_library`.
+
+    Targets:
+      NAME: libNAME.so, for tf.load_op_library: the op that runs the compiled clusters.
+      NAME_saved_model: the model as a SavedModel that calls the op.
+      NAME_plan: JSON: the clusters, and why each other op stays with TensorFlow.
+      NAME_library: the clusters as a C++ library (CcInfo), with a function for each.
+      NAME_test: compares each cluster with TensorFlow.
+      NAME_whole_test: compares the SavedModel, run by TensorFlow with the library, with the model as it was.
+
+    Args:
+      name: (str) the library's name
+      cpp_class: (str) the class of the clusters, `a::b::Class`. It also names the op.
+      checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables
+      compatible_with: (list[Label]) as in any rule, for all targets
+      config: (Label) with `graph`, a complete tf2xla config that names its feeds and fetches
+      cpu: (str) the x86-64 psABI level to compile for; x86-64-v3 by default
+      data: (list[Label]) files that the model's code reads
+      debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
+      deps: (list[Label]) Python libraries that the model's code imports
+      dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`. What depends on open sizes isn't compiled.
+      entry_points: (list[str]) the model's name of the one function to cut. By default, its first.
+      exec_properties: (dict[str, str]) as in any rule, for all targets
+      features: (list[str]) as in any rule, for the libraries and the test
+      frozen: (list[str]) patterns of the variables that become constants of the code. By default, those that nothing writes.
+      gen_test: (bool) whether to declare NAME_test and NAME_whole_test
+      golden_steps: (int) how many consecutive runs to verify
+      graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
+      inputs: (list[str]) with `graph` and without `config`, its feeds
+      isa: (list[str]) instead of `cpu`, several such levels
+      min_ops: (int) the smallest number of ops that compute, rather than move data, in a cluster
+      model: (Label) a Python file; its `golden_fn(step, rng)` returns the inputs to verify, which it must if they are strings
+      outputs: (list[str]) with `graph` and without `config`, its fetches
+      passes: (list[str]) patterns of the passes that make the code faster
+      restricted_to: (list[Label]) as in any rule, for all targets
+      saved_model: (Label) a SavedModel
+      saved_model_tags: (list[str]) tags of the SavedModel's meta graph
+      saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
+      signature: (dict[str, str]) dtypes and shapes of a Python file's parameters
+      tags: (list[str]) as in any rule, for all targets
+      target_compatible_with: (list[Label]) as in any rule, for all targets
+      test_size: (str) Bazel's test size of NAME_test
+      testonly: (bool) as in any rule
+      visibility: (list[Label]) as in any rule, for the targets listed here
+      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+    """
+    if len(entry_points) > 1:
+        fail("{}: entry_points = {}. A target cuts one function. To do: declare a target for each.".format(name, entry_points))
+    common = common_attributes(
+        compatible_with = compatible_with,
+        exec_properties = exec_properties,
+        restricted_to = restricted_to,
+        tags = tags,
+        target_compatible_with = target_compatible_with,
+        testonly = testonly,
+        visibility = visibility,
+    )
+    stages = common.private | {"stem": name}
+    levels = {"cpu": DEFAULT_LEVEL} if cpu == None and isa == None else {"cpu": cpu, "isa": isa}
+    cut = name + ".cluster"
+    export_model(
+        name = cut,
+        cpp_class = cpp_class,
+        frozen = frozen,
+        min_ops = min_ops,
+        model = {
+            "checkpoint": checkpoint,
+            "data": data,
+            "debug_info": debug_info,
+            "deps": deps,
+            "dims": dims,
+            "entry_points": entry_points,
+            "golden_steps": golden_steps,
+            "graph": graph,
+            "inputs": inputs,
+            "model": model,
+            "outputs": outputs,
+            "saved_model": saved_model,
+            "saved_model_tags": saved_model_tags,
+            "saver": saver,
+            "signature": signature,
+        } | ({"config": config} if config else {}),
+        rule = tf_aot_cluster,
+        **stages
+    )
+    tf_aot_compile(name = name + ".compile", graph = cut, passes = passes, xla_flags = xla_flags, **(stages | levels))
+    tf_aot_render(name = name + ".render", graph = cut, **stages)
+    tf_aot_verify(name = name + ".verify", graph = cut, unseen = ["*"], **stages)
+    tf_aot_link(
+        name = name + "_library",
+        compiled = name + ".compile",
+        features = features,
+        goldens = name + ".verify",
+        graph = cut,
+        sources = name + ".render",
+        **common.public
+    )
+    tf_aot_ops(name = name, features = features, library = name + "_library", **common.public)
+    public = {key: value for key, value in common.public.items() if key != "exec_properties"}
+    for group in ["plan", "saved_model"]:
+        native.filegroup(name = name + "_" + group, srcs = [cut], output_group = group, **public)
+    for group in ["inputs", "uncut"]:
+        native.filegroup(name = "{}.{}".format(name, group), srcs = [cut], output_group = group, **(common.files | {"visibility": visibility}))
+    if not gen_test:
+        return
+    native.filegroup(
+        name = name + ".test.cc",
+        srcs = [name + ".render"],
+        output_group = "test",
+        **(common.files | {"testonly": True})
+    )
+    cc_test(
+        name = name + "_test",
+        size = test_size,
+        srcs = [name + ".test.cc"],
+        args = ["$(rootpath :{}.verify)".format(name)],
+        copts = CXX,
+        data = [name + ".verify"],
+        features = features,
+        linkstatic = True,
+        deps = [name + "_library", Label("//runtime:verify")],
+        **common.test
+    )
+    files = [name, name + "_saved_model", name + "_plan", name + ".inputs", name + ".uncut"]
+    py_test(
+        name = name + "_whole_test",
+        size = test_size,
+        srcs = [Label("//tools:whole.py")],
+        args = ["$(rootpath :{})".format(file) for file in files],
+        data = files,
+        main = Label("//tools:whole.py"),
+        deps = [Label("//py/tfaot/cluster"), Label("@tfaot_tensorflow//:packages")],
+        **common.test
+    )

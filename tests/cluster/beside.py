@@ -1,0 +1,258 @@
+"""Clusters beside those that TensorFlow finds: how many, how large, how much of a graph, and the time of a step.
+
+    ./bazelw run -c opt //tests/cluster:beside -- --page
+
+Each model runs in three processes: TensorFlow, TensorFlow with TF_XLA_FLAGS=--tf_xla_auto_jit=2, and TensorFlow with the
+compiled clusters. They take turns, so that other programs on the machine slow all of them alike. A figure is the median of
+the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # it imports TensorFlow
+    from tfaot.cluster.compare import Files
+
+PAGE = "docs/measured/clusters.md"
+MODELS = {
+    "classifier": "examples/clusters",
+    "branches": "examples/clusters",
+    "words": "tests/cluster",
+    "recommender": "tests/cluster",
+}
+"""The folder of each model."""
+WAYS = ("TensorFlow", "auto_jit", "clusters")
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """The clusters of one way."""
+
+    sizes: tuple[int, ...]
+    """The ops in each that compute."""
+    share: float
+    """How much of the graph that is."""
+    fixed: float
+    """The same for ops whose sizes are known."""
+
+
+def counted(plan: Mapping[str, Any], clusters: Sequence[Sequence[str]]) -> Found:
+    """Returns what counts of clusters of nodes, given a plan of the same graph."""
+    fixed, every = set(plan["computing"]["fixed"]), {*plan["computing"]["fixed"], *plan["computing"]["open"]}
+    sizes = sorted((len(every & set(cluster)) for cluster in clusters), reverse=True)
+    inside = {name for cluster in clusters for name in cluster}
+    return Found(
+        tuple(size for size in sizes if size),
+        len(every & inside) / max(1, len(every)),
+        len(fixed & inside) / max(1, len(fixed)),
+    )
+
+
+def files_of(model: str) -> Files:
+    """Returns a model's files."""
+    from tfaot.cluster.compare import Files
+
+    folder = Path(__file__).parents[2] / MODELS[model]
+    stem = str(folder / model)
+    return Files(
+        str(folder / f"lib{model}.so"),
+        f"{stem}.saved_model",
+        f"{stem}.plan.json",
+        f"{stem}.inputs.safetensors",
+        f"{stem}.uncut.pb",
+    )
+
+
+def work(model: str, way: str) -> None:
+    """Is one of the processes: answers each line of its input, a time in seconds, with the microseconds of a step."""
+    import tensorflow as tf
+
+    from tfaot.cluster.compare import Loaded
+    from tfaot.cluster.whole import Running
+
+    loaded = Loaded(files_of(model))
+    config = tf.compat.v1.ConfigProto()
+    if way == "auto_jit":
+        config.graph_options.optimizer_options.global_jit_level = tf.compat.v1.OptimizerOptions.ON_2
+    if way == "auto_jit" and "TF_DUMP_GRAPH_PREFIX" in os.environ:
+        # So that nodes keep their names.
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+    running = Running(loaded.cut if way == "clusters" else loaded.uncut, config)
+    step = running.prepared(loaded.steps)
+    for _ in range(20):  # compiles, and warms caches
+        step()
+    print("ready", flush=True)
+    for line in sys.stdin:
+        until = time.perf_counter() + float(line)
+        count, start = 0, time.perf_counter()
+        while time.perf_counter() < until or count < 5:
+            step()
+            count += 1
+        print((time.perf_counter() - start) / count * 1e6, flush=True)
+
+
+class Worker:
+    """One of the processes."""
+
+    def __init__(self, model: str, way: str, **environment: str) -> None:
+        """Starts it, and waits until it is warm."""
+        flags = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"} if way == "auto_jit" else {}
+        if "TF_DUMP_GRAPH_PREFIX" in environment:
+            flags["TF_XLA_FLAGS"] += " --tf_xla_clustering_debug"
+        self._process = subprocess.Popen(
+            [sys.executable, __file__, "--work", model, way],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            env=os.environ | flags | environment,
+        )
+        self._answer()
+
+    def _answer(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise RuntimeError("a process died; run it with --work to see why")
+        return line.strip()
+
+    def microseconds(self, seconds: float) -> float:
+        """Returns the time of a step."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        return float(self._answer())
+
+    def end(self) -> None:
+        """Ends the process."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def jit_clusters(model: str) -> list[list[str]]:
+    """Returns the nodes of each cluster that TensorFlow finds."""
+    from google.protobuf import text_format
+    from tensorflow.core.framework import graph_pb2
+
+    with tempfile.TemporaryDirectory() as folder:
+        Worker(model, "auto_jit", TF_DUMP_GRAPH_PREFIX=folder).end()
+        found: dict[str, list[str]] = {}
+        for path in sorted(Path(folder).glob("mark_for_compilation_annotated*.pbtxt")):
+            for node in text_format.Parse(path.read_text(), graph_pb2.GraphDef()).node:
+                cluster = node.attr["_XlaCluster"].s.decode()
+                if cluster:  # the dump adds it to the names
+                    found.setdefault(f"{path.stem}/{cluster}", []).append(node.name.removeprefix(f"{cluster}/"))
+    return list(found.values())
+
+
+def measured(model: str, rounds: int, seconds: float) -> dict[str, float]:
+    """Returns the median time of a step for each way, in microseconds, and of its ratio to TensorFlow's."""
+    workers = {way: Worker(model, way) for way in WAYS}
+    times: dict[str, list[float]] = {way: [] for way in WAYS}
+    for _ in range(rounds):
+        for way, worker in workers.items():
+            times[way].append(worker.microseconds(seconds))
+    for worker in workers.values():
+        worker.end()
+    result = {way: statistics.median(values) for way, values in times.items()}
+    for way in WAYS[1:]:
+        ratios = [own / theirs for own, theirs in zip(times[way], times["TensorFlow"], strict=True)]
+        result[f"{way}/TensorFlow"] = statistics.median(ratios)
+    return result
+
+
+def row(model: str, rounds: int, seconds: float) -> str:
+    """Measures one model. Returns a row of the table."""
+    with open(files_of(model).plan, encoding="utf-8") as file:
+        plan = json.load(file)
+    theirs = counted(plan, jit_clusters(model))
+    ours = counted(plan, [cluster["nodes"] for cluster in plan["clusters"]])
+    times = measured(model, rounds, seconds)
+
+    def shown(found: Found) -> str:
+        return f"{len(found.sizes)} ({', '.join(map(str, found.sizes))}) | {found.share:.0%} | {found.fixed:.0%}"
+
+    cells = [
+        f"`{model}`",
+        str(sum(map(len, plan["computing"].values()))),
+        shown(theirs),
+        shown(ours),
+        f"{times['TensorFlow']:.0f}",
+        f"{times['auto_jit/TensorFlow']:.2f}",
+        f"{times['clusters/TensorFlow']:.2f}",
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def page(rows: Sequence[str]) -> str:
+    """Returns the page."""
+    return f"""\
+# Clusters beside TensorFlow's own
+
+`./bazelw run -c opt //tests/cluster:beside -- --page` measures this, and writes the page.
+
+TensorFlow finds clusters at run time if `TF_XLA_FLAGS` has `--tf_xla_auto_jit=2`, and on CPUs `--tf_xla_cpu_global_jit`. The
+table compares them with those of [`tf_aot_clusters`](../guide/clusters.md) on the same graphs. An op counts if it computes:
+constants, reads of variables, and ops that only move data don't. `2 (9, 5)` means two clusters of nine and five such ops.
+
+The first share is of all such ops in the graph, and the second of those whose operands and results have known sizes.
+TensorFlow also takes the others, and compiles a cluster again, at run time, for each new size. It takes some updates of
+variables, too, such as those of `recommender`'s optimizer, which `tf_aot_clusters` leaves to TensorFlow's own kernels.
+
+Times are a whole step in TensorFlow, and ratios are to TensorFlow without clusters, with its graph optimizations and all
+its threads: below 1 is faster.
+
+| model | ops | TensorFlow's clusters | share | known sizes | \
+ours | share | known sizes | TensorFlow, µs | auto_jit | ours |
+|---|---|---|---|---|---|---|---|---|---|---|
+{chr(10).join(rows)}
+
+{_machine()}. Each figure is a median of rounds in which the three processes take turns, and a ratio is the median of each
+round's ratio.
+"""
+
+
+def _machine() -> str:
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        names = Counter(line.partition(": ")[2].strip() for line in file if line.startswith("model name"))
+    return f"{next(iter(names), platform.machine())}, {os.cpu_count()} cores"
+
+
+def main() -> None:
+    """Parses the flags, and measures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each process")
+    parser.add_argument("--seconds", type=float, default=0.5, help="the length of a turn")
+    parser.add_argument("--model", action="append", help="only this one; may be repeated")
+    parser.add_argument("--work", nargs=2, metavar=("MODEL", "WAY"), help="be one of the processes")
+    flags = parser.parse_args()
+    if flags.work:
+        work(*flags.work)
+        return
+    rows = []
+    for model in flags.model or MODELS:
+        rows.append(row(model, flags.rounds, flags.seconds))
+        print(rows[-1], flush=True)
+    if flags.page:
+        (Path(os.environ["BUILD_WORKSPACE_DIRECTORY"]) / PAGE).write_text(page(rows), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Tests of the stage: its errors, what it writes, and how the whole is compared."""
+
+import dataclasses
+import json
+import os
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from tests.cluster.cutting import made
+from tfaot.cluster import cluster as stage
+from tfaot.cluster import trial
+from tfaot.cluster.clusters import find
+from tfaot.cluster.compare import difference
+from tfaot.cluster.cut import cut
+from tfaot.cluster.whole import SIGNATURE, Running, Whole, save
+from tfaot.core.errors import TfaotError
+from tfaot.core.manifest import Manifest
+from tfaot.export.sources.model import Model
+from tfaot.graph.names import tensor_name
+
+v1 = tf.compat.v1
+
+
+class StageTest(unittest.TestCase):
+    def _run(self, source: str, **given: Any) -> Path:
+        """Runs the stage on a model's file. Returns the folder of its outputs."""
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "model.py").write_text("import tensorflow as tf\n\n" + textwrap.dedent(source))
+        outputs = {
+            field.name: str(folder / field.name)
+            for field in dataclasses.fields(stage.Request)
+            if field.name.startswith("out_")
+        }
+        request = stage.Request(
+            model=Model(model=str(folder / "model.py")),
+            cpp_class="a::B",
+            golden_steps=2,
+            entry_point="",
+            frozen=None,
+            **({"least": 2, "dims": {}} | given | outputs),
+        )
+        stage.cluster(request)
+        return folder
+
+    def _refused(self, source: str, **given: Any) -> TfaotError:
+        with self.assertRaises(TfaotError) as raised:
+            self._run(source, **given)
+        return raised.exception
+
+    def test_outputs(self) -> None:
+        """The manifest, the configs, and the plan name the same clusters, and the SavedModel calls them."""
+        folder = self._run(
+            """
+            @tf.function(input_signature=[tf.TensorSpec([4], tf.float32, "x")])
+            def model(x):
+                y = tf.exp(tf.sin(x))
+                return tf.cos(tf.strings.to_number(tf.strings.as_string(y))) * tf.tan(y)
+            """
+        )
+        names = ["cluster_0", "cluster_1"]
+        manifest = Manifest.from_json((folder / "out_manifest").read_text())
+        plan = json.loads((folder / "out_plan").read_text())
+        self.assertEqual([entry.name for entry in manifest.entry_points], names)
+        self.assertEqual([each["name"] for each in plan["clusters"]], names)
+        self.assertEqual(sorted(os.listdir(folder / "out_configs")), [f"{name}.config.pbtxt" for name in names])
+        self.assertEqual(plan["left"], {"it computes on string": {"AsString": 1, "StringToNumber": 1}})
+        self.assertEqual(plan["op"], "TfaotM1a1B")
+        self.assertIn(b"TfaotM1a1B", (folder / "out_saved_model" / "saved_model.pb").read_bytes())
+
+    def test_nothing_to_compile(self) -> None:
+        """If no part is worth compiling, the error counts why."""
+        error = self._refused(
+            """
+            @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+            def model(x):
+                return tf.exp(tf.sin(x))
+            """
+        )
+        self.assertIn("no part of call is worth compiling", error.asked)
+        self.assertIn("Sin: sizes aren't known (1)", error.exists)
+        self.assertIn("dims", error.do)
+
+    def test_sizes_of_inputs(self) -> None:
+        """Sizes given for one input make it compile, while another's stay open; an unknown name or other rank is an error."""
+        source = """
+            @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x"), tf.TensorSpec([None], tf.float32, "y")])
+            def model(x, y):
+                return tf.exp(tf.sin(x)), tf.cos(y)
+            """
+        folder = self._run(source, dims={"x": (3,)})
+        plan = json.loads((folder / "out_plan").read_text())
+        self.assertEqual([each["ops"] for each in plan["clusters"]], [{"Exp": 1, "Sin": 1}])
+        self.assertIn("dims names z", self._refused(source, dims={"z": (3,)}).asked)
+        self.assertIn("dims contradicts the shape", self._refused(source, dims={"x": (3, 4)}).asked)
+
+    def test_inputs_that_only_the_model_knows(self) -> None:
+        """Strings aren't drawn at random: the error asks for a golden_fn."""
+        error = self._refused(
+            """
+            @tf.function(input_signature=[tf.TensorSpec([], tf.string, "text")])
+            def model(text):
+                return tf.exp(tf.sin(tf.strings.to_number(text)))
+            """
+        )
+        self.assertIn("text can't be drawn at random", error.asked)
+        self.assertIn("golden_fn", error.do)
+
+    def test_what_xla_refuses(self) -> None:
+        """A node that XLA refuses, though the registry has a kernel for it, stays, and the rest is clustered again."""
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [4], "x")
+            y = tf.strings.to_number(tf.strings.as_string(tf.exp(tf.sin(x))))
+            whole = made(graph, [x], [tf.cos(y) * 2.0])
+        # As if the registry had kernels for strings.
+        wrong = dataclasses.replace(
+            whole.nodes, reasons={name: why for name, why in whole.nodes.reasons.items() if "string" not in why}
+        )
+        feeds = [tensor_name(edge.name)[0] for edge in whole.inputs]
+        (part,) = cut(wrong, find(wrong, least=2).clusters, whole.outputs, feeds, "Op").parts
+        refused = trial.refused(part)
+        self.assertLessEqual({"AsString"}, set(refused))
+        self.assertIn("XLA refuses it", refused["AsString"])
+        self.assertEqual(trial.refused(whole.cut.parts[0]), {})
+
+    def test_blame(self) -> None:
+        """An error blames the nodes that it names; if it names none, all."""
+        self.assertEqual(set(trial.blamed("{{node a/b}} is bad", ["a", "a/b", "c"])), {"a/b"})
+        self.assertEqual(set(trial.blamed("it is bad", ["a", "c"])), {"a", "c"})
+
+    def test_saved_model(self) -> None:
+        """A written SavedModel gives the same results in TensorFlow 1's loader and 2's, with variables restored."""
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.float32, [2], "x")
+            v = v1.get_variable("v", [2], use_resource=True)
+            with tf.control_dependencies([v.assign_add(x)]):
+                made_here = made(graph, [x], [v.read_value() * 2.0], least=100)
+        values = {"v": np.array([3.0, 5.0], np.float32)}
+        whole = Whole(made_here.nodes.graph, made_here.inputs, made_here.outputs, values)
+        given = np.array([1.0, 2.0], np.float32)
+        expected = [Running(whole).step([given])[0]]
+        folder = os.path.join(self.enterContext(tempfile.TemporaryDirectory()), "saved")
+        save(whole, folder, version=tf.__version__)
+        with tf.Graph().as_default(), v1.Session() as session:
+            signature = v1.saved_model.load(session, ["serve"], folder).signature_def[SIGNATURE]
+            (output,) = signature.outputs.values()
+            np.testing.assert_array_equal(session.run(output.name, {signature.inputs["x"].name: given}), expected[0])
+        (found,) = tf.saved_model.load(folder).signatures[SIGNATURE](x=tf.constant(given)).values()
+        np.testing.assert_array_equal(found, expected[0])
+
+    def test_difference(self) -> None:
+        """The comparison sees another dtype, shape, integer, or float, and NaN, and lets rounding pass."""
+        floats = np.array([1.0, -2.0], np.float32)
+        self.assertEqual(difference("t", floats, floats * np.float32(1.00001)), "")
+        self.assertIn("off by", difference("t", floats, floats * np.float32(1.01)))
+        self.assertIn("infinities or NaN", difference("t", floats, np.array([1.0, np.nan], np.float32)))
+        self.assertIn("TensorFlow's is float32[2]", difference("t", floats, floats.astype(np.float64)))
+        self.assertIn("TensorFlow's is float32[2]", difference("t", floats, floats[:1]))
+        self.assertIn("differs", difference("t", np.array([1, 2]), np.array([1, 3])))
+        self.assertIn("differs", difference("t", np.array([b"a"], object), np.array([b"b"], object)))
+
+
+if __name__ == "__main__":
+    unittest.main()
