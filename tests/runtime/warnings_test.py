@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -32,6 +33,7 @@ CLASS = """
 #include "tfaot/options.h"
 #include "tfaot/status.h"
 namespace tfaot {
+class Hooks;
 class ThreadPool;
 }
 struct Class {
@@ -44,9 +46,10 @@ struct Class {
   const char* error() const noexcept;
   tfaot::Code error_code() const noexcept;
   void set_thread_pool(tfaot::ThreadPool* pool) noexcept;
+  void set_hooks(const tfaot::Hooks* hooks) noexcept;
 };
 """
-"""A class as the render stage makes it, for the one source that each shared library compiles anew."""
+"""A class as the render stage makes it, for the sources that each shared library and each library of ops compile anew."""
 
 
 class WarningsTest(unittest.TestCase):
@@ -62,6 +65,9 @@ class WarningsTest(unittest.TestCase):
         self.addCleanup(shutil.rmtree, folder)
         class_ = Path(folder) / "class.h"
         class_.write_text(CLASS)
+        tensorflow = importlib.util.find_spec("tensorflow")
+        assert tensorflow is not None and tensorflow.submodule_search_locations
+        compiler += ["-isystem", f"{tensorflow.submodule_search_locations[0]}/include"]
         compiler += ["-DTFAOT_CLASS=Class", f'-DTFAOT_CLASS_HEADER="{class_}"', "-DTFAOT_GET_API=tfaot_get_api"]
 
         def errors(path: Path) -> str:

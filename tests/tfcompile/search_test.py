@@ -63,7 +63,7 @@ class FindTest(StageTest):
             with tempfile.TemporaryDirectory(dir=self.folder) as folder:
                 try:
                     isolate.run_isolated(
-                        lambda: verdict._compile(folder, part.SerializeToString(), asked),
+                        lambda: verdict.complaint(folder, part.SerializeToString(), asked),
                         what="compiling",
                         crashed=lambda how, log: _Died(how, do=log),
                     )

@@ -382,7 +382,8 @@ def _levels(values: Mapping[str, Any]) -> list[str]:
     # The command uses this machine's compiler, so it compiles for machines like this one.
     platform = starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"]["linux_x86_64"]
     known = platform.levels
-    levels = isa or [cpu or platform.default]
+    default = starlark.execute(RULES, "rules/private/isa.bzl")["DEFAULT_LEVEL"]
+    levels = isa or [platform.default if not cpu or cpu == default else cpu]
     for level in levels:
         if level not in known:
             raise TfaotError(f"{level} isn't a CPU level", exists=", ".join(known), do="name one or more of these")

@@ -36,8 +36,11 @@ constexpr int kTileRows = 6;
 constexpr int kTileVectors = 4;
 #else
 constexpr int kTileRows = 6;
-constexpr int kTileVectors = 3;
+constexpr int kTileVectors = 2;
 #endif
+static_assert(kPanelBytes % (kTileVectors * kVectorBytes) == 0 ||
+                  kTileVectors * kVectorBytes % kPanelBytes == 0,
+              "a strip must not begin within a panel and reach into the next");
 
 // Rows of a tile with fewer vectors. With one vector, it needs more rows to
 // keep both of a CPU's multipliers busy.
