@@ -32,7 +32,7 @@ class MonorepoTest(unittest.TestCase):
             said = bazel.refused("build", "--nobuild", "--platforms=//platforms:board", "//models:ranker_aot")
             self.assertIn(
                 "//models:ranker_aot.compile would be compiled for the platform @@//platforms:board, "
-                "which lacks @platforms//cpu:x86_64. ",
+                "which lacks @platforms//cpu:x86_64, or @platforms//cpu:aarch64. ",
                 said,
             )
             self.assertEqual(said.count("Error in fail"), 1, said)
