@@ -105,6 +105,10 @@ class CommandTest(unittest.TestCase):
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (("compile", "model.py", "--out=out"), "error: Missing option '--cpp-class'"),
             (("compile", "model.py", "--nothing", *one), "error: No such option"),
+            (
+                ("compile", "model.py", "--cpp-class=1b", "--out=out"),
+                "error: cpp_class = '1b': '1b' isn't a C++ identifier",
+            ),
             (("compile", "model.py", "--cpp-class=a::B", "--out=full"), "error: --out full: this isn't something that"),
             (
                 ("compile", "model.py", "--cpp-class=a::B", "--out=/proc/none/out"),
