@@ -131,8 +131,8 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   // A block of a transposed left side is copied into this many rows, or more if
   // they are short.
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  constexpr int64_t kCopiedRows = 192 / sizeof(T);
   constexpr int64_t kCopiedStride = kDepth<T> + kLine;
+  constexpr int64_t kCopiedRows = (kVectorBytes == 64 ? 352 : 192) / sizeof(T);
   constexpr int64_t kMostRows = 2 * kBlock;
   static_assert(kCopiedRows <= kMostRows);
   const T* pointers[kMostRows];
