@@ -33,8 +33,7 @@
 #include "tfaot/kernels/tile.h"
 #include "tfaot/kernels/vector.h"
 
-namespace tfaot::kernels {
-namespace {
+namespace tfaot::kernels::TFAOT_ISA {
 
 // One spatial axis. Output o and tap t meet input
 // (o * stride + t * kernel_dilation - padding) / input_dilation if that is an
@@ -688,7 +687,6 @@ void Convolve(const Convolution& c, const T* input, const T* kernel, T* output,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_CONVOLUTION_H_

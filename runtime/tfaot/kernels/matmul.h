@@ -24,8 +24,7 @@
 #include "tfaot/kernels/tile.h"
 #include "tfaot/kernels/vector.h"
 
-namespace tfaot::kernels {
-namespace {
+namespace tfaot::kernels::TFAOT_ISA {
 
 // out[rows][columns] = left[rows][depth] * right[depth][columns], all row-major
 // (the last index is adjacent in memory). A transposed operand is stored as
@@ -205,7 +204,6 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_MATMUL_H_

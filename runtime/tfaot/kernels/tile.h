@@ -17,8 +17,7 @@
 #include "tfaot/kernels/packing.h"
 #include "tfaot/kernels/vector.h"
 
-namespace tfaot::kernels {
-namespace {
+namespace tfaot::kernels::TFAOT_ISA {
 
 // A tile has kTileRows x (kTileVectors vectors). This is the most accumulators
 // that leave registers for a row of the right side and a broadcast value.
@@ -766,7 +765,6 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_TILE_H_

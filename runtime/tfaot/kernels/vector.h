@@ -17,15 +17,15 @@
 #include <emmintrin.h>
 #endif
 
+#include "tfaot/kernels/isa.h"
+
 #define TFAOT_INLINE inline __attribute__((always_inline))
 #define TFAOT_NOINLINE __attribute__((noinline))
 
-// Each translation unit that includes these headers has its own kernels,
-// without external names. Translation units of one program can be compiled for
-// different CPUs, and the linker must not merge code that only one of them can
-// run.
-namespace tfaot::kernels {
-namespace {
+// The linker merges what several translation units of a program instantiate, so
+// everything here is in the namespace of the CPU level (isa.h). It must not
+// merge code that only some of the program's CPUs can run.
+namespace tfaot::kernels::TFAOT_ISA {
 
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
@@ -314,7 +314,6 @@ void Transpose(const T* from, int64_t from_stride, int64_t rows,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_VECTOR_H_
