@@ -297,8 +297,9 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
         for (int v = 0; v < kBefore; ++v) {
           b[v] = Load(from + v / kInPanel * panel_step + v % kInPanel * kWidth);
         }
-        const Last b_last = LoadAs<Last>(from + kBefore / kInPanel * panel_step +
-                                         kBefore % kInPanel * kWidth);
+        const Last b_last =
+            LoadAs<Last>(from + kBefore / kInPanel * panel_step +
+                         kBefore % kInPanel * kWidth);
         from += right_stride;
         if constexpr (kCopy) {
 #pragma GCC unroll 16
@@ -575,7 +576,8 @@ void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
 // make costs more than the sums across vectors at the end.
 template <typename T>
 bool IsFlat(int64_t rows, int64_t depth) {
-  return rows == 1 || (rows < 8 * kTileRows && depth >= 4 * rows * kHalfLanes<T>);
+  return rows == 1 ||
+         (rows < 8 * kTileRows && depth >= 4 * rows * kHalfLanes<T>);
 }
 
 // Returns whether MultiplyNarrow is faster, because most of a vector of columns
@@ -670,8 +672,8 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     left_vectors -= count;
     const int64_t width = count * kWidth;
     const int64_t exist = std::min(width, columns - column);
-    const bool half = exist <= width - kWidth + kHalfLanes<T> &&
-                      kHalfLanes<T> < kWidth;
+    const bool half =
+        exist <= width - kWidth + kHalfLanes<T> && kHalfLanes<T> < kWidth;
     const bool filled =
         exist == (half ? width - kWidth + kHalfLanes<T> : width);
     const int64_t tile_rows = TileRows(count);

@@ -207,7 +207,8 @@ TFAOT_INLINE V Min(V a, V b) {
 }
 
 #if defined(__AVX2__)
-// Returns four sums of a part of the values, in an order that depends only on V.
+// Returns four sums of a part of the values, in an order that depends only on
+// V.
 template <typename V>
 TFAOT_INLINE __m128 SumParts(V vector) {
   __m128 parts[sizeof(V) / 16];
@@ -233,10 +234,10 @@ TFAOT_INLINE void Sums(const V* vectors, T* totals) {
       __m128 x[4] = {};
       for (int i = 0; i < count; ++i) x[i] = SumParts(vectors[done + i]);
       // Of each vector, (0) + (2) and (1) + (3), and their sum.
-      const __m128 a = _mm_add_ps(_mm_unpacklo_ps(x[0], x[1]),
-                                  _mm_unpackhi_ps(x[0], x[1]));
-      const __m128 b = _mm_add_ps(_mm_unpacklo_ps(x[2], x[3]),
-                                  _mm_unpackhi_ps(x[2], x[3]));
+      const __m128 a =
+          _mm_add_ps(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
+      const __m128 b =
+          _mm_add_ps(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
       const __m128 sums = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
       std::memcpy(totals + done, &sums,
                   sizeof(T) * static_cast<std::size_t>(count));

@@ -6,7 +6,8 @@
 // Prints a table: for each shape, GFLOP/s of both (from the fastest round), and
 // the kernel's speedup over the peer. --only selects the shapes whose names
 // contain TEXT. --packed packs right sides and kernels, as the rules pack
-// constants, for a peer that reads them, too. Fails if the results differ by more than rounding.
+// constants, for a peer that reads them, too. Fails if the results differ by
+// more than rounding.
 #include <time.h>
 
 #include <algorithm>
@@ -200,7 +201,9 @@ void MatMul(const Options& options, const std::string& model, int64_t rows,
   Compare(
       options, name, 2.0 * static_cast<double>(rows * depth * columns),
       ours_out, peer_out,
-      [&] { k::Multiply(product, left.get(), ours_right.get(), ours_out.get()); },
+      [&] {
+        k::Multiply(product, left.get(), ours_right.get(), ours_out.get());
+      },
       [&] {
         peer::MatMul(peer_out.get(), peer_right.get(), left.get(), columns,
                      rows, depth, transposed_right, transposed_left,
@@ -208,8 +211,8 @@ void MatMul(const Options& options, const std::string& model, int64_t rows,
       });
 }
 
-void Convolve(const Options& options, const std::string& name,
-              k::Convolution c, int64_t x_after, int64_t y_after) {
+void Convolve(const Options& options, const std::string& name, k::Convolution c,
+              int64_t x_after, int64_t y_after) {
   if (!Wanted(options, name)) return;
   // Other kernels aren't packed (docs/internals/kernels.md).
   c.packed_kernel = options.packed && Packs(2, c.filters) && c.groups == 1 &&
@@ -233,14 +236,13 @@ void Convolve(const Options& options, const std::string& name,
       peer_out,
       [&] { k::Convolve(c, input.get(), ours_kernel.get(), ours_out.get()); },
       [&] {
-        peer::Convolve(peer_out.get(), input.get(), peer_kernel.get(), c.batch,
-                       c.x.input, c.y.input, c.input_channels, c.x.kernel,
-                       c.y.kernel, c.kernel_channels, c.filters, c.x.output,
-                       c.y.output, c.x.stride, c.y.stride, c.x.padding, x_after,
-                       c.y.padding, y_after, c.x.input_dilation,
-                       c.y.input_dilation, c.x.kernel_dilation,
-                       c.y.kernel_dilation, c.groups,
-                       c.packed_kernel && peer::kPacks);
+        peer::Convolve(
+            peer_out.get(), input.get(), peer_kernel.get(), c.batch, c.x.input,
+            c.y.input, c.input_channels, c.x.kernel, c.y.kernel,
+            c.kernel_channels, c.filters, c.x.output, c.y.output, c.x.stride,
+            c.y.stride, c.x.padding, x_after, c.y.padding, y_after,
+            c.x.input_dilation, c.y.input_dilation, c.x.kernel_dilation,
+            c.y.kernel_dilation, c.groups, c.packed_kernel && peer::kPacks);
       });
 }
 
