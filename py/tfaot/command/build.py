@@ -383,7 +383,7 @@ def _levels(values: Mapping[str, Any]) -> list[str]:
     platform = starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"]["linux_x86_64"]
     known = platform.levels
     default = starlark.execute(RULES, "rules/private/isa.bzl")["DEFAULT_LEVEL"]
-    levels = isa or [platform.default if not cpu or cpu == default else cpu]
+    levels = isa or (platform.defaults if not cpu or cpu == default else [cpu])
     for level in levels:
         if level not in known:
             raise TfaotError(f"{level} isn't a CPU level", exists=", ".join(known), do="name one or more of these")
