@@ -55,14 +55,21 @@ class Memory final : public Allocator {
   explicit Memory(const tfaot_allocator& allocator) noexcept
       : allocator_(allocator) {}
   void* Allocate(std::size_t bytes, std::size_t alignment) noexcept override {
-    return allocator_.allocate(allocator_.context, bytes, alignment);
+    void* const memory =
+        allocator_.allocate(allocator_.context, bytes, alignment);
+    off_ = reinterpret_cast<std::uintptr_t>(memory) % alignment;
+    return memory;
   }
   void Free(void* memory, std::size_t bytes) noexcept override {
     allocator_.free(allocator_.context, memory, bytes);
   }
 
+  // By how many bytes the latest address isn't aligned.
+  std::size_t off() const noexcept { return off_; }
+
  private:
   const tfaot_allocator allocator_;
+  std::size_t off_ = 0;
 };
 
 // The program's hooks, and cancellation.
@@ -474,6 +481,14 @@ tfaot_status Make(const char* function, const char* isa,
     }
     Status status;
     Model made = Model::Create(options, &status);
+    if (!made && memory != nullptr && memory->off() != 0) {
+      return Fail(
+          create_error, TFAOT_INVALID_ARGUMENT,
+          Message(Function(function) + ": the allocator's memory isn't aligned",
+                  "an address " + std::to_string(memory->off()) +
+                      " bytes after a multiple of 64",
+                  "return memory at a multiple of `alignment`"));
+    }
     if (!made) return StatusOf(create_error, status);
     *model = new tfaot_model(std::move(made), std::move(memory));
     return TFAOT_OK;

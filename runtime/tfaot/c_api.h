@@ -163,7 +163,8 @@ typedef struct tfaot_value {
 
 /* Provides the one block of memory of an instance, which it outlives.
  * `allocate` returns memory at a multiple of `alignment`, or NULL if there is
- * none. */
+ * none. An address that isn't aligned is freed, and gives
+ * TFAOT_INVALID_ARGUMENT. */
 typedef struct tfaot_allocator {
   void* context; /* handed to both */
   void* (*allocate)(void* context, size_t bytes, size_t alignment);

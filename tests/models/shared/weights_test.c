@@ -220,6 +220,14 @@ static void Free(void* context, void* memory, size_t bytes) {
   free(memory);
 }
 
+/* As malloc often does. */
+static void* AllocateAskew(void* context, size_t bytes, size_t alignment) {
+  return (char*)Allocate(context, bytes + 16, alignment) + 16;
+}
+static void FreeAskew(void* context, void* memory, size_t bytes) {
+  Free(context, (char*)memory - 16, bytes + 16);
+}
+
 static void Allocates(const tfaot_api* api) {
   long held = 0;
   tfaot_allocator allocator = {NULL, Allocate, Free};
@@ -235,6 +243,16 @@ static void Allocates(const tfaot_api* api) {
   EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
          TFAOT_OUT_OF_MEMORY);
   EXPECT(model == NULL);
+  held = 0;
+  allocator.allocate = AllocateAskew;
+  allocator.free = FreeAskew;
+  EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(model == NULL && held == 0);
+  EXPECT(strcmp(api->create_error(),
+                "a::b_c: create_with: the allocator's memory isn't aligned\n"
+                "  found: an address 16 bytes after a multiple of 64\n"
+                "  to do: return memory at a multiple of `alignment`") == 0);
   allocator.free = NULL;
   EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
          TFAOT_INVALID_ARGUMENT);
