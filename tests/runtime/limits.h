@@ -65,9 +65,9 @@ inline bool LimitsMemory() {
 }
 
 // More memory than a process needs to load a file in place. An emulator also
-// keeps the code that it translated.
+// keeps what it knows of each page, however large the mapping is.
 inline std::uint64_t Little() {
-  return std::uint64_t{LimitsMemory() ? 8u : 64u} << 20;
+  return LimitsMemory() ? std::uint64_t{8} << 20 : UINT64_MAX;
 }
 
 #endif  // TFAOT_TESTS_RUNTIME_LIMITS_H_
