@@ -59,7 +59,15 @@ def level_copts(level):
       (list of str) the flags
     """
     if level in ARM_LEVELS:
-        return ["-march=" + level, "-mtune=generic", "-fno-math-errno", "-DTFAOT_LEVEL={}".format(ARM_LEVELS.index(level) + 1)]
+        return [
+            "-march=" + level,
+            "-mtune=generic",
+            # Only on ARM does gcc schedule before it allocates registers. It then loads so early that sums of a tile go to the stack,
+            # and products take 1.5 times as long (docs/measured/arm.md).
+            "-fno-schedule-insns",
+            "-fno-math-errno",
+            "-DTFAOT_LEVEL={}".format(ARM_LEVELS.index(level) + 1),
+        ]
     has = X86_LEVELS.index(level) + 1
     return (
         ["-march=" + level, "-mtune=generic"] +
@@ -71,29 +79,31 @@ def level_copts(level):
     )
 
 def level_features(level):
-    """Returns the features that every CPU of a level has, besides those of any x86-64 CPU.
+    """Returns the features that every CPU of a level has, on x86-64 besides those of any x86-64 CPU.
 
     Args:
-      level: (str) the psABI's name for it
+      level: (str) its name, one of `LEVELS`
 
     Returns:
       (list[str]) their compiler names
     """
+    if level in ARM_LEVELS:
+        return _ARM_FEATURES[level]
     return [feature for other in X86_LEVELS[:X86_LEVELS.index(level) + 1] for feature in _FEATURES[other]]
 
 # The target platforms that models can be compiled for: what they are called, the constraints that make a platform one of them, their
-# CPU levels, and the level of models that name none.
+# CPU levels, and the levels of models that name none: every CPU of the last ten years, and the wider vectors of those that have them.
 PLATFORMS = {
     "linux_x86_64": struct(
         title = "Linux on x86-64",
         constraints = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
         levels = X86_LEVELS,
-        default = "x86-64-v3",
+        defaults = ["x86-64-v3", "x86-64-v4"],
     ),
     "linux_aarch64": struct(
         title = "Linux on 64-bit ARM",
         constraints = ["@platforms//os:linux", "@platforms//cpu:aarch64"],
         levels = ARM_LEVELS,
-        default = "armv8-a",
+        defaults = ["armv8-a"],
     ),
 }

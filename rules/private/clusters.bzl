@@ -289,7 +289,8 @@ def tf_aot_clusters(
       checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables
       compatible_with: (list[Label]) as in any rule, for all targets
       config: (Label) with `graph`, a complete tf2xla config that names its feeds and fetches
-      cpu: (str) the x86-64 psABI level to compile for; x86-64-v3 by default
+      cpu: (str) the CPU level to compile for; by default, x86-64-v3 and x86-64-v4, or armv8-a on 64-bit ARM
+        (docs/guide/cpu_levels.md)
       data: (list[Label]) files that the model's code reads
       debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
       deps: (list[Label]) Python libraries that the model's code imports

@@ -18,10 +18,40 @@ def platform_error(os, arch):
     Returns:
       (str or None) the error, or None if the machine is supported
     """
-    if os == "linux" and arch in ("amd64", "x86_64"):
+    if os == "linux" and (arch in ("amd64", "x86_64") or is_arm(arch)):
         return None
-    return ("rules_tfaot compiles models on linux x86-64 only; this machine is {} {}. The wheel of tensorflow-cpu contains the compiler " +
-            "only for that platform: build on such a machine, or use remote execution on one.").format(os, arch)
+    return ("rules_tfaot compiles models on linux x86-64 and linux aarch64 only; this machine is {} {}. TensorFlow's wheels contain the " +
+            "compiler only for those platforms: build on such a machine, or use remote execution on one.").format(os, arch)
+
+def is_arm(arch):
+    """Tells whether a machine is for 64-bit ARM.
+
+    Args:
+      arch: (str) as in repository_ctx.os.arch
+
+    Returns:
+      (bool)
+    """
+    return arch in ("aarch64", "arm64")
+
+def lock_on_arm(lock, tensorflow):
+    """Replaces tensorflow-cpu, for which 64-bit ARM has no wheels, in a lock.
+
+    Args:
+      lock: (str) the text of a requirements file, as uv writes it
+      tensorflow: (str) that of another one, with the package `tensorflow`
+
+    Returns:
+      (str) the text of the lock for 64-bit ARM
+    """
+    kept = []
+    keeps = True
+    for line in lock.splitlines(True):
+        if line.strip() and line[0] not in " \t#":
+            keeps = not line.startswith("tensorflow-cpu==")
+        if keeps:
+            kept.append(line)
+    return "".join(kept) + tensorflow
 
 def python_error(python, implementation, version):
     """Explains why a Python isn't supported.

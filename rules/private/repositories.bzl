@@ -6,6 +6,8 @@ load(
     ":python_version.bzl",
     "SUPPORTED_PYTHONS",
     "broken_python_error",
+    "is_arm",
+    "lock_on_arm",
     "no_pip_error",
     "no_python_error",
     "platform_error",
@@ -16,6 +18,7 @@ load(
 visibility(["//rules/..."])
 
 DEFAULT_LOCK = Label("//tools/python:requirements.lock")
+_ARM_LOCK = Label("//tools/python:requirements_aarch64.lock")
 _COPY_INTERPRETER = Label("//tools/python:copy_interpreter.py")
 
 # Prints a description of a Python as JSON on one line, even with the oldest Python. `executable` has pip. `base` is the interpreter
@@ -86,7 +89,7 @@ def _tensorflow_version(lock, text):
             return rest.split(" ")[0].split(";")[0]
     fail("{} doesn't name tensorflow-cpu==VERSION: start from tools/python/requirements.in".format(lock))
 
-def pip_install(rctx, *, package, title, size, programs = []):
+def pip_install(rctx, *, package, title, size, lock = None, programs = []):
     """Installs the packages in `requirements_lock` into the folder site-packages, and byte-compiles them.
 
     Args:
@@ -94,6 +97,7 @@ def pip_install(rctx, *, package, title, size, programs = []):
       package: (str) an importable package that must exist afterwards
       title: (str) the name of what is installed, for messages
       size: (str) its size, for messages
+      lock: (path) what to install instead of `requirements_lock`
       programs: (list[str]) files to keep in the folder site-packages/bin
 
     Returns:
@@ -106,7 +110,7 @@ def pip_install(rctx, *, package, title, size, programs = []):
     if not python["pip"]:
         fail(no_pip_error(python["executable"]))
     rctx.watch(python["base"])
-    lock = rctx.path(rctx.attr.requirements_lock)
+    lock = lock or rctx.path(rctx.attr.requirements_lock)
     rctx.report_progress("Installing {} for Python {} ({})".format(title, python["version"], size))
 
     # --no-deps: the lock is complete, and tf-keras would pull in a second TensorFlow. The machine's own pip configuration applies,
@@ -208,16 +212,23 @@ def _copy_interpreter(rctx, python):
 
 def _tfaot_tensorflow_repository_impl(rctx):
     lock = rctx.attr.requirements_lock
-    version = _tensorflow_version(lock, rctx.read(rctx.path(lock)))
+    path = rctx.path(lock)
+    text = rctx.read(path)
+    if lock == DEFAULT_LOCK and is_arm(rctx.os.arch):
+        text = lock_on_arm(text, rctx.read(rctx.path(_ARM_LOCK)))
+        path = rctx.path("requirements.lock")
+        rctx.file(path, text, executable = False)
+    version = _tensorflow_version(lock, text)
     python = pip_install(
         rctx,
+        lock = path,
         package = "tensorflow",
         size = "about 300 MB to download, 1.5 GB on disk",
         title = "TensorFlow " + version,
     )
 
     # It changes with the packages. They are one directory, whose digest Bazel doesn't compute for a worker's tools.
-    rctx.file("stamp", "{}\n{}".format(python["version"], rctx.read(rctx.path(lock))), executable = False)
+    rctx.file("stamp", "{}\n{}".format(python["version"], text), executable = False)
     copy = _copy_interpreter(rctx, python)
     rctx.file("BUILD", _BUILD.format(
         interpreter = repr("python/" + copy["interpreter"]) if copy else None,
@@ -307,5 +318,5 @@ def rules_tfaot_setup(*, python_interpreter = None, requirements_lock = None):
         requirements_lock = requirements_lock,
     )
 
-    # The toolchain is declared in rules_tfaot, so registering it doesn't fetch TensorFlow.
-    native.register_toolchains("@rules_tfaot//rules:default_toolchain")
+    # The toolchains are declared in rules_tfaot, so registering them doesn't fetch TensorFlow.
+    native.register_toolchains("@rules_tfaot//rules:default_toolchain", "@rules_tfaot//rules:aarch64_toolchain")

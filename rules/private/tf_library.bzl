@@ -1,6 +1,6 @@
 """TensorFlow's own `tf_library`, with its parameters and their meaning, on top of `tf_aot_library` (docs/guide/tf_library.md)."""
 
-load("//runtime:copts.bzl", "X86_LEVELS", "level_features")
+load("//runtime:copts.bzl", "ARM_LEVELS", "PLATFORMS", "X86_LEVELS", "level_features")
 load(":library.bzl", "tf_aot_library")
 
 visibility(["//rules/..."])
@@ -23,7 +23,7 @@ _refusal_test = rule(
     test = True,
 )
 
-# Levels of the x86-64 psABI that LLVM's CPUs have.
+# The levels that LLVM's CPUs have.
 _CPUS = {
     "x86-64": "amdfam10 athlon64 athlon64-sse3 barcelona bonnell core2 generic k8 k8-sse3 nocona opteron opteron-sse3 penryn",
     "x86-64-v2": "bdver1 bdver2 bdver3 btver2 core-avx-i corei7 corei7-avx goldmont goldmont-plus ivybridge nehalem " +
@@ -32,10 +32,23 @@ _CPUS = {
                  "znver1 znver2 znver3",
     "x86-64-v4": "cannonlake cascadelake cooperlake emeraldrapids graniterapids icelake-client icelake-server rocketlake " +
                  "sapphirerapids skx skylake-avx512 tigerlake znver4 znver5",
+    "armv8-a": "a64fx apple-a10 apple-a11 apple-a12 apple-a7 apple-a8 apple-a9 apple-s4 apple-s5 " +
+               "cortex-a34 cortex-a35 cortex-a53 cortex-a57 cortex-a72 cortex-a73 cyclone exynos-m3 falkor " +
+               "generic kryo saphira thunderx thunderx2t99 thunderx3t110 thunderxt81 thunderxt83 thunderxt88",
+    "armv8.2-a+dotprod+fp16": "ampere1 ampere1a ampere1b apple-a13 apple-a14 apple-a15 apple-a16 apple-a17 apple-m1 apple-m2 " +
+                              "apple-m3 apple-m4 cortex-a510 cortex-a520 cortex-a520ae cortex-a55 cortex-a65 cortex-a65ae " +
+                              "cortex-a710 cortex-a715 cortex-a720 cortex-a720ae cortex-a725 cortex-a75 cortex-a76 " +
+                              "cortex-a76ae cortex-a77 cortex-a78 cortex-a78ae cortex-a78c cortex-x1 cortex-x1c cortex-x2 " +
+                              "cortex-x3 cortex-x4 cortex-x925 exynos-m4 exynos-m5 neoverse-512tvb neoverse-e1 neoverse-n1 " +
+                              "neoverse-n2 neoverse-n3 neoverse-v1 neoverse-v2 neoverse-v3 neoverse-v3ae oryon-1 tsv110",
 }
 
-# LLVM's names of features that every x86-64 CPU has.
+# LLVM's names of features that every CPU of an architecture has.
 _BASELINE = ["64bit", "cmov", "cx8", "fxsr", "mmx", "sse", "sse2", "x87"]
+_ARM_BASELINE = ["fp-armv8", "v8a"]
+
+# The levels that a triple's architecture has, lowest first.
+_ARCHITECTURES = {"x86_64": X86_LEVELS, "aarch64": ARM_LEVELS}
 
 # Flags of the program `tfcompile` that change nothing here. docs/guide/tf_library.md says why.
 _NO_EFFECT = ["debug_info_path_begin_marker", "entry_point", "gen_name_to_index", "gen_program_shape", "use_xla_nanort_runtime"]
@@ -89,34 +102,55 @@ def _flags(value):
         return []
     return _split(value) if type(value) == "string" else value
 
-def _cpu(cpu, features, problems):
-    """Returns the CPU level that flags ask for, or None for the default. Adds to `problems` what no level has."""
-    level = None
-    if cpu:
-        level = ([cpu] if cpu in X86_LEVELS else [known for known, cpus in _CPUS.items() if cpu in cpus.split(" ")] + [None])[0]
-        if level == None:
-            problems.append(_refused(
-                "--target_cpu={} in tfcompile_flags isn't a CPU whose level is known".format(cpu),
-                "the levels are " + ", ".join(X86_LEVELS),
-                "use --target_cpu with a level, the lowest that the program must run on",
-            ))
-            return None
-    if not features:
-        return level
+def _has(level):
+    """Returns the features that every CPU of a level has, by LLVM's names."""
+    return level_features(level) + (_ARM_BASELINE if level in ARM_LEVELS else _BASELINE)
+
+def _level(levels, cpu, features):
+    """Returns the lowest of an architecture's levels that a CPU has, with and without features, or None."""
+    of_cpu = [level for level in levels if cpu in [level] + _CPUS[level].split(" ")]
+    if cpu and not of_cpu:
+        return None
     wanted = [feature[1:] for feature in features if feature.startswith("+")]
     without = [feature[1:] for feature in features if feature.startswith("-")]
-    lowest = X86_LEVELS.index(level) if level else 0
-    for candidate in X86_LEVELS[lowest:]:
-        has = _BASELINE + level_features(candidate)
+    for candidate in levels[levels.index(of_cpu[0]) if cpu else 0:]:
+        has = _has(candidate)
         if not [feature for feature in wanted if feature not in has]:
-            if [feature for feature in without if feature in has]:
-                break
-            return candidate
+            return None if [feature for feature in without if feature in has] else candidate
+    return None
+
+def _cpu(cpu, features, architectures, problems):
+    """Returns the CPU level that flags ask for, or None for the default.
+
+    Args:
+      cpu: (str) LLVM's name of a CPU, a level, or None
+      features: (list[str]) such as `+avx2`
+      architectures: (list[str]) keys of `_ARCHITECTURES` that the flags can mean
+      problems: (list[str]) gets an error if no level fits
+
+    Returns:
+      (str or None) the level
+    """
+    if not cpu and not features:
+        return None
+    for architecture in architectures:
+        level = _level(_ARCHITECTURES[architecture], cpu, features)
+        if level:
+            return level
+    known = [levels for levels in [_ARCHITECTURES[name] for name in architectures] if not cpu or _level(levels, cpu, [])]
+    if not known:
+        problems.append(_refused(
+            "--target_cpu={} in tfcompile_flags isn't a CPU whose level is known".format(cpu),
+            "the levels are " + ", ".join([level for name in architectures for level in _ARCHITECTURES[name]]),
+            "use --target_cpu with a level, the lowest that the program must run on",
+        ))
+        return None
     problems.append(_refused(
         "--target_features={} in tfcompile_flags isn't a CPU level or a part of one".format(",".join(features)),
         "code is compiled for whole levels: " + ", ".join([
-            "{} ({})".format(known, " ".join(level_features(known)[len(level_features(X86_LEVELS[index - 1])) if index else 0:]))
-            for index, known in enumerate(X86_LEVELS)
+            "{} ({})".format(level, " ".join([feature for feature in level_features(level) if not index or feature not in level_features(levels[index - 1])]))
+            for levels in known
+            for index, level in enumerate(levels)
             if index
         ]),
         "use --target_cpu with a level, the lowest that the program must run on",
@@ -143,7 +177,7 @@ def _translated(tfcompile_flags, xla_flags, cpp_class, problems):
                 "use tf_aot_library, whose xla_flags can be a select() of lists",
             ))
             return [], None
-    xla, cpu, features = [], None, []
+    xla, cpu, features, architectures = [], None, [], list(_ARCHITECTURES)
     for flag in _flags(tfcompile_flags):
         name, _, value = flag.removeprefix("--").partition("=")
         asked = flag + " in tfcompile_flags"
@@ -156,10 +190,13 @@ def _translated(tfcompile_flags, xla_flags, cpp_class, problems):
         elif name == "target_features":
             features = [feature for feature in value.split(",") if feature]
         elif name == "target_triple":
-            if not value.startswith("x86_64-") or "linux" not in value:
+            # The build's platform decides. This only says which architecture's CPU `generic` is.
+            architectures = [value.partition("-")[0]]
+            if architectures[0] not in _ARCHITECTURES or "-linux" not in value:
+                architectures = list(_ARCHITECTURES)
                 problems.append(_refused(
                     asked + " isn't supported",
-                    "models are compiled for Linux on x86-64",
+                    "models are compiled for " + " and ".join([platform.title for platform in PLATFORMS.values()]),
                     "remove the flag",
                 ))
         elif name in _NO_EFFECT or (name == "cpp_class" and value == cpp_class):
@@ -177,7 +214,7 @@ def _translated(tfcompile_flags, xla_flags, cpp_class, problems):
                 ", ".join(["--" + accepted for accepted in _NO_EFFECT]),
                 "remove the flag",
             ))
-    return xla + _flags(xla_flags), _cpu(cpu, features, problems)
+    return xla + _flags(xla_flags), _cpu(cpu, features, architectures, problems)
 
 def _problems(*, cpp_class, deps, freeze_checkpoint, freeze_saver, gen_compiler_log, mlir_components, tfcompile_tool):
     """Returns errors for what the rules can't do."""

@@ -16,7 +16,7 @@ from unittest import mock
 
 from running import run
 
-from tfaot.command import cli, options
+from tfaot.command import cli, cxx, options
 from tfaot.command.files import RULES
 
 MODEL = """\
@@ -101,11 +101,29 @@ class CommandTest(unittest.TestCase):
             (("compile", "absent.py", *one), "error: there is no model 'absent.py'\n"),
             (("compile", "model.py", "--saver=s", *one), "error: --saver applies only to graph\n"),
             (("compile", "model.py", "--cpu=z80", *one), "error: z80 isn't a CPU level\n"),
+            (
+                ("compile", "model.py", "--platform=linux_x86_64", "--cpu=armv8-a", *one),
+                "error: armv8-a isn't a CPU level of Linux on x86-64\n  found: x86-64, x86-64-v2, x86-64-v3, x86-64-v4\n"
+                "  to do: name one or more of these, or give --platform linux_aarch64",
+            ),
+            (
+                ("compile", "model.py", "--platform=vax", *one),
+                "error: models can't be compiled for the platform vax\n  found: linux_x86_64 (Linux on x86-64), linux_aarch64 "
+                "(Linux on 64-bit ARM)\n  to do: give one of these: --platform linux_x86_64",
+            ),
             (("compile", "model.py", "--cpu=a", "--isa=b", *one), "error: --cpu and --isa both set CPU levels\n"),
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (("compile", "model.py", "--out=out"), "error: Missing option '--cpp-class'"),
             (("compile", "model.py", "--nothing", *one), "error: No such option"),
+            (
+                ("compile", "model.py", "--cpp-class=1b", "--out=out"),
+                "error: cpp_class = '1b': '1b' isn't a C++ identifier",
+            ),
             (("compile", "model.py", "--cpp-class=a::B", "--out=full"), "error: --out full: this isn't something that"),
+            (
+                ("compile", "model.py", "--cpp-class=a::B", "--out=/proc/none/out"),
+                "error: --out /proc/none/out: can't write there: No such file or directory\n",
+            ),
         ):
             with self.subTest(words=words):
                 error = self.error(*words)
@@ -136,6 +154,33 @@ class CommandTest(unittest.TestCase):
             self.assertIn("error: there is no C++ compiler 'absent', which", self.error(*words))
         with mock.patch.dict("os.environ", {"CXX": "", "PATH": str(self.folder)}):
             self.assertIn("error: there is no C++ compiler\n", self.error(*words))
+
+    def test_another_machine(self) -> None:
+        """Protects users who compile for another machine: one error, before the stages, says which program is missing or wrong."""
+        (self.folder / "model.py").write_text(MODEL)
+        here, there = cxx.HERE, "linux_aarch64" if cxx.HERE != "linux_aarch64" else "linux_x86_64"
+        prefix = f"{there.removeprefix('linux_')}-linux-gnu-"
+        words = ("compile", "model.py", "--cpp-class=a::B", "--out=out", f"--platform={there}")
+        with mock.patch.dict("os.environ", {"CXX": "", "PATH": str(self.folder)}):
+            error = self.error(*words)
+            self.assertIn(
+                f"error: there is no C++ compiler\n  found: PATH has none of {prefix}c++, {prefix}g++, ", error
+            )
+        with mock.patch.dict("os.environ", {"CXX": "c++ -O1"}):
+            error = self.error(*words)
+            self.assertIn(f"error: c++ doesn't compile for {there}\n  found: `c++ -O1 -dumpmachine` says '", error)
+            self.assertIn(f"\n  to do: set CXX to a compiler for it, such as {prefix}g++, and AR to an archiver", error)
+        compiler = self.folder / f"{prefix}g++"
+        compiler.write_text(f"#!/bin/sh\necho {prefix}\n")
+        compiler.chmod(0o755)
+        verify = ("verify", "model.py", "--cpp-class=a::B", f"--platform={there}")
+        with mock.patch.dict("os.environ", {"CXX": "", "PATH": f"{self.folder}:{os.environ['PATH']}"}):
+            self.assertEqual(cxx.tools(there), cxx.Tools((f"{prefix}g++",), os.environ.get("AR") or f"{prefix}ar"))
+            error = self.error(*verify)
+            self.assertIn(f"error: verify runs a program for {there}\n  found: this machine is {here}, and ", error)
+            self.assertIn("\n  to do: give an emulator: --run-under 'qemu-aarch64 -L ", error)
+            error = self.error(*verify, "--run-under=absent -v")
+            self.assertIn("error: --run-under: there is no program 'absent'\n", error)
 
     def test_inspect_needs_a_package(self) -> None:
         """Protects users who name another file: an archive of something else, or none."""

@@ -42,7 +42,8 @@ _REFUSED = {
         {"tfcompile_flags": "--target_features=+avx2,+aes"},
         "--target_features=+avx2,+aes in tfcompile_flags isn't a CPU level or a part of one; code is compiled for whole levels: " +
         "x86-64-v2 (cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3), x86-64-v3 (avx avx2 bmi bmi2 f16c fma lzcnt movbe), " +
-        "x86-64-v4 (avx512bw avx512cd avx512dq avx512f avx512vl). To do: " + _LEVELS,
+        "x86-64-v4 (avx512bw avx512cd avx512dq avx512f avx512vl), armv8.2-a+dotprod+fp16 (crc lse rdm fullfp16 dotprod). To do: " +
+        _LEVELS,
     ),
     "features_without": (
         {"tfcompile_flags": ["--target_cpu=haswell", "--target_features=-avx2"]},
@@ -90,12 +91,21 @@ _REFUSED = {
         "freeze_saver without freeze_checkpoint; a saver says how to read a checkpoint. " +
         "To do: add freeze_checkpoint, or remove freeze_saver.\n" +
         "--target_cpu=native in tfcompile_flags isn't a CPU whose level is known; the levels are x86-64, x86-64-v2, x86-64-v3, " +
-        "x86-64-v4. To do: " + _LEVELS,
+        "x86-64-v4, armv8-a, armv8.2-a+dotprod+fp16. To do: " + _LEVELS,
     ),
     "triple": (
         {"tfcompile_flags": "--target_triple=x86_64-pc-windows"},
-        "--target_triple=x86_64-pc-windows in tfcompile_flags isn't supported; models are compiled for Linux on x86-64. " +
-        "To do: remove the flag.",
+        "--target_triple=x86_64-pc-windows in tfcompile_flags isn't supported; models are compiled for Linux on x86-64 and " +
+        "Linux on 64-bit ARM. To do: remove the flag.",
+    ),
+    "triple_and_cpu": (
+        {"tfcompile_flags": "--target_triple=aarch64-none-linux-gnu --target_cpu=haswell"},
+        "--target_cpu=haswell in tfcompile_flags isn't a CPU whose level is known; the levels are armv8-a, armv8.2-a+dotprod+fp16. " +
+        "To do: " + _LEVELS,
+    ),
+    "triple_android": (
+        {"tfcompile_flags": "--target_triple=aarch64-none-android"},
+        "--target_triple=aarch64-none-android in tfcompile_flags isn't supported; models are compiled for Linux on x86-64 and ",
     ),
     "unknown_flag": (
         {"tfcompile_flags": "--sanitize_dataflow"},
@@ -107,7 +117,7 @@ def _translated_test_impl(ctx):
     """Protects targets that move from TensorFlow's rules: flags in any spelling reach the compiler, and CPUs become levels."""
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
-    asserts.equals(env, [ctx.attr.level], target[TfaotObjectInfo].isa)
+    asserts.equals(env, ctx.attr.levels, target[TfaotObjectInfo].isa)
     action = [action for action in analysistest.target_actions(env) if action.mnemonic == "TfaotCompile"][0]
     flags = [arg.removeprefix("--xla_flags=") for arg in action.argv if arg.startswith("--xla_flags=")]
     asserts.equals(env, ctx.attr.xla_flags, flags)
@@ -115,14 +125,16 @@ def _translated_test_impl(ctx):
 
 _translated_test = analysistest.make(
     _translated_test_impl,
-    attrs = {"level": attr.string(), "xla_flags": attr.string_list()},
+    attrs = {"levels": attr.string_list(), "xla_flags": attr.string_list()},
 )
 
+_DEFAULT = ["x86-64-v3", "x86-64-v4"]
+
 _TRANSLATED = {
-    "cpu": ({"tfcompile_flags": "--target_cpu=skylake-avx512"}, "x86-64-v4", []),
-    "features": ({"tfcompile_flags": ["--target_features=+avx2,+fma"]}, "x86-64-v3", []),
-    "level": ({"tfcompile_flags": "--target_cpu=x86-64-v2 --target_features=+sse2"}, "x86-64-v2", []),
-    "none": ({"deps": [], "mlir_components": "Bridge", "tfcompile_flags": None, "xla_flags": None}, "x86-64-v3", []),
+    "cpu": ({"tfcompile_flags": "--target_cpu=skylake-avx512"}, ["x86-64-v4"], []),
+    "features": ({"tfcompile_flags": ["--target_features=+avx2,+fma"]}, ["x86-64-v3"], []),
+    "level": ({"tfcompile_flags": "--target_cpu=x86-64-v2 --target_features=+sse2"}, ["x86-64-v2"], []),
+    "none": ({"deps": [], "mlir_components": "Bridge", "tfcompile_flags": None, "xla_flags": None}, _DEFAULT, []),
     "notes": (
         {
             "copts": ["-DX"],
@@ -134,15 +146,29 @@ _TRANSLATED = {
                                "--cpp_class=small::Small --target_triple=x86_64-none-linux-gnu --debug_info_path_begin_marker=x",
             "tfcompile_tool": "//tensorflow/compiler/aot:tfcompile",
         },
-        "x86-64-v3",
+        _DEFAULT,
         [],
     ),
     "quoted": (
         {"tfcompile_flags": "--xla_a='1 2'\n\t\"--xla_b=3\"\n", "xla_flags": "--xla_c=4  --xla_d=5"},
-        "x86-64-v3",
+        _DEFAULT,
         ["--xla_a=1 2", "--xla_b=3", "--xla_c=4", "--xla_d=5"],
     ),
-    "without": ({"tfcompile_flags": "--target_cpu=nehalem --target_features=+avx,-avx512f"}, "x86-64-v3", []),
+    "without": ({"tfcompile_flags": "--target_cpu=nehalem --target_features=+avx,-avx512f"}, ["x86-64-v3"], []),
+}
+
+_arm_test = analysistest.make(
+    _translated_test_impl,
+    attrs = {"level": attr.string(), "xla_flags": attr.string_list()},
+    config_settings = {"//command_line_option:platforms": str(Label("//tests/rules:linux_aarch64"))},
+)
+
+_ON_ARM = {
+    "arm": ("--target_triple=aarch64-none-linux-gnu", "armv8-a"),
+    "arm_cpu": ("--target_cpu=neoverse-n1", "armv8.2-a+dotprod+fp16"),
+    "arm_features": ("--target_features=+neon,+dotprod", "armv8.2-a+dotprod+fp16"),
+    "arm_generic": ("--target_cpu=generic --target_triple=aarch64-none-linux-gnu --target_features=+neon", "armv8-a"),
+    "arm_level": ("--target_cpu=armv8-a", "armv8-a"),
 }
 
 def _checkpoint_test_impl(ctx):
@@ -207,7 +233,7 @@ def tf_library_test_suite(*, name):
             tests.append(test)
             if case != "unknown_flag":
                 break
-    for case, (attributes, level, xla_flags) in _TRANSLATED.items():
+    for case, (attributes, levels, xla_flags) in _TRANSLATED.items():
         target = "{}.{}".format(name, case)
         tf_library(
             name = target,
@@ -218,9 +244,25 @@ def tf_library_test_suite(*, name):
         )
         _translated_test(
             name = case + "_translated_test",
-            level = level,
+            levels = levels,
             target_under_test = target + ".compile",
             xla_flags = xla_flags,
+        )
+        tests.append(case + "_translated_test")
+    for case, (flags, level) in _ON_ARM.items():
+        target = "{}.{}".format(name, case)
+        tf_library(
+            name = target,
+            config = "small.config.pbtxt",
+            cpp_class = "small::Small",
+            graph = "small.pb",
+            tfcompile_flags = flags,
+            **own
+        )
+        _arm_test(
+            name = case + "_translated_test",
+            level = level,
+            target_under_test = target + ".compile",
         )
         tests.append(case + "_translated_test")
     native.filegroup(name = "trained", srcs = native.glob(["checkpoint/trained.*"]), **own)

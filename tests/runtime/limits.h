@@ -2,6 +2,7 @@
 #ifndef TFAOT_TESTS_RUNTIME_LIMITS_H_
 #define TFAOT_TESTS_RUNTIME_LIMITS_H_
 
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -49,6 +50,24 @@ int Limited(int resource, std::uint64_t limit, Work work) {
     setrlimit(static_cast<__rlimit_resource>(resource), &limits);
     work();
   });
+}
+
+// Whether limits of address space apply. Emulators of other machines ignore
+// them.
+inline bool LimitsMemory() {
+  constexpr std::size_t kMore = std::size_t{1} << 26;
+  return Limited(RLIMIT_AS, Size(false), [] {
+           std::_Exit(mmap(nullptr, kMore, PROT_READ,
+                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED
+                          ? 0
+                          : 1);
+         }) == 0;
+}
+
+// More memory than a process needs to load a file in place. An emulator also
+// keeps what it knows of each page, however large the mapping is.
+inline std::uint64_t Little() {
+  return LimitsMemory() ? std::uint64_t{8} << 20 : UINT64_MAX;
 }
 
 #endif  // TFAOT_TESTS_RUNTIME_LIMITS_H_

@@ -57,7 +57,7 @@ extern "C" int fsync(int fd) {
 }
 extern "C" int rename(const char* from, const char* to) noexcept {
   if (killed == Killed::kRenamed) raise(SIGKILL);
-  return static_cast<int>(syscall(SYS_rename, from, to));
+  return static_cast<int>(syscall(SYS_renameat, AT_FDCWD, from, AT_FDCWD, to));
 }
 
 namespace {

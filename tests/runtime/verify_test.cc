@@ -318,7 +318,11 @@ void TestFirst() {
 // Every level that the machine runs is verified, others aren't, and verifying
 // none is a failure.
 void TestIsas() {
+#if defined(__aarch64__)
+  const char* const isas[] = {"armv8-a", "armv9-z", nullptr};
+#else
   const char* const isas[] = {"x86-64", "x86-64-v9", nullptr};
+#endif
   int calls = 0;
   const auto verified = [&](const char* const* of, int status) {
     return tfaot::VerifyIsas("a::B", of, [&](const char* isa) {

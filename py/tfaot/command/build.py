@@ -43,6 +43,7 @@ class Build:
         folder: Path,
         stages: Stages,
         step: Callable[[str], None],
+        platform: str | None = None,
     ) -> None:
         """Checks the attributes.
 
@@ -53,6 +54,7 @@ class Build:
           folder: where to put files.
           stages: runs stages.
           step: called before each step with what it does.
+          platform: what to compile for, one of `PLATFORMS` in `runtime/copts.bzl`. By default, this machine's.
 
         Raises:
           TfaotError: attributes contradict each other.
@@ -65,7 +67,7 @@ class Build:
         self.step = step
         options.check(self._values, _GRAPH_ONLY, needs="graph")
         options.check(self._values, ("signature",), needs="model")
-        self.levels = _levels(self._values)
+        self.levels = levels(self._values, platform or cxx.HERE)
         """The CPU levels, lowest first."""
         (folder / self._prefix).mkdir(parents=True, exist_ok=True)
         self._rules = starlark.execute(RULES, "runtime/package.bzl")
@@ -262,19 +264,21 @@ class Build:
         self._stages.run("bundle", [*flags, *(f"--file={name}={path}" for name, path in files.items())])
         return archive
 
-    def program(self, kind: str, *, objects: Mapping[str, str]) -> list[str]:
+    def program(self, kind: str, *, tools: cxx.Tools, objects: Mapping[str, str]) -> list[str]:
         """Compiles and links the generated test or benchmark, and returns the command that runs it.
 
         Args:
           kind: `test` or `benchmark`.
+          tools: the compiler.
           objects: from `objects`.
         """
         self.step(f"linking the {kind}")
         out = self.path(f"_{kind}")
         includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
         flags = self._rules["package_copts"](list(self._values["copts"]))
-        cxx.compile_all([cxx.Source(self.path(f"_{kind}.cc"), out + ".o", (*flags, "-O1", *includes))])
-        cxx.link([out + ".o", *objects.values()], out=out, flags=self._values["linkopts"])
+        source = cxx.Source(self.path(f"_{kind}.cc"), out + ".o", (*flags, "-O1", *includes))
+        cxx.compile_all(tools.compiler, [source])
+        cxx.link(tools.compiler, [out + ".o", *objects.values()], out=out, flags=self._values["linkopts"])
         embedded = self._values["embed_variables"]
         return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
 
@@ -283,7 +287,7 @@ class Build:
             entry.entry_point + (f" for batches of {entry.batch}" if entry.batch else "") for entry in self.functions
         ]
 
-    def objects(self, *, interface: bool = False) -> dict[str, str]:
+    def objects(self, tools: cxx.Tools, *, interface: bool = False) -> dict[str, str]:
         """Compiles the C++, and returns the objects of the library by name, and with `interface`, that of the C interface."""
         copts = list(self._values["copts"])
         includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
@@ -323,12 +327,12 @@ class Build:
             for level in self.levels:
                 made[f"{function.stem}.{level}.kernels.o"] = self.path(f".{level}.kernels.o", function.stem)
         self.step(f"compiling {len(sources)} C++ files")
-        cxx.compile_all(sources)
+        cxx.compile_all(tools.compiler, sources)
         return made
 
-    def pack(self, *, folder: str | None, archive: str | None) -> None:
+    def pack(self, tools: cxx.Tools, *, folder: str | None, archive: str | None) -> None:
         """Compiles the C++, and writes the package."""
-        objects = self.objects(interface=True)
+        objects = self.objects(tools, interface=True)
         self.step("packing")
         headers = {self.header: self.path(".h")}
         headers |= {path: str(RULES / "runtime" / path) for path in self._rules["PACKAGE_HEADERS"]}
@@ -344,11 +348,11 @@ class Build:
                 headers=tuple(headers.items()),
                 objects=tuple((name, path) for name, path in objects.items() if name != _INTERFACE),
                 interface=objects[_INTERFACE],
-                link=(*cxx.compiler(), *self._rules["PACKAGE_LINK"]),
+                link=(*tools.compiler, *self._rules["PACKAGE_LINK"]),
                 files=tuple(files.items()),
                 notices=tuple((name, str(RULES / name)) for name in _NOTICES),
                 linkopts=tuple(self._values["linkopts"]),
-                ar=cxx.archiver(),
+                ar=tools.archiver,
                 out_folder=folder,
                 out_archive=archive,
             )
@@ -368,23 +372,33 @@ def _existing(path: str, kind: str) -> str:
     return path
 
 
-def _levels(values: Mapping[str, Any]) -> list[str]:
+def levels(values: Mapping[str, Any], platform: str) -> list[str]:
     """Returns the CPU levels that attributes name, lowest first.
 
     Raises:
-      TfaotError: there is no such level, or the attributes name both one and several.
+      TfaotError: there is no such platform or level, or the attributes name both one level and several.
     """
     cpu, isa = values["cpu"], values["isa"]
     if cpu and isa:
         raise TfaotError(
             "--cpu and --isa both set CPU levels", exists=f"{cpu}, and {', '.join(isa)}", do="remove one of them"
         )
-    # The command uses this machine's compiler, so it compiles for machines like this one.
-    platform = starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"]["linux_x86_64"]
-    known = platform.levels
+    platforms = starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"]
+    if platform not in platforms:
+        raise TfaotError(
+            f"models can't be compiled for the platform {platform}",
+            exists=", ".join(f"{name} ({each.title})" for name, each in platforms.items()),
+            do="give one of these: --platform " + next(iter(platforms)),
+        )
+    known = platforms[platform].levels
     default = starlark.execute(RULES, "rules/private/isa.bzl")["DEFAULT_LEVEL"]
-    levels = isa or [platform.default if not cpu or cpu == default else cpu]
-    for level in levels:
+    found = isa or (platforms[platform].defaults if not cpu or cpu == default else [cpu])
+    for level in found:
+        others = [name for name, each in platforms.items() if level in each.levels]
         if level not in known:
-            raise TfaotError(f"{level} isn't a CPU level", exists=", ".join(known), do="name one or more of these")
-    return [level for level in known if level in levels]
+            raise TfaotError(
+                f"{level} isn't a CPU level" + (f" of {platforms[platform].title}" if others else ""),
+                exists=", ".join(known),
+                do="name one or more of these" + "".join(f", or give --platform {name}" for name in others),
+            )
+    return [level for level in known if level in found]

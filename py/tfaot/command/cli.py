@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,10 +18,10 @@ import click
 
 from tfaot import profile
 from tfaot.command import cxx, inspect, options
-from tfaot.command.build import Build
+from tfaot.command.build import Build, levels
 from tfaot.command.progress import Progress
 from tfaot.command.stages import StageFailed, Stages, check_model
-from tfaot.core import version
+from tfaot.core import names, version
 from tfaot.core.errors import TfaotError
 
 
@@ -80,29 +81,32 @@ def _option(option: options.Option) -> click.Option:
 
 
 @_command("compile")
-def compile_model(values: dict[str, Any], *, out: str, name: str | None, header_folder: str) -> None:
+def compile_model(
+    values: dict[str, Any], *, out: str, name: str | None, header_folder: str, platform: str | None
+) -> None:
     """Writes a package."""
-    cxx.compiler()  # before the stages, which take longer
-    with _replacing(out) as made, _build(values, name, header_folder) as build:
+    tools = _tools(values, platform)
+    with _replacing(out) as made, _build(values, name, header_folder, platform) as build:
         build.export()
         build.compile()
         build.render()
-        build.pack(folder=str(made), archive=None)
+        build.pack(tools, folder=str(made), archive=None)
     click.echo(f"wrote {out}")
 
 
 @_command("verify")
-def verify(values: dict[str, Any]) -> None:
+def verify(values: dict[str, Any], *, platform: str | None, run_under: str | None) -> None:
     """Runs what NAME_test is in Bazel."""
-    cxx.compiler()
-    with _build(values, None) as build:
+    tools = _tools(values, platform)
+    under = _runner(platform, run_under)
+    with _build(values, None, platform=platform) as build:
         build.export()
         build.verify()
         build.compile()
         build.render()
-        command = build.program("test", objects=build.objects())
+        command = build.program("test", tools=tools, objects=build.objects(tools))
         build.step("running the test")
-        done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
+        done = subprocess.run([*under, *command], check=False, stdout=subprocess.PIPE, text=True)
     click.echo(done.stdout, nl=False)
     if done.returncode:
         raise TfaotError(
@@ -115,7 +119,7 @@ def verify(values: dict[str, Any]) -> None:
 @_command("profile")
 def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -> None:
     """Samples what NAME_benchmark is in Bazel."""
-    cxx.compiler()
+    tools = _tools(values, None)
     if not shutil.which("perf"):
         raise TfaotError(
             "profile samples the model with perf",
@@ -127,7 +131,7 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
         build.verify()
         build.compile()
         build.render()
-        command = build.program("benchmark", objects=build.objects())
+        command = build.program("benchmark", tools=tools, objects=build.objects(tools))
         build.step("sampling the benchmark")
 
         def run(under: Sequence[str], steps: int) -> str:
@@ -145,9 +149,15 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
 
 
 @_command("hlo")
-def hlo(values: dict[str, Any], *, out: str, name: str | None) -> None:
+def hlo(values: dict[str, Any], *, out: str, name: str | None, platform: str | None) -> None:
     """Writes HLO as text, protobuf message, and drawing."""
-    _write_for_others(values, lambda build: [build.path(".variables.safetensors"), *build.hlo()], out=out, name=name)
+    _write_for_others(
+        values,
+        lambda build: [build.path(".variables.safetensors"), *build.hlo()],
+        out=out,
+        name=name,
+        platform=platform,
+    )
 
 
 @_command("stablehlo")
@@ -159,7 +169,7 @@ def stablehlo(values: dict[str, Any], *, out: str, name: str | None) -> None:
 
 
 @_command("bundle")
-def bundle(values: dict[str, Any], *, out: str, name: str | None) -> None:
+def bundle(values: dict[str, Any], *, out: str, name: str | None, platform: str | None) -> None:
     """Writes NAME.bundle.tar.gz."""
 
     def make(build: Build) -> list[str]:
@@ -168,7 +178,7 @@ def bundle(values: dict[str, Any], *, out: str, name: str | None) -> None:
         build.stablehlo()
         return [build.bundle()]
 
-    _write_for_others(values, make, out=out, name=name)
+    _write_for_others(values, make, out=out, name=name, platform=platform)
 
 
 @tfaot.command("check", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -194,10 +204,15 @@ def inspect_package(path: str) -> None:
 
 
 def _write_for_others(
-    values: dict[str, Any], make: Callable[[Build], list[str]], *, out: str, name: str | None
+    values: dict[str, Any],
+    make: Callable[[Build], list[str]],
+    *,
+    out: str,
+    name: str | None,
+    platform: str | None = None,
 ) -> None:
     """Exports a model for another compiler, and writes its manifest beside what `make` returns."""
-    with _replacing(out) as made, _build(values, name or _model_name(values)) as build:
+    with _replacing(out) as made, _build(values, name or _model_name(values), platform=platform) as build:
         build.export(edge="hlo")
         for file in [build.path(".model.json"), *make(build)]:
             shutil.copyfile(file, made / Path(file).name)
@@ -211,8 +226,12 @@ def _model_name(values: dict[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def _build(values: dict[str, Any], name: str | None, header_folder: str = "") -> Iterator[Build]:
-    """Yields a build in a temporary folder."""
+def _build(
+    values: dict[str, Any], name: str | None, header_folder: str = "", platform: str | None = None
+) -> Iterator[Build]:
+    """Yields a build in a temporary folder, unless the class can't have its name."""
+    if "cpp_class" in values:
+        names.split_class(values["cpp_class"])  # the export stage would say so much later
     with tempfile.TemporaryDirectory(prefix="tfaot.") as folder:
         work, temporary = Path(folder, "work"), Path(folder, "tmp")
         temporary.mkdir()
@@ -224,7 +243,36 @@ def _build(values: dict[str, Any], name: str | None, header_folder: str = "") ->
                 folder=work,
                 stages=stages,
                 step=progress.step,
+                platform=platform,
             )
+
+
+def _tools(values: dict[str, Any], platform: str | None) -> cxx.Tools:
+    """Returns the programs for C++. It checks what the stages, which take longer, would find later."""
+    levels(values, platform or cxx.HERE)
+    return cxx.tools(platform or cxx.HERE)
+
+
+def _runner(platform: str | None, run_under: str | None) -> list[str]:
+    """Returns the words of `--run-under`.
+
+    Raises:
+      TfaotError: programs for the platform need one, or it isn't a program.
+    """
+    words = shlex.split(run_under or "")
+    if words and shutil.which(words[0]) is None:
+        raise TfaotError(
+            f"--run-under: there is no program {words[0]!r}",
+            exists="nothing on PATH",
+            do="install it, or give its path",
+        )
+    if not words and platform not in (None, cxx.HERE):
+        raise TfaotError(
+            f"verify runs a program for {platform}",
+            exists=f"this machine is {cxx.HERE}, and there is no --run-under",
+            do="give an emulator: --run-under 'qemu-aarch64 -L /usr/aarch64-linux-gnu'",
+        )
+    return words
 
 
 def _default_name(cpp_class: str) -> str:

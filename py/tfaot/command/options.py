@@ -97,6 +97,11 @@ class Command:
     own: tuple[Own, ...]
 
 
+_PLATFORM = Own(
+    "--platform",
+    "PLATFORM",
+    "The platform to compile for: linux_x86_64 or linux_aarch64, 64-bit ARM. By default, this machine's.",
+)
 _OUT = Own("--out", "DIR", "The folder to write. What the command wrote there is replaced.", required=True)
 _NAME = Own("--name", "NAME", "The library's name. By default, the class's in lower case.")
 _MODULE = Own("--name", "NAME", "The module's name. By default, that of the model's file.")
@@ -116,6 +121,7 @@ COMMANDS = (
                 'The folder in the header\'s path: #include "PATH/NAME.h". By default, there is none.',
                 default="",
             ),
+            _PLATFORM,
         ),
     ),
     Command(
@@ -123,7 +129,15 @@ COMMANDS = (
         "Compiles MODEL, runs it for several steps, and compares every output and every written variable with "
         "TensorFlow's.",
         "tf_aot_library",
-        (),
+        (
+            _PLATFORM,
+            Own(
+                "--run-under",
+                "COMMAND",
+                "A command that runs programs for the platform, such as an emulator with its flags. By default, programs run "
+                "directly.",
+            ),
+        ),
     ),
     Command(
         "profile",
@@ -134,13 +148,13 @@ COMMANDS = (
             Own("--core", "NUMBER", "The core to run on. By default, the last one."),
         ),
     ),
-    Command("hlo", "Turns MODEL into HLO for another compiler.", "tf_aot_hlo", (_OUT, _MODULE)),
+    Command("hlo", "Turns MODEL into HLO for another compiler.", "tf_aot_hlo", (_OUT, _MODULE, _PLATFORM)),
     Command("stablehlo", "Turns MODEL into portable StableHLO.", "tf_aot_hlo", (_OUT, _MODULE)),
     Command(
         "bundle",
         "Packs HLO, StableHLO, TensorFlow's numbers, and a script that replays them, for authors of compilers.",
         "tf_aot_hlo",
-        (_OUT, _MODULE),
+        (_OUT, _MODULE, _PLATFORM),
     ),
 )
 """All commands that take a model. `inspect` takes a package."""

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from tfaot.core import templates, version
 from tfaot.core.errors import TfaotError
+from tfaot.core.fingerprint import Stamp
+from tfaot.core.isa import TARGETS
 from tfaot.core.manifest import Manifest
 
 
@@ -48,6 +50,10 @@ class Request:
     """A folder that doesn't exist."""
     out_archive: str | None = None
     """A tar.gz with one folder, NAME."""
+
+
+_PROCESSORS = {"x86_64": ("x86-64", "x86_64|amd64|AMD64"), "aarch64": ("64-bit ARM", "aarch64|arm64|ARM64")}
+"""What each architecture is called, and what CMake calls its processors."""
 
 
 def pack(request: Request) -> None:
@@ -119,12 +125,21 @@ def _described(request: Request) -> dict[str, bytes]:
     """Returns the files that say to build systems and readers what the package is."""
     paths = dict(request.files)
     manifest = Manifest.from_json(Path(paths["model.json"]).read_text(encoding="utf-8"), path=paths["model.json"])
+    isa = next(
+        Stamp.from_json(Path(path).read_text(encoding="utf-8"), path=path).isa
+        for name, path in request.files
+        if name.endswith(".fingerprint.json")
+    )
+    architecture, processors = _PROCESSORS[TARGETS[isa[0]].triple.partition("-")[0]]
     environment = templates.environment(str(Path(__file__).parent / "templates"))
     values = {
         "name": request.name,
         "header": request.header,
+        "architecture": architecture,
         "cpp_class": manifest.cpp_class,
+        "isa": isa,
         "linkopts": list(request.linkopts),
+        "processors": processors,
         "rules": version.RULES,
         "tensorflow": manifest.tensorflow,
         "weights": f"{request.name}.variables.safetensors" if manifest.variables else "",

@@ -6,6 +6,7 @@ load("@bazel_skylib//lib:unittest.bzl", "asserts", "unittest")
 load(
     "//rules/private:python_version.bzl",
     "broken_python_error",
+    "lock_on_arm",
     "no_pip_error",
     "no_python_error",
     "platform_error",
@@ -23,6 +24,7 @@ def _supported_test_impl(ctx):
     for version in ["3.10", "3.11", "3.12", "3.13"]:
         asserts.equals(env, None, python_error("/usr/bin/python3", "cpython", version))
     asserts.equals(env, None, platform_error("linux", "amd64"))
+    asserts.equals(env, None, platform_error("linux", "aarch64"))
     return unittest.end(env)
 
 _supported_test = unittest.make(_supported_test_impl)
@@ -88,11 +90,24 @@ _uncopied_python_test = unittest.make(_uncopied_python_test_impl)
 def _platform_test_impl(ctx):
     """Protects the error on machines for which TensorFlow's wheel doesn't exist."""
     env = unittest.begin(ctx)
-    _contains(env, platform_error("mac os x", "aarch64"), ["linux x86-64 only", "mac os x aarch64", "remote execution"])
-    _contains(env, platform_error("linux", "aarch64"), ["linux aarch64"])
+    _contains(env, platform_error("mac os x", "aarch64"), ["linux aarch64 only", "mac os x aarch64", "remote execution"])
+    _contains(env, platform_error("linux", "ppc64le"), ["linux ppc64le"])
     return unittest.end(env)
 
 _platform_test = unittest.make(_platform_test_impl)
+
+def _arm_lock_test_impl(ctx):
+    """Protects builds on ARM: pip gets tensorflow in the place of tensorflow-cpu, and every other package of the lock."""
+    env = unittest.begin(ctx)
+    lock = "# head\na==1 \\\n    --hash=x\n    # via tensorflow-cpu\ntensorflow-cpu==2 ; b \\\n    --hash=y\n    # via -r in\nz==3\n"
+    asserts.equals(
+        env,
+        "# head\na==1 \\\n    --hash=x\n    # via tensorflow-cpu\nz==3\ntensorflow==2\n",
+        lock_on_arm(lock, "tensorflow==2\n"),
+    )
+    return unittest.end(env)
+
+_arm_lock_test = unittest.make(_arm_lock_test_impl)
 
 def python_version_test_suite(*, name):
     """Declares the tests.
@@ -109,4 +124,5 @@ def python_version_test_suite(*, name):
         _no_pip_test,
         _uncopied_python_test,
         _platform_test,
+        _arm_lock_test,
     )
