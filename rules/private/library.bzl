@@ -10,6 +10,7 @@ load(":hlo.bzl", "hlo_targets")
 load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
 load(":package.bzl", "tf_aot_package")
+load(":page.bzl", "tf_aot_page")
 load(":render.bzl", "tf_aot_render")
 load(":shared.bzl", "tf_aot_shared")
 load(":stub.bzl", "tf_aot_stub")
@@ -85,6 +86,8 @@ def tf_aot_library(
         Bazel builds it only on request.
       NAME_package: headers, a static library, weights, and descriptions for CMake and pkg-config, in one archive for programs
         that Bazel doesn't build (docs/guide/without-bazel.md). Bazel builds it only on request.
+      NAME_report: an HTML file that shows what was compiled: names, kernels and their memory, HLO before and after fusion, sizes,
+        and fingerprints (docs/guide/diagnostics.md#what-was-made). Bazel builds it only on request.
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
@@ -227,6 +230,14 @@ def tf_aot_library(
         sources = sources,
         stem = name,
         **(common.public | cpp | {"tags": common.private["tags"]})
+    )
+    tf_aot_page(
+        name = name + "_report",
+        compiled = compiled,
+        graph = exported_target,
+        hlo = parts["hlo"],
+        stem = name,
+        **(common.public | {"tags": common.private["tags"]})
     )
     tf_aot_shared(
         name = name + "_shared",

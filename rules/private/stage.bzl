@@ -41,6 +41,9 @@ def _bundle_resources(_os, _inputs):
 def _package_resources(_os, _inputs):
     return {"cpu": 1, "memory": 100}
 
+def _page_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 100}
+
 _RESOURCES = {
     "TfaotBundle": _bundle_resources,
     "TfaotCluster": _cluster_resources,
@@ -48,6 +51,7 @@ _RESOURCES = {
     "TfaotExport": _export_resources,
     "TfaotHlo": _hlo_resources,
     "TfaotPackage": _package_resources,
+    "TfaotPage": _page_resources,
     "TfaotRender": _render_resources,
     "TfaotReport": _report_resources,
     "TfaotStablehlo": _stablehlo_resources,

@@ -166,24 +166,34 @@ bool PlaceIn(Model& model, const TensorInfo& tensor, TF_Tensor* memory) {
   return tensor.bytes == 0;
 }
 
+// Returns whether a tensor has the dtype and the shape that the model takes.
+bool Fits(const TF_Tensor* got, const TensorInfo& wanted) {
+  const int rank = static_cast<int>(wanted.dims.size());
+  bool fits = static_cast<DType>(TF_TensorType(got)) == wanted.dtype &&
+              TF_NumDims(got) == rank && TF_TensorByteSize(got) == wanted.bytes;
+  for (int axis = 0; fits && axis < rank; ++axis) {
+    fits = TF_Dim(got, axis) == wanted.dims[static_cast<std::size_t>(axis)];
+  }
+  return fits;
+}
+
 // Gives the model an input, which must outlive the run. Returns an error, or
 // nothing.
 std::string GiveInput(TF_OpKernelContext* context, int index,
-                      const TensorInfo& wanted, Model& model,
+                      const TensorInfo& wanted, Model& model, TF_Status* status,
                       std::vector<TensorPointer>& held) {
-  const StatusPointer status(TF_NewStatus(), TF_DeleteStatus);
   TF_Tensor* got = nullptr;
-  TF_GetInput(context, index, &got, status.get());
-  if (TF_GetCode(status.get()) != TF_OK) return TF_Message(status.get());
+  TF_GetInput(context, index, &got, status);
+  if (TF_GetCode(status) != TF_OK) return TF_Message(status);
   held.emplace_back(got, TF_DeleteTensor);
-  const int rank = TF_NumDims(got);
-  std::vector<std::int64_t> dims;
-  for (int axis = 0; axis < rank; ++axis) dims.push_back(TF_Dim(got, axis));
-  const auto dtype = static_cast<DType>(TF_TensorType(got));
-  if (Shown(dtype, dims) != Shown(wanted) ||
-      TF_TensorByteSize(got) != wanted.bytes) {
+  if (!Fits(got, wanted)) {
+    std::vector<std::int64_t> dims;
+    for (int axis = 0; axis < TF_NumDims(got); ++axis) {
+      dims.push_back(TF_Dim(got, axis));
+    }
     return Message(std::string(Model::Info().cpp_class) + " got " +
-                       Shown(dtype, dims) + " for " + wanted.name,
+                       Shown(static_cast<DType>(TF_TensorType(got)), dims) +
+                       " for " + wanted.name,
                    "it takes " + Shown(wanted),
                    "load the library that was built with this SavedModel");
   }
@@ -201,15 +211,14 @@ struct Result {
 
 // Allocates an output. Returns an error, or nothing.
 std::string TakeOutput(TF_OpKernelContext* context, int index,
-                       const TensorInfo& made, Model& model,
+                       const TensorInfo& made, Model& model, TF_Status* status,
                        std::vector<Result>& results) {
-  const StatusPointer status(TF_NewStatus(), TF_DeleteStatus);
   TensorPointer tensor(
       TF_AllocateOutput(context, index, static_cast<TF_DataType>(made.dtype),
                         made.dims.begin(), static_cast<int>(made.dims.size()),
-                        made.bytes, status.get()),
+                        made.bytes, status),
       TF_DeleteTensor);
-  if (TF_GetCode(status.get()) != TF_OK) return TF_Message(status.get());
+  if (TF_GetCode(status) != TF_OK) return TF_Message(status);
   const bool placed = PlaceIn(model, made, tensor.get());
   results.push_back({std::move(tensor), placed});
   return "";
@@ -236,15 +245,18 @@ void Compute(const Kernel& kernel, TF_OpKernelContext* context) {
     return;
   }
   TF_Code code = TF_INVALID_ARGUMENT;
+  const StatusPointer status(TF_NewStatus(), TF_DeleteStatus);
   std::vector<TensorPointer> held;
   std::vector<Result> results;
+  held.reserve(given);
+  results.reserve(taken);
   for (std::size_t i = 0; i < given && error.empty(); ++i) {
-    error =
-        GiveInput(context, static_cast<int>(i), entry.inputs[i], *model, held);
+    error = GiveInput(context, static_cast<int>(i), entry.inputs[i], *model,
+                      status.get(), held);
   }
   for (std::size_t i = 0; i < taken && error.empty(); ++i) {
     error = TakeOutput(context, static_cast<int>(i), entry.outputs[i], *model,
-                       results);
+                       status.get(), results);
   }
   if (error.empty() && !Call(*model, entry)) {
     error = model->error();

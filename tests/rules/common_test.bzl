@@ -27,6 +27,7 @@ _PUBLIC = [
     "_bundle",
     "_config_test",
     "_package",
+    "_report",
     "_shared",
     "_stub",
     "_stub_header_test",

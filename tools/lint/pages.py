@@ -28,7 +28,7 @@ _TARGET = re.compile(r"(?<!\w)//((?:examples|tests|tools)/[a-z0-9_/]+)(?::([\w./
 _PATH = re.compile(r"`((?:benchmarks|docs|examples|py|rules|runtime|tests|tools)/[\w./-]+)`")
 _NAMED_PAGE = re.compile(r"(?<![\w/.-])docs/[\w/]+\.md")
 _WAY_IN = re.compile(r"\]\((\w+\.md)\) \|")
-_OF_A_LIBRARY = ("_benchmark", "_bundle", "_config_test", "_shared", "_stub", "_taps_test")
+_OF_A_LIBRARY = ("_benchmark", "_bundle", "_config_test", "_report", "_shared", "_stub", "_taps_test")
 _INDEX = "docs/guide/models.md"
 _MAP = "docs/README.md"
 
