@@ -92,18 +92,18 @@ def level_features(level):
     return [feature for other in X86_LEVELS[:X86_LEVELS.index(level) + 1] for feature in _FEATURES[other]]
 
 # The target platforms that models can be compiled for: what they are called, the constraints that make a platform one of them, their
-# CPU levels, and the level of models that name none.
+# CPU levels, and the levels of models that name none: every CPU of the last ten years, and the wider vectors of those that have them.
 PLATFORMS = {
     "linux_x86_64": struct(
         title = "Linux on x86-64",
         constraints = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
         levels = X86_LEVELS,
-        default = "x86-64-v3",
+        defaults = ["x86-64-v3", "x86-64-v4"],
     ),
     "linux_aarch64": struct(
         title = "Linux on 64-bit ARM",
         constraints = ["@platforms//os:linux", "@platforms//cpu:aarch64"],
         levels = ARM_LEVELS,
-        default = "armv8-a",
+        defaults = ["armv8-a"],
     ),
 }

@@ -22,6 +22,10 @@ _OUTPUTS = (
 )
 
 
+_PIPELINE = ("header", "library_header", "out_header", "out_test", "out_initial", "out_values", "out_goldens")
+"""The fields of `tfaot.cluster.cluster.PipelineFiles`."""
+
+
 def main() -> None:
     """Parses the flags, which are the fields of `tfaot.cluster.cluster.Request`, and cuts the model in a child process."""
     parser = argparse.ArgumentParser(description=__doc__, fromfile_prefix_chars="@")
@@ -31,6 +35,8 @@ def main() -> None:
     parser.add_argument("--min_ops", type=int, default=4, help="the smallest number of ops that compute in a cluster")
     for output in _OUTPUTS:
         parser.add_argument(f"--out_{output}", required=True, help="output file or folder")
+    for field in _PIPELINE:
+        parser.add_argument(f"--pipeline_{field}", help="the same for the pipeline; all of these flags, or none")
     flags = parser.parse_args()
 
     source = flag.model_of(flags)
@@ -38,8 +44,9 @@ def main() -> None:
 
     def work() -> None:
         environment.prepare(legacy_keras=source.legacy_keras)
-        from tfaot.cluster.cluster import Request, cluster
+        from tfaot.cluster.cluster import PipelineFiles, Request, cluster
 
+        pipeline = {field: getattr(flags, f"pipeline_{field}") for field in _PIPELINE}
         entries = flags.entry_point or [("", "")]
         cluster(
             Request(
@@ -50,6 +57,7 @@ def main() -> None:
                 entry_point=entries[0][1],
                 dims=flag.dims_of(flags.dims),
                 frozen=flag.frozen_of(flags),
+                pipeline=PipelineFiles(**pipeline) if flags.pipeline_header else None,
                 **{f"out_{output}": getattr(flags, f"out_{output}") for output in _OUTPUTS},
             )
         )

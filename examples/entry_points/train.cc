@@ -8,6 +8,7 @@
 // for the trained weights. In the data, y is the sum of the four values of x.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 
 #include "examples/entry_points/entry_points_aot.h"
@@ -24,6 +25,10 @@ int Fail(const char* what, const Regressor& model) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[argc - 1], "--help") == 0) {
+    std::puts("usage: train [OUT [STEPS [IN]]]");
+    return 0;
+  }
   const int steps = argc > 2 ? std::atoi(argv[2]) : 200;
   Regressor model;
   if (argc > 3) {

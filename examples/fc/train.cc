@@ -8,6 +8,7 @@
 // this program only fills the inputs.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <random>
 #include <vector>
 
@@ -52,6 +53,10 @@ class Data {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[argc - 1], "--help") == 0) {
+    std::puts("usage: train [STEPS]");
+    return 0;
+  }
   const int steps = argc > 1 ? std::atoi(argv[1]) : 300;
   if (steps < 1) {
     std::fprintf(stderr, "usage: train [STEPS], at least 1\n");

@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -130,6 +131,10 @@ std::vector<float> Train(const char* name, int steps, tfaot::ThreadPool* pool) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[argc - 1], "--help") == 0) {
+    std::puts("usage: train [STEPS]");
+    return 0;
+  }
   const int steps = argc > 1 ? std::atoi(argv[1]) : 1000;
   if (steps < 1) {
     std::fprintf(stderr, "usage: train [STEPS], at least 1\n");

@@ -30,7 +30,19 @@ _FILES = {
     "variables": ".variables.safetensors",
     "weights": ".weights.S",
 }
+_PIPELINE = {
+    "goldens": ".pipeline_goldens.safetensors",
+    "header": "_pipeline.h",
+    "initial": ".pipeline.S",
+    "test": "_pipeline_test.cc",
+    "values": ".pipeline_values.bin",
+}
 _FOLDERS = {"configs": ".configs", "saved_model": ".saved_model"}
+
+def _include(file):
+    """Returns the path by which programs include a header: the one below its repository."""
+    path = file.short_path
+    return path.split("/", 2)[2] if path.startswith("../") else path
 
 def _tf_aot_cluster_impl(ctx):
     stem = ctx.attr.stem or ctx.label.name
@@ -43,6 +55,14 @@ def _tf_aot_cluster_impl(ctx):
     for kind, file in (files | folders).items():
         flags.add_all([file], format_each = "--out_{}=%s".format(kind), expand_directories = False)
     outputs = files.values() + folders.values()
+    pipeline = {}
+    if ctx.attr.pipeline:
+        pipeline = {kind: ctx.actions.declare_file(stem + extension) for kind, extension in _PIPELINE.items()}
+        flags.add(_include(pipeline["header"]), format = "--pipeline_header=%s")
+        flags.add(_include(pipeline["header"]).removesuffix("_pipeline.h") + ".h", format = "--pipeline_library_header=%s")
+        for kind, file in pipeline.items():
+            flags.add(file, format = "--pipeline_out_{}=%s".format(kind))
+        outputs = outputs + pipeline.values()
     run_stage(
         ctx,
         mnemonic = "TfaotCluster",
@@ -56,6 +76,11 @@ def _tf_aot_cluster_impl(ctx):
         DefaultInfo(files = depset(outputs)),
         OutputGroupInfo(
             inputs = depset([files["inputs"]]),
+            pipeline_goldens = depset([pipeline["goldens"]] if pipeline else []),
+            pipeline_header = depset([pipeline["header"]] if pipeline else []),
+            pipeline_initial = depset([pipeline["initial"]] if pipeline else []),
+            pipeline_test = depset([pipeline["test"]] if pipeline else []),
+            pipeline_values = depset([pipeline["values"]] if pipeline else []),
             plan = depset([files["plan"]]),
             saved_model = depset([folders["saved_model"]]),
             uncut = depset([files["uncut"]]),
@@ -86,6 +111,9 @@ tf_aot_cluster = rule(
             doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
             default = 4,
         ),
+        "pipeline": attr.bool(
+            doc = "Whether to write a C++ class that calls the program for what stays with TensorFlow.",
+        ),
     } | stage_attrs("//tools:cluster.py", "//py/tfaot/cluster:with_calibrate"),
     provides = [TfaotGraphInfo],
     toolchains = [TOOLCHAIN_TYPE],
@@ -95,11 +123,7 @@ def _tf_aot_ops_impl(ctx):
     library = ctx.attr.library
     stem = ctx.attr.stem or ctx.label.name
     cc_toolchain, features = cxx_of(ctx)
-    include = library[TfaotSourcesInfo].header.short_path
-
-    # The path below the repository, as programs include it.
-    if include.startswith("../"):
-        include = include.split("/", 2)[2]
+    include = _include(library[TfaotSourcesInfo].header)
     parts = [library[CcInfo]] + [part[CcInfo] for part in ctx.attr._parts]
     _, op = cc_common.compile(
         name = ctx.label.name,
@@ -154,6 +178,59 @@ tf_aot_ops = rule(
     toolchains = use_cc_toolchain(),
 )
 
+def _tf_aot_pipeline_impl(ctx):
+    cc_toolchain, features = cxx_of(ctx)
+    compiled, outputs = cc_common.compile(
+        name = ctx.label.name,
+        actions = ctx.actions,
+        cc_toolchain = cc_toolchain,
+        feature_configuration = features,
+        srcs = [ctx.file.initial],
+        public_hdrs = [ctx.file.header],
+        additional_inputs = [ctx.file.values],
+        compilation_contexts = [ctx.attr.library[CcInfo].compilation_context],
+        user_compile_flags = ["-DTFAOT_INITIAL=\"{}\"".format(ctx.file.values.path)],
+    )
+    linking, _ = cc_common.create_linking_context_from_compilation_outputs(
+        name = ctx.label.name,
+        actions = ctx.actions,
+        cc_toolchain = cc_toolchain,
+        feature_configuration = features,
+        compilation_outputs = outputs,
+        disallow_dynamic_library = True,
+        linking_contexts = [ctx.attr.library[CcInfo].linking_context],
+    )
+    return [
+        DefaultInfo(files = depset([ctx.file.header])),
+        CcInfo(compilation_context = compiled, linking_context = linking),
+    ]
+
+tf_aot_pipeline = rule(
+    implementation = _tf_aot_pipeline_impl,
+    doc = "A C++ library: the class that runs the clusters, and calls the program for what is between them.",
+    attrs = {
+        "header": attr.label(mandatory = True, allow_single_file = [".h"]),
+        "initial": attr.label(
+            doc = "Assembler source with the variables' initial values.",
+            mandatory = True,
+            allow_single_file = [".S"],
+        ),
+        "library": attr.label(
+            doc = "Target of the link stage.",
+            mandatory = True,
+            providers = [CcInfo],
+        ),
+        "values": attr.label(
+            doc = "The initial values.",
+            mandatory = True,
+            allow_single_file = [".bin"],
+        ),
+    },
+    fragments = ["cpp"],
+    provides = [CcInfo],
+    toolchains = use_cc_toolchain(),
+)
+
 def tf_aot_clusters(
         *,
         name,
@@ -179,6 +256,7 @@ def tf_aot_clusters(
         model = None,
         outputs = [],
         passes = ["*"],
+        pipeline = False,
         restricted_to = None,
         saved_model = None,
         saved_model_tags = ["serve"],
@@ -201,6 +279,9 @@ def tf_aot_clusters(
       NAME_library: the clusters as a C++ library (CcInfo), with a function for each.
       NAME_test: compares each cluster with TensorFlow.
       NAME_whole_test: compares the SavedModel, run by TensorFlow with the library, with the model as it was.
+      NAME_pipeline: with `pipeline = True`, a C++ library (CcInfo) with a class that runs the whole without TensorFlow. Your
+        program computes what stays, in callbacks.
+      NAME_pipeline_test: with `pipeline = True`, compares that class with TensorFlow.
 
     Args:
       name: (str) the library's name
@@ -208,7 +289,8 @@ def tf_aot_clusters(
       checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables
       compatible_with: (list[Label]) as in any rule, for all targets
       config: (Label) with `graph`, a complete tf2xla config that names its feeds and fetches
-      cpu: (str) the CPU level to compile for; by default, x86-64-v3, or armv8-a on 64-bit ARM (docs/guide/cpu_levels.md)
+      cpu: (str) the CPU level to compile for; by default, x86-64-v3 and x86-64-v4, or armv8-a on 64-bit ARM
+        (docs/guide/cpu_levels.md)
       data: (list[Label]) files that the model's code reads
       debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
       deps: (list[Label]) Python libraries that the model's code imports
@@ -226,6 +308,7 @@ def tf_aot_clusters(
       model: (Label) a Python file; its `golden_fn(step, rng)` returns the inputs to verify, which it must if they are strings
       outputs: (list[str]) with `graph` and without `config`, its fetches
       passes: (list[str]) patterns of the passes that make the code faster
+      pipeline: (bool) whether to declare NAME_pipeline
       restricted_to: (list[Label]) as in any rule, for all targets
       saved_model: (Label) a SavedModel
       saved_model_tags: (list[str]) tags of the SavedModel's meta graph
@@ -257,6 +340,7 @@ def tf_aot_clusters(
         cpp_class = cpp_class,
         frozen = frozen,
         min_ops = min_ops,
+        pipeline = pipeline,
         model = {
             "checkpoint": checkpoint,
             "data": data,
@@ -295,8 +379,33 @@ def tf_aot_clusters(
         native.filegroup(name = name + "_" + group, srcs = [cut], output_group = group, **public)
     for group in ["inputs", "uncut"]:
         native.filegroup(name = "{}.{}".format(name, group), srcs = [cut], output_group = group, **(common.files | {"visibility": visibility}))
+    if pipeline:
+        for kind in _PIPELINE:
+            native.filegroup(name = "{}.pipeline_{}".format(name, kind), srcs = [cut], output_group = "pipeline_" + kind, **common.files)
+        tf_aot_pipeline(
+            name = name + "_pipeline",
+            features = features,
+            header = name + ".pipeline_header",
+            initial = name + ".pipeline_initial",
+            library = name + "_library",
+            values = name + ".pipeline_values",
+            **common.public
+        )
     if not gen_test:
         return
+    if pipeline:
+        cc_test(
+            name = name + "_pipeline_test",
+            size = test_size,
+            srcs = [name + ".pipeline_test"],
+            args = ["$(rootpath :{}.pipeline_goldens)".format(name)],
+            copts = CXX,
+            data = [name + ".pipeline_goldens"],
+            features = features,
+            linkstatic = True,
+            deps = [name + "_pipeline", Label("//runtime:verify")],
+            **common.test
+        )
     native.filegroup(
         name = name + ".test.cc",
         srcs = [name + ".render"],

@@ -219,7 +219,7 @@ def tf_aot_hlo(
         its prefix in this package, or all its files
       compatible_with: (list[Label]) as in any rule, for all targets
       config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
-      cpu: (str) the CPU level that the optimized HLO is for; by default, x86-64-v3, or armv8-a on 64-bit ARM
+      cpu: (str) the CPU level that the optimized HLO is for; by default, x86-64-v4, or armv8-a on 64-bit ARM
       data: (list[Label]) files that the model's code reads
       debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
       deprecation: (str) as in any rule, for the target

@@ -4,7 +4,7 @@ load("//runtime:copts.bzl", "LEVELS", "PLATFORMS")
 
 visibility(["//rules/..."])
 
-# Stands for the level that `PLATFORMS` names for the target platform.
+# Stands for the levels that `PLATFORMS` names for the target platform.
 DEFAULT_LEVEL = "default"
 
 def platform_attrs():
@@ -73,8 +73,8 @@ def isa_attrs():
     return {
         "cpu": attr.string(
             doc = "CPU level to compile for. On x86-64, a level of its psABI: x86-64, x86-64-v2, x86-64-v3, or x86-64-v4. On " +
-                  "64-bit ARM: armv8-a or armv8.2-a+dotprod+fp16. `default` is x86-64-v3 or armv8-a. Never the building " +
-                  "machine's own CPU: caches are shared.",
+                  "64-bit ARM: armv8-a or armv8.2-a+dotprod+fp16. `default` is both x86-64-v3 and x86-64-v4, of which the program " +
+                  "chooses one as it runs, or armv8-a. Never the building machine's own CPU: caches are shared.",
         ),
         "isa": attr.string_list(
             doc = "Several such levels; the program chooses among them as it runs.",
@@ -95,7 +95,7 @@ def isa_of(ctx, platform):
     if cpu and isa:
         fail("cpu = {} and isa = {} both set CPU levels. To do: remove one.".format(cpu, isa))
     known = platform.levels
-    levels = [platform.default] if cpu == DEFAULT_LEVEL else [cpu] if cpu else isa
+    levels = platform.defaults if cpu == DEFAULT_LEVEL else [cpu] if cpu else isa
     for level in levels:
         if level not in LEVELS:
             fail("{} isn't a CPU level; the levels are {}. To do: name one or more of these.".format(
@@ -108,7 +108,7 @@ def isa_of(ctx, platform):
                 level,
                 platform.title,
                 ", ".join(known),
-                platform.default,
+                " and ".join(platform.defaults),
                 ", ".join(["\"{}\": …".format(each.constraints[-1]) for each in PLATFORMS.values()]),
             ))
         if len([other for other in levels if other == level]) > 1:

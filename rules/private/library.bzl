@@ -99,7 +99,8 @@ def tf_aot_library(
       config_golden: (str) a checked-in copy of the config, in this package, so that reviews show changes to it
       copts: (list[str]) additional flags for the generated C++: the library, the test, and the benchmark. Each is one flag,
         and Make variables are expanded. The flags that guarantee numbers and CPU levels come later, so they win.
-      cpu: (str) the CPU level to compile for; by default, x86-64-v3, or armv8-a on 64-bit ARM (docs/guide/cpu_levels.md)
+      cpu: (str) the only CPU level to compile for; by default, x86-64-v3 and x86-64-v4, or armv8-a on 64-bit ARM
+        (docs/guide/cpu_levels.md)
       data: (list[Label]) files that the model's code reads
       debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
       deprecation: (str) as in any rule, for the library

@@ -6,6 +6,7 @@
 //   TFAOT_GET_API       the one symbol that the library exports
 #include "tfaot/c_api.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -14,6 +15,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -53,14 +55,21 @@ class Memory final : public Allocator {
   explicit Memory(const tfaot_allocator& allocator) noexcept
       : allocator_(allocator) {}
   void* Allocate(std::size_t bytes, std::size_t alignment) noexcept override {
-    return allocator_.allocate(allocator_.context, bytes, alignment);
+    void* const memory =
+        allocator_.allocate(allocator_.context, bytes, alignment);
+    off_ = reinterpret_cast<std::uintptr_t>(memory) % alignment;
+    return memory;
   }
   void Free(void* memory, std::size_t bytes) noexcept override {
     allocator_.free(allocator_.context, memory, bytes);
   }
 
+  // By how many bytes the latest address isn't aligned.
+  std::size_t off() const noexcept { return off_; }
+
  private:
   const tfaot_allocator allocator_;
+  std::size_t off_ = 0;
 };
 
 // The program's hooks, and cancellation.
@@ -202,21 +211,86 @@ const TensorInfo* Output(std::size_t entry_point, std::size_t index) noexcept {
   return entry != nullptr ? At(entry->outputs, index) : nullptr;
 }
 
-tfaot_status Describe(const TensorInfo* tensor,
-                      tfaot_tensor* description) noexcept {
-  if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
-  std::uint32_t flags = 0;
-  if (tensor->batched) flags |= TFAOT_BATCHED;
-  if (tensor->bounded) flags |= TFAOT_BOUNDED;
-  if (tensor->written) flags |= TFAOT_WRITTEN;
-  *description = {tensor->name,
-                  tensor->member,
-                  static_cast<tfaot_dtype>(tensor->dtype),
-                  static_cast<std::int32_t>(tensor->dims.size()),
-                  tensor->dims.begin(),
-                  tensor->bytes,
-                  flags};
-  return TFAOT_OK;
+// The same, for functions that say in `error` what they didn't find.
+template <typename T>
+const T* Find(std::string& error, const char* function, const char* what,
+              const std::string& owner, const List<T>& all, std::size_t index) {
+  if (index < all.size()) return &all[index];
+  const std::string count = std::to_string(all.size());
+  Fail(error, TFAOT_INVALID_ARGUMENT,
+       Message(Function(function) + ": there is no " + what + " " +
+                   std::to_string(index),
+               all.size() > 0 ? owner + " has " + count + ", counted from 0"
+                              : owner + " has none",
+               all.size() > 0 ? "pass an index less than " + count
+                              : "don't ask for one"));
+  return nullptr;
+}
+
+const EntryPointInfo* FindEntryPoint(std::string& error, const char* function,
+                                     std::size_t index) {
+  return Find(error, function, "entry point", "the model",
+              Model::Info().entry_points, index);
+}
+
+const TensorInfo* FindInput(std::string& error, const char* function,
+                            std::size_t entry_point, std::size_t index) {
+  const EntryPointInfo* entry = FindEntryPoint(error, function, entry_point);
+  if (entry == nullptr) return nullptr;
+  return Find(error, function, "input", std::string(entry->name) + "()",
+              entry->inputs, index);
+}
+
+const TensorInfo* FindOutput(std::string& error, const char* function,
+                             std::size_t entry_point, std::size_t index) {
+  const EntryPointInfo* entry = FindEntryPoint(error, function, entry_point);
+  if (entry == nullptr) return nullptr;
+  return Find(error, function, "output", std::string(entry->name) + "()",
+              entry->outputs, index);
+}
+
+// Checks a pointer that a program must pass.
+bool Given(std::string& error, const char* function, const char* parameter,
+           const void* pointer) {
+  if (pointer != nullptr) return true;
+  Fail(error, TFAOT_INVALID_ARGUMENT,
+       Message(Function(function) + " got no " + parameter, "NULL",
+               "pass a pointer; tfaot/c_api.h says to what"));
+  return false;
+}
+
+// Checks where a function puts a handle, which is NULL until it succeeds.
+template <typename Handle>
+bool Cleared(std::string& error, const char* function, Handle** handle) {
+  if (!Given(error, function, "place for a handle", handle)) return false;
+  *handle = nullptr;
+  return true;
+}
+
+// Describes what `find` returns, which says in create_error what it didn't
+// find.
+template <typename Find>
+tfaot_status Describe(const char* function, tfaot_tensor* description,
+                      Find find) noexcept {
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Given(create_error, function, "description", description)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    const TensorInfo* const tensor = find(create_error, function);
+    if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
+    std::uint32_t flags = 0;
+    if (tensor->batched) flags |= TFAOT_BATCHED;
+    if (tensor->bounded) flags |= TFAOT_BOUNDED;
+    if (tensor->written) flags |= TFAOT_WRITTEN;
+    *description = {tensor->name,
+                    tensor->member,
+                    static_cast<tfaot_dtype>(tensor->dtype),
+                    static_cast<std::int32_t>(tensor->dims.size()),
+                    tensor->dims.begin(),
+                    tensor->bytes,
+                    flags};
+    return TFAOT_OK;
+  });
 }
 
 // What only some classes have: those with variables, with values for them, or
@@ -258,18 +332,34 @@ tfaot_status Unsupported(std::string& error, const char* function,
                       found, "don't call it for this model"));
 }
 
+// Calls `body` for an instance, whose error it sets. Without one, create_error
+// says so.
+template <typename Body>
+tfaot_status WithModel(tfaot_model* model, const char* function,
+                       Body body) noexcept {
+  if (model != nullptr) return Guarded(model->error, body);
+  return Guarded(create_error, [&]() -> tfaot_status {
+    Given(create_error, function, "model", nullptr);
+    return TFAOT_INVALID_ARGUMENT;
+  });
+}
+
 // Calls `body` with the class if that has variables, whose members it can then
 // use.
 template <typename M, typename Body>
-tfaot_status WithVariables(std::string& error, const char* function,
+tfaot_status IfVariables(std::string& error, const char* function, Body body) {
+  if constexpr (HasVariables<M>::value) {
+    return body(static_cast<M*>(nullptr));
+  } else {
+    return Unsupported(error, function,
+                       "all its variables are frozen, or it has none");
+  }
+}
+template <typename M, typename Body>
+tfaot_status WithVariables(tfaot_model* model, const char* function,
                            Body body) noexcept {
-  return Guarded(error, [&]() -> tfaot_status {
-    if constexpr (HasVariables<M>::value) {
-      return body(static_cast<M*>(nullptr));
-    } else {
-      return Unsupported(error, function,
-                         "all its variables are frozen, or it has none");
-    }
+  return WithModel(model, function, [&] {
+    return IfVariables<M>(model->error, function, body);
   });
 }
 
@@ -325,35 +415,55 @@ const tfaot_description* DescribeModel() {
 
 tfaot_status DescribeEntryPoint(std::size_t entry_point,
                                 tfaot_entry_point* description) {
-  const EntryPointInfo* entry = EntryPoint(entry_point);
-  if (entry == nullptr) return TFAOT_INVALID_ARGUMENT;
-  *description = {entry->name, entry->inputs.size(), entry->outputs.size(),
-                  entry->max_batch};
-  return TFAOT_OK;
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Given(create_error, "describe_entry_point", "description",
+               description)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    const EntryPointInfo* entry =
+        FindEntryPoint(create_error, "describe_entry_point", entry_point);
+    if (entry == nullptr) return TFAOT_INVALID_ARGUMENT;
+    *description = {entry->name, entry->inputs.size(), entry->outputs.size(),
+                    entry->max_batch};
+    return TFAOT_OK;
+  });
 }
 
 tfaot_status DescribeInput(std::size_t entry_point, std::size_t index,
                            tfaot_tensor* description) {
-  return Describe(Input(entry_point, index), description);
+  return Describe("describe_input", description,
+                  [&](std::string& error, const char* function) {
+                    return FindInput(error, function, entry_point, index);
+                  });
 }
 
 tfaot_status DescribeOutput(std::size_t entry_point, std::size_t index,
                             tfaot_tensor* description) {
-  return Describe(Output(entry_point, index), description);
+  return Describe("describe_output", description,
+                  [&](std::string& error, const char* function) {
+                    return FindOutput(error, function, entry_point, index);
+                  });
 }
 
 tfaot_status DescribeVariable(std::size_t index, tfaot_tensor* description) {
-  return Describe(At(Model::Info().variables, index), description);
+  return Describe("describe_variable", description,
+                  [&](std::string& error, const char* function) {
+                    return Find(error, function, "variable", "the model",
+                                Model::Info().variables, index);
+                  });
 }
 
-tfaot_status CreateWith(const char* isa, const tfaot_weights* weights,
-                        const tfaot_allocator* allocator, tfaot_model** model) {
-  *model = nullptr;
+tfaot_status Make(const char* function, const char* isa,
+                  const tfaot_weights* weights,
+                  const tfaot_allocator* allocator, tfaot_model** model) {
   return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Cleared(create_error, function, model)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
     Options options;
     options.isa = isa;
     if (weights != nullptr) {
-      if (!Ours(create_error, "create_with", weights)) {
+      if (!Ours(create_error, function, weights)) {
         return TFAOT_INVALID_ARGUMENT;
       }
       options.weights = &weights->weights;
@@ -371,14 +481,27 @@ tfaot_status CreateWith(const char* isa, const tfaot_weights* weights,
     }
     Status status;
     Model made = Model::Create(options, &status);
+    if (!made && memory != nullptr && memory->off() != 0) {
+      return Fail(
+          create_error, TFAOT_INVALID_ARGUMENT,
+          Message(Function(function) + ": the allocator's memory isn't aligned",
+                  "an address " + std::to_string(memory->off()) +
+                      " bytes after a multiple of 64",
+                  "return memory at a multiple of `alignment`"));
+    }
     if (!made) return StatusOf(create_error, status);
     *model = new tfaot_model(std::move(made), std::move(memory));
     return TFAOT_OK;
   });
 }
 
+tfaot_status CreateWith(const char* isa, const tfaot_weights* weights,
+                        const tfaot_allocator* allocator, tfaot_model** model) {
+  return Make("create_with", isa, weights, allocator, model);
+}
+
 tfaot_status Create(const char* isa, tfaot_model** model) {
-  return CreateWith(isa, nullptr, nullptr, model);
+  return Make("create", isa, nullptr, nullptr, model);
 }
 
 const char* CreateError() { return create_error.c_str(); }
@@ -388,23 +511,26 @@ void Destroy(tfaot_model* model) { delete model; }
 void* InputValues(tfaot_model* model, std::size_t entry_point,
                   std::size_t index) {
   const TensorInfo* tensor = Input(entry_point, index);
-  return tensor != nullptr ? Values(model->model, *tensor) : nullptr;
+  if (model == nullptr || tensor == nullptr) return nullptr;
+  return Values(model->model, *tensor);
 }
 
 const void* OutputValues(const tfaot_model* model, std::size_t entry_point,
                          std::size_t index) {
   const TensorInfo* tensor = Output(entry_point, index);
-  return tensor != nullptr ? Values(model->model, *tensor) : nullptr;
+  if (model == nullptr || tensor == nullptr) return nullptr;
+  return Values(model->model, *tensor);
 }
 
 const void* VariableValues(const tfaot_model* model, std::size_t index) {
   const TensorInfo* tensor = At(Model::Info().variables, index);
-  return tensor != nullptr ? Values(model->model, *tensor) : nullptr;
+  if (model == nullptr || tensor == nullptr) return nullptr;
+  return Values(model->model, *tensor);
 }
 
 void* MutableVariableValues(tfaot_model* model, std::size_t index) {
   const TensorInfo* tensor = At(Model::Info().variables, index);
-  if (tensor == nullptr) return nullptr;
+  if (model == nullptr || tensor == nullptr) return nullptr;
   void* values = nullptr;
   Guarded(model->error, [&] {
     values = Values(model->model, *tensor);
@@ -413,34 +539,42 @@ void* MutableVariableValues(tfaot_model* model, std::size_t index) {
   return values;
 }
 
+// Other threads may use the instance at the same time, so its error stays.
 tfaot_status OutputDims(const tfaot_model* model, std::size_t entry_point,
                         std::size_t index, std::int64_t* dims) {
-  const TensorInfo* tensor = Output(entry_point, index);
-  if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
-  Dims(model->model, *tensor, dims);
-  return TFAOT_OK;
-}
-
-std::string NoSuchEntryPoint(const char* function, std::size_t entry_point) {
-  const std::size_t count = Model::Info().entry_points.size();
-  return Message(Function(function) + ": there is no entry point " +
-                     std::to_string(entry_point),
-                 "the model has " + std::to_string(count) + ", counted from 0",
-                 "pass an index less than " + std::to_string(count));
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Given(create_error, "output_dims", "model", model)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    const TensorInfo* tensor =
+        FindOutput(create_error, "output_dims", entry_point, index);
+    if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
+    if (tensor->dims.size() == 0) return TFAOT_OK;
+    if (!Given(create_error, "output_dims", "dims", dims)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    Dims(model->model, *tensor, dims);
+    return TFAOT_OK;
+  });
 }
 
 tfaot_status OfferInput(tfaot_model* model, std::size_t entry_point,
                         const char* name, tfaot_dtype dtype, std::int32_t rank,
                         const std::int64_t* dims, const void* values) {
-  return Guarded(model->error, [&]() -> tfaot_status {
-    const EntryPointInfo* entry = EntryPoint(entry_point);
-    if (entry == nullptr) {
-      return Fail(model->error, TFAOT_INVALID_ARGUMENT,
-                  NoSuchEntryPoint("offer", entry_point));
+  return WithModel(model, "offer", [&]() -> tfaot_status {
+    const EntryPointInfo* entry =
+        FindEntryPoint(model->error, "offer", entry_point);
+    if (entry == nullptr || !Given(model->error, "offer", "name", name) ||
+        (rank > 0 && !Given(model->error, "offer", "dims", dims))) {
+      return TFAOT_INVALID_ARGUMENT;
     }
     const DType type = static_cast<DType>(dtype);
     const List<std::int64_t> sizes = {
         dims, rank > 0 ? static_cast<std::size_t>(rank) : 0};
+    const bool empty = std::find(sizes.begin(), sizes.end(), 0) != sizes.end();
+    if (!empty && !Given(model->error, "offer", "values", values)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
     const Offered offered =
         Offer(model->model, *entry, name, type, sizes, values);
     if (offered == Offered::kTaken) return TFAOT_OK;
@@ -460,12 +594,10 @@ tfaot_status OfferInput(tfaot_model* model, std::size_t entry_point,
 
 tfaot_status Run(tfaot_model* model, std::size_t entry_point,
                  std::int64_t batch) {
-  return Guarded(model->error, [&]() -> tfaot_status {
-    const EntryPointInfo* entry = EntryPoint(entry_point);
-    if (entry == nullptr) {
-      return Fail(model->error, TFAOT_INVALID_ARGUMENT,
-                  NoSuchEntryPoint("run", entry_point));
-    }
+  return WithModel(model, "run", [&]() -> tfaot_status {
+    const EntryPointInfo* entry =
+        FindEntryPoint(model->error, "run", entry_point);
+    if (entry == nullptr) return TFAOT_INVALID_ARGUMENT;
     if (entry->max_batch == 0 && batch != 0) {
       return Fail(model->error, TFAOT_INVALID_ARGUMENT,
                   Message(Function("run") + ": a batch of " +
@@ -481,8 +613,8 @@ tfaot_status Run(tfaot_model* model, std::size_t entry_point,
 // Loads from `source`, after which the model follows nothing.
 template <typename M>
 tfaot_status LoadVariables(tfaot_model* self, const char* function,
-                           const Source& source) noexcept {
-  return WithVariables<M>(self->error, function, [&](auto* m) {
+                           const Source& source) {
+  return IfVariables<M>(self->error, function, [&](auto* m) {
     auto& model = static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
     const tfaot_status status = StatusOf(*self, model.Load(source));
     if (status == TFAOT_OK) self->live.reset();
@@ -491,25 +623,38 @@ tfaot_status LoadVariables(tfaot_model* self, const char* function,
 }
 
 tfaot_status LoadPath(tfaot_model* model, const char* path) {
-  return LoadVariables<Model>(model, "load", Source::Path(path));
+  return WithModel(model, "load", [&]() -> tfaot_status {
+    if (!Given(model->error, "load", "path", path)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    return LoadVariables<Model>(model, "load", Source::Path(path));
+  });
 }
 
 tfaot_status LoadFrom(tfaot_model* model, const tfaot_source* source) {
-  return LoadVariables<Model>(model, "load_from", SourceOf(*source));
+  return WithModel(model, "load_from", [&]() -> tfaot_status {
+    if (!Given(model->error, "load_from", "source", source)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    return LoadVariables<Model>(model, "load_from", SourceOf(*source));
+  });
 }
 
 tfaot_status SaveVariables(tfaot_model* self, const char* path) {
-  return WithVariables<Model>(self->error, "save", [&](auto* m) {
+  return WithVariables<Model>(self, "save", [&](auto* m) -> tfaot_status {
+    if (!Given(self->error, "save", "path", path)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
     auto& model = static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
     return StatusOf(self->error, model.Save(path));
   });
 }
 
 template <typename M>
-tfaot_status Seed(tfaot_model* self, M& model, std::uint64_t seed) noexcept {
-  return Guarded(self->error, [&]() -> tfaot_status {
+tfaot_status Seed(tfaot_model* self, std::uint64_t seed) noexcept {
+  return WithModel(self, "seed", [&]() -> tfaot_status {
     if constexpr (HasRandom<M>::value) {
-      model.Seed(seed);
+      static_cast<M&>(self->model).Seed(seed);
       return TFAOT_OK;
     } else {
       return Unsupported(self->error, "seed", "it draws no random numbers");
@@ -518,12 +663,16 @@ tfaot_status Seed(tfaot_model* self, M& model, std::uint64_t seed) noexcept {
 }
 
 tfaot_status SeedRandom(tfaot_model* model, std::uint64_t seed) {
-  return Seed(model, model->model, seed);
+  return Seed<Model>(model, seed);
 }
 
-const char* Error(const tfaot_model* model) { return model->error.c_str(); }
+const char* Error(const tfaot_model* model) {
+  return model != nullptr ? model->error.c_str() : CreateError();
+}
 
-const char* Isa(const tfaot_model* model) { return model->model.isa(); }
+const char* Isa(const tfaot_model* model) {
+  return model != nullptr ? model->model.isa() : "";
+}
 
 // Takes the pool only after the model no longer uses the old one.
 tfaot_status Take(tfaot_model* model, std::unique_ptr<ThreadPool> pool) {
@@ -532,8 +681,30 @@ tfaot_status Take(tfaot_model* model, std::unique_ptr<ThreadPool> pool) {
   return TFAOT_OK;
 }
 
+// Returns a pool of `threads`, or nullptr, and why in `error`.
+std::unique_ptr<ThreadPool> StartThreads([[maybe_unused]] std::string& error,
+                                         int threads) {
+#if defined(__cpp_exceptions)
+  try {
+#endif
+    return threads == 0 ? std::make_unique<Threads>()
+                        : std::make_unique<Threads>(threads);
+#if defined(__cpp_exceptions)
+  } catch (const std::system_error& refused) {
+    Fail(error, TFAOT_FAILED,
+         Message(Function("set_threads") + ": can't start " +
+                     (threads == 0 ? "threads"
+                                   : std::to_string(threads) + " threads"),
+                 refused.what(),
+                 "use fewer, or raise the limits of this process (ulimit -u "
+                 "and -v)"));
+    return nullptr;
+  }
+#endif
+}
+
 tfaot_status SetThreads(tfaot_model* model, int threads) {
-  return Guarded(model->error, [&]() -> tfaot_status {
+  return WithModel(model, "set_threads", [&]() -> tfaot_status {
     if (threads < 0) {
       return Fail(model->error, TFAOT_INVALID_ARGUMENT,
                   Message(Function("set_threads") + ": " +
@@ -541,13 +712,13 @@ tfaot_status SetThreads(tfaot_model* model, int threads) {
                           "", "pass 1 or more, or 0 for one per core"));
     }
     if (threads == 1) return Take(model, nullptr);
-    return Take(model, threads == 0 ? std::make_unique<Threads>()
-                                    : std::make_unique<Threads>(threads));
+    std::unique_ptr<ThreadPool> pool = StartThreads(model->error, threads);
+    return pool != nullptr ? Take(model, std::move(pool)) : TFAOT_FAILED;
   });
 }
 
 tfaot_status SetThreadPool(tfaot_model* model, const tfaot_thread_pool* pool) {
-  return Guarded(model->error, [&]() -> tfaot_status {
+  return WithModel(model, "set_thread_pool", [&]() -> tfaot_status {
     if (pool == nullptr) return Take(model, nullptr);
     if (pool->threads < 1 || pool->parallel_for == nullptr) {
       return Fail(
@@ -562,50 +733,52 @@ tfaot_status SetThreadPool(tfaot_model* model, const tfaot_thread_pool* pool) {
   });
 }
 
-tfaot_status SetData(tfaot_model* model, const char* function,
-                     const TensorInfo* tensor, void* data) noexcept {
-  return Guarded(model->error, [&]() -> tfaot_status {
-    if (tensor == nullptr) {
-      return Fail(model->error, TFAOT_INVALID_ARGUMENT,
-                  Message(Function(function) + ": there is no such index", "",
-                          "pass those of a tensor that the model describes"));
-    }
-    return StatusOf(*model, Place(model->model, *tensor, data));
-  });
-}
-
 tfaot_status SetInputData(tfaot_model* model, std::size_t entry_point,
                           std::size_t index, const void* data) {
-  // Runs don't change it.
-  return SetData(model, "set_input_data", Input(entry_point, index),
-                 const_cast<void*>(data));
+  return WithModel(model, "set_input_data", [&]() -> tfaot_status {
+    const TensorInfo* tensor =
+        FindInput(model->error, "set_input_data", entry_point, index);
+    if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
+    // Runs don't change it.
+    return StatusOf(*model,
+                    Place(model->model, *tensor, const_cast<void*>(data)));
+  });
 }
 
 tfaot_status SetOutputData(tfaot_model* model, std::size_t entry_point,
                            std::size_t index, void* data) {
-  return SetData(model, "set_output_data", Output(entry_point, index), data);
+  return WithModel(model, "set_output_data", [&]() -> tfaot_status {
+    const TensorInfo* tensor =
+        FindOutput(model->error, "set_output_data", entry_point, index);
+    if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
+    return StatusOf(*model, Place(model->model, *tensor, data));
+  });
 }
 
 tfaot_status SetHooks(tfaot_model* model, const tfaot_hooks* hooks) {
-  model->error.clear();
-  model->watch.hooks =
-      hooks != nullptr ? *hooks : tfaot_hooks{nullptr, nullptr, nullptr};
-  model->model.set_hooks(model->watch.used() ? &model->watch : nullptr);
-  return TFAOT_OK;
+  return WithModel(model, "set_hooks", [&] {
+    model->watch.hooks =
+        hooks != nullptr ? *hooks : tfaot_hooks{nullptr, nullptr, nullptr};
+    model->model.set_hooks(model->watch.used() ? &model->watch : nullptr);
+    return TFAOT_OK;
+  });
 }
 
 tfaot_status SetCancellable(tfaot_model* model, int cancellable) {
-  model->error.clear();
-  model->watch.set_cancellable(cancellable != 0);
-  model->model.set_hooks(model->watch.used() ? &model->watch : nullptr);
-  return TFAOT_OK;
+  return WithModel(model, "set_cancellable", [&] {
+    model->watch.set_cancellable(cancellable != 0);
+    model->model.set_hooks(model->watch.used() ? &model->watch : nullptr);
+    return TFAOT_OK;
+  });
 }
 
-void Cancel(tfaot_model* model) { model->watch.Cancel(); }
+void Cancel(tfaot_model* model) {
+  if (model != nullptr) model->watch.Cancel();
+}
 
 template <typename M>
 tfaot_status MakeInitialWeights(tfaot_weights** weights) {
-  return WithVariables<M>(
+  return IfVariables<M>(
       create_error, "initial_weights", [&](auto* m) -> tfaot_status {
         using C = std::remove_pointer_t<decltype(m)>;
         if constexpr (HasValues<C>::value) {
@@ -622,38 +795,54 @@ tfaot_status MakeInitialWeights(tfaot_weights** weights) {
 }
 
 tfaot_status MadeInitialWeights(tfaot_weights** weights) {
-  *weights = nullptr;
-  return MakeInitialWeights<Model>(weights);
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Cleared(create_error, "initial_weights", weights)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    return MakeInitialWeights<Model>(weights);
+  });
 }
 
 tfaot_status LoadedWeights(const tfaot_source* source,
                            tfaot_weights** weights) {
-  *weights = nullptr;
-  return WithVariables<Model>(
-      create_error, "load_weights", [&](auto* m) -> tfaot_status {
-        using C = std::remove_pointer_t<decltype(m)>;
-        Weights loaded;
-        const Status status = C::LoadWeights(SourceOf(*source), &loaded);
-        if (status) *weights = new tfaot_weights(std::move(loaded));
-        return StatusOf(create_error, status);
-      });
+  return Guarded(create_error, [&]() -> tfaot_status {
+    if (!Cleared(create_error, "load_weights", weights) ||
+        !Given(create_error, "load_weights", "source", source)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    return IfVariables<Model>(create_error, "load_weights", [&](auto* m) {
+      using C = std::remove_pointer_t<decltype(m)>;
+      Weights loaded;
+      const Status status = C::LoadWeights(SourceOf(*source), &loaded);
+      if (status) *weights = new tfaot_weights(std::move(loaded));
+      return StatusOf(create_error, status);
+    });
+  });
 }
 
 tfaot_status CurrentWeights(tfaot_model* self, tfaot_weights** weights) {
-  *weights = nullptr;
-  return WithVariables<Model>(self->error, "weights", [&](auto* m) {
-    auto& model = static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
-    *weights = new tfaot_weights(model.CurrentWeights());
-    return TFAOT_OK;
+  if (weights != nullptr) *weights = nullptr;
+  return WithModel(self, "weights", [&]() -> tfaot_status {
+    if (!Cleared(self->error, "weights", weights)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    return IfVariables<Model>(self->error, "weights", [&](auto* m) {
+      using C = std::remove_pointer_t<decltype(m)>;
+      const auto& model = static_cast<C&>(self->model);
+      *weights = new tfaot_weights(model.CurrentWeights());
+      return TFAOT_OK;
+    });
   });
 }
 
 tfaot_status UpdateWeights(const tfaot_weights* weights,
                            const tfaot_value* values, std::size_t count,
                            tfaot_weights** updated) {
-  *updated = nullptr;
   return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "update_weights", weights)) {
+    if (!Cleared(create_error, "update_weights", updated) ||
+        !Ours(create_error, "update_weights", weights) ||
+        (count > 0 &&
+         !Given(create_error, "update_weights", "values", values))) {
       return TFAOT_INVALID_ARGUMENT;
     }
     const std::vector<NamedValue> named = ValuesOf(values, count);
@@ -668,12 +857,12 @@ tfaot_status UpdateWeights(const tfaot_weights* weights,
 void DestroyWeights(tfaot_weights* weights) { delete weights; }
 
 std::uint64_t WeightsVersion(const tfaot_weights* weights) {
-  return weights->weights.version();
+  return weights != nullptr ? weights->weights.version() : 0;
 }
 
 tfaot_status SetWeights(tfaot_model* self, const tfaot_weights* weights) {
   return WithVariables<Model>(
-      self->error, "set_weights", [&](auto* m) -> tfaot_status {
+      self, "set_weights", [&](auto* m) -> tfaot_status {
         if (!Ours(self->error, "set_weights", weights)) {
           return TFAOT_INVALID_ARGUMENT;
         }
@@ -688,9 +877,9 @@ tfaot_status SetWeights(tfaot_model* self, const tfaot_weights* weights) {
 
 tfaot_status CreateLive(const tfaot_weights* weights,
                         tfaot_live_weights** live) {
-  *live = nullptr;
   return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "create_live", weights)) {
+    if (!Cleared(create_error, "create_live", live) ||
+        !Ours(create_error, "create_live", weights)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     *live = new tfaot_live_weights(weights->weights);
@@ -710,7 +899,10 @@ tfaot_status LiveSwap(tfaot_live_weights* live, const tfaot_weights* weights) {
 
 tfaot_status LiveLoad(tfaot_live_weights* live, const tfaot_source* source) {
   return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "live_load", live)) return TFAOT_INVALID_ARGUMENT;
+    if (!Ours(create_error, "live_load", live) ||
+        !Given(create_error, "live_load", "source", source)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
     return StatusOf(create_error, live->live->Load(SourceOf(*source)));
   });
 }
@@ -718,7 +910,10 @@ tfaot_status LiveLoad(tfaot_live_weights* live, const tfaot_source* source) {
 tfaot_status LiveUpdate(tfaot_live_weights* live, const tfaot_value* values,
                         std::size_t count) {
   return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "live_update", live)) return TFAOT_INVALID_ARGUMENT;
+    if (!Ours(create_error, "live_update", live) ||
+        (count > 0 && !Given(create_error, "live_update", "values", values))) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
     const std::vector<NamedValue> named = ValuesOf(values, count);
     return StatusOf(create_error,
                     live->live->Update(named.data(), named.size()));
@@ -727,9 +922,9 @@ tfaot_status LiveUpdate(tfaot_live_weights* live, const tfaot_value* values,
 
 tfaot_status LiveCurrent(const tfaot_live_weights* live,
                          tfaot_weights** weights) {
-  *weights = nullptr;
   return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "live_current", live)) {
+    if (!Cleared(create_error, "live_current", weights) ||
+        !Ours(create_error, "live_current", live)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     *weights = new tfaot_weights(live->live->Current());
@@ -740,20 +935,18 @@ tfaot_status LiveCurrent(const tfaot_live_weights* live,
 void DestroyLive(tfaot_live_weights* live) { delete live; }
 
 tfaot_status Follow(tfaot_model* self, tfaot_live_weights* live) {
-  return WithVariables<Model>(
-      self->error, "follow", [&](auto* m) -> tfaot_status {
-        if (live != nullptr && !Ours(self->error, "follow", live)) {
-          return TFAOT_INVALID_ARGUMENT;
-        }
-        auto& model =
-            static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
-        const tfaot_status status = StatusOf(
-            *self, model.Follow(live != nullptr ? live->live.get() : nullptr));
-        if (status == TFAOT_OK) {
-          self->live = live != nullptr ? live->live : nullptr;
-        }
-        return status;
-      });
+  return WithVariables<Model>(self, "follow", [&](auto* m) -> tfaot_status {
+    if (live != nullptr && !Ours(self->error, "follow", live)) {
+      return TFAOT_INVALID_ARGUMENT;
+    }
+    auto& model = static_cast<std::remove_pointer_t<decltype(m)>&>(self->model);
+    const tfaot_status status = StatusOf(
+        *self, model.Follow(live != nullptr ? live->live.get() : nullptr));
+    if (status == TFAOT_OK) {
+      self->live = live != nullptr ? live->live : nullptr;
+    }
+    return status;
+  });
 }
 
 constexpr tfaot_api kApi = {

@@ -25,7 +25,9 @@
  * uses it.
  *
  * Errors: functions that can fail return a status. No C++ exception leaves the
- * library. Strings are UTF-8, and belong to the library or the instance.
+ * library. A NULL where a pointer is needed gives TFAOT_INVALID_ARGUMENT, or
+ * NULL from functions that return a pointer. Strings are UTF-8, and belong to
+ * the library or the instance.
  */
 #ifndef TFAOT_C_API_H_
 #define TFAOT_C_API_H_
@@ -161,7 +163,8 @@ typedef struct tfaot_value {
 
 /* Provides the one block of memory of an instance, which it outlives.
  * `allocate` returns memory at a multiple of `alignment`, or NULL if there is
- * none. */
+ * none. An address that isn't aligned is freed, and gives
+ * TFAOT_INVALID_ARGUMENT. */
 typedef struct tfaot_allocator {
   void* context; /* handed to both */
   void* (*allocate)(void* context, size_t bytes, size_t alignment);
@@ -200,7 +203,8 @@ typedef struct tfaot_api {
   tfaot_status (*create)(const char* isa, tfaot_model** model);
 
   /* Why this thread's latest function failed that returns a status and takes no
-   * instance, such as create; empty if it succeeded. */
+   * instance, such as create, or a const one, or NULL. Empty if it succeeded.
+   */
   const char* (*create_error)(void);
 
   /* Ends an instance, and all pointers to its values. NULL does nothing. */
@@ -242,7 +246,8 @@ typedef struct tfaot_api {
   tfaot_status (*seed)(tfaot_model* model, uint64_t seed);
 
   /* Why the latest function of this instance that returns a status failed, or
-   * an empty string. Valid until the next call that uses the instance. */
+   * an empty string. Valid until the next call that uses the instance. Without
+   * an instance, the same as create_error. */
   const char* (*error)(const tfaot_model* model);
 
   /* The CPU level whose code runs. */

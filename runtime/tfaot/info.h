@@ -20,6 +20,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "tfaot/status.h"
+
 namespace tfaot {
 
 // The numbers are those of tensorflow.DataType.
@@ -177,7 +179,7 @@ const void* Values(const Model& model, const TensorInfo& tensor) noexcept {
 // don't change inputs. Returns false if the address isn't aligned, for which
 // model.error() has a text, or if `tensor` is a variable.
 template <typename Model>
-bool Place(Model& model, const TensorInfo& tensor, void* data) {
+TFAOT_NODISCARD bool Place(Model& model, const TensorInfo& tensor, void* data) {
   return Model::Info().place(&model, tensor.slot, data);
 }
 
@@ -196,18 +198,19 @@ void Dims(const Model& model, const TensorInfo& tensor,
 // an entry point without batches ignores it. Returns whether it succeeded; if
 // not, model.error() says why.
 template <typename Model>
-bool Call(Model& model, const EntryPointInfo& entry, std::int64_t batch) {
+TFAOT_NODISCARD bool Call(Model& model, const EntryPointInfo& entry,
+                          std::int64_t batch) {
   const EntryPointInfo* first = Model::Info().entry_points.begin();
   return Model::Info().call(&model, static_cast<std::size_t>(&entry - first),
                             batch);
 }
 template <typename Model>
-bool Call(Model& model, const EntryPointInfo& entry) {
+TFAOT_NODISCARD bool Call(Model& model, const EntryPointInfo& entry) {
   return Call(model, entry, entry.max_batch);
 }
 
 // What became of an input that a program offered to a model.
-enum class Offered {
+enum class TFAOT_NODISCARD Offered {
   kTaken,
   kUnknown,   // the model has no such input, and nothing was copied
   kMismatch,  // the input has another dtype or shape, and nothing was copied

@@ -25,6 +25,11 @@ InstanceMemory AllocateInstance(std::size_t bytes,
   void* data = nullptr;
   if (allocator != nullptr) {
     data = allocator->Allocate(bytes, kAlignment);
+    // Compiled code would crash there.
+    if (reinterpret_cast<std::uintptr_t>(data) % kAlignment != 0) {
+      allocator->Free(data, bytes);
+      data = nullptr;
+    }
   } else if (bytes >= kMapped) {
     data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);

@@ -18,7 +18,7 @@ using safetensors::Tensor;
 std::string Name(const Source& source) {
   switch (source.kind) {
     case Source::Kind::kPath:
-      return source.path;
+      return source.path != nullptr ? source.path : "the file";
     case Source::Kind::kDescriptor:
       return "file descriptor " + std::to_string(source.fd);
     case Source::Kind::kMemory:
@@ -71,6 +71,11 @@ std::unique_ptr<MappedFile> OpenFile(const Source& source, Purpose purpose,
       "pass a safetensors file that this process may read";
   const char* const again = "write it again";
   const bool in_memory = source.kind == Source::Kind::kMemory;
+  if ((source.kind == Source::Kind::kPath && source.path == nullptr) ||
+      (in_memory && source.data == nullptr && source.bytes > 0)) {
+    return fail(" can't be opened", "nullptr instead of a path or of memory",
+                other, Code::kInvalidArgument);
+  }
   int fd = source.fd;
   if (source.kind == Source::Kind::kPath) {
     // Without O_NONBLOCK, opening a pipe would wait for a writer.

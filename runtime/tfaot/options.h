@@ -15,7 +15,8 @@ class Allocator {
   virtual ~Allocator() = default;
 
   // Returns memory at a multiple of `alignment`, which is a power of two, or
-  // nullptr if there is none. The memory needn't be initialized.
+  // nullptr if there is none. The memory needn't be initialized. An address
+  // that isn't aligned is freed, and counts as none.
   virtual void* Allocate(std::size_t bytes, std::size_t alignment) noexcept = 0;
 
   // Takes back what Allocate() returned for as many bytes.

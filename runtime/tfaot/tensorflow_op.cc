@@ -67,19 +67,25 @@ class Instances {
       return nullptr;
     }
     std::unique_ptr<Model> model(new Model(std::move(made)));
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      ++made_;
+    }
     model->set_thread_pool(Pool());
     return model;
   }
 
+  // When no run is left, the threads rest: TensorFlow needs the cores.
   void Give(std::unique_ptr<Model> model) {
     std::lock_guard<std::mutex> lock(mutex_);
     free_.push_back(std::move(model));
+    if (free_.size() == made_ && Pool() != nullptr) Pool()->Rest();
   }
 
  private:
   // The environment variable TFAOT_THREADS, or else one for each core.
-  static ThreadPool* Pool() {
-    static ThreadPool* const pool = []() -> ThreadPool* {
+  static Threads* Pool() {
+    static Threads* const pool = []() -> Threads* {
       const char* text = std::getenv("TFAOT_THREADS");
       const int wanted = text != nullptr ? std::atoi(text) : 0;
       const int threads = wanted > 0 ? wanted : Threads::Cores();
@@ -90,6 +96,7 @@ class Instances {
 
   std::mutex mutex_;
   std::vector<std::unique_ptr<Model>> free_;
+  std::size_t made_ = 0;
 };
 
 // Kernels can outlive static objects.
@@ -155,7 +162,7 @@ bool PlaceIn(Model& model, const TensorInfo& tensor, TF_Tensor* memory) {
   if (tensor.bytes > 0 && Place(model, tensor, TF_TensorData(memory))) {
     return true;
   }
-  Place(model, tensor, nullptr);
+  static_cast<void>(Place(model, tensor, nullptr));  // it always can
   return tensor.bytes == 0;
 }
 

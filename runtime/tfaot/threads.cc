@@ -60,6 +60,7 @@ struct Threads::Impl {
   alignas(64) std::atomic<bool> busy{false};
   std::atomic<int> sleepers{0};
   std::atomic<bool> ends{false};
+  std::atomic<bool> rests{false};
   std::mutex mutex;
   std::condition_variable wake;
   std::vector<std::thread> workers;
@@ -77,7 +78,8 @@ struct Threads::Impl {
     }
   }
 
-  // Spins for kLooking. Returns whether there is work, or the end.
+  // Spins for kLooking, or until Rest(). Returns whether there is work, or the
+  // end.
   bool Look() const noexcept {
     const auto until = std::chrono::steady_clock::now() + kLooking;
     do {
@@ -85,7 +87,8 @@ struct Threads::Impl {
         if (PartsOf(work.load(std::memory_order_acquire)) > 0) return true;
         Pause();
       }
-    } while (std::chrono::steady_clock::now() < until);
+    } while (!rests.load(std::memory_order_relaxed) &&
+             std::chrono::steady_clock::now() < until);
     return false;
   }
 
@@ -163,6 +166,7 @@ void Threads::ParallelFor(int parts, void (*run)(void* context, int part),
   }
   impl.run = run;
   impl.context = context;
+  impl.rests.store(false, std::memory_order_relaxed);
   const std::uint32_t count = static_cast<std::uint32_t>(parts);
   impl.running.store(count, std::memory_order_relaxed);
   impl.work.store(NextCall(impl.work.load(std::memory_order_relaxed), count),
@@ -175,6 +179,10 @@ void Threads::ParallelFor(int parts, void (*run)(void* context, int part),
     if (++looks % kLooks == 0) std::this_thread::yield();
   }
   impl.busy.store(false, std::memory_order_release);
+}
+
+void Threads::Rest() noexcept {
+  impl_->rests.store(true, std::memory_order_relaxed);
 }
 
 }  // namespace tfaot

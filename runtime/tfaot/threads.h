@@ -41,6 +41,10 @@ class Threads final : public ThreadPool {
   void ParallelFor(int parts, void (*run)(void* context, int part),
                    void* context) noexcept override;
 
+  // Sends threads to sleep that look for more work. For a caller who knows that
+  // there is none for a while, and who needs their cores.
+  void Rest() noexcept;
+
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;

@@ -92,6 +92,11 @@ Status Variables::Follow(const LiveWeights* live) {
 }
 
 Status Variables::Save(const char* path) const {
+  if (path == nullptr) {
+    return Status(Code::kInvalidArgument,
+                  Message("the variables can't be saved", "a path of nullptr",
+                          "pass the path of a file"));
+  }
   if (!loaded()) {
     return Status(Code::kNoWeights,
                   Message(path + std::string(" can't be saved"),

@@ -322,6 +322,11 @@ Status Weights::Update(const NamedValue* values, std::size_t count,
     std::vector<std::size_t> found(count);
     for (std::size_t i = 0; i < count; ++i) {
       const NamedValue& value = values[i];
+      found[i] = set_->count;
+      if (value.name == nullptr) {
+        wrong.push_back("value " + std::to_string(i) + ": a name of nullptr");
+        continue;
+      }
       std::size_t at = 0;
       while (at < set_->count && std::strcmp(infos[at].name, value.name) != 0) {
         ++at;
@@ -334,6 +339,8 @@ Status Weights::Update(const NamedValue* values, std::size_t count,
         wrong.push_back(Shown(value.name) + ": " + std::to_string(value.bytes) +
                         " bytes; the model has " + Signature(infos[at]) +
                         " of " + std::to_string(infos[at].bytes));
+      } else if (value.data == nullptr && value.bytes > 0) {
+        wrong.push_back(Shown(value.name) + ": values at nullptr");
       } else if (!IsBool(infos[at],
                          static_cast<const unsigned char*>(value.data))) {
         wrong.push_back(Shown(value.name) +

@@ -209,11 +209,12 @@ def page(rows: Sequence[str]) -> str:
 
 TensorFlow finds clusters at run time if `TF_XLA_FLAGS` has `--tf_xla_auto_jit=2`, and on CPUs `--tf_xla_cpu_global_jit`. The
 table compares them with those of [`tf_aot_clusters`](../guide/clusters.md) on the same graphs. An op counts if it computes:
-constants, reads of variables, and ops that only move data don't. `2 (9, 5)` means two clusters of nine and five such ops.
+constants, plain reads and writes of variables, and ops that only move data don't. `2 (9, 5)` means two clusters of nine and
+five such ops. An update by an optimizer is one op.
 
-The first share is of all such ops in the graph, and the second of those whose operands and results have known sizes.
-TensorFlow also takes the others, and compiles a cluster again, at run time, for each new size. It takes some updates of
-variables, too, such as those of `recommender`'s optimizer, which `tf_aot_clusters` leaves to TensorFlow's own kernels.
+The first share is of all such ops in the graph, and the second of those whose operands and results have known sizes. Of
+these, `tf_aot_clusters` takes at least as many as TensorFlow. TensorFlow also takes the others, and compiles a cluster
+again, at run time, for each new size. Ahead of time, that isn't possible.
 
 Times are a whole step in TensorFlow, and ratios are to TensorFlow without clusters, with its graph optimizations and all
 its threads: below 1 is faster.

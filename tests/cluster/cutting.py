@@ -9,8 +9,9 @@ from typing import Any
 import tensorflow as tf
 from tensorflow.core.framework import function_pb2, graph_pb2
 
-from tfaot.cluster.candidates import Nodes, examine
-from tfaot.cluster.clusters import Found, find
+from tfaot.cluster.candidates import Nodes
+from tfaot.cluster.cluster import settled
+from tfaot.cluster.clusters import Found
 from tfaot.cluster.cut import Cut, Part, cut
 from tfaot.cluster.whole import Running, Whole
 from tfaot.export.sources.ref_variables import name_variables
@@ -63,8 +64,7 @@ def made(graph: tf.Graph, inputs: Sequence[Any], outputs: Sequence[Any], *, leas
         dims=Open({}),
         sources={},
     )
-    nodes = examine(function, what="the test's graph")
-    found = find(nodes, least=least)
+    nodes, found = settled(function, what="the test's graph", least=least, refused={})
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
     return Made(
         nodes, found, cut(nodes, found.clusters, function.outputs, feeds, OP), function.inputs, function.outputs
@@ -85,7 +85,7 @@ def both(made: Made, variables: dict[str, Array] | None = None) -> tuple[Running
             node.attr["f"].func.name = part.cluster.name
     values = variables or {}
     return (
-        Running(Whole(made.nodes.graph, made.inputs, made.outputs, values)),
+        Running(Whole(made.nodes.uncut, made.inputs, made.outputs, values)),
         Running(Whole(graph, made.inputs, made.cut.outputs, values)),
     )
 

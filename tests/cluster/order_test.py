@@ -34,6 +34,23 @@ class MergingTest(unittest.TestCase):
         merging = Merging(2, [])
         self.assertFalse(merging.merge(0, 1))
 
+    def test_joins_only_independent_nodes(self) -> None:
+        """Nodes join if there is no path between them, either way, and the order stays right."""
+        for seed in range(100):
+            draw = random.Random(seed)
+            count = draw.randrange(2, 15)
+            edges = {(a, b) for a in range(count) for b in range(a + 1, count) if draw.random() < 0.15}
+            merging = Merging(count, edges)
+            for _ in range(count):
+                first, second = merging.find(draw.randrange(count)), merging.find(draw.randrange(count))
+                merged = {(merging.find(x), merging.find(y)) for x, y in edges}
+                both_ways = _acyclic(count, {*merged, (first, second)}) and _acyclic(count, {*merged, (second, first)})
+                self.assertEqual(merging.join(first, second), first != second and both_ways, seed)
+                after = {(merging.find(x), merging.find(y)) for x, y in edges}
+                self.assertTrue(_acyclic(count, after), seed)
+                for x, y in after:
+                    self.assertLess(merging.rank(x), merging.rank(y), seed)
+
     def test_a_cycle_is_an_error(self) -> None:
         """A graph with a cycle isn't accepted, rather than ordered wrongly."""
         with self.assertRaisesRegex(ValueError, "cycle"):

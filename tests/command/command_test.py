@@ -115,7 +115,15 @@ class CommandTest(unittest.TestCase):
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (("compile", "model.py", "--out=out"), "error: Missing option '--cpp-class'"),
             (("compile", "model.py", "--nothing", *one), "error: No such option"),
+            (
+                ("compile", "model.py", "--cpp-class=1b", "--out=out"),
+                "error: cpp_class = '1b': '1b' isn't a C++ identifier",
+            ),
             (("compile", "model.py", "--cpp-class=a::B", "--out=full"), "error: --out full: this isn't something that"),
+            (
+                ("compile", "model.py", "--cpp-class=a::B", "--out=/proc/none/out"),
+                "error: --out /proc/none/out: can't write there: No such file or directory\n",
+            ),
         ):
             with self.subTest(words=words):
                 error = self.error(*words)

@@ -779,6 +779,26 @@ class OutputsTest(CompileTest):
         self.assertAlmostEqual(costs[0], cost.CALL + 4 * 256 * 128 / cost.BYTES, delta=costs[0] / 10)
         self.assertAlmostEqual(costs[1], cost.CALL + 2 * 64 * 256 * 128 / cost.FLOPS, delta=costs[1] / 10)
 
+    def test_mean_of_a_sum_is_one_kernel(self) -> None:
+        """The compiler fuses the sum of two vectors with its mean. XLA sums many values in parts, in more kernels."""
+        source = """
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec([SIZE]), tf.TensorSpec([SIZE])])
+def model(x, y):
+    return tf.reduce_mean(x + y)
+"""
+        kernels = []
+        for size in ("32", "1000"):
+            exported = self.export(source.replace("SIZE", size), entry_points=(("Run", "call"),))
+            self.compile(exported)
+            calls = re.search(r" kCalls\[\] = \{\n(.*?)\};", Path(exported.path("source")).read_text(), re.DOTALL)
+            assert calls is not None
+            kernels.append(calls[1].count("\n"))
+        self.assertEqual(kernels[0], 1)
+        self.assertGreater(kernels[1], 1)
+
     def test_reproducible(self) -> None:
         """Two processes with different hash seeds and folders write the same bytes, in all outputs of both stages."""
         code = """

@@ -8,6 +8,7 @@ import resource
 import unittest
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests.stages.harness import PREAMBLE, Exported, StageTest
 from tfaot.hlo import hlo, stablehlo
@@ -135,7 +136,13 @@ class HloTest(StageTest):
     """Each test lowers its own model."""
 
     def lower(
-        self, exported: Exported, *, entry_point: str = "", name: str = "model", folder: Path | None = None
+        self,
+        exported: Exported,
+        *,
+        entry_point: str = "",
+        name: str = "model",
+        folder: Path | None = None,
+        xla_flags: tuple[str, ...] = (),
     ) -> Path:
         """Runs both stages, and returns their output folder."""
         into = folder or exported.folder / ("lowered" + entry_point)
@@ -148,7 +155,7 @@ class HloTest(StageTest):
                 sources=exported.path("sources"),
                 name=name,
                 cpu="x86-64-v3",
-                xla_flags=(),
+                xla_flags=xla_flags,
                 out_hlo=str(into / "hlo.pb"),
                 out_hlo_text=str(into / "hlo.txt"),
                 out_optimized_hlo=str(into / "optimized_hlo.txt"),
@@ -292,6 +299,39 @@ class HloTest(StageTest):
         wanted = "'AsString' at model.py:11"
         self.assertIn(wanted, self.error_of(self.lower, exported))
         self.assertIn(wanted, self.error_of(self.translate, exported, exported.folder))
+
+    def test_flags_that_hide_the_modules(self) -> None:
+        """Protects users of XLA's own dumps: the stage says which flags take its modules away."""
+        exported = self.export(ORDER, edge="hlo")
+        self.assert_error(
+            self.error_of(self.lower, exported, xla_flags=("--xla_dump_hlo_module_re=none",)),
+            """
+            model: the compiler dumped 0 modules before_optimizations instead of one
+              to do: remove --xla_dump_… from the target's xla_flags
+            """,
+        )
+
+    def test_broken_translation(self) -> None:
+        """Protects users from a crash of the translator, and from a result that it can't write: an error, and no file."""
+        exported = self.export(ORDER, edge="hlo")
+        with mock.patch.object(stablehlo, "lower", lambda *_: os.abort()):
+            error = self.error_of(self.translate, exported, exported.folder)
+        self.assertRegex(
+            error, r"translating model to StableHLO: the compiler .*SIGABRT(.|\n)*\n  to do: look for an op"
+        )
+        with mock.patch(
+            "tensorflow.compiler.mlir.stablehlo.stablehlo.serialize_portable_artifact_str",
+            side_effect=ValueError("an operation without a version"),
+        ):
+            error = self.error_of(self.translate, exported, exported.folder)
+        self.assert_error(
+            error,
+            """
+            model: can't serialize the StableHLO: an operation without a version
+              to do: replace what the compiler's log names above; the HLO itself is in the output group hlo
+            """,
+        )
+        self.assertFalse((exported.folder / "stablehlo.mlir").exists())
 
     def test_any_name(self) -> None:
         """A target's name doesn't have to be an identifier, and becomes one in the module."""

@@ -17,6 +17,7 @@ from tests.tools.dev.reference.json_schema import invalid
 from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
 from tfaot.export.sources.model import Model
+from tfaot.preflight import command as command_line
 from tfaot.preflight import page, run
 from tfaot.preflight.report import EntryPoint, Finding, Report
 
@@ -326,6 +327,8 @@ class CheckTest(StageTest):
         )
         self.assertEqual(nothing.returncode, 2)
         self.assertIn("name one model, or --ops", nothing.stderr)
+        spelled = command_line.parser("check", None).parse_args(["--entry-point=a", "--entry_point=b"])
+        self.assertEqual(spelled.entry_point, ["a", "b"])
 
 
 class ReportTest(unittest.TestCase):

@@ -58,13 +58,13 @@ def _analyzed_test_impl(ctx):
 def _default_test_impl(ctx):
     """Protects builds for 64-bit ARM: a model that names no level gets the platform's own."""
     env = analysistest.begin(ctx)
-    asserts.equals(env, ctx.attr.level, analysistest.target_under_test(env)[TfaotObjectInfo].isa[0])
+    asserts.equals(env, ctx.attr.levels, analysistest.target_under_test(env)[TfaotObjectInfo].isa)
     return analysistest.end(env)
 
-def _default_test(platform, level):
+def _default_test(platform, levels):
     return analysistest.make(
         _default_test_impl,
-        attrs = {"level": attr.string(default = level)},
+        attrs = {"levels": attr.string_list(default = levels)},
         config_settings = _settings(platform),
     )
 
@@ -79,8 +79,8 @@ def _wrong_level_test_impl(ctx):
     )
     return analysistest.end(env)
 
-_default_x86_64_test = _default_test("linux_x86_64", "x86-64-v3")
-_default_aarch64_test = _default_test("linux_aarch64", "armv8-a")
+_default_x86_64_test = _default_test("linux_x86_64", ["x86-64-v3", "x86-64-v4"])
+_default_aarch64_test = _default_test("linux_aarch64", ["armv8-a"])
 _wrong_level_test = analysistest.make(
     _wrong_level_test_impl,
     config_settings = _settings("linux_aarch64"),

@@ -117,7 +117,7 @@ def _translated_test_impl(ctx):
     """Protects targets that move from TensorFlow's rules: flags in any spelling reach the compiler, and CPUs become levels."""
     env = analysistest.begin(ctx)
     target = analysistest.target_under_test(env)
-    asserts.equals(env, [ctx.attr.level], target[TfaotObjectInfo].isa)
+    asserts.equals(env, ctx.attr.levels, target[TfaotObjectInfo].isa)
     action = [action for action in analysistest.target_actions(env) if action.mnemonic == "TfaotCompile"][0]
     flags = [arg.removeprefix("--xla_flags=") for arg in action.argv if arg.startswith("--xla_flags=")]
     asserts.equals(env, ctx.attr.xla_flags, flags)
@@ -125,14 +125,16 @@ def _translated_test_impl(ctx):
 
 _translated_test = analysistest.make(
     _translated_test_impl,
-    attrs = {"level": attr.string(), "xla_flags": attr.string_list()},
+    attrs = {"levels": attr.string_list(), "xla_flags": attr.string_list()},
 )
 
+_DEFAULT = ["x86-64-v3", "x86-64-v4"]
+
 _TRANSLATED = {
-    "cpu": ({"tfcompile_flags": "--target_cpu=skylake-avx512"}, "x86-64-v4", []),
-    "features": ({"tfcompile_flags": ["--target_features=+avx2,+fma"]}, "x86-64-v3", []),
-    "level": ({"tfcompile_flags": "--target_cpu=x86-64-v2 --target_features=+sse2"}, "x86-64-v2", []),
-    "none": ({"deps": [], "mlir_components": "Bridge", "tfcompile_flags": None, "xla_flags": None}, "x86-64-v3", []),
+    "cpu": ({"tfcompile_flags": "--target_cpu=skylake-avx512"}, ["x86-64-v4"], []),
+    "features": ({"tfcompile_flags": ["--target_features=+avx2,+fma"]}, ["x86-64-v3"], []),
+    "level": ({"tfcompile_flags": "--target_cpu=x86-64-v2 --target_features=+sse2"}, ["x86-64-v2"], []),
+    "none": ({"deps": [], "mlir_components": "Bridge", "tfcompile_flags": None, "xla_flags": None}, _DEFAULT, []),
     "notes": (
         {
             "copts": ["-DX"],
@@ -144,15 +146,15 @@ _TRANSLATED = {
                                "--cpp_class=small::Small --target_triple=x86_64-none-linux-gnu --debug_info_path_begin_marker=x",
             "tfcompile_tool": "//tensorflow/compiler/aot:tfcompile",
         },
-        "x86-64-v3",
+        _DEFAULT,
         [],
     ),
     "quoted": (
         {"tfcompile_flags": "--xla_a='1 2'\n\t\"--xla_b=3\"\n", "xla_flags": "--xla_c=4  --xla_d=5"},
-        "x86-64-v3",
+        _DEFAULT,
         ["--xla_a=1 2", "--xla_b=3", "--xla_c=4", "--xla_d=5"],
     ),
-    "without": ({"tfcompile_flags": "--target_cpu=nehalem --target_features=+avx,-avx512f"}, "x86-64-v3", []),
+    "without": ({"tfcompile_flags": "--target_cpu=nehalem --target_features=+avx,-avx512f"}, ["x86-64-v3"], []),
 }
 
 _arm_test = analysistest.make(
@@ -231,7 +233,7 @@ def tf_library_test_suite(*, name):
             tests.append(test)
             if case != "unknown_flag":
                 break
-    for case, (attributes, level, xla_flags) in _TRANSLATED.items():
+    for case, (attributes, levels, xla_flags) in _TRANSLATED.items():
         target = "{}.{}".format(name, case)
         tf_library(
             name = target,
@@ -242,7 +244,7 @@ def tf_library_test_suite(*, name):
         )
         _translated_test(
             name = case + "_translated_test",
-            level = level,
+            levels = levels,
             target_under_test = target + ".compile",
             xla_flags = xla_flags,
         )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import html.parser
 import os
+import pickle
 import re
 import shutil
 import subprocess
@@ -51,6 +53,15 @@ class RunTest(unittest.TestCase):
         second = self.model.run({"x:0": X, "unused": 0})
         np.testing.assert_array_equal(first.y, [1.5, 4.5, 9.5, 16.5])
         np.testing.assert_array_equal(second["y"], [2.5, 6.5, 12.5, 20.5])
+
+    def test_results(self) -> None:
+        """Protects what a run returns: TensorFlow's names find outputs, and copies and pickles are the same."""
+        out = self.model.run(GIVEN)
+        name = self.model.run.signature.outputs[0].name
+        self.assertNotEqual(name, "y")
+        for same in (out, copy.copy(out), copy.deepcopy(out), pickle.loads(pickle.dumps(out))):
+            np.testing.assert_array_equal(same[name], [1.5, 4.5, 9.5, 16.5])
+            np.testing.assert_array_equal(same.y, same[name])
 
     def test_variables(self) -> None:
         """Protects reading and writing: a view follows the model, and assignment reaches it, also if the model only reads."""
@@ -132,6 +143,12 @@ class RunTest(unittest.TestCase):
         np.testing.assert_array_equal(self.model.run(x=[1, 2, 3, 4], unused=0).y, [1.5, 4.5, 9.5, 16.5])
         with self.assertRaisesRegex(TfaotError, "takes no batch"):
             self.model.run(GIVEN, batch=2)
+        with self.assertRaisesRegex(
+            TfaotError,
+            r"Run\(\) got ndarray without a name\n  found: it takes x: float32\[4\], unused: float32\[\]\n"
+            r"  to do: name inputs: x=…, or pass a dict",
+        ):
+            self.model.run(X)  # type: ignore[arg-type]
 
     def test_unknown_inputs(self) -> None:
         """Protects pipelines that offer the same inputs to different models: the rest is ignored, with a note."""
@@ -205,6 +222,31 @@ class RunTest(unittest.TestCase):
         self.addCleanup(os.chdir, os.getcwd())
         os.chdir("/")
         self.assertEqual(tfaot.load(AFFINE).name, "a::b_c")
+
+    def test_too_many_threads(self) -> None:
+        """Protects processes with limits: threads that can't start are an error that says so, and the model still runs."""
+        program = (
+            "import resource, tfaot\n"
+            f"model = tfaot.load({AFFINE!r})\n"
+            "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+            "resource.setrlimit(resource.RLIMIT_AS, (used + (100 << 20),) * 2)\n"
+            "try:\n    model.set_threads(1000)\n"
+            "except tfaot.ModelError as error:\n    print(error)\n"
+            "model.set_threads(2)\n"
+            "print(*model.run(x=[1, 2, 3, 4], unused=0).y)"
+        )
+        ran = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        self.assertRegex(
+            ran.stdout,
+            "a::b_c: set_threads: can't start 1000 threads\n  found: .+\n  to do: use fewer, or raise the limits of this "
+            r"process \(ulimit -u and -v\)\n1.5 4.5 9.5 16.5\n",
+        )
 
     def test_threads(self) -> None:
         """Protects one instance a thread: runs at the same time don't mix."""

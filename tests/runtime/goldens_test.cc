@@ -35,18 +35,40 @@ std::string Bytes(T value) {
   return std::string(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Returns the exit status of a process that does `work` and otherwise succeeds.
+// Runs `work` in a process of its own. Returns what it says to people, and if
+// its exit status isn't `wanted`, that instead.
 template <typename Work>
-int Status(Work work) {
+std::string Said(int wanted, Work work) {
   std::fflush(nullptr);
+  int said[2];
+  if (pipe(said) != 0) std::abort();
   const pid_t child = fork();
   if (child == 0) {
+    dup2(said[1], 2);
     work();
     std::_Exit(0);
   }
+  close(said[1]);
+  std::string text(4096, '\0');
+  const ssize_t size = read(said[0], &text[0], text.size());
+  close(said[0]);
+  text.resize(size > 0 ? static_cast<std::size_t>(size) : 0);
   int status = 0;
   waitpid(child, &status, 0);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  const int got = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return got == wanted ? text : "status " + std::to_string(got) + ": " + text;
+}
+
+// The error of a process that reads goldens.
+template <typename Work>
+bool Fails(const std::string& path, const char* what, Work work) {
+  const std::string text = Said(2, work);
+  const std::string wanted =
+      path + " " + what +
+      ": build the target's goldens again, or pass their path as the first "
+      "argument\n";
+  if (text != wanted) std::printf("%s", text.c_str());
+  return text == wanted;
 }
 
 }  // namespace
@@ -64,18 +86,22 @@ int main() {
   EXPECT(goldens.Read<double>() == 0.25);
   goldens.End();
 
-  EXPECT(Status([&] { goldens.Read<char>(); }) == 2);
-  EXPECT(Status([] { tfaot::Goldens("/nonexistent/file"); }) == 2);
-  EXPECT(Status([&] {
-           tfaot::Goldens rest(path.c_str());
-           rest.Read<std::uint32_t>();
-           rest.End();
-         }) == 2);
-  for (const std::string& wrong :
-       {std::string(), std::string("1234567"), File("{}", "").substr(0, 9)}) {
+  EXPECT(Fails(path, "is truncated", [&] { goldens.Read<char>(); }));
+  EXPECT(Fails("/nonexistent/file", "can't be read",
+               [] { tfaot::Goldens("/nonexistent/file"); }));
+  EXPECT(Fails(path, "contains more than the test expects", [&] {
+    tfaot::Goldens rest(path.c_str());
+    rest.Read<std::uint32_t>();
+    rest.End();
+  }));
+  for (const std::string& wrong : {std::string(), std::string("1234567")}) {
     const std::string cut = Written(wrong);
-    EXPECT(Status([&] { tfaot::Goldens goldens(cut.c_str()); }) == 2);
+    EXPECT(Fails(cut, "can't be read",
+                 [&] { tfaot::Goldens goldens(cut.c_str()); }));
   }
+  const std::string cut = Written(File("{}", "").substr(0, 9));
+  EXPECT(
+      Fails(cut, "is truncated", [&] { tfaot::Goldens goldens(cut.c_str()); }));
 
   // A seed of 0 precedes values, of which a batch has its first rows. Any other
   // seed stands for drawn values.
@@ -95,6 +121,6 @@ int main() {
   fed.End();
 
   const std::string empty = Written(File("{}", ""));
-  EXPECT(Status([&] { tfaot::Goldens(empty.c_str()).End(); }) == 0);
+  EXPECT(Said(0, [&] { tfaot::Goldens(empty.c_str()).End(); }).empty());
   return failed == 0 ? 0 : 1;
 }

@@ -76,6 +76,25 @@ void TestPartsRunSideBySide() {
          "sleeping threads wake, and each takes a part");
 }
 
+// Rest() may come at any time, also while another caller's parts run.
+void TestRest() {
+  tfaot::Threads threads(3);
+  std::atomic<bool> done{false};
+  std::thread resting([&] {
+    while (!done.load()) threads.Rest();
+  });
+  CountParts(threads, 300, "a pool that is sent to sleep works");
+  done.store(true);
+  resting.join();
+  threads.Rest();
+  std::atomic<int> arrived{0};
+  For(threads, 3, [&](int) {
+    ++arrived;
+    while (arrived.load() < 3) std::this_thread::yield();
+  });
+  Expect(arrived == 3, "resting threads wake, and each takes a part");
+}
+
 // Several concurrent callers: instances that share a pool.
 void TestCallersShareThePool() {
   tfaot::Threads threads(3);
@@ -110,6 +129,7 @@ int main() {
   Expect(tfaot::Threads::Cores() >= 1, "there is a core");
   TestEveryPartRunsOnce();
   TestPartsRunSideBySide();
+  TestRest();
   TestCallersShareThePool();
   TestCallsFromParts();
   TestPoolsEnd();

@@ -538,14 +538,18 @@ void TestUpdate() {
       {"dense/read", read.data(), 60},
       {"flags", two, 3},
       {"dense/read", read.data(), 64},
+      {nullptr, read.data(), 64},
+      {"dense/written", nullptr, 128},
   };
   tfaot::Weights same = updated;
-  const tfaot::Status status = initial.Update(wrong, 4, &same);
+  const tfaot::Status status = initial.Update(wrong, 6, &same);
   const std::string wanted =
-      "an update doesn't fit the model: 3 of 4 value(s)\n\n"
+      "an update doesn't fit the model: 5 of 6 value(s)\n\n"
       "    dense/red: the model has no variable of this name\n"
       "    dense/read: 60 bytes; the model has float32[4, 4] of 64\n"
-      "    flags: bool, with values other than 0 and 1\n\n"
+      "    flags: bool, with values other than 0 and 1\n"
+      "    value 4: a name of nullptr\n"
+      "    dense/written: values at nullptr\n\n"
       "  found: variables step, dense/read, none, dense/written, "
       "odd \\\"\\\\/\\u00f6\\ud83d\\ude00\\u007f, flags\n"
       "  to do: pass TensorFlow's names, and as many bytes as each variable "
@@ -553,8 +557,44 @@ void TestUpdate() {
   EXPECT(status.message() == wanted && status.code() == tfaot::Code::kMismatch);
   if (status.message() != wanted) std::printf("got:\n%s\n", status.message());
   EXPECT(same.version() == updated.version());
-  EXPECT(tfaot::Weights().Update(values, 1, &same).code() ==
-         tfaot::Code::kNoWeights);
+
+  const tfaot::Status none = tfaot::Weights().Update(values, 1, &same);
+  EXPECT(none.code() == tfaot::Code::kNoWeights &&
+         none.message() ==
+             std::string("an update of no weights\n"
+                         "  to do: call it on weights of a model"));
+}
+
+// Files that aren't named: an error, and nothing changes.
+void TestNothing() {
+  Variables variables(kModel, kCount, nullptr);
+  EXPECT(!variables.Load(static_cast<const char*>(nullptr)));
+  const std::string wanted =
+      "the file can't be opened\n"
+      "  found: nullptr instead of a path or of memory\n"
+      "  to do: pass a safetensors file that this process may read";
+  EXPECT(variables.error() == wanted);
+  if (variables.error() != wanted) {
+    std::printf("got:\n%s\n", variables.error());
+  }
+  const Embedded file(GoodFile(5));
+  tfaot::LiveWeights live(tfaot::InitialWeights(kModel, kCount, file.begin()));
+  tfaot::Status status = live.Load(tfaot::Source::Memory(nullptr, 100));
+  EXPECT(status.code() == tfaot::Code::kInvalidArgument);
+  status = live.Load(tfaot::Source::Memory(nullptr, 0));
+  EXPECT(status.code() == tfaot::Code::kBadFile);
+  const tfaot::Variables& saved = variables;
+  status = saved.Save(nullptr);
+  EXPECT(status.code() == tfaot::Code::kInvalidArgument);
+  EXPECT(status.message() == std::string("the variables can't be saved\n"
+                                         "  found: a path of nullptr\n"
+                                         "  to do: pass the path of a file"));
+  status = tfaot::LiveWeights(tfaot::Weights())
+               .Load(tfaot::Source::Memory(file.begin(), 8));
+  EXPECT(status.code() == tfaot::Code::kNoWeights);
+  EXPECT(status.message() ==
+         std::string("a load into live weights that refer to no model\n"
+                     "  to do: make them from weights of a model"));
 }
 
 void TestLive() {
@@ -745,6 +785,7 @@ int main() {
   TestSources();
   TestShared();
   TestUpdate();
+  TestNothing();
   TestLive();
   TestUpdatesAtOnce();
   TestSaveBesideReaders();

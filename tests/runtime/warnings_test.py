@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -105,6 +106,30 @@ class WarningsTest(unittest.TestCase):
             [found, *flags, "-x", "c++", "-"], input=source, capture_output=True, check=False, text=True
         )
         self.assertEqual(done.stderr, "")
+
+    def test_ignored_results(self) -> None:
+        """Protects programs from errors that nobody reads: since C++17, compilers warn about each result that is ignored."""
+        ignored = """
+            model.Run(); model.Load("w"); model.Load(source); model.Save("w"); model.SetWeights(weights); model.Follow(&live);
+            model.set_x_data(nullptr); model.set_loss_data(nullptr); a::b::Small::Create(tfaot::Options());
+            a::b::Small::LoadWeights(source, &weights); weights.Update(nullptr, 0, &weights); live.Swap(weights);
+            live.Load(source); live.Update(nullptr, 0); live.Update({});
+            tfaot::Call(model, entry); tfaot::Call(model, entry, 1); tfaot::Place(model, entry.inputs[0], nullptr);
+            tfaot::Offer(model, entry, "x", tfaot::DType::kFloat32, {nullptr, 0}, nullptr);
+        """
+        header = RUNTIME.parent / "tests/render/goldens/small.h.golden"
+        source = f"""
+            #include "{header}"
+            #include "tfaot/info.h"
+            void Ignore(a::b::Small& model, const tfaot::Source& source, tfaot::Weights& weights, tfaot::LiveWeights& live,
+                        const tfaot::EntryPointInfo& entry) {{ {ignored} }}
+        """
+        found = os.environ.get("CXX") or shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
+        assert found, "no C++ compiler on PATH"
+        flags = ["-std=c++17", "-I", str(RUNTIME), "-fsyntax-only", "-x", "c++", "-"]
+        done = subprocess.run([found, *flags], input=source, capture_output=True, check=False, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(len(re.findall("warning: ignoring return", done.stderr)), ignored.count(";"), done.stderr)
 
 
 if __name__ == "__main__":

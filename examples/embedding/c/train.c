@@ -46,7 +46,7 @@ static void Print(const char* kind, const tfaot_tensor* tensor) {
 }
 
 int main(int argc, char** argv) {
-  void* library = dlopen(argc > 1 ? argv[1] : "", RTLD_NOW | RTLD_LOCAL);
+  void* library;
   tfaot_get_api_fn* get_api = NULL;
   const tfaot_api* api;
   const tfaot_description* description;
@@ -60,6 +60,11 @@ int main(int argc, char** argv) {
   size_t i;
   int step;
 
+  if (argc > 1 && strcmp(argv[argc - 1], "--help") == 0) {
+    puts("usage: train LIBRARY");
+    return 0;
+  }
+  library = dlopen(argc > 1 ? argv[1] : "", RTLD_NOW | RTLD_LOCAL);
   if (library == NULL) {
     fprintf(stderr, "%s\nusage: train LIBRARY\n", dlerror());
     return 2;

@@ -5,6 +5,7 @@
 // Each instance runs once, so all of its pages are in memory.
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -39,7 +40,11 @@ class Counter final : public tfaot::Allocator {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[argc - 1], "--help") == 0) {
+    std::puts("usage: memory");
+    return 0;
+  }
   Counter counter;
   tfaot::Options options;
   options.allocator = &counter;

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -48,6 +49,10 @@ void Serve(const tfaot::LiveWeights& live, const std::atomic<bool>& done,
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc > 1 && std::strcmp(argv[argc - 1], "--help") == 0) {
+    std::puts("usage: serve [VERSIONS]");
+    return 0;
+  }
   const int versions = argc > 1 ? std::atoi(argv[1]) : 1000;
   tfaot::LiveWeights live(Scorer::InitialWeights());
   std::atomic<bool> done{false};

@@ -9,6 +9,7 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
+from tfaot.cluster.updates import Update, hoist, share_reads, spell_out
 from tfaot.core import dtypes
 from tfaot.export.sources.subgraph import imported
 from tfaot.export.traced import Function, Shape
@@ -51,6 +52,19 @@ class Nodes:
     """Why a node stays with TensorFlow, for those that do. Known nodes have no reason."""
     fetched: frozenset[str]
     """The nodes of the outputs."""
+    uncut: graph_pb2.GraphDef
+    """The same graph with updates of variables as they were."""
+    updates: Mapping[str, Update]
+    """The updates of variables that `graph` spells out, by their nodes in `uncut`."""
+
+    def is_open(self, operand: str) -> bool:
+        """Returns whether a tensor has a size that isn't known."""
+        found = self.tensors.get(canonical(operand))
+        return found is not None and found.dtype not in _HANDLES and not _static(found.shape)
+
+    def origins(self) -> dict[str, str]:
+        """Returns the update that each node of its arithmetic belongs to."""
+        return {name: update for update, made in self.updates.items() for name in made.arithmetic}
 
     def is_candidate(self, name: str) -> bool:
         """Returns whether a node can be a part of a cluster."""
@@ -61,16 +75,25 @@ class Nodes:
         return dataclasses.replace(self, reasons={**self.reasons, **refused})
 
 
-def examine(function: Function, *, what: str) -> Nodes:
+def examine(function: Function, *, what: str, kept: Collection[str] = ()) -> Nodes:
     """Returns the nodes that a function's outputs need.
 
     Args:
       function: an entry point; its inputs' sizes needn't be known.
       what: the model, for messages.
+      kept: updates of variables that stay one op.
     """
     fetches = [edge.name for edge in function.outputs]
     feeds = {canonical(edge.name): Tensor(edge.shape, edge.dtype) for edge in function.inputs}
     graph = _ordered(_without_groups(_inlined(function.graph, feeds, fetches)))
+    uncut = graph_pb2.GraphDef()
+    uncut.CopyFrom(graph)
+    fetched = frozenset(map(producer, fetches))
+    runs = predicates(graph.node)
+    hoist(graph, runs, fetched)
+    updates = spell_out(graph, runs, kept)
+    share_reads(graph, fetched)
+    graph = _ordered(_without_groups(graph))
     when = predicates(graph.node)
     tensors = _tensors(graph, what)
     _fold_sizes(graph, tensors, when)
@@ -81,7 +104,7 @@ def examine(function: Function, *, what: str) -> Nodes:
             reasons[node.name] = f"its argument {argument} isn't constant"
     # What was known by way of such a node isn't.
     known = _known(graph, tensors, reasons)
-    return Nodes(graph, tensors, when, frozenset(known), reasons, frozenset(map(producer, fetches)))
+    return Nodes(graph, tensors, when, frozenset(known), reasons, fetched, uncut, updates)
 
 
 class _Whole(Program):

@@ -12,10 +12,12 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from tfaot.cluster import trial
+from tfaot.cluster import cpp, trial
 from tfaot.cluster.candidates import OPEN, Nodes, examine
 from tfaot.cluster.clusters import MOVES, Found, find
 from tfaot.cluster.cut import Cut, Part, cut
+from tfaot.cluster.pipeline import pipeline
+from tfaot.cluster.recorded import record
 from tfaot.cluster.whole import Running, Whole, save
 from tfaot.core import drawn, dtypes, names, safetensors
 from tfaot.core.errors import TfaotError, listed
@@ -29,6 +31,24 @@ from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import CONTROL_FLOW_V1
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
+
+
+@dataclasses.dataclass(frozen=True)
+class PipelineFiles:
+    """The pipeline's files."""
+
+    header: str
+    """The path by which to include its header."""
+    library_header: str
+    """The path by which to include the clusters' header."""
+    out_header: str
+    out_test: str
+    out_initial: str
+    """Assembler source with the variables' initial values."""
+    out_values: str
+    """These values, as they lie in memory."""
+    out_goldens: str
+    """What the test compares with."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,6 +82,8 @@ class Request:
     """The inputs of the steps to verify, as serialized tensors in a safetensors file."""
     out_plan: str
     """JSON: what became of each node."""
+    pipeline: PipelineFiles | None = None
+    """None if no pipeline is wanted."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,6 +148,7 @@ _IDLE = (
     MOVES
     | CONTROL_FLOW_V1
     | {
+        "AssignVariableOp",
         "NoOp",
         "Placeholder",
         "PlaceholderV2",
@@ -156,19 +179,18 @@ def cluster(request: Request) -> None:
     dims.check_used(what, {edge.label for edge in function.inputs})
     function, variables = _frozen(source, function, request.frozen)
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
-    nodes = examine(function, what=what)
+    refused: dict[str, str] = {}
     while True:
-        found = find(nodes, least=request.least)
+        nodes, found = settled(function, what=what, least=request.least, refused=refused)
         made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
-        refused = {node: why for part in made.parts for node, why in trial.refused(part).items()}
-        if not refused:
+        new = {node: why for part in made.parts for node, why in trial.refused(part).items()}
+        if not new:
             break
-        nodes = nodes.without(refused)
+        refused |= new
     if not made.parts:
         raise nothing(nodes, found, f"{what}: no part of {name} is worth compiling")
-    uncut = Whole(nodes.graph, function.inputs, function.outputs, variables)
     steps = _inputs(source, name, function.inputs, request.golden_steps, what)
-    values = _inside(uncut, made.parts, steps)
+    values = _inside(Whole(nodes.graph, function.inputs, function.outputs, variables), made.parts, steps)
     os.makedirs(request.out_configs, exist_ok=True)
     model = _Model(model=request.model.path, source=_Parts(made.parts, values))
     export.export(
@@ -190,7 +212,7 @@ def cluster(request: Request) -> None:
     )
     save(Whole(made.graph, function.inputs, made.outputs, variables), request.out_saved_model, version=tf.__version__)
     with open(request.out_uncut, "wb") as file:
-        file.write(nodes.graph.SerializeToString(deterministic=True))
+        file.write(nodes.uncut.SerializeToString(deterministic=True))
     serialized = {
         f"{step}/{index}": np.frombuffer(tf.make_tensor_proto(value).SerializeToString(), np.uint8)
         for step, given in enumerate(steps)
@@ -200,6 +222,60 @@ def cluster(request: Request) -> None:
         safetensors.write(file, serialized)
     with open(request.out_plan, "w", encoding="utf-8") as file:
         file.write(json.dumps(plan(nodes, found, made, function, request.cpp_class), indent=2) + "\n")
+    if request.pipeline:
+        _write_pipeline(request.pipeline, request.cpp_class, nodes, made, function, variables, steps, what)
+
+
+def _write_pipeline(
+    files: PipelineFiles,
+    cpp_class: str,
+    nodes: Nodes,
+    made: Cut,
+    function: Function,
+    variables: Mapping[str, Array],
+    steps: Sequence[Sequence[Array]],
+    what: str,
+) -> None:
+    """Writes the class that calls the program for what stays, and its test."""
+    planned = pipeline(nodes, made, function.inputs, function.outputs, variables, what)
+    cpp.render(
+        planned,
+        cpp.Request(
+            cpp_class,
+            files.header,
+            files.library_header,
+            tf.__version__,
+            len(steps),
+            files.out_header,
+            files.out_test,
+            files.out_initial,
+        ),
+    )
+    with open(files.out_values, "wb") as file:
+        file.write(planned.initial)
+    with open(files.out_goldens, "wb") as file:
+        safetensors.write(file, record(planned, nodes, function.inputs, function.outputs, variables, steps))
+
+
+def settled(function: Function, *, what: str, least: int, refused: Mapping[str, str]) -> tuple[Nodes, Found]:
+    """Returns a function's nodes and clusters. Updates of variables that aren't part of one cluster stay one op."""
+    kept: set[str] = set()
+    while True:
+        nodes = examine(function, what=what, kept=kept).without(refused)
+        found = find(nodes, least=least)
+        if not (apart := apart_from(nodes, found)):
+            return nodes, found
+        kept |= apart
+
+
+def apart_from(nodes: Nodes, found: Found) -> set[str]:
+    """Returns the updates whose arithmetic isn't inside of one cluster."""
+    inside = [set(cluster.nodes) for cluster in found.clusters]
+    return {
+        update
+        for update, made in nodes.updates.items()
+        if not any(cluster.issuperset(set(made.arithmetic) - nodes.known) for cluster in inside)
+    }
 
 
 def nothing(nodes: Nodes, found: Found, asked: str) -> TfaotError:
@@ -289,7 +365,17 @@ def _inside(
 
 def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: str) -> dict[str, object]:
     """Returns what became of the graph, for the plan's JSON."""
-    operations = {node.name: node.op for node in nodes.graph.node}
+    operations = {node.name: node.op for node in nodes.uncut.node}
+    open_nodes = {
+        node.name
+        for node in nodes.uncut.node
+        if nodes.reasons.get(node.name) == OPEN or any(map(nodes.is_open, (*node.input, f"{node.name}:0")))
+    }
+    origins = nodes.origins()
+    contained = {
+        part.cluster.name: list(dict.fromkeys(origins.get(name, name) for name in part.cluster.nodes))
+        for part in made.parts
+    }
 
     def edges(given: Sequence[Edge]) -> list[dict[str, object]]:
         return [
@@ -317,16 +403,16 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
             kind: [
                 name
                 for name, op in operations.items()
-                if name not in nodes.known and op not in _IDLE and (nodes.reasons.get(name) == OPEN) == (kind == "open")
+                if name not in nodes.known and op not in _IDLE and (name in open_nodes) == (kind == "open")
             ]
             for kind in ("fixed", "open")
         },
         "clusters": [
             {
                 "name": part.cluster.name,
-                "nodes": list(part.cluster.nodes),
-                "computing": sum(1 for name in part.cluster.nodes if operations[name] not in MOVES),
-                "ops": dict(sorted(Counter(operations[name] for name in part.cluster.nodes).items())),
+                "nodes": contained[part.cluster.name],
+                "computing": sum(1 for name in contained[part.cluster.name] if operations[name] not in MOVES),
+                "ops": dict(sorted(Counter(operations[name] for name in contained[part.cluster.name]).items())),
                 "inputs": list(part.inputs),
                 "outputs": list(part.outputs),
             }

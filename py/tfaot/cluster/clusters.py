@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tfaot.cluster.candidates import Nodes
 from tfaot.cluster.order import Merging
@@ -78,14 +78,19 @@ def find(nodes: Nodes, *, least: int) -> Found:
       least: the smallest number of nodes that compute, rather than move data, for which a cluster is worth its calls.
     """
     order = [node.name for node in nodes.graph.node]
-    merged = _merged(nodes, order)
     operations = {node.name: node.op for node in nodes.graph.node}
+    origins = nodes.origins()
+
+    def count(names: Sequence[str]) -> int:
+        # TensorFlow's kernel of an update is fused, too, so the update counts as one op.
+        return len({origins.get(name, name) for name in names if operations[name] not in MOVES})
+
     left = dict(nodes.reasons)
     clusters: list[Cluster] = []
-    for members in merged:
+    for members in _merged(nodes, order, count, max(1, least)):
         kept = _without_free_edges(nodes, members)
         left.update((name, "TensorFlow runs it for free") for name in members if name not in kept)
-        computing = sum(1 for name in kept if operations[name] not in MOVES)
+        computing = count(kept)
         if computing < max(1, least) or not _is_used(nodes, kept):
             why = f"a cluster of {computing} computing ops isn't worth a call" if computing else "it only moves data"
             left.update((name, why) for name in kept)
@@ -94,8 +99,12 @@ def find(nodes: Nodes, *, least: int) -> Found:
     return Found(tuple(clusters), left)
 
 
-def _merged(nodes: Nodes, order: Sequence[str]) -> list[list[str]]:
-    """Merges candidates along their edges for as long as no cycle appears. Returns groups in the graph's order."""
+def _merged(nodes: Nodes, order: Sequence[str], count: Callable[[Sequence[str]], int], least: int) -> list[list[str]]:
+    """Merges candidates along their edges for as long as no cycle appears. Returns groups in the graph's order.
+
+    A group that is too small then joins one that isn't, if neither depends on the other. In a loop, it doesn't: it may be
+    what decides early whether there is another step.
+    """
     index = {name: number for number, name in enumerate(order)}
     edges: list[tuple[int, int]] = []
     data: list[tuple[int, int]] = []
@@ -123,6 +132,14 @@ def _merged(nodes: Nodes, order: Sequence[str]) -> list[list[str]]:
     for number, name in enumerate(order):
         if nodes.is_candidate(name):
             groups[merging.find(number)].append(name)
+    large = [number for number, members in groups.items() if count(members) >= least]
+    for number, members in [*groups.items()]:
+        if nodes.predicates[members[0]].frame or not 0 < count(members) < least:
+            continue
+        for other in large:
+            if nodes.predicates[members[0]] == nodes.predicates[groups[other][0]] and merging.join(other, number):
+                groups[other] = sorted([*groups[other], *groups.pop(number)], key=index.__getitem__)
+                break
     return list(groups.values())
 
 

@@ -109,9 +109,16 @@ def difference(name: str, expected: Array, found: Array) -> str:
     if not (np.isfinite(a) == np.isfinite(b)).all():
         return f"{name} has infinities or NaN where TensorFlow has none, or the reverse"
     a, b = np.where(np.isfinite(a), a, 0), np.where(np.isfinite(b), b, 0)
-    limit = _PRECISION.get(expected.dtype.name, _DEFAULT_PRECISION) * max(float(np.abs(a).max()), 1e-30)
+    limit = allowed(expected)
     worst = float(np.abs(a - b).max())
     return f"{name} is off by {worst:.3g}, and {limit:.3g} is allowed" if worst > limit else ""
+
+
+def allowed(expected: Array) -> float:
+    """Returns how far values of a tensor may be from TensorFlow's."""
+    wide = np.abs(expected.astype(np.complex128 if expected.dtype.kind == "c" else np.float64))
+    largest = float(np.max(wide, where=np.isfinite(wide), initial=1e-30))
+    return _PRECISION.get(expected.dtype.name, _DEFAULT_PRECISION) * largest
 
 
 def _served(folder: str, loaded: Loaded) -> dict[str, Array]:

@@ -59,6 +59,15 @@ class Merging:
         """Returns the nodes that depend on a node, first to last."""
         return sorted(self._after[self.find(node)], key=self._rank.__getitem__)
 
+    def join(self, first: int, second: int) -> bool:
+        """Merges the second node into the first, if neither depends on the other. Returns whether they are merged."""
+        first, second = self.find(first), self.find(second)
+        low, high = sorted((first, second), key=self._rank.__getitem__)
+        if low == high or high in self._after[low] or self._other_path(low, high):
+            return False
+        self._connect(first, second)
+        return self.merge(first, second)
+
     def merge(self, first: int, second: int) -> bool:
         """Merges the second node into the first, which it depends on directly, unless that would close a cycle.
 

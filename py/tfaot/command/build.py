@@ -392,7 +392,7 @@ def levels(values: Mapping[str, Any], platform: str) -> list[str]:
         )
     known = platforms[platform].levels
     default = starlark.execute(RULES, "rules/private/isa.bzl")["DEFAULT_LEVEL"]
-    found = isa or [platforms[platform].default if not cpu or cpu == default else cpu]
+    found = isa or (platforms[platform].defaults if not cpu or cpu == default else [cpu])
     for level in found:
         others = [name for name, each in platforms.items() if level in each.levels]
         if level not in known:

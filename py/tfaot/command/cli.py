@@ -21,7 +21,7 @@ from tfaot.command import cxx, inspect, options
 from tfaot.command.build import Build, levels
 from tfaot.command.progress import Progress
 from tfaot.command.stages import StageFailed, Stages, check_model
-from tfaot.core import version
+from tfaot.core import names, version
 from tfaot.core.errors import TfaotError
 
 
@@ -229,7 +229,9 @@ def _model_name(values: dict[str, Any]) -> str:
 def _build(
     values: dict[str, Any], name: str | None, header_folder: str = "", platform: str | None = None
 ) -> Iterator[Build]:
-    """Yields a build in a temporary folder."""
+    """Yields a build in a temporary folder, unless the class can't have its name."""
+    if "cpp_class" in values:
+        names.split_class(values["cpp_class"])  # the export stage would say so much later
     with tempfile.TemporaryDirectory(prefix="tfaot.") as folder:
         work, temporary = Path(folder, "work"), Path(folder, "tmp")
         temporary.mkdir()

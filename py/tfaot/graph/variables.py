@@ -12,7 +12,7 @@ from tfaot.graph.flow import Labels, Walk
 from tfaot.graph.names import producer, take, underscored
 from tfaot.graph.ops import CALLS, functions_of
 
-_READS = frozenset(
+READS = frozenset(
     {
         "ReadVariableOp",
         "_ReadVariablesOp",
@@ -112,7 +112,7 @@ class _Uses(Walk[frozenset[str]]):
         return self.either([operands, results[: len(operands)]])
 
     def outputs(self, body: Body, node: node_def_pb2.NodeDef, ins: Labels[frozenset[str]]) -> Labels[frozenset[str]]:
-        if node.op in _READS or not any(ins):
+        if node.op in READS or not any(ins):
             return ()
         if node.op == "AssignVariableOp" and self._may_copy(node, body):
             self.doubtful |= ins[0] or frozenset()

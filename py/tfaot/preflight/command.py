@@ -18,7 +18,9 @@ def parser(prog: str, description: str | None) -> argparse.ArgumentParser:
         prog=prog, description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     result.add_argument("path", metavar="PATH", nargs="?", help="a SavedModel's folder, a GraphDef, or a Python file")
-    result.add_argument("--entry_point", action="append", default=[], help="check only this one; may be repeated")
+    result.add_argument(
+        "--entry-point", "--entry_point", action="append", default=[], help="check only this one; may be repeated"
+    )
     result.add_argument(
         "--dims", action="append", default=[], metavar="INPUT=32,?,3", help="sizes that inputs leave open"
     )

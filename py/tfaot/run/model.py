@@ -161,20 +161,23 @@ class Variables(Tensors):
 class Outputs(dict[str, Array]):
     """What a run returns: arrays by the names of members, `out["loss"]` or `out.loss`.
 
-    With several entry points, names of members start with the entry point's, which you can leave out.
+    TensorFlow's names find them, too. With several entry points, names of members start with the entry point's, which you
+    can leave out. This is a dict, so an output called like one of its methods has no attribute: `out["values"]`.
     """
 
-    def __init__(self, entry_point: str, arrays: Mapping[str, Array]) -> None:
-        super().__init__(arrays)
-        self._entry_point = entry_point
+    def __init__(self, signature: Signature, arrays: Mapping[Tensor, Array]) -> None:
+        super().__init__({tensor.member: array for tensor, array in arrays.items()})
+        self._signature = signature
 
     def __missing__(self, name: str) -> Array:
-        whole = f"{self._entry_point}_{name}"
-        if whole in self:
-            return self[whole]
+        tensor = find(self._signature.outputs, name, self._signature.name)
+        if tensor is not None:
+            return self[tensor.member]
         raise KeyError(f"no output is called {name!r}; there is {listed([*self])}")
 
     def __getattr__(self, name: str) -> Array:
+        if name.startswith("_"):  # such as those that pickle asks for before there are any
+            raise AttributeError(name)
         try:
             return self[name]
         except KeyError as error:
@@ -276,7 +279,7 @@ class EntryPoint:
         """Runs it on these inputs, and returns copies of its outputs.
 
         Args:
-          inputs: inputs by name, for names that aren't Python identifiers.
+          inputs: a dict of inputs by name, for names that aren't Python identifiers.
           batch: the number of rows. By default, the inputs' own, or else the largest batch.
           **named: more inputs by name. Without any inputs, the run uses what the inputs' memory contains.
 
@@ -286,6 +289,13 @@ class EntryPoint:
         """
         state = self._state
         instance = state.instance
+        if inputs is not None and not isinstance(inputs, Mapping):
+            first = self.signature.inputs[0].member if self.signature.inputs else "x"
+            raise TfaotError(
+                f"{state.library.name}: {self.signature.name}() got {type(inputs).__name__} without a name",
+                exists=f"it takes {listed([str(tensor) for tensor in self.signature.inputs])}",
+                do=f"name inputs: {first}=…, or pass a dict",
+            )
         values = self._taken({**(inputs or {}), **named})
         rows = self._rows(values, batch)
         for tensor, value in values.items():
@@ -297,9 +307,9 @@ class EntryPoint:
             raise lib.RunCancelled(error)
         instance.check(status)
         return Outputs(
-            self.signature.name,
+            self.signature,
             {
-                tensor.member: state.output(self.signature, tensor)[slice(rows) if tensor.batched else ...].copy()
+                tensor: state.output(self.signature, tensor)[slice(rows) if tensor.batched else ...].copy()
                 for tensor in self.signature.outputs
             },
         )

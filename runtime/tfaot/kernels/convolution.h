@@ -33,8 +33,7 @@
 #include "tfaot/kernels/tile.h"
 #include "tfaot/kernels/vector.h"
 
-namespace tfaot::kernels {
-namespace {
+namespace tfaot::kernels::TFAOT_ISA {
 
 // One spatial axis. Output o and tap t meet input
 // (o * stride + t * kernel_dilation - padding) / input_dilation if that is an
@@ -270,7 +269,7 @@ void ConvolveDense(DensePart<T> part, const Part& share,
   constexpr int64_t kMaxPointers = 2048;
   constexpr int64_t kMaxSegments = 64;
   constexpr int64_t kMaxCopied = 12288;
-  static const T zeros[std::max(kDepth<T>, kPanelDepth<T>)] = {};
+  static const T zeros[std::max(kMostDepth<T>, kPanelDepth<T>)] = {};
   const T* pointers[kMaxPointers];
   const T* right[kMaxSegments];
   alignas(64) T copied[kMaxCopied];
@@ -286,7 +285,8 @@ void ConvolveDense(DensePart<T> part, const Part& share,
   const int64_t run = merged ? y.taps * part.channels : part.channels;
   const int64_t runs = merged ? x.taps : x.taps * y.taps;
   // A step of the inner dimension: a few runs, or a part of one.
-  const int64_t most = part.packed_kernel ? kPanelDepth<T> : kDepth<T>;
+  const int64_t most =
+      part.packed_kernel ? kPanelDepth<T> : DepthOf<T>(part.filters);
   const int64_t length = part.packed_kernel && run > most
                              ? PieceOf(run, most, 8)
                              : std::min(run, most);
@@ -431,7 +431,7 @@ TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
       const V bias = Load(run.finish->bias + channel + v * kWidth);
 #pragma GCC unroll 8
       for (int p = 0; p < kPixels; ++p) {
-        sum[p][v] = Min<T>(high, Max<T>(low, sum[p][v] + bias));
+        sum[p][v] = Min(high, Max(low, sum[p][v] + bias));
       }
     }
   }
@@ -486,7 +486,7 @@ TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
         }
         if (run.finish != nullptr) {
           sum += LoadSome(run.finish->bias, channels);
-          sum = Min<T>(high, Max<T>(low, sum));
+          sum = Min(high, Max(low, sum));
         }
         StoreSome(run.out + p * run.out_step, sum, channels);
       }
@@ -687,7 +687,6 @@ void Convolve(const Convolution& c, const T* input, const T* kernel, T* output,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_CONVOLUTION_H_

@@ -64,4 +64,8 @@ model for a higher level"
 #define TFAOT_ISA generic
 #endif
 
+namespace tfaot::kernels {
+inline namespace TFAOT_ISA {}
+}  // namespace tfaot::kernels
+
 #endif  // TFAOT_KERNELS_ISA_H_

@@ -24,8 +24,7 @@
 #include "tfaot/kernels/tile.h"
 #include "tfaot/kernels/vector.h"
 
-namespace tfaot::kernels {
-namespace {
+namespace tfaot::kernels::TFAOT_ISA {
 
 // out[rows][columns] = left[rows][depth] * right[depth][columns], all row-major
 // (the last index is adjacent in memory). A transposed operand is stored as
@@ -131,8 +130,8 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   // A block of a transposed left side is copied into this many rows, or more if
   // they are short.
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
-  constexpr int64_t kCopiedRows = 192 / sizeof(T);
   constexpr int64_t kCopiedStride = kDepth<T> + kLine;
+  constexpr int64_t kCopiedRows = (kVectorBytes == 64 ? 352 : 192) / sizeof(T);
   constexpr int64_t kMostRows = 2 * kBlock;
   static_assert(kCopiedRows <= kMostRows);
   const T* pointers[kMostRows];
@@ -205,7 +204,6 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_MATMUL_H_

@@ -17,8 +17,7 @@
 #include "tfaot/kernels/packing.h"
 #include "tfaot/kernels/vector.h"
 
-namespace tfaot::kernels {
-namespace {
+namespace tfaot::kernels::TFAOT_ISA {
 
 // A tile has kTileRows x (kTileVectors vectors). This is the most accumulators
 // that leave registers for a row of the right side and a broadcast value.
@@ -66,6 +65,16 @@ template <typename T>
 constexpr int64_t kDepth =
     (kVectorBytes == 64 ? 24576 : 16384) / (kTileVectors * kVectorBytes);
 
+// The same for a result of so few columns that its only strip is narrower.
+template <typename T>
+constexpr int64_t DepthOf(int64_t columns) {
+  const int64_t vectors = (columns + kLanes<T> - 1) / kLanes<T>;
+  return kDepth<T> * kTileVectors /
+         std::clamp<int64_t>(vectors, 1, kTileVectors);
+}
+template <typename T>
+constexpr int64_t kMostDepth = DepthOf<T>(1);
+
 // Columns of a panel. A packed right side is split into panels, each with the
 // rows of its columns one after another: value (k, j) is value j %
 // kPanelColumns of row k of panel j / kPanelColumns. Missing columns of the
@@ -79,7 +88,7 @@ constexpr int64_t kPanelColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 // sums are read and written again.
 template <typename T>
 constexpr int64_t kPanelDepth =
-    (kVectorBytes == 64 ? 8192 : 20480) / (kPanelColumns<T> * sizeof(T));
+    (kVectorBytes == 64 ? 16384 : 20480) / (kPanelColumns<T> * sizeof(T));
 
 // How far ahead a panel's only tile prefetches it.
 template <typename T>
@@ -143,7 +152,7 @@ struct Finisher {
         high(finish.high - Vector<T>{}) {}
 
   TFAOT_INLINE Vector<T> Clamp(Vector<T> value) const {
-    return Min<T>(high, Max<T>(low, value));
+    return Min(high, Max(low, value));
   }
 
   // Returns the final values of `count` sums at `at`, a vector or less.
@@ -247,19 +256,23 @@ struct Strip {
 };
 
 // Adds (or, unless `accumulate`, writes) the products of `tiles` times kRows
-// rows and of kVectors vectors of columns.
+// rows and of kVectors vectors of columns. If kHalf, the last one is a
+// HalfVector.
 //
 // If kCopy, copies the right side to `values` as it is used. The copy is then
 // free, because the units that it needs are idle. There is only one tile.
 //
 // If kFinish, the sums are complete, all columns exist, and `finish` applies in
 // place and with at most a bias. Otherwise, `finish` is ignored.
-template <typename T, int kRows, int kVectors, bool kCopy, bool kFinish>
+template <typename T, int kRows, int kVectors, bool kHalf, bool kCopy,
+          bool kFinish>
 TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
                          T* const* out, int64_t tiles) {
   using V = Vector<T>;
+  using Last = std::conditional_t<kHalf, HalfVector<T>, V>;
   constexpr int kWidth = kLanes<T>;
   constexpr int kInPanel = static_cast<int>(kPanelColumns<T>) / kWidth;
+  constexpr int kBefore = kVectors - 1;  // vectors before the last
   const int64_t panel_step = kCopy ? kPanelColumns<T> : strip.panel_step;
   const int64_t length = strip.length;
   const int64_t right_stride = strip.right_stride;
@@ -267,7 +280,8 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
   const int64_t column = strip.column;
   const char* fetch = strip.fetch;
   for (; tiles > 0; --tiles) {
-    V sum[kRows][kVectors] = {};
+    V sum[kRows][kVectors] = {};  // of which the last is unused
+    Last last[kRows] = {};
     T* values = strip.values;
     const T* const* at = left;
     for (int64_t segment = 0; segment < strip.segments; ++segment) {
@@ -280,13 +294,17 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
       for (int64_t k = 0; k < length; ++k) {
         V b[kVectors];
 #pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) {
+        for (int v = 0; v < kBefore; ++v) {
           b[v] = Load(from + v / kInPanel * panel_step + v % kInPanel * kWidth);
         }
+        const Last b_last =
+            LoadAs<Last>(from + kBefore / kInPanel * panel_step +
+                         kBefore % kInPanel * kWidth);
         from += right_stride;
         if constexpr (kCopy) {
 #pragma GCC unroll 16
-          for (int v = 0; v < kVectors; ++v) Store(values + v * kWidth, b[v]);
+          for (int v = 0; v < kBefore; ++v) Store(values + v * kWidth, b[v]);
+          Store(values + kBefore * kWidth, b_last);
           values += kVectors * kWidth;
         } else {
           __builtin_prefetch(fetch, 0, 2);
@@ -294,9 +312,10 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
         }
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
-          const V a = row[r][k] - V{};
+          const T a = row[r][k];
 #pragma GCC unroll 16
-          for (int v = 0; v < kVectors; ++v) sum[r][v] += a * b[v];
+          for (int v = 0; v < kBefore; ++v) sum[r][v] += (a - V{}) * b[v];
+          last[r] += (a - Last{}) * b_last;
         }
       }
       if constexpr (!kCopy) values += length * right_stride;
@@ -306,42 +325,55 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
       if (strip.accumulate) {
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
+          const T* const from = out[r] + column;
 #pragma GCC unroll 16
-          for (int v = 0; v < kVectors; ++v) {
-            sum[r][v] += Load(out[r] + column + v * kWidth);
+          for (int v = 0; v < kBefore; ++v) {
+            sum[r][v] += Load(from + v * kWidth);
           }
+          last[r] += LoadAs<Last>(from + kBefore * kWidth);
         }
       }
       const T* const bias = finisher.bias + column;
       const V low = finisher.low;
       const V high = finisher.high;
+      const Last last_low = strip.finish->low - Last{};
+      const Last last_high = strip.finish->high - Last{};
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         T* const to = out[r] + column;
 #pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) {
+        for (int v = 0; v < kBefore; ++v) {
           // A barrier. Otherwise, compilers finish all sums before they store
           // the first one, and there are too few registers for that.
           __asm__ volatile("" ::: "memory");
           Store(to + v * kWidth,
-                Min<T>(high, Max<T>(low, sum[r][v] + Load(bias + v * kWidth))));
+                Min(high, Max(low, sum[r][v] + Load(bias + v * kWidth))));
         }
+        __asm__ volatile("" ::: "memory");
+        Store(to + kBefore * kWidth,
+              Min(last_high,
+                  Max(last_low,
+                      last[r] + LoadAs<Last>(bias + kBefore * kWidth))));
       }
     } else {
       const bool accumulate = strip.accumulate;
-      const int64_t last = strip.columns - (kVectors - 1) * kWidth;
+      const int64_t rest = strip.columns - kBefore * kWidth;
+      const bool whole = rest == static_cast<int64_t>(sizeof(Last) / sizeof(T));
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
         T* to = out[r] + column;
 #pragma GCC unroll 16
-        for (int v = 0; v < kVectors; ++v) {
-          if (v + 1 < kVectors || last == kWidth) {
-            if (accumulate) sum[r][v] += Load(to + v * kWidth);
-            Store(to + v * kWidth, sum[r][v]);
-          } else {
-            if (accumulate) sum[r][v] += LoadSome(to + v * kWidth, last);
-            StoreSome(to + v * kWidth, sum[r][v], last);
-          }
+        for (int v = 0; v < kBefore; ++v) {
+          if (accumulate) sum[r][v] += Load(to + v * kWidth);
+          Store(to + v * kWidth, sum[r][v]);
+        }
+        to += kBefore * kWidth;
+        if (whole) {
+          if (accumulate) last[r] += LoadAs<Last>(to);
+          Store(to, last[r]);
+        } else {
+          if (accumulate) last[r] += LoadSomeAs<Last>(to, rest);
+          StoreSome(to, last[r], rest);
         }
       }
     }
@@ -354,31 +386,40 @@ template <typename T>
 using TileFunction = void (*)(const Strip<T>&, const T* const*, T* const*,
                               int64_t);
 
-template <typename T, int kVectors, int... kRows>
+template <typename T, int kVectors, bool kHalf, int... kRows>
 constexpr TileFunction<T> TileOfRows(int rows,
                                      std::integer_sequence<int, kRows...>) {
   constexpr TileFunction<T> kTiles[] = {
-      &Tile<T, kRows + 1, kVectors, false, false>...};
+      &Tile<T, kRows + 1, kVectors, kHalf, false, false>...};
   return kTiles[rows - 1];
 }
 
-// Returns the function for a tile of this many rows and vectors of columns. A
-// tile that copies the right side or finishes has the maximum number of rows.
+template <typename T, int kVectors, bool kHalf>
+TFAOT_INLINE TileFunction<T> FindTileOf(int rows, bool copy, bool finish) {
+  constexpr int kRows = TileRows(kVectors);
+  if (copy) return &Tile<T, kRows, kVectors, kHalf, true, false>;
+  if constexpr (std::is_floating_point_v<T>) {
+    if (finish) return &Tile<T, kRows, kVectors, kHalf, false, true>;
+  }
+  return TileOfRows<T, kVectors, kHalf>(
+      rows, std::make_integer_sequence<int, kRows>());
+}
+
+// Returns the function for a tile of this many rows and vectors of columns, the
+// last of which can be half a vector. A tile that copies the right side or
+// finishes has the maximum number of rows.
 template <typename T, int kVectors = kMostVectors>
-TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool copy,
-                                      bool finish) {
+TFAOT_INLINE TileFunction<T> FindTile(int rows, int vectors, bool half,
+                                      bool copy, bool finish) {
   if constexpr (kVectors > 1) {
     if (vectors < kVectors) {
-      return FindTile<T, kVectors - 1>(rows, vectors, copy, finish);
+      return FindTile<T, kVectors - 1>(rows, vectors, half, copy, finish);
     }
   }
-  constexpr int kRows = TileRows(kVectors);
-  if (copy) return &Tile<T, kRows, kVectors, true, false>;
-  if constexpr (std::is_floating_point_v<T>) {
-    if (finish) return &Tile<T, kRows, kVectors, false, true>;
+  if constexpr (kHalfBytes < kVectorBytes) {
+    if (half) return FindTileOf<T, kVectors, true>(rows, copy, finish);
   }
-  return TileOfRows<T, kVectors>(
-      rows, std::make_integer_sequence<int, TileRows(kVectors)>());
+  return FindTileOf<T, kVectors, false>(rows, copy, finish);
 }
 
 // The right side. Value (k, j), where k is in segment s, is at
@@ -455,15 +496,14 @@ TFAOT_INLINE void FetchRows(const Right<T>& right, int64_t length,
 }
 
 // Adds (or, unless `accumulate`, writes) the scalar products of kRows rows, of
-// which `exist` are distinct, with kColumns columns. Column j's values are
-// adjacent, starting at strip + j * strip_stride.
-template <typename T, int kRows, int kColumns>
+// which `exist` are distinct, with kColumns columns, a V at a time. Column j's
+// values are adjacent, starting at strip + j * strip_stride.
+template <typename T, typename V, int kRows, int kColumns>
 TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
                                int64_t segments, int64_t length, const T* strip,
                                int64_t strip_stride, T* const* out,
                                int64_t column, int64_t exist, bool accumulate) {
-  using V = Vector<T>;
-  constexpr int64_t kWidth = kLanes<T>;
+  constexpr int64_t kWidth = sizeof(V) / sizeof(T);
   V sum[kRows][kColumns] = {};
   const int64_t whole = length / kWidth * kWidth;
   for (int64_t segment = 0; segment < segments; ++segment) {
@@ -474,10 +514,10 @@ TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
     for (int64_t k = 0; k < whole; k += kWidth) {
       V a[kRows];
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) a[r] = Load(row[r] + k);
+      for (int r = 0; r < kRows; ++r) a[r] = LoadAs<V>(row[r] + k);
 #pragma GCC unroll 16
       for (int j = 0; j < kColumns; ++j) {
-        const V b = Load(strip + j * strip_stride + k);
+        const V b = LoadAs<V>(strip + j * strip_stride + k);
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) sum[r][j] += a[r] * b;
       }
@@ -486,11 +526,12 @@ TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
       V a[kRows];
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) {
-        a[r] = LoadSome(row[r] + whole, length - whole);
+        a[r] = LoadSomeAs<V>(row[r] + whole, length - whole);
       }
 #pragma GCC unroll 16
       for (int j = 0; j < kColumns; ++j) {
-        const V b = LoadSome(strip + j * strip_stride + whole, length - whole);
+        const V b =
+            LoadSomeAs<V>(strip + j * strip_stride + whole, length - whole);
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) sum[r][j] += a[r] * b;
       }
@@ -501,10 +542,11 @@ TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
   for (int r = 0; r < kRows; ++r) {
     if (r >= exist) break;
     T* to = out[r] + column;
+    T totals[kColumns];
+    Sums<T, kColumns>(sum[r], totals);
 #pragma GCC unroll 16
     for (int j = 0; j < kColumns; ++j) {
-      const T total = Sum<T>(sum[r][j]);
-      to[j] = accumulate ? to[j] + total : total;
+      to[j] = accumulate ? to[j] + totals[j] : totals[j];
     }
   }
 }
@@ -513,10 +555,19 @@ template <typename T, int kRows, int kColumns>
 void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
                  T* const* out, int64_t column, bool accumulate) {
   for (int64_t r = 0; r < rows.rows; r += kRows) {
-    NarrowTile<T, kRows, kColumns>(
+    const int64_t exist = std::min<int64_t>(kRows, rows.rows - r);
+    if constexpr (kHalfBytes < kVectorBytes) {
+      // Short sums of wide vectors spend their time on adding across them.
+      if (rows.length < 32 * kLanes<T>) {
+        NarrowTile<T, HalfVector<T>, kRows, kColumns>(
+            rows.pointers + r, rows.stride, rows.segments, rows.length, strip,
+            strip_stride, out + r, column, exist, accumulate);
+        continue;
+      }
+    }
+    NarrowTile<T, Vector<T>, kRows, kColumns>(
         rows.pointers + r, rows.stride, rows.segments, rows.length, strip,
-        strip_stride, out + r, column, std::min<int64_t>(kRows, rows.rows - r),
-        accumulate);
+        strip_stride, out + r, column, exist, accumulate);
   }
 }
 
@@ -525,14 +576,15 @@ void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
 // make costs more than the sums across vectors at the end.
 template <typename T>
 bool IsFlat(int64_t rows, int64_t depth) {
-  return rows == 1 || (rows < 8 * kTileRows && depth >= 4 * rows * kLanes<T>);
+  return rows == 1 ||
+         (rows < 8 * kTileRows && depth >= 4 * rows * kHalfLanes<T>);
 }
 
 // Returns whether MultiplyNarrow is faster, because most of a vector of columns
 // would be idle, and there are few sums across vectors.
 template <typename T>
 bool IsNarrow(int64_t columns, int64_t depth, int64_t length) {
-  constexpr int64_t kWidth = kLanes<T>;
+  constexpr int64_t kWidth = kHalfLanes<T>;
   return columns <= 2 * kWidth &&
          5 * columns <= 4 * kWidth * ((columns + kWidth - 1) / kWidth) &&
          depth >= 16 * kWidth && length >= 2 * kWidth;
@@ -545,7 +597,8 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
                                    int64_t columns, T* const* out,
                                    bool accumulate) {
   constexpr int kMost = 4;
-  alignas(64) T buffer[kMost * (kDepth<T> + kLanes<T>)];
+  constexpr int64_t kStride = kMostDepth<T> + kLanes<T>;
+  alignas(64) T buffer[kMost * kStride];
   // With few rows, choose the tile that leaves no remainder.
   int64_t at_once =
       rows.rows <= 16 && rows.rows % 4 == 0 && rows.rows != 12 ? 3 : kMost;
@@ -559,7 +612,7 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
     int64_t stride = right.column_stride;
     if (stride == 1 || rows.segments > 1) {
       // Columns must not be at distances at which they evict each other.
-      stride = kDepth<T> + kLanes<T>;
+      stride = kStride;
       for (int64_t s = 0; s < rows.segments; ++s) {
         Transpose(right.segments[s] + column, right.row_stride, rows.length,
                   count, buffer + s * rows.length, stride);
@@ -582,7 +635,7 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
 }
 
 // Computes out[r][0 .. columns) (+)= rows * right, over the complete inner
-// dimension of `rows`: at most kDepth<T>, unless `narrow` says to use
+// dimension of `rows`: at most DepthOf<T>(columns), unless `narrow` says to use
 // MultiplyNarrow. Callers decide this by the sizes of the whole result, of
 // which this can be a part (part.h), because the two ways add in different
 // orders. With `finish`, the sums are complete afterwards.
@@ -619,6 +672,10 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     left_vectors -= count;
     const int64_t width = count * kWidth;
     const int64_t exist = std::min(width, columns - column);
+    const bool half =
+        exist <= width - kWidth + kHalfLanes<T> && kHalfLanes<T> < kWidth;
+    const bool filled =
+        exist == (half ? width - kWidth + kHalfLanes<T> : width);
     const int64_t tile_rows = TileRows(count);
     // If there are few rows, the strip is used in place. Otherwise it is
     // copied, by the first tile at the latest.
@@ -653,7 +710,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
               ? right.Panel(column + width)
               : right.Panel(0) + rows.depth() * kPanelColumns<T>);
       strip.fetch_step = panel_fetch_step;
-    } else if (right.column_stride != 1 || exist < width) {
+    } else if (right.column_stride != 1 || !filled) {
       copy();
     } else if (rows.segments == 1 && rows.rows < 2 * tile_rows) {
       strip.values = const_cast<T*>(right.segments[0] + column);
@@ -664,7 +721,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     const bool finish_at_once =
         std::is_floating_point_v<T> && finish != nullptr &&
         finish->to == finish->sums && finish->bias != nullptr &&
-        finish->addend == nullptr && exist == width;
+        finish->addend == nullptr && filled;
     // While this strip's tiles run, prefetch the next strip.
     const int64_t next = std::min(column + 2 * width, columns) - 1;
     int64_t fetched = right.far && column + width < columns ? 0 : rows.depth();
@@ -696,7 +753,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
             std::max<int64_t>(rest / tile_rows - (rest % tile_rows != 0), 1);
       }
       if (!copied) strip.right_stride = right.row_stride;
-      FindTile<T>(static_cast<int>(height), count, !copied, finishing)(
+      FindTile<T>(static_cast<int>(height), count, half, !copied, finishing)(
           strip, rows.pointers + r, out + r, tiles);
       strip.fetch += tiles * strip.fetch_step * rows.depth();
       if (finish != nullptr && !finishing) {
@@ -710,7 +767,6 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_TILE_H_

@@ -6,6 +6,7 @@
 #ifndef TFAOT_KERNELS_VECTOR_H_
 #define TFAOT_KERNELS_VECTOR_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -16,15 +17,15 @@
 #include <emmintrin.h>
 #endif
 
+#include "tfaot/kernels/isa.h"
+
 #define TFAOT_INLINE inline __attribute__((always_inline))
 #define TFAOT_NOINLINE __attribute__((noinline))
 
-// Each translation unit that includes these headers has its own kernels,
-// without external names. Translation units of one program can be compiled for
-// different CPUs, and the linker must not merge code that only one of them can
-// run.
-namespace tfaot::kernels {
-namespace {
+// The linker merges what several translation units of a program instantiate, so
+// everything here is in the namespace of the CPU level (isa.h). It must not
+// merge code that only some of the program's CPUs can run.
+namespace tfaot::kernels::TFAOT_ISA {
 
 #if defined(__AVX512F__)
 constexpr int kVectorBytes = 64;
@@ -34,25 +35,40 @@ constexpr int kVectorBytes = 32;
 constexpr int kVectorBytes = 16;
 #endif
 
-template <typename T>
+// Some CPUs process a vector of 64 bytes in two halves. Where only one half has
+// values, a vector of that half takes half the time.
+constexpr int kHalfBytes = kVectorBytes == 64 ? 32 : kVectorBytes;
+
+template <typename T, int kBytes>
 struct VectorOf {
-  typedef T Type __attribute__((vector_size(kVectorBytes)));
+  typedef T Type __attribute__((vector_size(kBytes)));
 };
 
 // A vector of as many T as the target processes at once.
 template <typename T>
-using Vector = typename VectorOf<T>::Type;
+using Vector = typename VectorOf<T, kVectorBytes>::Type;
+
+// Half of the widest vectors, and all of others.
+template <typename T>
+using HalfVector = typename VectorOf<T, kHalfBytes>::Type;
 
 // The number of T in a vector.
 template <typename T>
 constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
-
-// Reads from any address.
 template <typename T>
-TFAOT_INLINE Vector<T> Load(const T* from) {
-  Vector<T> vector;
+constexpr int kHalfLanes = kHalfBytes / static_cast<int>(sizeof(T));
+
+// Reads a V from any address.
+template <typename V, typename T>
+TFAOT_INLINE V LoadAs(const T* from) {
+  V vector;
   std::memcpy(&vector, from, sizeof(vector));
   return vector;
+}
+
+template <typename T>
+TFAOT_INLINE Vector<T> Load(const T* from) {
+  return LoadAs<Vector<T>>(from);
 }
 
 #if defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
@@ -69,19 +85,28 @@ TFAOT_INLINE __m256i FirstMask(int64_t count) {
 }
 #endif
 
-// Reads `count` values, at least one and fewer than a vector; the rest is zero.
-template <typename T>
-TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
+// Reads `count` values, at least one and fewer than a V has; the rest is zero.
+template <typename V, typename T>
+TFAOT_INLINE V LoadSomeAs(const T* from, int64_t count) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
-  Vector<T> vector = {};
+  V vector = {};
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) {
+  const unsigned mask = (1u << count) - 1;
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 4) {
     const __m512 loaded =
-        _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), from);
+        _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
+    std::memcpy(&vector, &loaded, sizeof(vector));
+  } else if constexpr (sizeof(V) == 64) {
+    const __m512d loaded =
+        _mm512_maskz_loadu_pd(static_cast<__mmask8>(mask), from);
+    std::memcpy(&vector, &loaded, sizeof(vector));
+  } else if constexpr (sizeof(T) == 4) {
+    const __m256 loaded =
+        _mm256_maskz_loadu_ps(static_cast<__mmask8>(mask), from);
     std::memcpy(&vector, &loaded, sizeof(vector));
   } else {
-    const __m512d loaded =
-        _mm512_maskz_loadu_pd(static_cast<__mmask8>((1u << count) - 1), from);
+    const __m256d loaded =
+        _mm256_maskz_loadu_pd(static_cast<__mmask8>(mask), from);
     std::memcpy(&vector, &loaded, sizeof(vector));
   }
 #elif defined(__AVX2__) && defined(__FMA__)
@@ -110,26 +135,39 @@ TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
   return vector;
 }
 
-// Writes to any address.
 template <typename T>
-TFAOT_INLINE void Store(T* to, Vector<T> vector) {
+TFAOT_INLINE Vector<T> LoadSome(const T* from, int64_t count) {
+  return LoadSomeAs<Vector<T>>(from, count);
+}
+
+// Writes to any address.
+template <typename T, typename V>
+TFAOT_INLINE void Store(T* to, V vector) {
   std::memcpy(to, &vector, sizeof(vector));
 }
 
-// Writes the first `count` values, at least one and fewer than a vector.
-template <typename T>
-TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
+// Writes the first `count` values, at least one and fewer than a V has.
+template <typename T, typename V>
+TFAOT_INLINE void StoreSome(T* to, V vector, int64_t count) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
 #if defined(__AVX512F__)
-  if constexpr (sizeof(T) == 4) {
+  const unsigned mask = (1u << count) - 1;
+  if constexpr (sizeof(V) == 64 && sizeof(T) == 4) {
     __m512 stored;
     std::memcpy(&stored, &vector, sizeof(vector));
-    _mm512_mask_storeu_ps(to, static_cast<__mmask16>((1u << count) - 1),
-                          stored);
-  } else {
+    _mm512_mask_storeu_ps(to, static_cast<__mmask16>(mask), stored);
+  } else if constexpr (sizeof(V) == 64) {
     __m512d stored;
     std::memcpy(&stored, &vector, sizeof(vector));
-    _mm512_mask_storeu_pd(to, static_cast<__mmask8>((1u << count) - 1), stored);
+    _mm512_mask_storeu_pd(to, static_cast<__mmask8>(mask), stored);
+  } else if constexpr (sizeof(T) == 4) {
+    __m256 stored;
+    std::memcpy(&stored, &vector, sizeof(vector));
+    _mm256_mask_storeu_ps(to, static_cast<__mmask8>(mask), stored);
+  } else {
+    __m256d stored;
+    std::memcpy(&stored, &vector, sizeof(vector));
+    _mm256_mask_storeu_pd(to, static_cast<__mmask8>(mask), stored);
   }
 #else
   // AVX2's masked store is slow on many CPUs. Calls with a constant size are
@@ -157,40 +195,65 @@ TFAOT_INLINE void StoreSome(T* to, Vector<T> vector, int64_t count) {
 }
 
 // Returns the elementwise maximum, or `b` where either value is NaN.
-template <typename T>
-TFAOT_INLINE Vector<T> Max(Vector<T> a, Vector<T> b) {
+template <typename V>
+TFAOT_INLINE V Max(V a, V b) {
   return b < a ? a : b;
 }
 
 // Returns the elementwise minimum, or `b` where either value is NaN.
-template <typename T>
-TFAOT_INLINE Vector<T> Min(Vector<T> a, Vector<T> b) {
+template <typename V>
+TFAOT_INLINE V Min(V a, V b) {
   return a < b ? a : b;
 }
 
-// Returns the sum of all values, in an order that depends only on the target.
-template <typename T>
-TFAOT_INLINE T Sum(Vector<T> vector) {
+#if defined(__AVX2__)
+// Returns four sums of a part of the values, in an order that depends only on
+// V.
+template <typename V>
+TFAOT_INLINE __m128 SumParts(V vector) {
+  __m128 parts[sizeof(V) / 16];
+  std::memcpy(parts, &vector, sizeof(vector));
+  for (std::size_t width = sizeof(V) / 32; width > 0; width /= 2) {
+    for (std::size_t i = 0; i < width; ++i) {
+      parts[i] = _mm_add_ps(parts[i], parts[i + width]);
+    }
+  }
+  return parts[0];
+}
+#endif
+
+// Sets each of kCount totals to the sum of a vector's values, in an order that
+// depends only on V.
+template <typename T, int kCount, typename V>
+TFAOT_INLINE void Sums(const V* vectors, T* totals) {
 #if defined(__AVX2__)
   if constexpr (std::is_same_v<T, float>) {
-    __m128 parts[kVectorBytes / 16];
-    std::memcpy(parts, &vector, sizeof(vector));
-    for (int width = kVectorBytes / 32; width > 0; width /= 2) {
-      for (int i = 0; i < width; ++i) {
-        parts[i] = _mm_add_ps(parts[i], parts[i + width]);
-      }
+#pragma GCC unroll 4
+    for (int done = 0; done < kCount; done += 4) {
+      const int count = kCount - done < 4 ? kCount - done : 4;
+      __m128 x[4] = {};
+      for (int i = 0; i < count; ++i) x[i] = SumParts(vectors[done + i]);
+      // Of each vector, (0) + (2) and (1) + (3), and their sum.
+      const __m128 a =
+          _mm_add_ps(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
+      const __m128 b =
+          _mm_add_ps(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
+      const __m128 sums = _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+      std::memcpy(totals + done, &sums,
+                  sizeof(T) * static_cast<std::size_t>(count));
     }
-    const __m128 pair = _mm_add_ps(parts[0], _mm_movehl_ps(parts[0], parts[0]));
-    return _mm_cvtss_f32(
-        _mm_add_ss(pair, _mm_shuffle_ps(pair, pair, _MM_SHUFFLE(1, 1, 1, 1))));
+    return;
   }
 #endif
-  T values[kLanes<T>];
-  std::memcpy(values, &vector, sizeof(vector));
-  for (int width = kLanes<T> / 2; width > 0; width /= 2) {
-    for (int i = 0; i < width; ++i) values[i] += values[i + width];
+  constexpr std::size_t kWidth = sizeof(V) / sizeof(T);
+  for (int i = 0; i < kCount; ++i) {
+    T values[kWidth];
+    std::memcpy(values, &vectors[i], sizeof(V));
+    for (std::size_t width = kWidth / 2; width > 0; width /= 2) {
+      for (std::size_t j = 0; j < width; ++j) values[j] += values[j + width];
+    }
+    totals[i] = values[0];
   }
-  return values[0];
 }
 
 // Sets to[c * to_stride + r] = from[r * from_stride + c] for all r < rows, c <
@@ -252,7 +315,6 @@ void Transpose(const T* from, int64_t from_stride, int64_t rows,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_VECTOR_H_

@@ -34,8 +34,7 @@
 #include "tfaot/kernels/vector.h"
 #include "tfaot/kernels/winograd_scratch.h"
 
-namespace tfaot::kernels {
-namespace {
+namespace tfaot::kernels::TFAOT_ISA {
 
 // Channels that are added at a time. Sums of pieces have smaller rounding
 // errors than long sums, by half for 512 channels, and take no longer.
@@ -298,7 +297,6 @@ inline void ConvolveWinograd(const Images& images, const float* input,
   }
 }
 
-}  // namespace
-}  // namespace tfaot::kernels
+}  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_WINOGRAD_H_

@@ -12,6 +12,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import export, lax
+from jaxlib import _jax
+
+FROM_HLO = "from_hlo"
+"""The program that was HLO."""
 
 RANDOM = np.random.RandomState(0)
 Case = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -219,11 +223,16 @@ def programs() -> dict[str, Case]:
 def main(path: str) -> None:
     """Writes `NAME.mlir` and `NAME.npz` for each program, and two that TensorFlow can't read."""
     cases = elementwise() | products() | shapes() | programs()
+    cases[FROM_HLO] = (lambda x, w, n: {"y": jnp.tanh(x @ w) + n, "n": n // 2}, (f(4, 3), f(3, 5), i(5)))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
         for name, (function, arguments) in cases.items():
             compiled = jax.jit(function)
             specs = [jax.ShapeDtypeStruct(np.shape(value), np.asarray(value).dtype) for value in arguments]
-            out.writestr(f"{name}.mlir", export.export(compiled, platforms=["cpu"])(*specs).mlir_module())
+            if name == FROM_HLO:  # as docs/guide/stablehlo.md converts HLO
+                hlo = compiled.lower(*specs).compiler_ir("hlo").as_serialized_hlo_module_proto()
+                out.writestr(f"{name}.mlir", _jax.mlir.hlo_to_stablehlo(hlo))
+            else:
+                out.writestr(f"{name}.mlir", export.export(compiled, platforms=["cpu"])(*specs).mlir_module())
             results = [np.asarray(value) for value in jax.tree.leaves(compiled(*arguments))]
             values = io.BytesIO()
             np.savez(

@@ -1,5 +1,6 @@
 """Runs a test as in a build with --//rules:cblas=…."""
 
+load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 
 _FLAG = "//rules:cblas"
@@ -44,4 +45,20 @@ with_cblas_test = rule(
         ),
     },
     test = True,
+)
+
+def _package_test_impl(ctx):
+    """Protects programs that get a package from a library that it lacks: such a build has one error, before anything runs."""
+    env = analysistest.begin(ctx)
+    asserts.expect_failure(
+        env,
+        "_package: this build uses another library for matrix products, which a package doesn't contain. " +
+        "To do: build the package without --@rules_tfaot//rules:cblas.",
+    )
+    return analysistest.end(env)
+
+package_test = analysistest.make(
+    _package_test_impl,
+    config_settings = {str(Label(_FLAG)): str(Label("//tests/models/cblas:openblas"))},
+    expect_failure = True,
 )

@@ -75,6 +75,105 @@ static void Describes(const tfaot_api* api) {
   EXPECT(api->describe_variable(2, &tensor) == TFAOT_INVALID_ARGUMENT);
 }
 
+/* Tells whether a text is what it should be, and prints it if not. */
+static int Same(const char* text, const char* expected) {
+  if (strcmp(text, expected) != 0) printf("%s\n", text);
+  return strcmp(text, expected) == 0;
+}
+
+/* What isn't there: the error says what is. */
+static void DescribesNothing(const tfaot_api* api) {
+  tfaot_entry_point entry;
+  tfaot_tensor tensor;
+  tfaot_model* model;
+  int64_t dims[1];
+
+  EXPECT(api->describe_entry_point(1, &entry) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(Same(api->create_error(),
+              "a::b_c: describe_entry_point: there is no entry point 1\n"
+              "  found: the model has 1, counted from 0\n"
+              "  to do: pass an index less than 1"));
+  EXPECT(api->describe_input(1, 0, &tensor) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->create_error(), "describe_input: there is no entry point 1"));
+  EXPECT(api->describe_output(0, 1, &tensor) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(Same(api->create_error(),
+              "a::b_c: describe_output: there is no output 1\n"
+              "  found: Run() has 1, counted from 0\n"
+              "  to do: pass an index less than 1"));
+  EXPECT(api->describe_variable(2, &tensor) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->create_error(), "found: the model has 2, counted from 0"));
+  EXPECT(api->describe_variable(1, &tensor) == TFAOT_OK);
+  EXPECT(api->create_error()[0] == '\0');
+
+  EXPECT(api->create(NULL, &model) == TFAOT_OK);
+  EXPECT(api->run(model, 1, 0) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->output_dims(model, 0, 3, dims) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->create_error(), "output_dims: there is no output 3"));
+  EXPECT(strstr(api->error(model), "run: there is no entry point 1"));
+  api->destroy(model);
+}
+
+/* NULL, where the library needs a pointer: errors, and no crash. */
+static void GetsNull(const tfaot_api* api) {
+  static const float kValues[4] = {1, 2, 3, 4};
+  static const int64_t kFour[] = {4}, kNone[] = {0};
+  tfaot_model* model;
+  int64_t dims[1];
+
+  EXPECT(api->create(NULL, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->create_error(), "create got no place for a handle") != NULL);
+  EXPECT(api->describe_entry_point(0, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->describe_input(0, 0, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->describe_output(0, 0, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->describe_variable(0, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(Same(api->create_error(),
+              "a::b_c: describe_variable got no description\n"
+              "  found: NULL\n"
+              "  to do: pass a pointer; tfaot/c_api.h says to what"));
+
+  /* No model, such as after a create that failed. */
+  EXPECT(api->run(NULL, 0, 0) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(Same(api->error(NULL),
+              "a::b_c: run got no model\n"
+              "  found: NULL\n"
+              "  to do: pass a pointer; tfaot/c_api.h says to what"));
+  EXPECT(strcmp(api->error(NULL), api->create_error()) == 0);
+  EXPECT(api->input(NULL, 0, 0) == NULL && api->output(NULL, 0, 0) == NULL);
+  EXPECT(api->variable(NULL, 0) == NULL);
+  EXPECT(api->mutable_variable(NULL, 0) == NULL);
+  EXPECT(api->output_dims(NULL, 0, 0, dims) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->offer(NULL, 0, "x", TFAOT_FLOAT32, 1, kFour, kValues) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->load(NULL, "any") == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->save(NULL, "any") == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->seed(NULL, 1) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->set_threads(NULL, 1) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->set_thread_pool(NULL, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(NULL), "set_thread_pool got no model") != NULL);
+  EXPECT(api->isa(NULL)[0] == '\0');
+
+  EXPECT(api->create(NULL, &model) == TFAOT_OK && api->error(NULL)[0] == '\0');
+  EXPECT(api->load(model, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(model), "load got no path") != NULL);
+  EXPECT(api->save(model, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(model), "save got no path") != NULL);
+  EXPECT(api->output_dims(model, 0, 0, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->offer(model, 0, NULL, TFAOT_FLOAT32, 1, kFour, kValues) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(model), "offer got no name") != NULL);
+  EXPECT(api->offer(model, 0, "x", TFAOT_FLOAT32, 1, NULL, kValues) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->offer(model, 0, "x", TFAOT_FLOAT32, 1, kFour, NULL) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(model), "offer got no values") != NULL);
+  EXPECT(api->offer(model, 0, "x", TFAOT_FLOAT32, 1, kNone, NULL) ==
+         TFAOT_MISMATCH);
+  EXPECT(api->offer(model, 0, "x", TFAOT_FLOAT32, -1, NULL, kValues) ==
+         TFAOT_MISMATCH);
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK);
+  api->destroy(model);
+}
+
 static void Runs(const tfaot_api* api) {
   tfaot_model* model;
   float* x;
@@ -278,6 +377,8 @@ int main(int argc, char** argv) {
   next = Load(argv[2]);
   EXPECT(api != next);
   Describes(api);
+  DescribesNothing(api);
+  GetsNull(api);
   Runs(api);
   Fails(api);
   Offers(api);

@@ -154,10 +154,11 @@ static void Lends(const tfaot_api* api) {
   EXPECT(api->set_output_data(model, 0, 0, NULL) == TFAOT_OK);
   EXPECT(api->set_input_data(model, 0, 9, x) == TFAOT_INVALID_ARGUMENT);
   EXPECT(strcmp(api->error(model),
-                "a::b_c: set_input_data: there is no such index\n"
-                "  to do: pass those of a tensor that the model describes") ==
-         0);
+                "a::b_c: set_input_data: there is no input 9\n"
+                "  found: Run() has 2, counted from 0\n"
+                "  to do: pass an index less than 2") == 0);
   EXPECT(api->set_output_data(model, 1, 0, y) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(model), "set_output_data: there is no entry point 1"));
   api->destroy(model);
 }
 
@@ -219,6 +220,14 @@ static void Free(void* context, void* memory, size_t bytes) {
   free(memory);
 }
 
+/* As malloc often does. */
+static void* AllocateAskew(void* context, size_t bytes, size_t alignment) {
+  return (char*)Allocate(context, bytes + 16, alignment) + 16;
+}
+static void FreeAskew(void* context, void* memory, size_t bytes) {
+  Free(context, (char*)memory - 16, bytes + 16);
+}
+
 static void Allocates(const tfaot_api* api) {
   long held = 0;
   tfaot_allocator allocator = {NULL, Allocate, Free};
@@ -234,6 +243,16 @@ static void Allocates(const tfaot_api* api) {
   EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
          TFAOT_OUT_OF_MEMORY);
   EXPECT(model == NULL);
+  held = 0;
+  allocator.allocate = AllocateAskew;
+  allocator.free = FreeAskew;
+  EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(model == NULL && held == 0);
+  EXPECT(strcmp(api->create_error(),
+                "a::b_c: create_with: the allocator's memory isn't aligned\n"
+                "  found: an address 16 bytes after a multiple of 64\n"
+                "  to do: return memory at a multiple of `alignment`") == 0);
   allocator.free = NULL;
   EXPECT(api->create_with(NULL, NULL, &allocator, &model) ==
          TFAOT_INVALID_ARGUMENT);
@@ -393,6 +412,113 @@ static void Fails(const tfaot_api* api, const tfaot_api* next) {
   next->destroy_weights(other);
 }
 
+/* NULL, where the library needs a pointer: errors, and no crash. */
+static void GetsNull(const tfaot_api* api) {
+  tfaot_weights *weights, *none = (tfaot_weights*)api;
+  tfaot_live_weights* live;
+  tfaot_model* model;
+  tfaot_value value = {NULL, NULL, 16};
+  tfaot_source nowhere = {NULL, NULL, 0, -1, 0};
+
+  EXPECT(api->initial_weights(NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(Same(api->create_error(),
+              "a::b_c: initial_weights got no place for a handle\n"
+              "  found: NULL\n"
+              "  to do: pass a pointer; tfaot/c_api.h says to what"));
+  EXPECT(api->create_with(NULL, NULL, NULL, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->initial_weights(&weights) == TFAOT_OK);
+  EXPECT(api->load_weights(NULL, &none) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(none == NULL);
+  EXPECT(strstr(api->create_error(), "load_weights got no source") != NULL);
+  EXPECT(api->load_weights(&nowhere, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->load_weights(&nowhere, &none) == TFAOT_FILE_ACCESS);
+  EXPECT(api->update_weights(weights, NULL, 1, &none) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->create_error(), "update_weights got no values") != NULL);
+  EXPECT(api->update_weights(weights, &value, 1, NULL) ==
+         TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->update_weights(weights, &value, 1, &none) == TFAOT_MISMATCH);
+  EXPECT(strstr(api->create_error(), "value 0: a name of nullptr") != NULL);
+  value.name = "b";
+  EXPECT(api->update_weights(weights, &value, 1, &none) == TFAOT_MISMATCH);
+  EXPECT(strstr(api->create_error(), "b: values at nullptr") != NULL);
+  EXPECT(api->update_weights(NULL, NULL, 0, &none) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->weights_version(NULL) == 0 && api->weights_version(weights) != 0);
+
+  EXPECT(api->create_live(weights, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->create_live(NULL, &live) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(live == NULL);
+  EXPECT(api->create_live(weights, &live) == TFAOT_OK);
+  EXPECT(api->live_swap(live, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_swap(NULL, weights) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_load(live, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_load(NULL, &nowhere) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_update(live, NULL, 1) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_update(NULL, NULL, 0) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_current(live, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->live_current(NULL, &none) == TFAOT_INVALID_ARGUMENT);
+  api->destroy_live(live);
+
+  EXPECT(api->load_from(NULL, &nowhere) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->set_input_data(NULL, 0, 0, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->set_output_data(NULL, 0, 0, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->set_hooks(NULL, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->set_cancellable(NULL, 1) == TFAOT_INVALID_ARGUMENT);
+  api->cancel(NULL);
+  none = weights;
+  EXPECT(api->weights(NULL, &none) == TFAOT_INVALID_ARGUMENT && none == NULL);
+  EXPECT(api->set_weights(NULL, weights) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->follow(NULL, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(NULL), "follow got no model") != NULL);
+
+  EXPECT(api->create(NULL, &model) == TFAOT_OK);
+  EXPECT(api->load_from(model, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(strstr(api->error(model), "load_from got no source") != NULL);
+  EXPECT(api->weights(model, NULL) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK);
+  api->destroy(model);
+  api->destroy_weights(weights);
+}
+
+/* A file of another model, and a truncated one: the instance stays as it was,
+ * and runs. */
+static void GetsBadFiles(const tfaot_api* api, const tfaot_api* next) {
+  tfaot_model *model, *other;
+  tfaot_source source = {NULL, NULL, 0, -1, 0};
+  static char file[4096];
+  char path[1024];
+  size_t size, cut;
+  FILE* stream;
+
+  sprintf(path, "%.900s/other.safetensors", getenv("TEST_TMPDIR"));
+  EXPECT(api->create(NULL, &model) == TFAOT_OK);
+  EXPECT(api->save(model, path) == TFAOT_OK);
+  EXPECT(next->create(NULL, &other) == TFAOT_OK);
+  EXPECT(next->load(other, path) == TFAOT_MISMATCH);
+  EXPECT(strstr(next->error(other), "doesn't fit the model: ") != NULL);
+  EXPECT(strstr(next->error(other), ": missing; the model has ") != NULL);
+  EXPECT(strstr(next->error(other), "\n  to do: write a file with every ") !=
+         NULL);
+  EXPECT(next->run(other, 0, 0) == TFAOT_OK && next->error(other)[0] == '\0');
+  EXPECT(*(const float*)next->output(other, 0, 0) == 2);
+  next->destroy(other);
+
+  stream = fopen(path, "rb");
+  size = fread(file, 1, sizeof(file), stream);
+  fclose(stream);
+  source.data = file;
+  for (cut = 0; cut < size; ++cut) {
+    source.bytes = cut;
+    EXPECT(api->load_from(model, &source) == TFAOT_BAD_FILE);
+    EXPECT(strstr(api->error(model), "truncated") != NULL);
+    EXPECT(strstr(api->error(model), "\n  to do: write it again") != NULL);
+  }
+  EXPECT(api->run(model, 0, 0) == TFAOT_OK && ReadB(api, model) == 0.5f);
+  source.bytes = size;
+  EXPECT(api->load_from(model, &source) == TFAOT_OK);
+  api->destroy(model);
+}
+
 /* Models without variables, and those whose values are in a file. */
 static void Lacks(const tfaot_api* frozen, const tfaot_api* stored) {
   tfaot_weights* weights;
@@ -408,6 +534,9 @@ static void Lacks(const tfaot_api* frozen, const tfaot_api* stored) {
   EXPECT(frozen->follow(model, NULL) == TFAOT_UNSUPPORTED);
   EXPECT(frozen->load(model, "any") == TFAOT_UNSUPPORTED);
   EXPECT(frozen->save(model, "any") == TFAOT_UNSUPPORTED);
+  weights = (tfaot_weights*)frozen;
+  EXPECT(frozen->load_weights(NULL, &weights) == TFAOT_INVALID_ARGUMENT);
+  EXPECT(weights == NULL);
   frozen->destroy(model);
   EXPECT(stored->initial_weights(&weights) == TFAOT_NO_WEIGHTS);
   EXPECT(Same(stored->create_error(),
@@ -431,6 +560,8 @@ int main(int argc, char** argv) {
   Allocates(api);
   SwapsLive(api);
   Fails(api, next);
+  GetsNull(api);
+  GetsBadFiles(api, next);
   Lacks(Load(argv[3]), Load(argv[4]));
   return failed != 0;
 }

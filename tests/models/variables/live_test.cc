@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -122,7 +123,12 @@ int Mapped() {
 
 int main(int argc, char** argv) {
   const long swaps = argc > 1 ? std::atol(argv[1]) : 0;
-  if (swaps < kFiles) return 2;
+  if (swaps < kFiles) {
+    const bool help = argc > 1 && std::strcmp(argv[1], "--help") == 0;
+    std::fprintf(help ? stdout : stderr, "usage: live SWAPS, at least %d\n",
+                 kFiles);
+    return help ? 0 : 2;
+  }
   tfaot::NamedValue values[2];
   const Head zero(0);
   Values(zero, values);

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 #include <thread>
 
 #include "tests/models/variables/chosen_aot.h"
@@ -92,6 +93,21 @@ class Nothing final : public tfaot::Allocator {
   void Free(void*, std::size_t) noexcept override {}
 };
 
+// Its addresses aren't aligned, as those of malloc().
+class Askew final : public tfaot::Allocator {
+ public:
+  void* Allocate(std::size_t bytes, std::size_t) noexcept override {
+    ++held;
+    return static_cast<char*>(::operator new(bytes + 8, std::align_val_t{64})) +
+           8;
+  }
+  void Free(void* memory, std::size_t) noexcept override {
+    --held;
+    ::operator delete(static_cast<char*>(memory) - 8, std::align_val_t{64});
+  }
+  int held = 0;
+};
+
 // Without memory for the block, Create() has an error, and a constructor, which
 // can't throw, ends the program.
 void TestOutOfMemory() {
@@ -100,6 +116,11 @@ void TestOutOfMemory() {
   options.allocator = &nothing;
   tfaot::Status status;
   EXPECT(!Chosen::Create(options, &status));
+  EXPECT(status.code() == tfaot::Code::kOutOfMemory);
+  Askew askew;
+  tfaot::Options other;
+  other.allocator = &askew;
+  EXPECT(!Chosen::Create(other, &status) && askew.held == 0);
   EXPECT(status.code() == tfaot::Code::kOutOfMemory);
   int said[2];
   EXPECT(pipe(said) == 0);

@@ -1,11 +1,13 @@
 // Compares the speed of the kernels with a peer's (peer.h) on one thread, in
 // interleaved rounds:
 //
-//   benchmark [--rounds=N] [--only=TEXT] [--no_peer]
+//   benchmark [--rounds=N] [--only=TEXT] [--no_peer] [--packed]
 //
 // Prints a table: for each shape, GFLOP/s of both (from the fastest round), and
 // the kernel's speedup over the peer. --only selects the shapes whose names
-// contain TEXT. Fails if the results differ by more than rounding.
+// contain TEXT. --packed packs right sides and kernels, as the rules pack
+// constants, for a peer that reads them, too. Fails if the results differ by
+// more than rounding.
 #include <time.h>
 
 #include <algorithm>
@@ -34,6 +36,7 @@ struct Options {
   int rounds = 7;
   std::string only;
   bool peer = true;
+  bool packed = false;
 };
 
 struct AlignedDelete {
@@ -59,6 +62,33 @@ class Buffer {
   std::size_t size_;
   std::unique_ptr<float[], AlignedDelete> data_;
 };
+
+// Returns matrix[depth][columns], or matrix[columns][depth] if it is
+// transposed, in panels.
+Buffer InPanels(Buffer& matrix, int64_t depth, int64_t columns,
+                bool transposed) {
+  constexpr int64_t kWidth = k::kPanelColumns<float>;
+  const int64_t panels = (columns + kWidth - 1) / kWidth;
+  Buffer packed(panels * depth * kWidth, 0);
+  float* to = packed.get();
+  for (int64_t first = 0; first < panels * kWidth; first += kWidth) {
+    for (int64_t i = 0; i < depth; ++i) {
+      for (int64_t j = first; j < first + kWidth; ++j) {
+        const int64_t at = transposed ? j * depth + i : i * columns + j;
+        *to++ = j < columns ? matrix.get()[at] : 0.0f;
+      }
+    }
+  }
+  return packed;
+}
+
+// Whether the rules would pack such a right side
+// (py/tfaot/compile/program/prepack.py).
+bool Packs(int64_t rows, int64_t columns) {
+  constexpr int64_t kWidth = k::kPanelColumns<float>;
+  const int64_t panels = (columns + kWidth - 1) / kWidth;
+  return rows > 1 && columns > 12 && 4 * columns >= 3 * panels * kWidth;
+}
 
 // CPU time of this thread, so other threads on the core don't count.
 double Now() {
@@ -157,27 +187,42 @@ void MatMul(const Options& options, const std::string& model, int64_t rows,
   Buffer right(depth * columns, 2);
   Buffer ours_out(rows * columns, 3);
   Buffer peer_out(rows * columns, 4);
+  Buffer panels = InPanels(right, depth, columns, transposed_right);
   k::MatrixProduct product;
   product.rows = rows;
   product.columns = columns;
   product.depth = depth;
   product.transposed_left = transposed_left;
   product.transposed_right = transposed_right;
+  product.packed_right = options.packed && Packs(rows, columns);
+  const bool peer_packed = product.packed_right && peer::kPacks;
+  Buffer& ours_right = product.packed_right ? panels : right;
+  Buffer& peer_right = peer_packed ? panels : right;
   Compare(
       options, name, 2.0 * static_cast<double>(rows * depth * columns),
       ours_out, peer_out,
-      [&] { k::Multiply(product, left.get(), right.get(), ours_out.get()); },
       [&] {
-        peer::MatMul(peer_out.get(), right.get(), left.get(), columns, rows,
-                     depth, transposed_right, transposed_left);
+        k::Multiply(product, left.get(), ours_right.get(), ours_out.get());
+      },
+      [&] {
+        peer::MatMul(peer_out.get(), peer_right.get(), left.get(), columns,
+                     rows, depth, transposed_right, transposed_left,
+                     peer_packed);
       });
 }
 
-void Convolve(const Options& options, const std::string& name,
-              const k::Convolution& c, int64_t x_after, int64_t y_after) {
+void Convolve(const Options& options, const std::string& name, k::Convolution c,
+              int64_t x_after, int64_t y_after) {
   if (!Wanted(options, name)) return;
+  // Other kernels aren't packed (docs/internals/kernels.md).
+  c.packed_kernel = options.packed && Packs(2, c.filters) && c.groups == 1 &&
+                    c.x.input_dilation == 1 && c.y.input_dilation == 1;
   Buffer input(c.batch * c.x.input * c.y.input * c.input_channels, 1);
-  Buffer kernel(c.x.kernel * c.y.kernel * c.kernel_channels * c.filters, 2);
+  const int64_t depth = c.x.kernel * c.y.kernel * c.kernel_channels;
+  Buffer kernel(depth * c.filters, 2);
+  Buffer panels = InPanels(kernel, depth, c.filters, false);
+  Buffer& ours_kernel = c.packed_kernel ? panels : kernel;
+  Buffer& peer_kernel = c.packed_kernel && peer::kPacks ? panels : kernel;
   const int64_t outputs = c.batch * c.x.output * c.y.output * c.filters;
   Buffer ours_out(outputs, 3);
   Buffer peer_out(outputs, 4);
@@ -189,15 +234,15 @@ void Convolve(const Options& options, const std::string& name,
       options, name,
       2.0 * static_cast<double>(outputs * c.kernel_channels) * taps, ours_out,
       peer_out,
-      [&] { k::Convolve(c, input.get(), kernel.get(), ours_out.get()); },
+      [&] { k::Convolve(c, input.get(), ours_kernel.get(), ours_out.get()); },
       [&] {
-        peer::Convolve(peer_out.get(), input.get(), kernel.get(), c.batch,
-                       c.x.input, c.y.input, c.input_channels, c.x.kernel,
-                       c.y.kernel, c.kernel_channels, c.filters, c.x.output,
-                       c.y.output, c.x.stride, c.y.stride, c.x.padding, x_after,
-                       c.y.padding, y_after, c.x.input_dilation,
-                       c.y.input_dilation, c.x.kernel_dilation,
-                       c.y.kernel_dilation, c.groups);
+        peer::Convolve(
+            peer_out.get(), input.get(), peer_kernel.get(), c.batch, c.x.input,
+            c.y.input, c.input_channels, c.x.kernel, c.y.kernel,
+            c.kernel_channels, c.filters, c.x.output, c.y.output, c.x.stride,
+            c.y.stride, c.x.padding, x_after, c.y.padding, y_after,
+            c.x.input_dilation, c.y.input_dilation, c.x.kernel_dilation,
+            c.y.kernel_dilation, c.groups, c.packed_kernel && peer::kPacks);
       });
 }
 
@@ -386,6 +431,14 @@ void Convolutions(const Options& options) {
     Forward(options, mobile, layer);
   }
 
+  const std::string few = "few filters";
+  for (const Layer& layer :
+       {Layer{1, 128, 8, 3, 8, 1, true}, Layer{1, 128, 1, 5, 8, 1, true},
+        Layer{1, 128, 3, 3, 16, 2, true}, Layer{1, 64, 16, 3, 24, 1, true},
+        Layer{1, 64, 24, 1, 40, 1, true}, Layer{1, 32, 48, 3, 12, 1, true}}) {
+    Forward(options, few, layer);
+  }
+
   const std::string resnet = "ResNet-18";
   for (const Layer& layer :
        {Layer{1, 224, 3, 7, 64, 2, true}, Layer{1, 56, 64, 3, 64, 1, true},
@@ -403,11 +456,14 @@ int Main(int argc, char** argv) {
       options.rounds = std::max(1, std::atoi(argv[i] + 9));
     } else if (std::strncmp(argv[i], "--only=", 7) == 0) {
       options.only = argv[i] + 7;
+    } else if (std::strcmp(argv[i], "--packed") == 0) {
+      options.packed = true;
     } else if (std::strcmp(argv[i], "--no_peer") == 0) {
       options.peer = false;
     } else if (std::strcmp(argv[i], "--help") == 0) {
       std::printf(
-          "usage: benchmark [--rounds=N] [--only=TEXT] [--no_peer]\n\n"
+          "usage: benchmark [--rounds=N] [--only=TEXT] [--no_peer] "
+          "[--packed]\n\n"
           "Compares the speed of the kernels with a peer's on one thread.\n"
           "--only selects the shapes whose names contain TEXT.\n");
       return 0;

@@ -12,9 +12,10 @@ namespace tfaot::peer {
 
 const char kName[] = "OpenBLAS";
 const bool kConvolves = false;
+const bool kPacks = false;
 
 void MatMul(float* out, float* lhs, float* rhs, int64_t m, int64_t n, int64_t k,
-            bool transpose_lhs, bool transpose_rhs) {
+            bool transpose_lhs, bool transpose_rhs, bool /*packed*/) {
   constexpr int kInColumns = 102;
   constexpr int kAsItIs = 111;
   constexpr int kTransposed = 112;
@@ -27,7 +28,7 @@ void MatMul(float* out, float* lhs, float* rhs, int64_t m, int64_t n, int64_t k,
 void Convolve(float*, const float*, const float*, int64_t, int64_t, int64_t,
               int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
               int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, int64_t,
-              int64_t, int64_t, int64_t, int64_t) {
+              int64_t, int64_t, int64_t, int64_t, bool) {
   std::abort();
 }
 

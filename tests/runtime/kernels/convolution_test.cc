@@ -276,6 +276,7 @@ void Run() {
 }  // namespace tfaot::kernels
 
 int main() {
+  if (!tfaot::fuzz::CanRun()) return 0;
   tfaot::kernels::Run();
   return 0;
 }

@@ -22,9 +22,10 @@ namespace tfaot::peer {
 
 const char kName[] = "Eigen";
 const bool kConvolves = true;
+const bool kPacks = false;
 
 void MatMul(float* out, float* lhs, float* rhs, int64_t m, int64_t n, int64_t k,
-            bool transpose_lhs, bool transpose_rhs) {
+            bool transpose_lhs, bool transpose_rhs, bool /*packed*/) {
   xla::cpu::internal::TypedMatMul<float, float, float>(
       nullptr, out, lhs, rhs, m, n, k, transpose_lhs, transpose_rhs, [] {});
 }
@@ -37,7 +38,7 @@ void Convolve(float* out, const float* lhs, const float* rhs, int64_t batch,
               int64_t padding_x_after, int64_t padding_y_before,
               int64_t padding_y_after, int64_t lhs_x_dilation,
               int64_t lhs_y_dilation, int64_t rhs_x_dilation,
-              int64_t rhs_y_dilation, int64_t groups) {
+              int64_t rhs_y_dilation, int64_t groups, bool /*packed*/) {
   xla::cpu::internal::EigenConv2D<float>(
       nullptr, out, lhs, rhs, batch, input_x, input_y, input_channels, kernel_x,
       kernel_y, kernel_channels, filters, output_x, output_y, x_stride,

@@ -12,6 +12,19 @@
 
 namespace tfaot::fuzz {
 
+// Whether this CPU runs what the test is compiled for. A machine without
+// AVX-512 can't test the kernels for it, and the test says so.
+inline bool CanRun() {
+#if defined(__AVX512F__)
+  if (!__builtin_cpu_supports("avx512f") ||
+      !__builtin_cpu_supports("avx512vl")) {
+    std::puts("nothing was tested: this CPU has no AVX-512");
+    return false;
+  }
+#endif
+  return true;
+}
+
 // Reproducible: a test's cases depend only on its seed.
 class Random {
  public:

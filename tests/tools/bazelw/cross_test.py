@@ -41,6 +41,12 @@ class CrossTest(ScratchTest):
             "your own for the platform (docs/guide/arm.md)",
         )
 
+    def test_missing_tool(self) -> None:
+        """Protects users when a package has changed its layout: the error names the program, and nothing counts as ready."""
+        with self.assertRaisesRegex(WayFailed, "the Debian packages don't contain usr/bin/aarch64-linux-gnu-"):
+            cross._programs(self.folder / "part", self.folder / "final")
+        self.assertFalse((self.folder / "part/bin").exists())
+
 
 if __name__ == "__main__":
     unittest.main()

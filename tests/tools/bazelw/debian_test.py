@@ -24,7 +24,11 @@ echo "$@" >> "$LOG"
 case "$*" in
 *indextargets*) echo "http://mirror.example/debian/ bookworm main" ;;
 *update*) test -z "$FAIL" || { echo "E: Failed to fetch it"; exit 100; } ;;
-*download*) shift 4; for each; do printf "%s" "$CONTENT" > "${each%%=*}_1_amd64.deb"; done ;;
+*--download-only*) ;;
+*download*)
+  test -z "$FAIL" || { echo "E: Unable to fetch some archives"; exit 100; } >&2
+  shift 4; for each; do printf "%s" "$CONTENT" > "${each%%=*}_1_amd64.deb"; done
+  ;;
 esac
 """
 
@@ -117,6 +121,19 @@ class DebianTest(ScratchTest):
             debian.download(apt, [self.package("one")], self.progress)
         self.assertEqual(list((self.folder / "apt/debs").iterdir()), [])
 
+    def test_failed_download_tells_why(self) -> None:
+        """Protects users whose network ends in the middle: the error has apt's own words."""
+        apt = debian._private_apt(self.folder / "apt")
+        apt.environ["FAIL"] = "1"
+        with self.assertRaisesRegex(WayFailed, "apt-get download failed: .*Unable to fetch some archives"):
+            debian.download(apt, [self.package("one")], self.progress)
+
+    def test_suite_without_the_source(self) -> None:
+        """Protects users when the suite has moved on: the error names what it no longer has."""
+        apt = debian._private_apt(self.folder / "apt")
+        with self.assertRaisesRegex(WayFailed, "the Debian suite has no source archive of Abseil"):
+            debian._abseil_source(apt, self.progress)
+
     def test_private_apt_leaves_the_system_alone(self) -> None:
         """Protects the machine: apt writes only to folders in the cache folder, and none of its hooks run."""
         machine = 'Acquire::http::Proxy "http://proxy.example:3128/";\nDir::Cache "var/cache/apt";\n'
@@ -200,6 +217,10 @@ DIR::ETC::TRUSTED "/etc/everyone.gpg";
         debian._unpack_source(self.folder / "a.tar.gz", self.folder / "abseil-cpp")
         self.assertTrue((self.folder / "abseil-cpp/absl").is_dir())
         self.assertFalse((self.folder / "abseil-cpp.part").exists())
+        (self.folder / "other").mkdir()
+        subprocess.run(["tar", "-czf", "b.tar.gz", "abseil-1", "other"], cwd=self.folder, check=True)
+        with self.assertRaisesRegex(WayFailed, "b.tar.gz has 2 top-level folders instead of one"):
+            debian._unpack_source(self.folder / "b.tar.gz", self.folder / "second")
 
 
 if __name__ == "__main__":

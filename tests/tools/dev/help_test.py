@@ -21,8 +21,8 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", program.removesuffix(".py").replace("/", ".")]
     elif path.suffix == ".py":
         command.insert(0, sys.executable)
-    elif path.read_bytes().startswith(b"#!/usr/bin/env bash"):
-        command.insert(0, "bash")
+    elif (first := path.read_bytes()[:30].splitlines()[0]) in (b"#!/usr/bin/env bash", b"#!/bin/sh"):
+        command.insert(0, first.decode().rsplit("/", 1)[1].split()[-1])
     path_of_python = os.pathsep.join([str(path.parent), str(ROOT), *sys.path])
     return subprocess.run(
         [*command, *arguments],
@@ -46,7 +46,7 @@ class HelpTest(unittest.TestCase):
             with self.subTest(program=program):
                 done = run(program, "--help")
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
-                self.assertRegex(done.stdout, r"(?im)usage: \S|^ +\S*/run ")
+                self.assertRegex(done.stdout, r"(?im)usage: \S|^ +\S*/(run|wheel) ")
 
     def test_generated(self) -> None:
         """Protects `bazel run :NAME_benchmark -- --help`, where the target's own arguments come first, and misspelled flags."""
@@ -60,7 +60,7 @@ class HelpTest(unittest.TestCase):
         done = run(benchmark, goldens, "--step=2")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
         self.assertEqual(done.stderr, "unknown flag --step=2; --help lists all flags\n")
-        self.assertRegex(run(benchmark, goldens, "--steps=2").stdout, r", x86-64-v3: 2 steps, min ")
+        self.assertRegex(run(benchmark, goldens, "--steps=2").stdout, r", x86-64-v[34]: 2 steps, min ")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,341 @@
+"""Spells out updates of variables: a read, arithmetic that can join a cluster, and a write. Pure.
+
+TensorFlow's kernels of optimizers compute a variable's new value and store it in one op. A cluster can compute the value,
+and TensorFlow stores it without a copy: the variable takes the tensor.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+import numpy as np
+from tensorflow.core.framework import graph_pb2, node_def_pb2
+
+from tfaot.cluster.predicates import ALWAYS, Predicate
+from tfaot.core import dtypes
+from tfaot.graph.edits import Scope, replace, set_attributes
+from tfaot.graph.names import producer
+from tfaot.graph.ops import BRANCHING, CONTROL_FLOW_V1, FORWARDS, IDENTITIES, has_effects
+from tfaot.graph.variables import READS
+
+
+@dataclasses.dataclass(frozen=True)
+class _Value:
+    """An operand of the arithmetic. Its operators add nodes."""
+
+    operand: str
+    add: Callable[[str, list[str]], str]
+    constant: Callable[[float], str]
+
+    def _do(self, op: str, *operands: _Value | float) -> _Value:
+        given = [each.operand if isinstance(each, _Value) else self.constant(each) for each in operands]
+        return dataclasses.replace(self, operand=self.add(op, given))
+
+    def __add__(self, other: _Value) -> _Value:
+        return self._do("AddV2", self, other)
+
+    def __sub__(self, other: _Value) -> _Value:
+        return self._do("Sub", self, other)
+
+    def __rsub__(self, other: float) -> _Value:
+        return self._do("Sub", other, self)
+
+    def __mul__(self, other: _Value) -> _Value:
+        return self._do("Mul", self, other)
+
+    def __truediv__(self, other: _Value) -> _Value:
+        return self._do("RealDiv", self, other)
+
+    def sqrt(self) -> _Value:
+        """Returns the root."""
+        return self._do("Sqrt", self)
+
+    def square(self) -> _Value:
+        """Returns the square."""
+        return self._do("Square", self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Update:
+    """An update that is spelled out."""
+
+    arithmetic: tuple[str, ...]
+    """The nodes that can join a cluster."""
+    writes: tuple[str, ...]
+    """The nodes that store values."""
+
+
+_Formula = Callable[[Sequence[_Value], bool], Sequence[_Value]]
+"""Given a node's operands, with values for variables, and its flag: the new values of the first of them."""
+
+
+def _add(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, delta = given
+    return [variable + delta]
+
+
+def _subtract(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, delta = given
+    return [variable - delta]
+
+
+def _descend(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, rate, gradient = given
+    return [variable - gradient * rate]
+
+
+def _momentum(given: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
+    variable, sums, rate, gradient, momentum = given
+    sums = sums * momentum + gradient
+    if nesterov:
+        return [variable - (gradient * rate + sums * momentum * rate), sums]
+    return [variable - sums * rate, sums]
+
+
+def _keras_momentum(given: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
+    variable, sums, rate, gradient, momentum = given
+    sums = sums * momentum - gradient * rate
+    return [variable + sums * momentum - gradient * rate if nesterov else variable + sums, sums]
+
+
+def _adam(given: Sequence[_Value], nesterov: bool) -> Sequence[_Value]:
+    variable, mean, spread, power1, power2, rate, beta1, beta2, epsilon, gradient = given
+    rate = rate * (1.0 - power2).sqrt() / (1.0 - power1)
+    mean = mean + (gradient - mean) * (1.0 - beta1)
+    spread = spread + (gradient.square() - spread) * (1.0 - beta2)
+    step = gradient * (1.0 - beta1) + mean * beta1 if nesterov else mean
+    return [variable - step * rate / (spread.sqrt() + epsilon), mean, spread]
+
+
+def _adagrad(given: Sequence[_Value], sums_too: bool) -> Sequence[_Value]:
+    variable, sums, rate, *epsilon, gradient = given
+    if sums_too:
+        sums = sums + gradient.square()
+    root = sums.sqrt() + epsilon[0] if epsilon else sums.sqrt()
+    return [variable - gradient * rate / root, sums]
+
+
+def _rms(given: Sequence[_Value], _: bool) -> Sequence[_Value]:
+    variable, spread, sums, rate, decay, momentum, epsilon, gradient = given
+    spread = spread + (gradient.square() - spread) * (1.0 - decay)
+    sums = sums * momentum + gradient * rate / (spread + epsilon).sqrt()
+    return [variable - sums, spread, sums]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Rule:
+    variables: int
+    """How many of the first operands are variables, all of which get new values."""
+    formula: _Formula
+    flag: str = ""
+    """The attribute that the formula depends on."""
+
+
+_RULES: Mapping[str, _Rule] = {
+    "AssignAddVariableOp": _Rule(1, _add),
+    "AssignSubVariableOp": _Rule(1, _subtract),
+    "ResourceApplyAdagrad": _Rule(2, _adagrad, "update_slots"),
+    "ResourceApplyAdagradV2": _Rule(2, _adagrad, "update_slots"),
+    "ResourceApplyAdam": _Rule(3, _adam, "use_nesterov"),
+    "ResourceApplyGradientDescent": _Rule(1, _descend),
+    "ResourceApplyKerasMomentum": _Rule(2, _keras_momentum, "use_nesterov"),
+    "ResourceApplyMomentum": _Rule(2, _momentum, "use_nesterov"),
+    "ResourceApplyRMSProp": _Rule(3, _rms),
+}
+"""The ops that are spelled out, as TensorFlow's kernels compute them."""
+
+
+def hoist(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], fetched: Collection[str]) -> None:
+    """Makes reads of variables wait only for the writes of their own variables before them, and constants for nothing.
+
+    What else they wait for, such as writes of other variables, would keep what uses their values from sharing a cluster
+    with what computes these writes. Effects and outputs behind them wait for that instead.
+
+    Args:
+      graph: all calls are inlined. It changes in place.
+      when: when each node runs. Nodes in branches and loops stay as they are.
+      fetched: the nodes of the outputs.
+    """
+    handles, writers = _variables(graph)
+    before = _Before(graph, writers)
+    reads: dict[str, list[str]] = {}
+    for node in graph.node:
+        if node.op == "Const" and node.input and when[node.name] == ALWAYS:
+            reads[node.name] = []
+        variables = handles.get(producer(node.input[0])) if node.op == "ReadVariableOp" else None
+        if variables is None or len(variables) != 1 or when[node.name] != ALWAYS:
+            continue
+        waits = [name for name in writers[next(iter(variables))] if before(name, node.name)]
+        if all(when[name] == ALWAYS for name in waits):
+            reads[node.name] = waits
+    users: dict[str, list[node_def_pb2.NodeDef]] = defaultdict(list)
+    for node in graph.node:
+        for name in {producer(operand) for operand in node.input}:
+            users[name].append(node)
+    added: dict[str, dict[str, None]] = defaultdict(dict)
+    for node in [node for node in graph.node if node.name in reads]:
+        wanted = [f"^{name}" for name in reads[node.name]]
+        data = [operand for operand in node.input if not operand.startswith("^")]
+        dropped = [operand for operand in node.input[len(data) :] if operand not in wanted]
+        if not dropped:
+            continue
+        node.input[:] = [*data, *wanted]
+        for end in _ends(node.name, users, {*reads} - {*fetched}, fetched):
+            added[end].update(dict.fromkeys(dropped))
+    for node in graph.node:
+        node.input.extend(operand for operand in added[node.name] if operand not in node.input)
+
+
+def _ends(
+    start: str, users: Mapping[str, Sequence[node_def_pb2.NodeDef]], reads: Collection[str], fetched: Collection[str]
+) -> list[str]:
+    """Returns the first nodes behind a read whose place in the order matters: outputs, effects, and what decides what runs."""
+    if start in fetched:
+        return [start]
+    found, seen, pending = [], {start}, [start]
+    while pending:
+        for user in users[pending.pop()]:
+            if user.name in seen:
+                continue
+            seen.add(user.name)
+            if user.name not in reads and (user.name in fetched or user.op in CONTROL_FLOW_V1 or has_effects(user.op)):
+                found.append(user.name)
+            else:
+                pending.append(user.name)
+    return found
+
+
+def share_reads(graph: graph_pb2.GraphDef, fetched: Collection[str]) -> None:
+    """Makes one read of those that return the same value, in place."""
+    first: dict[tuple[str, ...], str] = {}
+    same: dict[str, str] = {}
+    for node in graph.node:
+        if node.op == "ReadVariableOp" and node.name not in fetched:
+            kept = first.setdefault((node.input[0], *sorted(node.input[1:])), node.name)
+            if kept != node.name:
+                same[node.name] = kept
+    for node in graph.node:
+        data = [operand for operand in node.input if not operand.startswith("^")]
+        waits = dict.fromkeys(
+            f"^{same.get(operand[1:], operand[1:])}" for operand in node.input if operand.startswith("^")
+        )
+        node.input[:] = [*(same.get(operand.removesuffix(":0"), operand) for operand in data), *waits]
+    left = [node for node in graph.node if node.name not in same]
+    del graph.node[:]
+    graph.node.extend(left)
+
+
+def spell_out(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], kept: Collection[str]) -> Mapping[str, Update]:
+    """Spells out the updates of floats in a graph, in place. A NoOp with an update's name waits for its writes.
+
+    A read waits for the writes that TensorFlow has finished by then, and for nothing else, so it doesn't keep what
+    computes a gradient from sharing a cluster with what uses it.
+
+    Args:
+      graph: all calls are inlined.
+      when: when each node runs. Updates in branches and loops aren't spelled out.
+      kept: updates that stay as they are.
+
+    Returns:
+      What became of each update that is spelled out, by its node.
+    """
+    handles, writers = _variables(graph)
+    before = _Before(graph, writers)
+    nodes = {node.name: node for node in graph.node}
+    waits: dict[str, list[list[str]]] = {}
+    for node in list(graph.node):
+        rule = _RULES.get(node.op)
+        if rule is None or node.name in kept or when[node.name] != ALWAYS or node.attr["use_locking"].b:
+            continue
+        names = [handles.get(producer(operand)) for operand in node.input[: rule.variables]]
+        dtype = dtypes.BY_ENUM.get(node.attr["dtype" if node.op.startswith("Assign") else "T"].type)
+        # A counter that several threads add to stays one op.
+        if dtype is None or not dtype.floating or not all(name and len(name) == 1 for name in names):
+            continue
+        others = [
+            [other for each in name or () for other in writers[each] if other != node.name and before(other, node.name)]
+            for name in names
+        ]
+        if all(when[other] == ALWAYS for each in others for other in each):
+            waits[node.name] = others
+    scope = Scope.graph(graph)
+    return {name: _spell(scope, nodes[name], others) for name, others in waits.items()}
+
+
+def _spell(scope: Scope, node: node_def_pb2.NodeDef, others: Sequence[Sequence[str]]) -> Update:
+    rule = _RULES[node.op]
+    data = [operand for operand in node.input if not operand.startswith("^")]
+    pending = [operand for operand in node.input if operand.startswith("^")]
+    assigns = node.op.startswith("Assign")
+    dtype = int(node.attr["dtype" if assigns else "T"].type)
+    made: list[str] = []
+
+    def add(op: str, operands: list[str]) -> str:
+        made.append(scope.add(f"{node.name}/{op}", op, operands, {"T": dtype}).name)
+        return made[-1]
+
+    def constant(value: float) -> str:
+        name = scope.add(f"{node.name}/constant", "Const", [], {"dtype": dtype})
+        set_attributes(name, {"value": np.array(value, dtypes.BY_ENUM[dtype].numpy())})
+        return str(name.name)
+
+    values = list(data)
+    for index, waits in enumerate(others):
+        read = scope.add(f"{node.name}/read", "ReadVariableOp", [data[index]], {"dtype": dtype})
+        read.input.extend(f"^{other}" for other in waits)
+        values[index] = read.name
+    flag = bool(node.attr[rule.flag].b) if rule.flag else False
+    results = rule.formula([_Value(value, add, constant) for value in values], flag)
+    writes = []
+    for index, result in enumerate(results):
+        if result.operand == values[index]:
+            continue  # it keeps its value
+        write = scope.add(
+            f"{node.name}/write", "AssignVariableOp", [data[index], result.operand, *pending], {"dtype": dtype}
+        )
+        writes.append(f"^{write.name}")
+    del node.input[:]
+    replace(node, "NoOp", [], {})
+    node.input.extend(writes)
+    return Update(tuple(made), tuple(write.removeprefix("^") for write in writes))
+
+
+def _variables(graph: graph_pb2.GraphDef) -> tuple[dict[str, frozenset[str]], dict[str, list[str]]]:
+    """Returns the variables whose handle each node returns, and the nodes that may change each variable."""
+    handles: dict[str, frozenset[str]] = {}
+    writers: dict[str, list[str]] = defaultdict(list)
+    for node in graph.node:
+        if node.op == "VarHandleOp":
+            handles[node.name] = frozenset({node.attr["shared_name"].s.decode()})
+            continue
+        given = [
+            handles[name] for operand in node.input if (name := producer(operand)) in handles and operand[0] != "^"
+        ]
+        if not given:
+            continue
+        if node.op in FORWARDS or node.op in BRANCHING or node.op in IDENTITIES:
+            handles[node.name] = frozenset().union(*given)
+        elif node.op not in READS:
+            for name in frozenset().union(*given):
+                writers[name].append(node.name)
+    return handles, writers
+
+
+class _Before:
+    """Answers which writes always end before a node starts."""
+
+    def __init__(self, graph: graph_pb2.GraphDef, writers: Mapping[str, Sequence[str]]) -> None:
+        """Takes a graph whose nodes are in order, but for the ways back of loops."""
+        self._bits = {name: 1 << bit for bit, name in enumerate({name for each in writers.values() for name in each})}
+        self._found: dict[str, int] = {}
+        for node in graph.node:
+            found = 0
+            for operand in node.input:
+                name = producer(operand)
+                found |= self._found.get(name, 0) | self._bits.get(name, 0)
+            self._found[node.name] = found
+
+    def __call__(self, write: str, node: str) -> bool:
+        return bool(self._bits[write] & self._found[node])
