@@ -43,6 +43,12 @@ class Loop:
     """Whether it has no branch but the last."""
 
     @property
+    def name(self) -> str:
+        """The function's, without namespaces and parameters: `Tile<float, 6, 4>`."""
+        inner = re.sub(r"^.*?kernels::(\(anonymous namespace\)|\w+)::", "", self.function)
+        return re.sub(r"^(\w+(<[^>]*>)?).*", r"\1", inner)
+
+    @property
     def arithmetic(self) -> tuple[str, ...]:
         """Those that compute with vectors."""
         return tuple(line for line in self.body if _ARITHMETIC.fullmatch(line.split()[0]) and _VECTOR.search(line))
@@ -92,8 +98,7 @@ def hottest(found: Sequence[Loop]) -> list[Loop]:
     """
     best = dict[str, Loop]()
     for loop in found:
-        match = re.search(r"(\w+)(<[a-z ]+)?[^()]*\(", loop.function.partition("(anonymous namespace)::")[2])
-        key = f"{match[1]}{match[2] or ''}" if match else loop.function
+        key = re.sub(r"^(\w+(<[a-z ]+)?).*", r"\1", loop.name)
         if len(loop.arithmetic) >= _LEAST and (key not in best or _work(best[key]) < _work(loop)):
             best[key] = loop
     return [best[key] for key in sorted(best)]
@@ -167,8 +172,7 @@ def main() -> None:
         print("|---|---|---|---|---|" + "---|" * len(cpus))
         for source, (found, _) in made.items():
             for loop in hottest(found):
-                name = loop.function.partition("(anonymous namespace)::")[2] or loop.function
-                cells = [source, f"`{name.partition('(')[0]}`"]
+                cells = [source, f"`{loop.name}`"]
                 cells += [str(number) for number in (len(loop.body), len(loop.arithmetic), loop.multiply_adds)]
                 for cpu in cpus:
                     whole = estimate(flags.llvm_mca, cpu, loop.body)

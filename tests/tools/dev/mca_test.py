@@ -55,7 +55,9 @@ class McaTest(unittest.TestCase):
         """Protects the choice among loops of a template: straight ones first, then most products, then fewest instructions."""
 
         def loop(name: str, *body: str, straight: bool = True) -> mca.Loop:
-            return mca.Loop(f"void k::(anonymous namespace)::{name}(long)", body, straight)
+            return mca.Loop(
+                f"void tfaot::kernels::armv8_a::{name}(tfaot::kernels::armv8_a::Strip<int>)", body, straight
+            )
 
         product, total = "fmla v0.4s, v1.4s, v2.4s", "fadd v0.4s, v1.4s, v2.4s"
         best = loop("Tile<float, 2>", product, product, product)
@@ -65,13 +67,11 @@ class McaTest(unittest.TestCase):
                 loop("Tile<float, 3>", product, product, product, "ldr q0, [x0]"),
                 best,
                 loop("Tile<float, 4>", *[product] * 9, straight=False),
-                loop("Tile<double, 2>", total, total, total),
+                loop("Tile<double, float __vector(4), 2>", total, total, total),
                 loop("Copy", "ldr q0, [x0]", total),
             ]
         )
-        self.assertEqual(
-            [each.function.split("::")[-1] for each in found], ["Tile<double, 2>(long)", "Tile<float, 2>(long)"]
-        )
+        self.assertEqual([each.name for each in found], ["Tile<double, float __vector(4), 2>", "Tile<float, 2>"])
         self.assertIs(found[1], best)
 
 
