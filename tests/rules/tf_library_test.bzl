@@ -159,7 +159,7 @@ _TRANSLATED = {
 
 _arm_test = analysistest.make(
     _translated_test_impl,
-    attrs = {"level": attr.string(), "xla_flags": attr.string_list()},
+    attrs = {"levels": attr.string_list(), "xla_flags": attr.string_list()},
     config_settings = {"//command_line_option:platforms": str(Label("//tests/rules:linux_aarch64"))},
 )
 
@@ -261,7 +261,7 @@ def tf_library_test_suite(*, name):
         )
         _arm_test(
             name = case + "_translated_test",
-            level = level,
+            levels = [level],
             target_under_test = target + ".compile",
         )
         tests.append(case + "_translated_test")
