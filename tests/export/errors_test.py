@@ -122,6 +122,15 @@ class ErrorsTest(StageTest):
             'a file that a rule generates is at importlib.resources.files("its.package") / "its_name"',
         )
 
+    def test_not_python(self) -> None:
+        """A model in a file of another kind is refused by its name, before anything imports it."""
+        from tfaot.export.sources.user_code import UserCode
+
+        folder = self.write("")
+        (folder / "model.txt").write_text("")
+        wanted = f"{folder}/model.txt isn't a Python file\n  to do: name a file that ends in .py"
+        self.assertEqual(self.error_of(UserCode, str(folder / "model.txt")), wanted)
+
     def test_missing_package(self) -> None:
         """For a missing package, the error suggests deps."""
         message = self.error_of(self.export, "import os\nimport no_such_package.part\n")

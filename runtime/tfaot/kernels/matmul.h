@@ -138,7 +138,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   T* out_pointers[kMostRows];
   alignas(64) T copy[kCopiedRows * kCopiedStride];
 
-  int64_t step = kDepth<T>;
+  int64_t step = product.transposed_left ? kDepth<T> : DepthOf<T>(columns);
   if (product.packed_right) {
     // A strip that only one tile uses can have any length.
     if (!product.transposed_left) {

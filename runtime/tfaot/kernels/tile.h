@@ -558,7 +558,7 @@ void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
     const int64_t exist = std::min<int64_t>(kRows, rows.rows - r);
     if constexpr (kHalfBytes < kVectorBytes) {
       // Short sums of wide vectors spend their time on adding across them.
-      if (rows.length < 32 * kLanes<T>) {
+      if (rows.length < 128 * kLanes<T>) {
         NarrowTile<T, HalfVector<T>, kRows, kColumns>(
             rows.pointers + r, rows.stride, rows.segments, rows.length, strip,
             strip_stride, out + r, column, exist, accumulate);
