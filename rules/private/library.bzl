@@ -125,7 +125,7 @@ def tf_aot_library(
       golden_steps: (int) how many consecutive runs to verify
       graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
       inputs: (list[str]) with `graph` and without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
-      isa: (list[str]) instead of `cpu`, several such levels. The class uses the highest one that the machine supports.
+      isa: (list[str]) instead of `cpu`, several such levels. The class uses the fastest one that the machine supports.
       linkopts: (list[str]) flags for linking programs that depend on the library. Make variables are expanded.
       max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
       model: (Label) a Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function,

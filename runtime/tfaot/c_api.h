@@ -198,7 +198,7 @@ typedef struct tfaot_api {
 
   /* Creates an instance, with variables at their initial values and inputs and
    * outputs at zero. `isa` names the CPU level whose code runs; NULL is the
-   * level in the environment variable TFAOT_ISA, or else the highest that this
+   * level in the environment variable TFAOT_ISA, or else the fastest that this
    * machine runs. On failure, *model is NULL, and create_error says why. */
   tfaot_status (*create)(const char* isa, tfaot_model** model);
 

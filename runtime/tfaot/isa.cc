@@ -48,9 +48,9 @@ constexpr std::uint32_t kV4Xcr0 = kV3Xcr0 | Bits(5, 6, 7);
 // Lowest first. Each level needs everything that the levels before it need.
 constexpr Level kLevels[] = {
     {"x86-64", {}},
-    {"x86-64-v2", {kV2Leaf1, 0, kV2Leaf80000001, 0}},
-    {"x86-64-v3", {kV3Leaf1, kV3Leaf7, kV3Leaf80000001, kV3Xcr0}},
-    {"x86-64-v4", {kV3Leaf1, kV4Leaf7, kV3Leaf80000001, kV4Xcr0}},
+    {"x86-64-v2", {kV2Leaf1, 0, kV2Leaf80000001, 0, 0, 0}},
+    {"x86-64-v3", {kV3Leaf1, kV3Leaf7, kV3Leaf80000001, kV3Xcr0, 0, 0}},
+    {"x86-64-v4", {kV3Leaf1, kV4Leaf7, kV3Leaf80000001, kV4Xcr0, 0, 0}},
 };
 
 // CPUID takes microseconds in a virtual machine, so this queries each leaf only
@@ -59,8 +59,8 @@ constexpr Level kLevels[] = {
 CpuFeatures Ask() {
   CpuFeatures cpu = {};
   unsigned a, b, c, d, last;
-  __cpuid(0, last, b, c, d);
-  __cpuid(1, a, b, cpu.leaf1_ecx, d);
+  __cpuid(0, last, cpu.leaf0_ebx, c, d);
+  __cpuid(1, cpu.leaf1_eax, b, cpu.leaf1_ecx, d);
   if (last >= 7) __cpuid_count(7, 0, a, cpu.leaf7_ebx, c, d);
   __cpuid(0x80000001, a, b, cpu.leaf80000001_ecx, d);
   if (cpu.leaf1_ecx & Bits(27)) {  // OSXSAVE, without which XGETBV is illegal
@@ -75,6 +75,18 @@ bool Has(const CpuFeatures& cpu, const CpuFeatures& needs) {
          (needs.leaf7_ebx & ~cpu.leaf7_ebx) == 0 &&
          (needs.leaf80000001_ecx & ~cpu.leaf80000001_ecx) == 0 &&
          (needs.xcr0 & ~cpu.xcr0) == 0;
+}
+
+// Returns whether a level is slower on a CPU than the one below it. Zen 4
+// processes vectors of 64 bytes in two halves, so they gain nothing, and rows
+// are split over cache lines more often. In AMD's family 19h, only Zen 4 has
+// AVX-512 (AMD's CPUID specification: family = base + extended family).
+bool Slower(const char* level, const CpuFeatures& cpu) {
+  constexpr std::uint32_t kAuth = 0x68747541;  // of "AuthenticAMD"
+  const std::uint32_t family =
+      (cpu.leaf1_eax >> 8 & 0xf) + (cpu.leaf1_eax >> 20 & 0xff);
+  return cpu.leaf0_ebx == kAuth && family == 0x19 &&
+         std::strcmp(level, "x86-64-v4") == 0;
 }
 
 #else
@@ -95,6 +107,8 @@ CpuFeatures Ask() { return {static_cast<std::uint32_t>(getauxval(AT_HWCAP))}; }
 bool Has(const CpuFeatures& cpu, const CpuFeatures& needs) {
   return (needs.hwcap & ~cpu.hwcap) == 0;
 }
+
+bool Slower(const char*, const CpuFeatures&) { return false; }
 
 #endif
 
@@ -137,6 +151,7 @@ IsaChoice ChooseIsa(const char* model, const char* const* isas,
     if (any ? !CpuRuns(isas[i], cpu) : std::strcmp(isas[i], asked) != 0) {
       continue;
     }
+    if (any && found && Slower(isas[i], cpu)) continue;
     found = true;
     index = i;
   }

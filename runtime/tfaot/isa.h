@@ -15,12 +15,15 @@ namespace tfaot {
 #if defined(__x86_64__)
 // The features that a CPU has or that code needs: registers of the CPUID
 // instruction, and XCR0, which says what the operating system saves when it
-// switches threads.
+// switches threads. The last two members say who made the CPU, and which family
+// it is. Code doesn't need them.
 struct CpuFeatures {
   std::uint32_t leaf1_ecx;
   std::uint32_t leaf7_ebx;
   std::uint32_t leaf80000001_ecx;
   std::uint32_t xcr0;
+  std::uint32_t leaf0_ebx;
+  std::uint32_t leaf1_eax;
 };
 #else
 // The features that a CPU has or that code needs: the bits of AT_HWCAP, which
@@ -43,7 +46,9 @@ struct IsaChoice {
 
 // Chooses the level that `asked` names. If it is nullptr, chooses the level in
 // the environment variable TFAOT_ISA. If that is unset or empty, chooses the
-// highest level that the CPU runs.
+// fastest level that the CPU runs. This is the highest one, except on CPUs that
+// process vectors of 64 bytes in two halves (AMD's Zen 4), where x86-64-v3
+// comes before x86-64-v4.
 //
 // `isas` are the model's levels, lowest first, and at least one. `model` is the
 // name for errors. Throws std::bad_alloc.

@@ -15,10 +15,18 @@ using tfaot::CpuFeatures;
 using tfaot::CpuRuns;
 
 // As reported by real CPUs, with bits other than those that levels need.
-constexpr CpuFeatures kOld = {0x0000e39d, 0, 1, 0};      // Core 2
-constexpr CpuFeatures kNehalem = {0x009ce3bd, 0, 1, 0};  // v2
-constexpr CpuFeatures kZen3 = {0xfffa3203, 0x219c07ab, 0x004003f3, 7};
-constexpr CpuFeatures kSkylakeX = {0x7ffefbff, 0xd39ffffb, 0x121, 0x2ff};
+constexpr std::uint32_t kIntel = 0x756e6547;
+constexpr std::uint32_t kAmd = 0x68747541;
+constexpr CpuFeatures kOld = {0x0000e39d, 0, 1, 0, kIntel, 0x000006fb};
+constexpr CpuFeatures kNehalem = {0x009ce3bd, 0, 1, 0, kIntel, 0x000106a5};
+constexpr CpuFeatures kZen3 = {0xfffa3203, 0x219c07ab, 0x004003f3,
+                               7,          kAmd,       0x00a00f11};
+constexpr CpuFeatures kZen4 = {0xfffa3203, 0xf1bf97a9, 0x004003f3,
+                               0x2e7,      kAmd,       0x00a10f11};
+constexpr CpuFeatures kZen5 = {0xfffa3203, 0xf1bf97a9, 0x004003f3,
+                               0x2e7,      kAmd,       0x00b00f21};
+constexpr CpuFeatures kSkylakeX = {0x7ffefbff, 0xd39ffffb, 0x121,
+                                   0x2ff,      kIntel,     0x00050654};
 
 void ExpectError(const tfaot::IsaChoice& choice, const std::string& wanted) {
   EXPECT(choice.index == 0);
@@ -38,6 +46,8 @@ void TestLevels() {
   Highest(kOld, 0);
   Highest(kNehalem, 1);
   Highest(kZen3, 2);
+  Highest(kZen4, 3);
+  Highest(kZen5, 3);
   Highest(kSkylakeX, 3);
   // Registers that the operating system doesn't save must not be used.
   CpuFeatures cpu = kSkylakeX;
@@ -100,6 +110,11 @@ void TestChoice() {
   EXPECT(chosen(kLevels, nullptr, kZen3) == kLevels[1]);
   EXPECT(chosen(kLevels, nullptr, kNehalem) == kLevels[0]);
   EXPECT(chosen(kLast, nullptr, kSkylakeX) == kLast[0]);
+  // Zen 4 runs x86-64-v4, but not faster than x86-64-v3.
+  EXPECT(chosen(kLevels, nullptr, kZen4) == kLevels[1]);
+  EXPECT(chosen(kLevels, nullptr, kZen5) == kLevels[2]);
+  EXPECT(chosen(kLast, nullptr, kZen4) == kLast[0]);
+  EXPECT(chosen(kLevels, "x86-64-v4", kZen4) == kLevels[2]);
   EXPECT(chosen(kLevels, "x86-64-v2", kSkylakeX) == kLevels[0]);
   setenv("TFAOT_ISA", "x86-64-v3", 1);
   EXPECT(chosen(kLevels, nullptr, kSkylakeX) == kLevels[1]);

@@ -14,6 +14,7 @@ from tfaot.compile.passes.erfc import erfc
 from tfaot.compile.passes.gather_gradients import gather_gradients
 from tfaot.compile.passes.hoist_projections import hoist_projections
 from tfaot.compile.passes.loop_invariants import loop_invariants
+from tfaot.compile.passes.max_pools import max_pools
 from tfaot.compile.passes.row_sums import row_sums
 from tfaot.compile.passes.short_products import short_products
 from tfaot.compile.passes.unroll_loops import unroll_loops
@@ -104,6 +105,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Multiplies a row by a constant matrix of few rows by adding these rows as vectors, instead of summing each column.",
         Program,
         short_products,
+    ),
+    Pass(
+        "max_pools",
+        "Computes max pooling as maxima of shifted images, a vector of channels at a time, instead of one value at a time.",
+        Program,
+        max_pools,
     ),
     Pass(
         "winograd",

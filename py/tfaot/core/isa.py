@@ -18,10 +18,13 @@ class Target:
     triple: str
     cpu: str
     features: str = ""
+    vectors: int = 0
+    """Bits of the vectors that XLA's kernels of larger models use; 0 is XLA's own choice for the CPU."""
 
 
 TARGETS = {
-    **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4")},
+    **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2", "x86-64-v3")},
+    "x86-64-v4": Target(TARGET_TRIPLE, "x86-64-v4", vectors=512),
     "armv8-a": Target(_ARM_TRIPLE, "generic", "+neon"),
     "armv8.2-a+dotprod+fp16": Target(_ARM_TRIPLE, "generic", "+neon,+crc,+lse,+rdm,+fullfp16,+dotprod"),
 }

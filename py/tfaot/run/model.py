@@ -36,7 +36,7 @@ def load(
 
     Args:
       path: libNAME_shared.so: a file, or a runfile of a Bazel target, such as `models/libscorer_aot_shared.so`.
-      isa: the CPU level whose code runs. By default, the one in the environment variable TFAOT_ISA, or else the highest that
+      isa: the CPU level whose code runs. By default, the one in the environment variable TFAOT_ISA, or else the fastest that
         this machine runs.
       threads: how many threads a run uses; 0 for one per core. The results are bitwise identical.
       unknown_inputs: what to do with inputs that the model doesn't have, "error" or "ignore". With "ignore", `Model.notes`

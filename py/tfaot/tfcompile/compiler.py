@@ -19,6 +19,11 @@ _OPTIMIZED = (".cpu_after_optimizations.txt", ".cpu_aot_after_optimizations.txt"
 """The ends of names of files to which XLA writes the optimized HLO, the second one in TensorFlow 2.20."""
 
 
+_MANY_WEIGHTS = 40_000
+"""From this many bytes of weights on, a model gains from the widest vectors of its level. The whole step of a smaller one is
+a few vectors, and rows that don't fill one take longer (docs/reference/xla_flags.md)."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Outputs:
     """Where tfcompile writes to."""
@@ -69,8 +74,10 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
     with tempfile.TemporaryDirectory() as folder:
         header = os.path.join(folder, "header.h")
         # Later flags win. The target's own flags come last.
-        dump = (environment.xla_flag("xla_dump_to", folder), "--xla_dump_hlo_as_text")
-        os.environ["XLA_FLAGS"] = " ".join([*dump, os.environ["XLA_FLAGS"]])
+        ours = [environment.xla_flag("xla_dump_to", folder), "--xla_dump_hlo_as_text"]
+        if TARGETS[isa].vectors and given.weights() > _MANY_WEIGHTS:
+            ours.append(f"--xla_cpu_prefer_vector_width={TARGETS[isa].vectors}")
+        os.environ["XLA_FLAGS"] = " ".join([*ours, os.environ["XLA_FLAGS"]])
         try:
             _pywrap_tfcompile.Compile(
                 graph=given.graph,

@@ -40,6 +40,21 @@ class Inputs:
         with open(self.graph, "rb") as file:
             return graph_pb2.GraphDef.FromString(file.read())
 
+    def weights(self) -> int:
+        """Returns the bytes of the constants and variables that the function uses."""
+        from tensorflow.python.framework import dtypes, tensor_shape
+
+        graph = self.read_graph()
+        nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
+        tensors = [node.attr["value"].tensor for node in nodes if node.op == "Const"]
+        shapes = [(tensor.dtype, tensor.tensor_shape) for tensor in tensors]
+        shapes += [(variable.type, variable.shape) for variable in self.read_config().variable]
+        sizes = (
+            (tensor_shape.TensorShape(shape).num_elements() or 0) * dtypes.as_dtype(dtype).size
+            for dtype, shape in shapes
+        )
+        return int(sum(sizes))
+
     def read_config(self) -> Any:
         """Reads the config, a `tf2xla.Config`."""
         return _parsed(self.config)

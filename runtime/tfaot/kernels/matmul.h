@@ -145,7 +145,8 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
       step = rows <= kTileRows ? depth : PieceOf(depth, kPanelDepth<T>, 8);
     }
   } else if (product.transposed_right) {
-    if (!product.transposed_left && IsFlat<T>(rows, depth)) step = depth;
+    if (!product.transposed_left && IsFlat<T>(rows, columns, depth))
+      step = depth;
   } else if (rows < 2 * kTileRows) {
     // The right side is used in place, and its rows can be far apart. Using
     // only a few at a time keeps them in the second-level cache while the
@@ -195,7 +196,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
       const bool narrow =
           !product.packed_right &&
           (IsNarrow<T>(columns, length, length) ||
-           (product.transposed_right && IsFlat<T>(rows, length)));
+           (product.transposed_right && IsFlat<T>(rows, columns, length)));
       const bool last = k + step >= depth;
       MultiplyRows<T>({pointers, 0, height, 1, length}, right_side,
                       in_columns.size(), out_pointers, k > 0, narrow,

@@ -88,7 +88,7 @@ constexpr int64_t kPanelColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 // sums are read and written again.
 template <typename T>
 constexpr int64_t kPanelDepth =
-    (kVectorBytes == 64 ? 16384 : 20480) / (kPanelColumns<T> * sizeof(T));
+    (kVectorBytes == 64 ? 26624 : 20480) / (kPanelColumns<T> * sizeof(T));
 
 // How far ahead a panel's only tile prefetches it.
 template <typename T>
@@ -575,9 +575,13 @@ void NarrowTiles(const Rows<T>& rows, const T* strip, int64_t strip_stride,
 // place, by adding along the inner dimension. The copy that MultiplyRows would
 // make costs more than the sums across vectors at the end.
 template <typename T>
-bool IsFlat(int64_t rows, int64_t depth) {
-  return rows == 1 ||
-         (rows < 8 * kTileRows && depth >= 4 * rows * kHalfLanes<T>);
+bool IsFlat(int64_t rows, int64_t columns, int64_t depth) {
+  // Wide vectors make a tile's sums cheaper, but not the sums across vectors.
+  constexpr int64_t kNear = (1 << 20) / static_cast<int64_t>(sizeof(T));
+  const int64_t most = kVectorBytes < 64          ? 8 * kTileRows
+                       : columns * depth <= kNear ? 10
+                                                  : 24;
+  return rows == 1 || (rows < most && depth >= 4 * rows * kHalfLanes<T>);
 }
 
 // Returns whether MultiplyNarrow is faster, because most of a vector of columns

@@ -256,12 +256,63 @@ TFAOT_INLINE void Sums(const V* vectors, T* totals) {
   }
 }
 
+#if defined(__AVX2__)
+// Transposes 8 x 8 values of 4 bytes.
+template <typename T>
+TFAOT_INLINE void TransposeBlock(const T* from, int64_t from_stride, T* to,
+                                 int64_t to_stride) {
+  // Row i of each half of the columns, and row i + 4 next to it. Half of the
+  // shuffling is then a part of the loads.
+  __m256 left[4], right[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    const auto* upper = reinterpret_cast<const float*>(from + i * from_stride);
+    const auto* lower =
+        reinterpret_cast<const float*>(from + (i + 4) * from_stride);
+    left[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(upper)),
+                                   _mm_loadu_ps(lower), 1);
+    right[i] =
+        _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(upper + 4)),
+                             _mm_loadu_ps(lower + 4), 1);
+  }
+  const auto store = [&](const __m256* row, T* block) {
+    const __m256 a = _mm256_unpacklo_ps(row[0], row[1]);
+    const __m256 b = _mm256_unpackhi_ps(row[0], row[1]);
+    const __m256 c = _mm256_unpacklo_ps(row[2], row[3]);
+    const __m256 d = _mm256_unpackhi_ps(row[2], row[3]);
+    Store(block, _mm256_shuffle_ps(a, c, 0x44));
+    Store(block + to_stride, _mm256_shuffle_ps(a, c, 0xee));
+    Store(block + 2 * to_stride, _mm256_shuffle_ps(b, d, 0x44));
+    Store(block + 3 * to_stride, _mm256_shuffle_ps(b, d, 0xee));
+  };
+  store(left, to);
+  store(right, to + 4 * to_stride);
+}
+#endif
+
 // Sets to[c * to_stride + r] = from[r * from_stride + c] for all r < rows, c <
 // columns. The two must not overlap.
 template <typename T>
 void Transpose(const T* from, int64_t from_stride, int64_t rows,
                int64_t columns, T* to, int64_t to_stride) {
   int64_t r = 0;
+#if defined(__AVX2__)
+  if constexpr (sizeof(T) == 4) {
+    for (; r + 8 <= rows; r += 8) {
+      const T* in = from + r * from_stride;
+      T* out = to + r;
+      int64_t c = 0;
+      for (; c + 8 <= columns; c += 8) {
+        TransposeBlock(in + c, from_stride, out + c * to_stride, to_stride);
+      }
+      for (; c < columns; ++c) {
+        for (int i = 0; i < 8; ++i) {
+          out[c * to_stride + i] = in[i * from_stride + c];
+        }
+      }
+    }
+  }
+#endif
 #if defined(__SSE2__)
   if constexpr (sizeof(T) == 4) {
     for (; r + 4 <= rows; r += 4) {

@@ -65,7 +65,7 @@ void TestChoice() {
   EXPECT(std::string(isas[0]) == "x86-64-v2" &&
          std::string(isas[1]) == "x86-64-v3" &&
          std::string(isas[2]) == "x86-64-v4" && isas[3] == nullptr);
-  const char* highest = isas[0];
+  const char* fastest = isas[0];
   int ran = 0;
   for (const char* const* level = isas; *level != nullptr; ++level) {
     for (const bool by_environment : {false, true}) {
@@ -73,7 +73,10 @@ void TestChoice() {
       Product model = by_environment ? Product() : Product(*level);
       unsetenv("TFAOT_ISA");
       if (tfaot::CpuRuns(*level)) {
-        highest = *level;
+        // Zen 4 runs x86-64-v4, but x86-64-v3 is faster there.
+        if (!__builtin_cpu_is("amdfam19h") || *level != isas[2]) {
+          fastest = *level;
+        }
         ++ran;
         EXPECT(std::string(model.isa()) == *level);
         EXPECT(Right(model));
@@ -96,7 +99,7 @@ void TestChoice() {
   }
   EXPECT(ran > 0);
   Product model;
-  EXPECT(std::string(model.isa()) == highest);
+  EXPECT(std::string(model.isa()) == fastest);
   EXPECT(Right(model));
   // The caller's request takes precedence over the environment.
   setenv("TFAOT_ISA", "x86-64-v9", 1);

@@ -146,7 +146,8 @@ void PackedProducts(Random& random, int cases) {
     product.transposed_left = random.OneIn(2);
     product.transposed_right = random.OneIn(2);
     if (IsNarrow<T>(product.columns, product.depth, product.depth) ||
-        (product.transposed_right && IsFlat<T>(product.rows, product.depth))) {
+        (product.transposed_right &&
+         IsFlat<T>(product.rows, product.columns, product.depth))) {
       continue;
     }
     const Array<T> left = Rough<T>(random, product.rows * product.depth);
