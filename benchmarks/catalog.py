@@ -62,6 +62,15 @@ _DEFINED = {
     "fc_bn_adam_train": "fc + BN + Adam, training, batch 64",
     "conv_train": "conv + fc + SGD, training, batch 64",
     "lstm_train": "LSTM(128) × 50 + SGD, training, batch 16",
+    "resnet50": "ResNet-50 224×224, batch 1",
+    "efficientnet_b0": "EfficientNet-B0 224×224, batch 1",
+    "bert_base": "BERT-base, 128 tokens",
+    "unet": "U-Net 128×128, batch 1",
+    "wavenet": "dilated Conv1D × 10, 1024 steps",
+    "gru": "GRU(128) × 50, batch 1",
+    "dlrm": "DLRM-like, 26 tables, batch 16",
+    "cnn_train": "CNN + BN + SGD, training, batch 32",
+    "transformer_train": "transformer encoder + Adam, training, batch 8",
 }
 _STUDY = (
     "fc",
@@ -80,7 +89,7 @@ _STUDY = (
     "rnn_seq_length",
 )
 # Frameworks lose the most time on small models and on training.
-_SMALL = ("mlp", "fc", "fc_b64", "conv", "lstm")
+_SMALL = ("mlp", "fc", "fc_b64", "conv", "lstm", "gru", "dlrm")
 _AHEAD = 1.5
 MODELS: dict[str, Entry] = {
     name: Entry(title, training, "benchmarks", f"{name}_aot", True, _AHEAD if training or name in _SMALL else 1.0)

@@ -66,7 +66,7 @@ class Weights:
 
 
 class Ops(Protocol):
-    """The interface of a framework. Names are unique in a model; `activation` is "", relu, relu6, tanh, or gelu."""
+    """The interface of a framework. Names are unique in a model; `activation` is "", relu, relu6, tanh, gelu, silu, or sigmoid."""
 
     def dense(self, x: Value, units: int, name: str, activation: str = "") -> Value:
         """Returns a matrix product with the last dimension, plus a bias."""
@@ -102,6 +102,18 @@ class Ops(Protocol):
         """Returns an elementwise sum."""
         ...
 
+    def gate(self, x: Value, factors: Value) -> Value:
+        """Returns an image with each channel multiplied by a factor, [batch, channel]."""
+        ...
+
+    def concat(self, x: Value, y: Value) -> Value:
+        """Returns images joined along the channels."""
+        ...
+
+    def upsample(self, x: Value) -> Value:
+        """Returns an image of twice the height and width, each value repeated."""
+        ...
+
     def max_pool(self, x: Value, size: int, stride: int, pad: int) -> Value:
         """Returns max pooling. Each side is padded with `pad` rows that never win."""
         ...
@@ -116,6 +128,22 @@ class Ops(Protocol):
 
     def lstm(self, x: Value, units: int, name: str) -> Value:
         """Returns the last state of an LSTM over [batch, step, feature]. Gate order: input, forget, cell, output."""
+        ...
+
+    def gru(self, x: Value, units: int, name: str) -> Value:
+        """Returns the last state of a GRU over [batch, step, feature], reset after the product. Gate order: update, reset, new."""
+        ...
+
+    def causal_conv(self, x: Value, filters: int, size: int, name: str, *, dilation: int) -> Value:
+        """Returns a convolution along [batch, step, feature] that sees no later step, with a bias."""
+        ...
+
+    def interact(self, x: Value) -> Value:
+        """Returns all scalar products of a batch's rows with each other: [batch, row, width] to [batch, row * row]."""
+        ...
+
+    def row_mean(self, x: Value) -> Value:
+        """Returns the mean over rows: [batch, row, width] to [batch, width]."""
         ...
 
     def embed(self, tokens: Value, vocabulary: int, width: int, name: str) -> Value:
@@ -245,6 +273,125 @@ def transformer(ops: Ops, x: Value) -> Value:
     return x
 
 
+def resnet50(ops: Ops, x: Value) -> Value:
+    """ResNet-50 for 1000 classes, with the stride in the 3 by 3 convolution, up to the logits."""
+
+    def block(x: Value, channels: int, filters: int, stride: int, name: str) -> Value:
+        y = ops.conv(x, filters, 1, name + "_a", bias=False)
+        y = ops.activation(ops.batch_norm(y, name + "_a_norm"), "relu")
+        y = ops.conv(y, filters, 3, name + "_b", stride=stride, pad=1, bias=False)
+        y = ops.activation(ops.batch_norm(y, name + "_b_norm"), "relu")
+        y = ops.batch_norm(ops.conv(y, 4 * filters, 1, name + "_c", bias=False), name + "_c_norm")
+        if channels != 4 * filters:
+            x = ops.batch_norm(
+                ops.conv(x, 4 * filters, 1, name + "_skip", stride=stride, bias=False), name + "_skip_norm"
+            )
+        return ops.activation(ops.add(x, y), "relu")
+
+    x = ops.conv(x, 64, 7, "stem", stride=2, pad=3, bias=False)
+    x = ops.max_pool(ops.activation(ops.batch_norm(x, "stem_norm"), "relu"), 3, 2, 1)
+    channels = 64
+    for stage, (filters, repeats) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3))):
+        for repeat in range(repeats):
+            x = block(x, channels, filters, 2 if stage and not repeat else 1, f"stage{stage}_{repeat}")
+            channels = 4 * filters
+    return ops.dense(ops.spatial_mean(x), 1000, "logits")
+
+
+def efficientnet_b0(ops: Ops, x: Value) -> Value:
+    """EfficientNet-B0 for 1000 classes, up to the logits."""
+
+    def block(x: Value, channels: int, filters: int, size: int, stride: int, expansion: int, name: str) -> Value:
+        y, wide = x, expansion * channels
+        if expansion != 1:
+            y = ops.activation(ops.batch_norm(ops.conv(y, wide, 1, name + "_expand", bias=False), name + "_en"), "silu")
+        y = ops.depthwise(y, size, name + "_depthwise", stride=stride)
+        y = ops.activation(ops.batch_norm(y, name + "_dn"), "silu")
+        squeezed = ops.dense(ops.spatial_mean(y), max(1, channels // 4), name + "_squeeze", "silu")
+        y = ops.gate(y, ops.dense(squeezed, wide, name + "_excite", "sigmoid"))
+        y = ops.batch_norm(ops.conv(y, filters, 1, name + "_project", bias=False), name + "_pn")
+        return ops.add(x, y) if stride == 1 and channels == filters else y
+
+    x = ops.conv(x, 32, 3, "stem", stride=2, pad="same", bias=False)
+    x = ops.activation(ops.batch_norm(x, "stem_norm"), "silu")
+    channels, index = 32, 0
+    for expansion, filters, repeats, stride, size in (
+        (1, 16, 1, 1, 3),
+        (6, 24, 2, 2, 3),
+        (6, 40, 2, 2, 5),
+        (6, 80, 3, 2, 3),
+        (6, 112, 3, 1, 5),
+        (6, 192, 4, 2, 5),
+        (6, 320, 1, 1, 3),
+    ):
+        for repeat in range(repeats):
+            x = block(x, channels, filters, size, stride if repeat == 0 else 1, expansion, f"block{index}")
+            channels, index = filters, index + 1
+    x = ops.activation(ops.batch_norm(ops.conv(x, 1280, 1, "head", bias=False), "head_norm"), "silu")
+    return ops.dense(ops.spatial_mean(x), 1000, "logits")
+
+
+def bert_base(ops: Ops, x: Value) -> Value:
+    """BERT-base: twelve encoder blocks of width 768 with twelve heads, over 128 tokens, without segments and the pooler."""
+    x = ops.layer_norm(ops.embed(x, 30522, 768, "embedding"), "norm")
+    for block in range(12):
+        x = ops.layer_norm(ops.add(x, ops.attention(x, 12, f"attention{block}")), f"norm{block}")
+        hidden = ops.dense(x, 3072, f"hidden{block}", "gelu")
+        x = ops.layer_norm(ops.add(x, ops.dense(hidden, 768, f"out{block}")), f"out_norm{block}")
+    return x
+
+
+def unet(ops: Ops, x: Value) -> Value:
+    """A U-Net with four levels of 16 to 128 channels, and two classes for each pixel."""
+
+    def pair(x: Value, filters: int, name: str) -> Value:
+        for part in ("a", "b"):
+            x = ops.activation(ops.conv(x, filters, 3, f"{name}_{part}", pad="same"), "relu")
+        return x
+
+    levels = []
+    for level in range(3):
+        levels.append(pair(x, 16 << level, f"down{level}"))
+        x = ops.max_pool(levels[-1], 2, 2, 0)
+    x = pair(x, 128, "bottom")
+    for level in reversed(range(3)):
+        x = ops.concat(ops.conv(ops.upsample(x), 16 << level, 3, f"up{level}", pad="same"), levels[level])
+        x = pair(x, 16 << level, f"merge{level}")
+    return ops.conv(x, 2, 1, "classes")
+
+
+def wavenet(ops: Ops, x: Value) -> Value:
+    """Ten dilated causal convolutions of 64 channels with residuals, as in WaveNet, over 1024 steps."""
+    x = ops.dense(x, 64, "in")
+    for layer in range(10):
+        x = ops.add(x, ops.activation(ops.causal_conv(x, 64, 3, f"layer{layer}", dilation=1 << layer), "relu"))
+    return ops.dense(x, CLASSES, "logits")
+
+
+def gru(ops: Ops, x: Value) -> Value:
+    """GRU(128) over 50 steps of 64 features."""
+    return ops.dense(ops.gru(x, 128, "gru"), CLASSES, "logits")
+
+
+def dlrm(ops: Ops, x: Value) -> Value:
+    """Like DLRM: rows of 26 tables of 1000, their scalar products, and a small net. One table holds all."""
+    x = ops.interact(ops.embed(x, 26000, 32, "tables"))
+    return ops.dense(ops.dense(ops.dense(x, 256, "hidden0", "relu"), 64, "hidden1", "relu"), 1, "out")
+
+
+def cnn(ops: Ops, x: Value) -> Value:
+    """Two 3 by 3 convolutions with batch norm and pooling, and two dense layers."""
+    for layer, filters in enumerate((32, 64)):
+        x = ops.batch_norm(ops.conv(x, filters, 3, f"conv{layer}", pad="same"), f"norm{layer}")
+        x = ops.max_pool(ops.activation(x, "relu"), 2, 2, 0)
+    return ops.dense(ops.dense(ops.flatten(x), 128, "hidden", "relu"), CLASSES, "logits")
+
+
+def classifier(ops: Ops, x: Value) -> Value:
+    """The transformer encoder, with a class for each sequence."""
+    return ops.dense(ops.row_mean(transformer(ops, x)), CLASSES, "logits")
+
+
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
@@ -259,6 +406,23 @@ MODELS: dict[str, Model] = {
         Model("fc_bn_adam_train", "fc + BN + Adam, training, batch 64", 64, (784,), fc_bn, optimizer="adam"),
         Model("conv_train", "conv + fc + SGD, training, batch 64", 64, (28, 28, 3), conv, optimizer="sgd"),
         Model("lstm_train", "LSTM(128) × 50 + SGD, training, batch 16", 16, (50, 64), lstm, optimizer="sgd"),
+        Model("resnet50", "ResNet-50 224×224, batch 1", 1, (224, 224, 3), resnet50),
+        Model("efficientnet_b0", "EfficientNet-B0 224×224, batch 1", 1, (224, 224, 3), efficientnet_b0),
+        Model("bert_base", "BERT-base, 128 tokens", 1, (128,), bert_base, tokens=30522),
+        Model("unet", "U-Net 128×128, batch 1", 1, (128, 128, 3), unet),
+        Model("wavenet", "dilated Conv1D × 10, 1024 steps", 1, (1024, 1), wavenet),
+        Model("gru", "GRU(128) × 50, batch 1", 1, (50, 64), gru),
+        Model("dlrm", "DLRM-like, 26 tables, batch 16", 16, (26,), dlrm, tokens=26000),
+        Model("cnn_train", "CNN + BN + SGD, training, batch 32", 32, (32, 32, 3), cnn, optimizer="sgd"),
+        Model(
+            "transformer_train",
+            "transformer encoder + Adam, training, batch 8",
+            8,
+            (32,),
+            classifier,
+            optimizer="adam",
+            tokens=1000,
+        ),
     )
 }
 
@@ -267,8 +431,9 @@ def inputs(model: Model) -> tuple[Array, ...]:
     """Returns the inputs for all timings: the model's input, and for training also the labels."""
     shape = (model.batch, *model.shape)
     if model.tokens:
-        return ((draw(f"{model.family}/input", shape, 0, model.tokens)).astype(np.int32),)
-    x = draw(f"{model.family}/input", shape, -1.7, 1.7)  # variance of about one
+        x = draw(f"{model.family}/input", shape, 0, model.tokens).astype(np.int32)
+    else:
+        x = draw(f"{model.family}/input", shape, -1.7, 1.7)  # variance of about one
     if not model.optimizer:
         return (x,)
     classes = draw(f"{model.family}/labels", (model.batch,), 0, CLASSES).astype(np.int64)

@@ -90,10 +90,26 @@ class JaxOps:
     def activation(self, x: Value, kind: str) -> Value:
         if kind == "gelu":
             return jax.nn.gelu(x, approximate=False)
-        return {"relu": jax.nn.relu, "relu6": jax.nn.relu6, "tanh": jnp.tanh}[kind](x)
+        kinds = {
+            "relu": jax.nn.relu,
+            "relu6": jax.nn.relu6,
+            "tanh": jnp.tanh,
+            "silu": jax.nn.silu,
+            "sigmoid": jax.nn.sigmoid,
+        }
+        return kinds[kind](x)
 
     def add(self, x: Value, y: Value) -> Value:
         return x + y
+
+    def gate(self, x: Value, factors: Value) -> Value:
+        return x * factors[:, None, None]
+
+    def concat(self, x: Value, y: Value) -> Value:
+        return jnp.concatenate([x, y], -1)
+
+    def upsample(self, x: Value) -> Value:
+        return x.repeat(2, 1).repeat(2, 2)
 
     def max_pool(self, x: Value, size: int, stride: int, pad: int) -> Value:
         pads = ((0, 0), (pad, pad), (pad, pad), (0, 0))
@@ -119,6 +135,41 @@ class JaxOps:
 
         zero = jnp.zeros((batch, units), x.dtype)
         return lax.scan(step, (zero, zero), projected)[0][0]
+
+    def gru(self, x: Value, units: int, name: str) -> Value:
+        batch, _, features = x.shape
+        kernel = self._kernel(name + "/kernel", (features, 3 * units), 3 * features)
+        recurrent = self._kernel(name + "/recurrent", (units, 3 * units), 6 * units)
+        bias = self._vector(name + "/bias", 6 * units)
+        projected = jnp.swapaxes(x @ kernel + bias[: 3 * units], 0, 1)
+
+        def step(h: Value, projection: Value) -> tuple[Value, None]:
+            z, r, n = jnp.split(projection, 3, axis=-1)
+            of_z, of_r, of_n = jnp.split(h @ recurrent + bias[3 * units :], 3, axis=-1)
+            z = jax.nn.sigmoid(z + of_z)
+            n = jnp.tanh(n + jax.nn.sigmoid(r + of_r) * of_n)
+            return z * h + (1 - z) * n, None
+
+        return lax.scan(step, jnp.zeros((batch, units), x.dtype), projected)[0]
+
+    def causal_conv(self, x: Value, filters: int, size: int, name: str, *, dilation: int) -> Value:
+        features = x.shape[-1]
+        kernel = self._kernel(name + "/kernel", (size, features, filters), size * features)
+        y = lax.conv_general_dilated(
+            x,
+            kernel,
+            (1,),
+            [((size - 1) * dilation, 0)],
+            rhs_dilation=(dilation,),
+            dimension_numbers=("NWC", "WIO", "NWC"),
+        )
+        return y + self._vector(name + "/bias", filters)
+
+    def interact(self, x: Value) -> Value:
+        return jnp.einsum("brw,bsw->brs", x, x).reshape(x.shape[0], -1)
+
+    def row_mean(self, x: Value) -> Value:
+        return x.mean(1)
 
     def embed(self, tokens: Value, vocabulary: int, width: int, name: str) -> Value:
         table = self._kernel(name + "/table", (vocabulary, width), 2)

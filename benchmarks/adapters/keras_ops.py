@@ -87,6 +87,15 @@ class KerasOps:
     def add(self, x: Value, y: Value) -> Value:
         return layers.Add()([x, y])
 
+    def gate(self, x: Value, factors: Value) -> Value:
+        return layers.Multiply()([x, layers.Reshape((1, 1, x.shape[-1]))(factors)])
+
+    def concat(self, x: Value, y: Value) -> Value:
+        return layers.Concatenate()([x, y])
+
+    def upsample(self, x: Value) -> Value:
+        return layers.UpSampling2D()(x)
+
     def max_pool(self, x: Value, size: int, stride: int, pad: int) -> Value:
         # Inputs of the pooling come from a ReLU, so zeros never win. Keras has no explicit padding for pooling.
         return layers.MaxPooling2D(size, stride)(layers.ZeroPadding2D(pad)(x))
@@ -108,6 +117,35 @@ class KerasOps:
                 self._weights.vector(name + "/bias", 4 * units),
             ],
         )
+
+    def gru(self, x: Value, units: int, name: str) -> Value:
+        features = x.shape[-1]
+        return self._layer(
+            layers.GRU(units, name=name),
+            x,
+            lambda: [
+                self._weights.kernel(name + "/kernel", (features, 3 * units), 3 * features),
+                self._weights.kernel(name + "/recurrent", (units, 3 * units), 6 * units),
+                self._weights.vector(name + "/bias", 6 * units).reshape(2, 3 * units),
+            ],
+        )
+
+    def causal_conv(self, x: Value, filters: int, size: int, name: str, *, dilation: int) -> Value:
+        features = x.shape[-1]
+        return self._layer(
+            layers.Conv1D(filters, size, padding="causal", dilation_rate=dilation, name=name),
+            x,
+            lambda: [
+                self._weights.kernel(name + "/kernel", (size, features, filters), size * features),
+                self._weights.vector(name + "/bias", filters),
+            ],
+        )
+
+    def interact(self, x: Value) -> Value:
+        return layers.Flatten()(layers.Dot(axes=(2, 2))([x, x]))
+
+    def row_mean(self, x: Value) -> Value:
+        return layers.GlobalAveragePooling1D()(x)
 
     def embed(self, tokens: Value, vocabulary: int, width: int, name: str) -> Value:
         count = tokens.shape[1]
@@ -180,7 +218,8 @@ class Trainer(tf.Module):  # type: ignore[misc]
                 for i, v in enumerate(self._trained)
             ]
         shape = (self._model.batch, *self._model.shape)
-        signature = [tf.TensorSpec(shape, name="x"), tf.TensorSpec((self._model.batch, definitions.CLASSES), name="y")]
+        dtype = tf.int32 if self._model.tokens else tf.float32
+        signature = [tf.TensorSpec(shape, dtype, name="x"), tf.TensorSpec((self._model.batch, definitions.CLASSES), name="y")]
         self.train = tf.function(self._train, input_signature=signature)
 
     def _train(self, x: Value, y: Value) -> dict[str, Value]:

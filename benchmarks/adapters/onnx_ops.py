@@ -125,10 +125,28 @@ class OnnxOps:
                 self.constant(f"relu6_{len(self.nodes)}_{i}", np.array(b, np.float32)) for i, b in enumerate((0, 6))
             ]
             return self.node("Clip", [x.name, *bounds], x.shape)
-        return self.node({"relu": "Relu", "tanh": "Tanh", "gelu": "Gelu"}[kind], [x.name], x.shape)
+        if kind == "silu":
+            return self.node("Mul", [x.name, self.activation(x, "sigmoid").name], x.shape)
+        kinds = {"relu": "Relu", "tanh": "Tanh", "gelu": "Gelu", "sigmoid": "Sigmoid"}
+        return self.node(kinds[kind], [x.name], x.shape)
 
     def add(self, x: Node, y: Node) -> Node:
         return self.node("Add", [x.name, y.name], x.shape)
+
+    def gate(self, x: Node, factors: Node) -> Node:
+        batch, channels = factors.shape
+        shape = self.constant(f"gate_{len(self.nodes)}", np.array([batch, channels, 1, 1], np.int64))
+        return self.node("Mul", [x.name, self.node("Reshape", [factors.name, shape], ()).name], x.shape)
+
+    def concat(self, x: Node, y: Node) -> Node:
+        return self.node("Concat", [x.name, y.name], (*x.shape[:-1], x.shape[-1] + y.shape[-1]), axis=1)
+
+    def upsample(self, x: Node) -> Node:
+        batch, height, width, channels = x.shape
+        scales = self.constant(f"scales_{len(self.nodes)}", np.array([1, 1, 2, 2], np.float32))
+        shape = (batch, 2 * height, 2 * width, channels)
+        kinds = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return self.node("Resize", [x.name, "", scales], shape, **kinds)
 
     def max_pool(self, x: Node, size: int, stride: int, pad: int) -> Node:
         batch, height, width, channels = x.shape
@@ -162,6 +180,45 @@ class OnnxOps:
         self.nodes.append(helper.make_node("LSTM", [steps.name, *values], ["", last], hidden_size=units))
         axis = self.constant(name + "/axis", np.array([0], np.int64))
         return self.node("Squeeze", [last, axis], (batch, units))
+
+    def gru(self, x: Node, units: int, name: str) -> Node:
+        batch, steps, features = x.shape
+        values = (
+            self._weights.kernel(name + "/kernel", (features, 3 * units), 3 * features).T[None],
+            self._weights.kernel(name + "/recurrent", (units, 3 * units), 6 * units).T[None],
+            self._weights.vector(name + "/bias", 6 * units)[None],
+        )
+        names = [self.constant(f"{name}/{index}", value) for index, value in enumerate(values)]
+        rows = self.node("Transpose", [x.name], (steps, batch, features), perm=[1, 0, 2])
+        last = f"{name}_last"
+        self.nodes.append(
+            helper.make_node("GRU", [rows.name, *names], ["", last], hidden_size=units, linear_before_reset=1)
+        )
+        axis = self.constant(name + "/axis", np.array([0], np.int64))
+        return self.node("Squeeze", [last, axis], (batch, units))
+
+    def causal_conv(self, x: Node, filters: int, size: int, name: str, *, dilation: int) -> Node:
+        batch, steps, features = x.shape
+        kernel = self._weights.kernel(name + "/kernel", (size, features, filters), size * features)
+        columns = self.node("Transpose", [x.name], (batch, features, steps), perm=[0, 2, 1])
+        values = (
+            self.constant(name + "/kernel", kernel.transpose(2, 1, 0)),
+            self.constant(name + "/bias", self._weights.vector(name + "/bias", filters)),
+        )
+        pads = [(size - 1) * dilation, 0]
+        options: dict[str, Any] = {"kernel_shape": [size], "dilations": [dilation], "pads": pads}
+        y = self.node("Conv", [columns.name, *values], (batch, filters, steps), **options)
+        return self.node("Transpose", [y.name], (batch, steps, filters), perm=[0, 2, 1])
+
+    def interact(self, x: Node) -> Node:
+        batch, rows, width = x.shape
+        turned = self.node("Transpose", [x.name], (batch, width, rows), perm=[0, 2, 1])
+        products = self.node("MatMul", [x.name, turned.name], (batch, rows, rows))
+        return self.node("Flatten", [products.name], (batch, rows * rows))
+
+    def row_mean(self, x: Node) -> Node:
+        axes = self.constant(f"axes_{len(self.nodes)}", np.array([1], np.int64))
+        return self.node("ReduceMean", [x.name, axes], (x.shape[0], x.shape[2]), keepdims=0)
 
     def embed(self, tokens: Node, vocabulary: int, width: int, name: str) -> Node:
         shape = (*tokens.shape, width)

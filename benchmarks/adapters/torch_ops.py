@@ -101,12 +101,27 @@ class TorchOps:
         return self._module(name, make)(x)
 
     def activation(self, x: Value, kind: str) -> Value:
-        return {"relu": functional.relu, "relu6": functional.relu6, "tanh": torch.tanh, "gelu": functional.gelu}[kind](
-            x
-        )
+        kinds = {
+            "relu": functional.relu,
+            "relu6": functional.relu6,
+            "tanh": torch.tanh,
+            "gelu": functional.gelu,
+            "silu": functional.silu,
+            "sigmoid": torch.sigmoid,
+        }
+        return kinds[kind](x)
 
     def add(self, x: Value, y: Value) -> Value:
         return x + y
+
+    def gate(self, x: Value, factors: Value) -> Value:
+        return x * factors[:, :, None, None]
+
+    def concat(self, x: Value, y: Value) -> Value:
+        return torch.cat([x, y], 1)
+
+    def upsample(self, x: Value) -> Value:
+        return functional.interpolate(x, scale_factor=2, mode="nearest")
 
     def max_pool(self, x: Value, size: int, stride: int, pad: int) -> Value:
         return functional.max_pool2d(x, size, stride, pad)
@@ -130,6 +145,42 @@ class TorchOps:
             return layer
 
         return self._module(name, make)(x)[0][:, -1]
+
+    def gru(self, x: Value, units: int, name: str) -> Value:
+        def gates(value: Array) -> Array:
+            z, r, n = np.split(value, 3, axis=-1)
+            return np.concatenate([r, z, n], axis=-1)
+
+        def make() -> Any:
+            features = x.shape[-1]
+            layer = torch.nn.GRU(features, units, batch_first=True)
+            bias = self._weights.vector(name + "/bias", 6 * units).reshape(2, 3 * units)
+            kernel = self._weights.kernel(name + "/kernel", (features, 3 * units), 3 * features)
+            _set(layer.weight_ih_l0, gates(kernel).T)
+            _set(layer.weight_hh_l0, gates(self._weights.kernel(name + "/recurrent", (units, 3 * units), 6 * units)).T)
+            _set(layer.bias_ih_l0, gates(bias[0]))
+            _set(layer.bias_hh_l0, gates(bias[1]))
+            return layer
+
+        return self._module(name, make)(x)[0][:, -1]
+
+    def causal_conv(self, x: Value, filters: int, size: int, name: str, *, dilation: int) -> Value:
+        def make() -> Any:
+            features = x.shape[-1]
+            layer = torch.nn.Conv1d(features, filters, size, dilation=dilation)
+            kernel = self._weights.kernel(name + "/kernel", (size, features, filters), size * features)
+            _set(layer.weight, kernel.transpose(2, 1, 0))
+            _set(layer.bias, self._weights.vector(name + "/bias", filters))
+            return layer
+
+        padded = functional.pad(x.transpose(1, 2), [(size - 1) * dilation, 0])
+        return self._module(name, make)(padded).transpose(1, 2)
+
+    def interact(self, x: Value) -> Value:
+        return (x @ x.transpose(1, 2)).flatten(1)
+
+    def row_mean(self, x: Value) -> Value:
+        return x.mean(1)
 
     def embed(self, tokens: Value, vocabulary: int, width: int, name: str) -> Value:
         def make(part: str, rows: int) -> Any:

@@ -77,6 +77,17 @@ class WorkOps:
         del y
         return Shape(x.sizes)
 
+    def gate(self, x: Shape, factors: Shape) -> Shape:
+        del factors
+        return Shape(x.sizes)
+
+    def concat(self, x: Shape, y: Shape) -> Shape:
+        return Shape((*x.sizes[:-1], x.sizes[-1] + y.sizes[-1]))
+
+    def upsample(self, x: Shape) -> Shape:
+        batch, height, width, channels = x.sizes
+        return Shape((batch, 2 * height, 2 * width, channels))
+
     def max_pool(self, x: Shape, size: int, stride: int, pad: int) -> Shape:
         return Shape((x.sizes[0], *_convolved(x, size, stride, pad), x.sizes[-1]))
 
@@ -92,6 +103,26 @@ class WorkOps:
         self._product(x, batch * steps * features * 4 * units)
         self._product(Shape((batch, units)), batch * steps * units * 4 * units)
         return Shape((batch, units))
+
+    def gru(self, x: Shape, units: int, name: str) -> Shape:
+        del name
+        batch, steps, features = x.sizes
+        self._product(x, batch * steps * features * 3 * units)
+        self._product(Shape((batch, units)), batch * steps * units * 3 * units)
+        return Shape((batch, units))
+
+    def causal_conv(self, x: Shape, filters: int, size: int, name: str, *, dilation: int) -> Shape:
+        del name, dilation
+        self._product(x, math.prod(x.sizes) * filters * size)
+        return Shape((*x.sizes[:-1], filters))
+
+    def interact(self, x: Shape) -> Shape:
+        batch, rows, width = x.sizes
+        self._product(x, batch * rows * rows * width)
+        return Shape((batch, rows * rows))
+
+    def row_mean(self, x: Shape) -> Shape:
+        return Shape((x.sizes[0], x.sizes[2]))
 
     def embed(self, tokens: Shape, vocabulary: int, width: int, name: str) -> Shape:
         del vocabulary, name
