@@ -219,7 +219,10 @@ class Trainer(tf.Module):  # type: ignore[misc]
             ]
         shape = (self._model.batch, *self._model.shape)
         dtype = tf.int32 if self._model.tokens else tf.float32
-        signature = [tf.TensorSpec(shape, dtype, name="x"), tf.TensorSpec((self._model.batch, definitions.CLASSES), name="y")]
+        signature = [
+            tf.TensorSpec(shape, dtype, name="x"),
+            tf.TensorSpec((self._model.batch, definitions.CLASSES), name="y"),
+        ]
         self.train = tf.function(self._train, input_signature=signature)
 
     def _train(self, x: Value, y: Value) -> dict[str, Value]:
