@@ -124,12 +124,13 @@ def drivers(*, name, library):
         deps = [name + ".stock.library"],
     )
 
-def benchmark_model(*, name, training = False):
+def benchmark_model(*, name, training = False, unseen = []):
     """Declares NAME_aot, the library for a model in definitions.py, and its drivers.
 
     Args:
       name: (str) the model's name in definitions.py
       training: (bool) whether it is a training step
+      unseen: (list[str]) as in tf_aot_library. Weights are drawn, and some of them hardly matter.
     """
     write_file(
         name = name + ".model",
@@ -145,6 +146,7 @@ def benchmark_model(*, name, training = False):
         model = name + "_model.py",
         tags = ["manual"],
         test_size = "medium",
+        unseen = unseen,
         deps = [":models"],
     )
     native.filegroup(

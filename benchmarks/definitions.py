@@ -342,7 +342,7 @@ def bert_base(ops: Ops, x: Value) -> Value:
 
 
 def unet(ops: Ops, x: Value) -> Value:
-    """A U-Net with four levels of 16 to 128 channels, and two classes for each pixel."""
+    """A U-Net with four levels of 16 to 128 channels, and one logit for each pixel."""
 
     def pair(x: Value, filters: int, name: str) -> Value:
         for part in ("a", "b"):
@@ -357,7 +357,7 @@ def unet(ops: Ops, x: Value) -> Value:
     for level in reversed(range(3)):
         x = ops.concat(ops.conv(ops.upsample(x), 16 << level, 3, f"up{level}", pad="same"), levels[level])
         x = pair(x, 16 << level, f"merge{level}")
-    return ops.conv(x, 2, 1, "classes")
+    return ops.flatten(ops.conv(x, 1, 1, "mask"))  # with one channel, layouts don't matter
 
 
 def wavenet(ops: Ops, x: Value) -> Value:
