@@ -15,6 +15,7 @@ from tfaot.compile.passes.gather_gradients import gather_gradients
 from tfaot.compile.passes.hoist_projections import hoist_projections
 from tfaot.compile.passes.loop_invariants import loop_invariants
 from tfaot.compile.passes.max_pools import max_pools
+from tfaot.compile.passes.residuals import residuals
 from tfaot.compile.passes.row_sums import row_sums
 from tfaot.compile.passes.short_products import short_products
 from tfaot.compile.passes.unroll_loops import unroll_loops
@@ -111,6 +112,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Computes max pooling as maxima of shifted images, a vector of channels at a time, instead of one value at a time.",
         Program,
         max_pools,
+    ),
+    Pass(
+        "residuals",
+        "Computes the sum of a residual connection and its ReLU once, instead of once more in every block after it.",
+        Program,
+        residuals,
     ),
     Pass(
         "winograd",

@@ -31,7 +31,7 @@ class Finish:
 
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\) -> .* \{$")
 _INSTRUCTION = re.compile(
-    r"^  (?P<root>ROOT )?%(?P<name>\S+) = f(?:32|64)\[(?P<shape>[\d,]*)\](?:\{(?P<layout>[\d,]*)\})? "
+    r"^  (?P<root>ROOT )?%(?P<name>\S+) = (?:f32|f64|(?P<logical>pred))\[(?P<shape>[\d,]*)\](?:\{(?P<layout>[\d,]*)\})? "
     r"(?P<opcode>[\w-]+)\((?P<operands>[^()]*)\)(?P<rest>.*)$"
 )
 _MODULE = re.compile(r"^HloModule ([^\s,]+)")
@@ -47,6 +47,8 @@ class _Instruction:
     operands: tuple[str, ...]
     """Operand names; for a parameter its number, for a constant its value."""
     rest: str
+    logical: bool
+    """Whether its values are true or false."""
 
     @property
     def count(self) -> int:
@@ -90,7 +92,15 @@ class _Full:
         return self.low != -math.inf or self.high != math.inf
 
 
-_Value = _Scalar | _Row | _Full
+@dataclasses.dataclass(frozen=True)
+class _Below:
+    """Whether a value, given by its instruction's name, is below a bound."""
+
+    operand: str
+    bound: float
+
+
+_Value = _Scalar | _Row | _Full | _Below
 
 
 def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
@@ -141,7 +151,9 @@ def _computation(lines: Iterator[str]) -> _Computation:
             complete = False
             continue
         operands = tuple(operand.strip().removeprefix("%") for operand in match["operands"].split(","))
-        instruction = _Instruction(match["name"], shape, match["opcode"], operands, match["rest"])
+        instruction = _Instruction(
+            match["name"], shape, match["opcode"], operands, match["rest"], match["logical"] is not None
+        )
         instructions[instruction.name] = instruction
         if match["root"]:
             root = instruction.name
@@ -177,6 +189,9 @@ def _value(instruction: _Instruction, operands: list[_Value | None], columns: in
     shape = instruction.shape
     whole = bool(shape) and shape[-1] == columns and instruction.count == count
     first = operands[0]
+    if instruction.logical:
+        below = instruction.opcode == "compare" and instruction.rest.startswith(", direction=LT")
+        return _Below(instruction.operands[0], operands[1].value) if below and isinstance(operands[1], _Scalar) else None
     if instruction.opcode == "parameter":
         number = int(instruction.operands[0])
         if whole:
@@ -198,6 +213,10 @@ def _value(instruction: _Instruction, operands: list[_Value | None], columns: in
         return None
     if instruction.opcode == "add":
         return _sum(first, operands[1])
+    if instruction.opcode == "select" and isinstance(first, _Below):  # as the pass `residuals` writes a ReLU
+        bound = operands[1]
+        same = first.operand == instruction.operands[2] and isinstance(bound, _Scalar) and first.bound == bound.value
+        return _bounded(operands[2], bound, _Scalar(math.inf)) if same else None
     if instruction.opcode == "clamp":
         return _bounded(operands[1], first, operands[2])
     if instruction.opcode in ("maximum", "minimum"):
