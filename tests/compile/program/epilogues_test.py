@@ -226,8 +226,28 @@ def model_fn(x, _):
 """A convolution and a product, each with bias and bounds."""
 
 
+RESIDUALS = (
+    NET.partition("def model_fn")[0]
+    + """\
+def model_fn(x, _):
+    x = tf.matmul(tf.reshape(x, [16, 24]), kernel(24, 128))
+    for block in range(4):
+        x = tf.nn.relu(tf.matmul(x, kernel(128, 128)) + kernel(128) + x)
+    return x
+"""
+)
+"""Four residual blocks, each a product with a bias."""
+
+
 class SwitchTest(StageTest):
     """The compile stage with and without epilogues."""
+
+    def test_residuals(self) -> None:
+        """Protects residual blocks: every sum is a product's epilogue, and no kernel computes earlier blocks again."""
+        exported = self.export(RESIDUALS)
+        for patterns, places in ((("*",), 4), (("*", "!residuals"), 1)):
+            self.compile(exported, passes=patterns)
+            self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], places)
 
     def test_switch(self) -> None:
         """Protects the switch: without epilogues, the kernels stay, and the output says so."""

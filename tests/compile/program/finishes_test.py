@@ -65,6 +65,24 @@ class FinishesTest(unittest.TestCase):
         least = f"r = {SHAPE} minimum(%six, %p0)"
         self.assertEqual(self.ways(module(six[0], least)), [(0, None, None, None, -math.inf, 6.5)])
 
+    def test_selection(self) -> None:
+        """Protects residual sums, whose ReLU is a selection. Any other comparison or order of values stays a kernel."""
+        less = "negative = pred[2,3,4]{2,1,0} compare(%sum, %zeros), direction=LT"
+        before = (BIAS, SUM, ZERO, ZEROS)
+        chosen = f"r = {SHAPE} select(%negative, %zeros, %sum)"
+        self.assertEqual(self.ways(module(*before, less, chosen, parameters="xb")), [(0, 1, None, None, 0, math.inf)])
+        one, ones = "one = f32[] constant(1)", f"ones = {SHAPE} broadcast(%one), dimensions={{}}"
+        for lines in (
+            (less.replace("LT", "GT"), chosen),
+            (less.replace("%sum, %zeros", "%p0, %zeros"), chosen),
+            (less.replace("%sum, %zeros", "%zeros, %sum"), chosen),
+            (less, f"r = {SHAPE} select(%negative, %sum, %zeros)"),
+            (one, ones, less, f"r = {SHAPE} select(%negative, %ones, %sum)"),
+        ):
+            self.assertEqual(self.ways(module(*before, *lines, parameters="xb")), [])
+        logical = module(ZERO, ZEROS, f"r = {SHAPE} maximum(%p0, %zeros)").replace("%p0 = f32", "%p0 = pred")
+        self.assertEqual(self.ways(logical), [])
+
     def test_addends(self) -> None:
         """Protects residual connections: either of two values can be the product's, and each keeps its own bias."""
         either = [(0, None, 1, None, -math.inf, math.inf), (1, None, 0, None, -math.inf, math.inf)]
