@@ -113,10 +113,12 @@ class Build:
             ("debug_info", "debug_info"),
             ("max_batch", "max_batch"),
             ("saver", "saver"),
-            ("weights", "weights"),
         ):
             if values[attribute]:
                 flags.append(f"--{flag}={values[attribute]}")
+        for flag, key in (("weights", "file"), ("weights_dtype", "dtype"), ("weights_tolerance", "tolerance")):
+            if value := (values["weights"] or {}).get(key):
+                flags.append(f"--{flag}={value}")
         for flag, attribute in (
             ("batch_size", "batch_sizes"),
             ("call", "golden_calls"),

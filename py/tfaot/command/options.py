@@ -71,6 +71,8 @@ class Option:
             return self.default
         if not self.pairs:
             return [int(each) for each in given] if "int" in self.field.type else list(given)
+        if self.field.type.startswith("Label or dict"):
+            given = [each if "=" in each else f"file={each}" for each in given]  # a label alone is a file
         pairs = [_pair(self.flag, each, optional=" or dict" in self.field.type) for each in given]
         return {name: value.replace("None", "?") if "list]" in self.field.type else value for name, value in pairs}
 

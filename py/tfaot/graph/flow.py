@@ -35,6 +35,9 @@ class Flow(Generic[Label]):
 class Walk(abc.ABC, Generic[Label]):
     """Carries labels from handles along edges. An edge's label only grows, so the walk ends."""
 
+    starts: frozenset[str] = frozenset({"VarHandleOp"})
+    """The ops whose results have labels."""
+
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
         """Takes the graph, which must not change during the walk."""
         self.library: Library = {function.signature.name: function for function in graph.library.function}
@@ -43,8 +46,8 @@ class Walk(abc.ABC, Generic[Label]):
         self._main = Body.graph(graph, self.library)
 
     @abc.abstractmethod
-    def label(self, handle: node_def_pb2.NodeDef) -> Label | None:
-        """Returns the label of a VarHandleOp, or None if it is of no interest."""
+    def label(self, handle: node_def_pb2.NodeDef, body: Body) -> Label | None:
+        """Returns the label of a node in `starts`, or None if it is of no interest."""
 
     def joined(self, before: Label, after: Label) -> Label:
         """Combines the labels of an edge that may carry either. By default, the first one wins."""
@@ -146,10 +149,9 @@ class Walk(abc.ABC, Generic[Label]):
 
         for name, label in zip(body.arguments, arguments, strict=True):
             carry(name, 0, label)
-        for index in body.roots:
-            node = body.nodes[index]
-            if node.op == "VarHandleOp":
-                carry(node.name, 0, self.label(node))
+        for node in body.nodes:
+            if node.op in self.starts:
+                carry(node.name, 0, self.label(node, body))
         queue.extend(body.roots)
         while queue:
             node = body.nodes[queue.popleft()]
