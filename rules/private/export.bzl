@@ -169,10 +169,14 @@ def _tf_aot_export_impl(ctx):
     flags.add(ctx.attr.edge, format = "--edge=%s")
     flags.add(ctx.attr.golden_steps, format = "--golden_steps=%s")
     flags.add_all(ctx.attr.taps, format_each = "--tap=%s")
-    if ctx.attr.weights_dtype:
-        flags.add(ctx.attr.weights_dtype, format = "--weights_dtype=%s")
-    if ctx.attr.weights_tolerance:
-        flags.add(ctx.attr.weights_tolerance, format = "--weights_tolerance=%s")
+    for key, value in ctx.attr.weights_stored.items():
+        if key not in _STORED:
+            fail("{}: weights has the key {}; its keys are {}. To do: use only these.".format(
+                ctx.label,
+                key,
+                ", ".join(["file"] + _STORED),
+            ))
+        flags.add(value, format = "--weights_{}=%s".format(key))
     for file, flag in ((ctx.file.config, "--user_config"), (ctx.file.weights, "--weights")):
         if file:
             flags.add(file, format = flag + "=%s")
@@ -338,11 +342,9 @@ tf_aot_export = rule(
             doc = "A safetensors file with values for all variables, which replace the model's own initial values.",
             allow_single_file = [".safetensors"],
         ),
-        "weights_dtype": attr.string(
-            doc = "The dtype in which the frozen weights of matrix products are stored: `bfloat16`, `int8`, or their own by default.",
-        ),
-        "weights_tolerance": attr.string(
-            doc = "With `weights_dtype`: how much outputs may change, relative to an output's largest value.",
+        "weights_stored": attr.string_dict(
+            doc = "How frozen weights of matrix products are stored: `dtype`, `bfloat16` or `int8`, and `tolerance`, how much that may " +
+                  "change outputs, relative to an output's largest value. By default, they keep their dtype.",
         ),
     } | stage_attrs("//tools:export.py", "//py/tfaot/export:with_calibrate"),
     provides = [TfaotGraphInfo],
@@ -362,20 +364,7 @@ def _checkpoint_files(checkpoint):
     found = native.glob([prefix + ".index", prefix + ".data-*"], allow_empty = True)
     return found if prefix + ".index" in found else [checkpoint]
 
-_WEIGHTS = ["dtype", "file", "tolerance"]
-
-def _weights(name, weights):
-    """Returns the attributes for `weights`, which is a file, or a dictionary that says more about weights."""
-    if type(weights) != "dict":
-        return {"weights": weights}
-    unknown = [key for key in weights if key not in _WEIGHTS]
-    if unknown:
-        fail("{}: weights has the keys {}. To do: use only {}.".format(name, ", ".join(unknown), ", ".join(_WEIGHTS)))
-    return {
-        "weights": weights.get("file"),
-        "weights_dtype": weights.get("dtype", ""),
-        "weights_tolerance": weights.get("tolerance", ""),
-    }
+_STORED = ["dtype", "tolerance"]
 
 def export_model(*, name, model, frozen = None, rule = tf_aot_export, **kwargs):
     """Declares the export stage from a model's attributes as users write them in a macro.
@@ -399,7 +388,11 @@ def export_model(*, name, model, frozen = None, rule = tf_aot_export, **kwargs):
         entry_points = {own.replace(".", "_"): own for own in entry_points}
     if model.get("graph") and model.get("config"):
         model["graph_config"] = model.pop("config")
-    model |= _weights(name, model.get("weights"))
+    weights = model.get("weights")
+    if type(weights) == "dict":
+        stored = dict(weights)
+        model["weights"] = stored.pop("file", None)
+        model["weights_stored"] = stored
     model["checkpoint"] = _checkpoint_files(model.get("checkpoint"))
     rule(
         name = name,

@@ -168,7 +168,7 @@ UNROUNDED = "unrounded/"
 class Weights:
     """Weights that have been rounded, so that they can be stored in fewer bits."""
 
-    dtype: str
+    rounded_to: str
     """One of `WEIGHT_DTYPES`. Empty if weights are as the model has them."""
     tolerance: float
     """How much outputs may differ from those with the model's own weights, relative to an output's largest value."""

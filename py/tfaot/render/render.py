@@ -342,8 +342,8 @@ def context_of(
         "arena_bytes": arena.size,
         "calls": calls,
         "free": manifest.free_run,
-        "deviations": _deviations(manifest),
-        "weights_dtype": manifest.weights.dtype,
+        "deviations": deviations(manifest),
+        "weights_dtype": manifest.weights.rounded_to,
         "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
         "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
         "uses_complex": any("complex" in value for value in values),
@@ -351,7 +351,7 @@ def context_of(
     }
 
 
-def _deviations(manifest: Manifest) -> list[str]:
+def deviations(manifest: Manifest) -> list[str]:
     """Returns the outputs that rounded weights may change, in the goldens' order: `ENTRY_POINT/OUTPUT`."""
     if not manifest.weights.names:
         return []

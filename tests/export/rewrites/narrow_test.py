@@ -129,7 +129,7 @@ class NarrowTest(StageTest):
         """Protects everybody else: without a dtype, no weight is rounded."""
         exported = self.export(MODEL)
         self.assertEqual(self.unrounded(exported), {})
-        self.assertEqual(exported.manifest.weights.dtype, "")
+        self.assertEqual(exported.manifest.weights.rounded_to, "")
 
     def test_values(self) -> None:
         """Protects numbers: the graph has rounded values, and the verify stage gets those from before."""

@@ -62,7 +62,6 @@ def wanted(dtype: str, tolerance: str) -> Wanted | None:
     Raises:
       TfaotError: the dtype isn't supported, or the tolerance isn't a positive number.
     """
-    asked = 'weights = {"dtype": "%s"' % dtype + (f', "tolerance": "{tolerance}"' if tolerance else "") + "}"
     if not dtype:
         if tolerance:
             raise TfaotError(
@@ -73,7 +72,7 @@ def wanted(dtype: str, tolerance: str) -> Wanted | None:
         return None
     if dtype not in WEIGHT_DTYPES:
         raise TfaotError(
-            f"{asked}: weights can't be stored in this dtype",
+            f'weights = {{"dtype": "{dtype}"}}: weights can\'t be stored in this dtype',
             exists=listed(list(WEIGHT_DTYPES)),
             do="use one of these, or remove the dtype, which keeps float32",
         )
@@ -83,7 +82,7 @@ def wanted(dtype: str, tolerance: str) -> Wanted | None:
         number = math.nan
     if not 0 < number < math.inf:
         raise TfaotError(
-            f"{asked}: the tolerance isn't a positive number",
+            f'weights = {{"dtype": "{dtype}", "tolerance": "{tolerance}"}}: the tolerance isn\'t a positive number',
             do='write the largest difference that you accept, relative to an output\'s largest value: "0.02" is 2 %',
         )
     return Wanted(dtype, number)
