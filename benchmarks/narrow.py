@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -52,7 +53,9 @@ def litert(build: catalog.Build, name: str, weights: str, case: str, folder: str
         env={**os.environ, "PYTHONPATH": path},
     )
     if done.returncode:
-        raise environments.NotInstalled("the converter fails: " + (done.stderr.splitlines() or ["no message"])[-1][:300])
+        raise environments.NotInstalled(
+            "the converter fails: " + (done.stderr.splitlines() or ["no message"])[-1][:300]
+        )
     worker = (python, "-m", "benchmarks.workers.litert_peer", case, *([end] if end else []))
     return harness.Peer(f"litert{'_' + weights if weights else ''}", worker, {"PYTHONPATH": str(catalog.ROOT)})
 
@@ -61,15 +64,9 @@ def constants(build: catalog.Build, library: str) -> int:
     """Returns the bytes of a library's constants: what its packed weights take, and all other frozen weights in float32."""
     manifest = json.loads(build.output(f"{library}.model.json").read_text(encoding="utf-8"))
     passes = json.loads(build.output(f"{library}.passes.json").read_text(encoding="utf-8"))
-    sizes = [4 * _product(frozen["shape"]) for frozen in manifest["frozen"]]
-    return sum(sizes) + sum(each["after"] - each["before"] for each in passes["packed"])
-
-
-def _product(shape: Sequence[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
+    sizes = [4 * math.prod(frozen["shape"]) for frozen in manifest["frozen"]]
+    saved: int = sum(each["before"] - each["after"] for each in passes["packed"])
+    return sum(sizes) - saved
 
 
 def page(results: Sequence[harness.Result], weights: dict[tuple[str, str], int], words: str) -> str:

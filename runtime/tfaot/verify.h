@@ -243,8 +243,7 @@ class Verifier {
     const bool tolerated = largest <= tolerance;
     ++compared_;
     std::printf("      %-44s weights in %s change it by %.2g, of %.2g  %s\n",
-                output, dtype, largest, tolerance,
-                tolerated ? "ok" : "FAILED");
+                output, dtype, largest, tolerance, tolerated ? "ok" : "FAILED");
     if (tolerated) return;
     ++failed_;
     if (first_.empty()) first_ = std::string(output) + ", weights in " + dtype;

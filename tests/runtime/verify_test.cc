@@ -319,12 +319,12 @@ void TestFirst() {
 // first output beyond it is named.
 void TestDeviation() {
   const auto status = [&](double largest, double tolerance) {
-    return StatusOf(Bytes(largest) + Bytes(tolerance),
-                    [&](tfaot::Verifier& verifier) {
-                      verifier.Deviation("Run/y", "int8");
-                      EXPECT(verifier.first().empty() == (largest <= tolerance));
-                      if (failed != 0) std::_Exit(9);
-                    });
+    return StatusOf(
+        Bytes(largest) + Bytes(tolerance), [&](tfaot::Verifier& verifier) {
+          verifier.Deviation("Run/y", "int8");
+          EXPECT(verifier.first().empty() == (largest <= tolerance));
+          if (failed != 0) std::_Exit(9);
+        });
   };
   EXPECT(status(0, 0.05) == 0 && status(0.05, 0.05) == 0);
   EXPECT(status(0.06, 0.05) == 1);

@@ -32,9 +32,10 @@ class RoundedTest(StageTest):
     """The verify stage, for a target with weights in another dtype."""
 
     def test_deviations(self) -> None:
-        """Protects the figure: it is the largest change of any call, of outputs that are floats, and TensorFlow's results are
-        those with rounded weights."""
-        exported = self.export(MODEL, frozen=("kernel",), golden_steps=2, weights_dtype="int8", weights_tolerance="0.03")
+        """Protects the figure: the largest change of any call, for outputs that are floats. Results have rounded weights."""
+        exported = self.export(
+            MODEL, frozen=("kernel",), golden_steps=2, weights_dtype="int8", weights_tolerance="0.03"
+        )
         goldens = exported.goldens()
         kernel = np.random.default_rng(3).standard_normal((64, 80), np.float32)
         rounded = to_int8(kernel, (0,))

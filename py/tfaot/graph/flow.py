@@ -43,6 +43,7 @@ class Walk(abc.ABC, Generic[Label]):
         self.library: Library = {function.signature.name: function for function in graph.library.function}
         self._bodies: dict[str, Body] = {}
         self._flows: dict[tuple[str, tuple[Label | None, ...]], Flow[Label]] = {}
+        self._starting: dict[str, list[int]] = {}
         self._main = Body.graph(graph, self.library)
 
     @abc.abstractmethod
@@ -115,6 +116,12 @@ class Walk(abc.ABC, Generic[Label]):
         width = max((len(outcome) for outcome in outcomes), default=0)
         return [self._any([outcome[port] for outcome in outcomes if port < len(outcome)]) for port in range(width)]
 
+    def _starts(self, body: Body) -> list[int]:
+        """Returns the indices of a body's nodes in `starts`."""
+        if body.name not in self._starting:
+            self._starting[body.name] = [index for index, node in enumerate(body.nodes) if node.op in self.starts]
+        return self._starting[body.name]
+
     def _any(self, labels: Labels[Label]) -> Label | None:
         result: Label | None = None
         for label in labels:
@@ -149,9 +156,9 @@ class Walk(abc.ABC, Generic[Label]):
 
         for name, label in zip(body.arguments, arguments, strict=True):
             carry(name, 0, label)
-        for node in body.nodes:
-            if node.op in self.starts:
-                carry(node.name, 0, self.label(node, body))
+        for index in self._starts(body):
+            node = body.nodes[index]
+            carry(node.name, 0, self.label(node, body))
         queue.extend(body.roots)
         while queue:
             node = body.nodes[queue.popleft()]

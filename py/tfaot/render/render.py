@@ -430,7 +430,7 @@ def described(manifest: Manifest) -> str:
     What only the build uses isn't in it, so a change there doesn't compile the class again.
     """
     fields = dataclasses.asdict(manifest)
-    for name in ("calls", "fingerprints"):
+    for name in ("calls", "fingerprints", "weights"):
         del fields[name]
     for frozen in fields["frozen"]:
         del frozen["sha256"]

@@ -33,8 +33,7 @@ struct NarrowProduct {
 };
 
 // The vectors in a row of a panel.
-constexpr int kNarrowVectors =
-    static_cast<int>(kNarrowColumns) / kLanes<float>;
+constexpr int kNarrowVectors = static_cast<int>(kNarrowColumns) / kLanes<float>;
 
 // As many rows as have their sums in registers.
 #if defined(__AVX512F__)
@@ -56,8 +55,9 @@ constexpr int64_t kNarrowPiece = 512;
 // How far ahead of its use a matrix is read, in bytes.
 constexpr int64_t kNarrowAhead = 2048;
 
-// A panel is blocks of kNarrowBlock bytes, one after another, with the values of
-// kBlockRows rows each. Words have 32 bits, and their lowest bits come first.
+// A panel is blocks of kNarrowBlock bytes, one after another, with the values
+// of kBlockRows rows each. Words have 32 bits, and their lowest bits come
+// first.
 
 // Word j of a block has column j and column j + 16.
 struct Bfloat16Panels {
@@ -123,8 +123,8 @@ TFAOT_NOINLINE void NarrowTile(const unsigned char* panel, const float* left,
     const int64_t end = std::min(begin + kNarrowPiece, depth);
     V sum[kChains][kRows][kNarrowVectors] = {};
     // Adds rows k to k + count - 1, which are in one block.
-    const auto add = [&](int64_t k, int count, int chain)
-                         __attribute__((always_inline)) {
+    const auto add = [&](int64_t k, int count,
+                         int chain) __attribute__((always_inline)) {
       V values[kBlockRows][kNarrowVectors];
       Panels::Widen(panel + k / kBlockRows * kNarrowBlock, values);
 #pragma GCC unroll 2

@@ -1,7 +1,6 @@
-#include "tfaot/kernels/narrow.h"
-
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/epilogue.h"
+#include "tfaot/kernels/narrow.h"
 #include "tfaot/kernels/parallel.h"
 
 namespace tfaot::kernels::TFAOT_ISA {

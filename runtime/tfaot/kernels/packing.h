@@ -19,9 +19,9 @@ enum class Packing {
   kInt8,
 };
 
-// Bytes per row of a panel, filters per block of kWinograd, and columns per panel
-// and bytes per block of the narrow packings. Generated code asserts that the compile stage uses the
-// same numbers.
+// Bytes per row of a panel, filters per block of kWinograd, and columns per
+// panel and bytes per block of the narrow packings. Generated code asserts that
+// the compile stage uses the same numbers.
 inline constexpr std::int64_t kPanelBytes = 64;
 inline constexpr std::int64_t kWinogradFilters = 64;
 inline constexpr std::int64_t kNarrowColumns = 32;

@@ -172,7 +172,9 @@ class NarrowTest(unittest.TestCase):
         self.assertEqual(self.run_pass("bfloat16", values, product, copy)[0].packed, {})
         self.assertEqual(self.run_pass("", values, product)[0].packed, {})
         self.assertEqual(self.run_pass("bfloat16", matrix("bfloat16", 63, 65), dot(depth=63, columns=65))[0].packed, {})
-        self.assertEqual(len(self.run_pass("bfloat16", matrix("bfloat16", 64, 64), dot(depth=64, columns=64))[0].packed), 1)
+        self.assertEqual(
+            len(self.run_pass("bfloat16", matrix("bfloat16", 64, 64), dot(depth=64, columns=64))[0].packed), 1
+        )
         # 16 columns would fill half of a panel.
         few = self.run_pass("bfloat16", matrix("bfloat16", 512, 16), dot(depth=512, columns=16))
         self.assertEqual(few[0].packed, {})
@@ -190,7 +192,9 @@ class NarrowTest(unittest.TestCase):
         for kernel, addend in ((plain, None), (added, out[0])):
             compiled, (got,) = self.run_pass("bfloat16", matrix("bfloat16"), kernel)
             assert isinstance(got, Dot)
-            self.assertEqual((got.m, got.n, got.k, got.rhs, got.out, got.packing), (90, 1, 67, x[0], out[0], "bfloat16"))
+            self.assertEqual(
+                (got.m, got.n, got.k, got.rhs, got.out, got.packing), (90, 1, 67, x[0], out[0], "bfloat16")
+            )
             self.assertEqual(got.epilogue and got.epilogue.addend, addend)
             self.assertEqual(len(compiled.packed), 1)
         wanted = Epilogue(None, out[0], None, out[0], float("-inf"), float("inf"))

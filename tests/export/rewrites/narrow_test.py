@@ -86,7 +86,9 @@ class RoundingTest(unittest.TestCase):
             assert rounded is not None
             self.assertEqual(rounded.dtype, np.float32)
             factor = np.abs(values).max(axis=axis, keepdims=True).astype(np.float64) / 127
-            self.assertLessEqual(float((np.abs(rounded - values.astype(np.float64)) / factor).max()), 0.5 + 127 * 2.0**-16)
+            self.assertLessEqual(
+                float((np.abs(rounded - values.astype(np.float64)) / factor).max()), 0.5 + 127 * 2.0**-16
+            )
             levels = [len(np.unique(np.abs(column))) for column in np.moveaxis(rounded, 1 - axis, 0)]
             self.assertLessEqual(max(levels), 128)
             # Rounding what is rounded changes nothing, so the largest value is exactly 127 factors.
@@ -164,16 +166,36 @@ class NarrowTest(StageTest):
     def test_errors(self) -> None:
         """Protects users: each mistake is one error that says what to do."""
         for model, options, complaint in (
-            (READ, {"weights_dtype": "float8"}, r'"dtype": "float8"}: weights can\'t be stored in this dtype.*bfloat16.*int8'),
+            (
+                READ,
+                {"weights_dtype": "float8"},
+                r'"dtype": "float8"}: weights can\'t be stored in this dtype.*bfloat16.*int8',
+            ),
             (READ, {"weights_tolerance": "0.1"}, r"without a dtype.*remove the tolerance"),
-            (READ, {"weights_dtype": "int8", "weights_tolerance": "2%"}, r'"tolerance": "2%"}: the tolerance isn\'t a positive'),
+            (
+                READ,
+                {"weights_dtype": "int8", "weights_tolerance": "2%"},
+                r'"tolerance": "2%"}: the tolerance isn\'t a positive',
+            ),
             (READ, {"weights_dtype": "int8", "weights_tolerance": "nan"}, r"the tolerance isn't a positive number"),
-            (TRAINED, {"weights_dtype": "int8"}, r"no weight qualifies.*dense/kernel \(the model writes it\).*remove the dtype"),
+            (
+                TRAINED,
+                {"weights_dtype": "int8"},
+                r"no weight qualifies.*dense/kernel \(the model writes it\).*remove the dtype",
+            ),
             (READ, {"weights_dtype": "int8", "frozen": ()}, r'dense/kernel \(not frozen\).*frozen = \["\*"\]'),
             (READ.replace("80", "8"), {"weights_dtype": "int8"}, r"no float32 matrix of 4096 values or more"),
             (READ.replace("80", "4").replace("64", "1024"), {"weights_dtype": "int8"}, r"\(fewer than 17 columns\)"),
-            (READ.replace("tf.ones((64, 80))", "tf.fill((64, 80), float('nan'))"), {"weights_dtype": "int8"}, r"aren't finite"),
-            (READ.replace("(x, kernel)", "(x, kernel) + kernel[:1]"), {"weights_dtype": "int8"}, r"\(read by StridedSlice\)"),
+            (
+                READ.replace("tf.ones((64, 80))", "tf.fill((64, 80), float('nan'))"),
+                {"weights_dtype": "int8"},
+                r"aren't finite",
+            ),
+            (
+                READ.replace("(x, kernel)", "(x, kernel) + kernel[:1]"),
+                {"weights_dtype": "int8"},
+                r"\(read by StridedSlice\)",
+            ),
         ):
             with self.subTest(complaint), self.assertRaisesRegex(TfaotError, "(?s)" + complaint):
                 self.export(model, **options)  # type: ignore[arg-type]

@@ -47,8 +47,9 @@ Packed Pack(Random& random, int64_t depth, int64_t columns) {
   auto* const to = reinterpret_cast<unsigned char*>(packed.in_floats.data());
   for (int64_t j = 0; j < columns; ++j) {
     const float factor =
-        Panels::kScaled ? std::ldexp(1.0f, static_cast<int>(random.Between(-3, 3)))
-                        : 1.0f;
+        Panels::kScaled
+            ? std::ldexp(1.0f, static_cast<int>(random.Between(-3, 3)))
+            : 1.0f;
     if (Panels::kScaled) {
       packed.in_floats[static_cast<std::size_t>(j)] = std::ldexp(factor, -24);
     }

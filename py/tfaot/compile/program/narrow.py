@@ -84,7 +84,12 @@ def int8_of(matrix: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int8], npt.
 
 
 def _applies(product: packing.Product) -> bool:
-    return isinstance(product, Dot) and product.dtype == "float" and product.batch == 1 and product.k * product.m >= SMALLEST
+    return (
+        isinstance(product, Dot)
+        and product.dtype == "float"
+        and product.batch == 1
+        and product.k * product.m >= SMALLEST
+    )
 
 
 def _bfloat16(values: memoryview, product: packing.Product) -> bytes | None:

@@ -168,7 +168,8 @@ def to_int8(values: npt.NDArray[np.float32], axes: Sequence[int]) -> npt.NDArray
     # Multiples of a smaller factor would be denormal.
     factor = np.where(factor < np.finfo(np.float32).tiny, 1.0, factor)
     integers = np.clip(np.rint(wide / factor), -127, 127)
-    return (integers * factor).astype(np.float32)
+    rounded: npt.NDArray[np.float32] = (integers * factor).astype(np.float32)
+    return rounded
 
 
 def _shown(node: node_def_pb2.NodeDef, frozen: Mapping[str, Array]) -> str:
@@ -184,12 +185,14 @@ def _none(
     """Returns the error that no weight qualifies, with the reason for each candidate."""
     fed = {node.attr["shared_name"].s.decode() for node in graph.node if node.op == "VarHandleOp"}
     known = {use.shared_name: use for each in uses for use in each if use.shared_name in fed}
-    large = [use for use in known.values() if len(use.shape) > 1 and math.prod(use.shape) >= SMALLEST]
+    large = [use for use in known.values() if len(use.shape or ()) > 1 and math.prod(use.shape or ()) >= SMALLEST]
     reasons = [f"{use.shared_name} ({'the model writes it' if use.written else 'not frozen'})" for use in large]
     frozen = any(not use.written for use in large)
     return TfaotError(
         f'{what}: weights = {{"dtype": "{dtype}"}}, but no weight qualifies',
-        exists=listed([*reasons, *refused]) if reasons or refused else f"no float32 matrix of {SMALLEST} values or more",
+        exists=listed([*reasons, *refused])
+        if reasons or refused
+        else f"no float32 matrix of {SMALLEST} values or more",
         do=('freeze weights, frozen = ["*"]' if frozen else "remove the dtype")
         + f"; a weight qualifies if it is frozen, has at least {SMALLEST} values, and only matrix products read it",
     )
@@ -233,9 +236,7 @@ class _Reads(Walk[frozenset[str]]):
         found = {_axes(kind, rank) for kind in self.products[name]}
         return found.pop() if len(found) == 1 else None
 
-    def other(
-        self, node: node_def_pb2.NodeDef, ins: Labels[frozenset[str]]
-    ) -> Labels[frozenset[str]]:
+    def other(self, node: node_def_pb2.NodeDef, ins: Labels[frozenset[str]]) -> Labels[frozenset[str]]:
         super().other(node, ins)
         if node.op == "Reshape":
             return ins[:1]
