@@ -64,7 +64,7 @@ def constants(build: catalog.Build, library: str) -> int:
     """Returns the bytes of a library's constants: what its packed weights take, and all other frozen weights in float32."""
     manifest = json.loads(build.output(f"{library}.model.json").read_text(encoding="utf-8"))
     passes = json.loads(build.output(f"{library}.passes.json").read_text(encoding="utf-8"))
-    sizes = [4 * math.prod(frozen["shape"]) for frozen in manifest["frozen"]]
+    sizes: list[int] = [4 * math.prod(frozen["shape"]) for frozen in manifest["frozen"]]
     saved: int = sum(each["before"] - each["after"] for each in passes["packed"])
     return sum(sizes) - saved
 

@@ -27,6 +27,9 @@ table = tf.Variable(draw.standard_normal((100, 64), np.float32), name="table")
 small = tf.Variable(draw.standard_normal((64, 63), np.float32), name="small")
 thin = tf.Variable(draw.standard_normal((1024, 16), np.float32), name="thin")
 heads = tf.Variable(draw.standard_normal((64, 4, 20), np.float32), name="heads")
+merged = tf.Variable(draw.standard_normal((64, 4, 21), np.float32), name="merged")
+joined = tf.Variable(draw.standard_normal((4, 16, 70), np.float32), name="joined")
+cut = tf.Variable(draw.standard_normal((64, 66), np.float32), name="cut")
 tied = tf.Variable(draw.standard_normal((64, 64), np.float32), name="tied")
 image = tf.Variable(draw.standard_normal((3, 3, 8, 64), np.float32), name="image")
 
@@ -41,6 +44,9 @@ def model(x, i):
         "small": tf.matmul(x, small),
         "thin": tf.matmul(tf.tile(x, [1, 16]), thin),
         "heads": tf.einsum("td,dhk->htk", x, heads),
+        "merged": tf.matmul(x, tf.reshape(merged, [-1, 84])),
+        "joined": tf.matmul(x, tf.reshape(joined, [64, 70])),
+        "cut": tf.matmul(tf.tile(x, [1, 2]), tf.reshape(cut, [128, 33])),
         "tied": tf.matmul(tf.matmul(x, tied), tied, transpose_b=True),
         "image": tf.nn.conv2d(tf.reshape(x[:, :8], [1, 1, 1, 8]), image, 1, "SAME"),
     }
@@ -61,6 +67,19 @@ def model(x):
 """
 
 READ = TRAINED.replace("    kernel.assign_sub(0.1 * kernel)\n", "")
+
+
+def constants_of(exported: Exported) -> dict[str, Array]:
+    """Returns the values of the graph's constants."""
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot.graph.attributes import literal
+    from tfaot.graph.constants import constants
+
+    graph = graph_pb2.GraphDef()
+    with open(exported.path("graph"), "rb") as file:
+        graph.ParseFromString(file.read())
+    return {name: literal(node) for name, node in constants(graph)}
 
 
 class RoundingTest(unittest.TestCase):
@@ -124,8 +143,16 @@ class NarrowTest(StageTest):
             dtype: sorted(value.shape for value in self.unrounded(self.export(MODEL, weights_dtype=dtype)).values())
             for dtype in ("bfloat16", "int8")
         }
-        wanted = [(64, 4, 20), (64, 80), (90, 64)]
+        wanted = [(4, 16, 70), (64, 4, 20), (64, 4, 21), (64, 80), (90, 64)]
         self.assertEqual(shapes, {"bfloat16": wanted, "int8": wanted})
+
+    def test_axes(self) -> None:
+        """Protects channels: products add up along the axes that share a factor, whatever their shape and direction."""
+        exported = self.export(MODEL, weights_dtype="int8")
+        values = constants_of(exported)
+        for name, before in self.unrounded(exported).items():
+            axes = {(4, 16, 70): (0, 1), (90, 64): (1,)}.get(before.shape, (0,))
+            np.testing.assert_array_equal(values[name], to_int8(before, axes))
 
     def test_off_by_default(self) -> None:
         """Protects everybody else: without a dtype, no weight is rounded."""
@@ -135,20 +162,8 @@ class NarrowTest(StageTest):
 
     def test_values(self) -> None:
         """Protects numbers: the graph has rounded values, and the verify stage gets those from before."""
-
-        def work(path: str) -> dict[str, Array]:
-            from tensorflow.core.framework import graph_pb2
-
-            from tfaot.graph.attributes import literal
-            from tfaot.graph.constants import constants
-
-            graph = graph_pb2.GraphDef()
-            with open(path, "rb") as file:
-                graph.ParseFromString(file.read())
-            return {name: literal(node) for name, node in constants(graph)}
-
         exported = self.export(MODEL, weights_dtype="bfloat16")
-        values = work(exported.path("graph"))
+        values = constants_of(exported)
         for name, before in self.unrounded(exported).items():
             np.testing.assert_array_equal(values[name], to_bfloat16(before))
             self.assertFalse(np.array_equal(values[name], before))

@@ -121,7 +121,7 @@ def narrowed(
         shape = tuple(dim.size for dim in node.attr["value"].tensor.tensor_shape.dim)
         if node.attr["dtype"].type != types_pb2.DT_FLOAT or len(shape) < 2 or math.prod(shape) < SMALLEST:
             continue
-        axes = walk.axes(name, len(shape))
+        axes = walk.axes(name, shape)
         why = walk.why(name)
         if axes is None and why is None and dtype == "bfloat16" and len(shape) > 2:
             axes = ()  # rounding doesn't depend on axes
@@ -198,29 +198,62 @@ def _none(
     )
 
 
-class _Reads(Walk[frozenset[str]]):
+_View = tuple[str, tuple[int, ...] | None]
+"""A constant, and the shape that a Reshape gives it: None for its own, and () for an unknown one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Read:
+    """How a product reads a constant."""
+
+    axis: int = 0
+    """For a matrix, the axis along which the product adds up: -1 or -2."""
+    shape: tuple[int, ...] | None = None
+    """The matrix's shape, as in `_View`."""
+    labels: str = ""
+    """For an Einsum, the constant's own labels instead, and the result's."""
+    result: str = ""
+
+    def axes(self, own: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Returns the axes of a constant of this shape along which the product adds up, or None if they are unknown."""
+        if self.labels:
+            if "." in self.labels or len(set(self.labels)) != len(own) or self.shape is not None:
+                return None
+            return tuple(axis for axis, label in enumerate(self.labels) if label not in self.result) or None
+        shape = own if self.shape is None else self.shape
+        if len(shape) != 2:
+            return None
+        # The matrix's rows are some of the first axes, and its columns are the others. A Reshape may leave one size open.
+        for split in range(1, len(own)):
+            sizes = math.prod(own[:split]), math.prod(own[split:])
+            if all(size in (-1, wanted) for size, wanted in zip(shape, sizes, strict=True)):
+                return tuple(range(split)) if self.axis == -2 else tuple(range(split, len(own)))
+        return None
+
+
+class _Reads(Walk[frozenset[_View]]):
     """Follows constants to the ops that read them."""
 
     starts = frozenset({"Const"})
 
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
         super().__init__(graph)
-        self.products: dict[str, set[tuple[str, int]]] = {}
-        """For each constant, how products read it: their kind, and what that kind needs to know."""
+        self.products: dict[str, set[_Read]] = {}
+        """For each constant, how products read it."""
         self._others: dict[str, str] = {}
         """For each constant that another op reads, one such op."""
 
-    def label(self, handle: node_def_pb2.NodeDef, body: Body) -> frozenset[str] | None:
+    def label(self, handle: node_def_pb2.NodeDef, body: Body) -> frozenset[_View] | None:
         if handle.attr["dtype"].type != types_pb2.DT_FLOAT:
             return None
-        return frozenset({f"{body.name}/{handle.name}" if body.name else handle.name})
+        return frozenset({(f"{body.name}/{handle.name}" if body.name else handle.name, None)})
 
-    def joined(self, before: frozenset[str], after: frozenset[str]) -> frozenset[str]:
+    def joined(self, before: frozenset[_View], after: frozenset[_View]) -> frozenset[_View]:
         return before | after
 
-    def returned(self, label: frozenset[str] | None) -> None:
+    def returned(self, label: frozenset[_View] | None) -> None:
         """Notes that a run returns what an edge carries."""
-        for name in label or ():
+        for name, _ in label or ():
             self._others[name] = "an output"
 
     def why(self, name: str) -> str | None:
@@ -229,40 +262,36 @@ class _Reads(Walk[frozenset[str]]):
             return f"read by {self._others[name]}"
         return None if name in self.products else "no product reads it"
 
-    def axes(self, name: str, rank: int) -> tuple[int, ...] | None:
+    def axes(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
         """Returns the axes along which all products add up a constant's values, or None if they differ or are unknown."""
         if self.why(name) is not None:
             return None
-        found = {_axes(kind, rank) for kind in self.products[name]}
+        found = {read.axes(shape) for read in self.products[name]}
         return found.pop() if len(found) == 1 else None
 
-    def other(self, node: node_def_pb2.NodeDef, ins: Labels[frozenset[str]]) -> Labels[frozenset[str]]:
+    def outputs(
+        self, body: Body, node: node_def_pb2.NodeDef, ins: Labels[frozenset[_View]]
+    ) -> Labels[frozenset[_View]]:
+        if node.op != "Reshape" or not ins[0]:
+            return super().outputs(body, node, ins)
+        shape = body.by_name.get(body.edge(node.input[1])[0])
+        known = tuple(literal(shape).tolist()) if shape is not None and shape.op == "Const" else ()
+        return (frozenset((name, known) for name, _ in ins[0]),)
+
+    def other(self, node: node_def_pb2.NodeDef, ins: Labels[frozenset[_View]]) -> Labels[frozenset[_View]]:
         super().other(node, ins)
-        if node.op == "Reshape":
-            return ins[:1]
         for operand, label in enumerate(ins):
-            for name in label or ():
-                if node.op in ("MatMul", "BatchMatMul", "BatchMatMulV2") and operand < 2:
+            for name, shape in label or ():
+                if node.op in ("MatMul", "BatchMatMul", "BatchMatMulV2"):
                     flags = ("transpose_a", "transpose_b") if node.op == "MatMul" else ("adj_x", "adj_y")
                     transposed = flags[operand] in node.attr and node.attr[flags[operand]].b
                     # The left side adds up along its last axis, and the right side along the one before.
                     last = (operand == 0) != transposed
-                    self.products.setdefault(name, set()).add(("matrix", -1 if last else -2))
+                    self.products.setdefault(name, set()).add(_Read(-1 if last else -2, shape))
                 elif node.op == "Einsum":
-                    equation = node.attr["equation"].s.decode()
-                    self.products.setdefault(name, set()).add((equation, operand))
+                    terms, _, result = node.attr["equation"].s.decode().replace(" ", "").partition("->")
+                    read = _Read(shape=shape, labels=terms.split(",")[operand], result=result)
+                    self.products.setdefault(name, set()).add(read)
                 elif node.op not in _SHAPES:
                     self._others.setdefault(name, node.op)
         return ()
-
-
-def _axes(read: tuple[str, int], rank: int) -> tuple[int, ...] | None:
-    """Returns the axes along which a product adds up a constant of a rank."""
-    kind, number = read
-    if kind == "matrix":
-        return (rank + number,) if rank == 2 else None
-    terms, _, result = kind.replace(" ", "").partition("->")
-    own = terms.split(",")[number]
-    if "." in kind or len(own) != rank or len(set(own)) != rank:
-        return None
-    return tuple(axis for axis, letter in enumerate(own) if letter not in result) or None
