@@ -62,6 +62,7 @@ constexpr int64_t kNarrowAhead = 2048;
 // Word j of a block has column j and column j + 16.
 struct Bfloat16Panels {
   static constexpr int kBlockRows = 1;
+  static constexpr int kChains = kNarrowChains;
   static constexpr bool kScaled = false;
 
   TFAOT_INLINE static void Widen(const unsigned char* block,
@@ -84,6 +85,8 @@ struct Bfloat16Panels {
 // factors, which come before all panels, make up for it.
 struct Int8Panels {
   static constexpr int kBlockRows = 2;
+  // Conversions limit the speed, and take registers.
+  static constexpr int kChains = 1;
   static constexpr bool kScaled = true;
 
   TFAOT_INLINE static void Widen(const unsigned char* block,
@@ -225,7 +228,7 @@ void MultiplyNarrow(const NarrowProduct& product, const float* left,
       const float* const from = left + i * row_step;
       int64_t height = 1;
       if (product.rows == 1) {
-        NarrowTile<Panels, 1, kNarrowChains>(panel, from, row_step, depth_step,
+        NarrowTile<Panels, 1, Panels::kChains>(panel, from, row_step, depth_step,
                                              product.depth, sums);
       } else if (rows.end - i >= kNarrowRows) {
         height = kNarrowRows;
