@@ -22,7 +22,11 @@ class NarrowTest(unittest.TestCase):
 
     def test_page(self) -> None:
         """Protects readers: a ratio above 1 is faster than ours in float32, and what wasn't timed has its reason."""
-        found = {"float32": measured(80.0, 60.0), "bfloat16": measured(40.0, 50.0), "litert_int8": measured(120.0, 150.0)}
+        found = {
+            "float32": measured(80.0, 60.0),
+            "bfloat16": measured(40.0, 50.0),
+            "litert_int8": measured(120.0, 150.0),
+        }
         result = harness.Result("fc", "float32", found, {"litert": "it isn't installed"})
         sizes = {("fc", "float32"): 800000, ("fc", "bfloat16"): 413000}
         text = narrow.page([result], sizes, "words")

@@ -228,8 +228,8 @@ void MultiplyNarrow(const NarrowProduct& product, const float* left,
       const float* const from = left + i * row_step;
       int64_t height = 1;
       if (product.rows == 1) {
-        NarrowTile<Panels, 1, Panels::kChains>(panel, from, row_step, depth_step,
-                                             product.depth, sums);
+        NarrowTile<Panels, 1, Panels::kChains>(panel, from, row_step,
+                                               depth_step, product.depth, sums);
       } else if (rows.end - i >= kNarrowRows) {
         height = kNarrowRows;
         NarrowTile<Panels, kNarrowRows, 1>(panel, from, row_step, depth_step,
