@@ -155,3 +155,22 @@ def benchmark_model(*, name, training = False, unseen = []):
         tags = ["manual"],
     )
     drivers(name = name, library = "//benchmarks:{}_aot".format(name))
+
+def narrow_model(*, name, dtype):
+    """Declares NAME_DTYPE_aot, the library for a model of `benchmark_model` whose weights have fewer bits, and its driver.
+
+    Args:
+      name: (str) the model's name in definitions.py
+      dtype: (str) the weights' dtype
+    """
+    tf_aot_library(
+        name = "{}_{}_aot".format(name, dtype),
+        cpp_class = "benchmarks::" + "".join([part.capitalize() for part in name.split("_") + [dtype]]),
+        golden_steps = 1,
+        model = name + "_model.py",
+        tags = ["manual"],
+        test_size = "medium",
+        weights = {"dtype": dtype},
+        deps = [":models"],
+    )
+    driver(name = "{}_{}".format(name, dtype), library = "//benchmarks:{}_{}_aot".format(name, dtype))

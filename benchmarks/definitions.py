@@ -390,6 +390,13 @@ def cnn(ops: Ops, x: Value) -> Value:
 def classifier(ops: Ops, x: Value) -> Value:
     """The transformer encoder, with a class for each sequence."""
     return ops.dense(ops.row_mean(transformer(ops, x)), CLASSES, "logits")
+def decoder_step(ops: Ops, x: Value) -> Value:
+    """Five decoder blocks of width 512 with eight heads, for one token without earlier ones: 63 MB of weights."""
+    for block in range(5):
+        x = ops.add(x, ops.attention(ops.layer_norm(x, f"norm{block}"), 8, f"attention{block}"))
+        hidden = ops.dense(ops.layer_norm(x, f"mlp_norm{block}"), 2048, f"hidden{block}", "gelu")
+        x = ops.add(x, ops.dense(hidden, 512, f"out{block}"))
+    return ops.layer_norm(x, "norm")
 
 
 MODELS: dict[str, Model] = {
@@ -403,6 +410,7 @@ MODELS: dict[str, Model] = {
         Model("mobilenet_v2", "MobileNetV2 224×224, batch 1", 1, (224, 224, 3), mobilenet_v2),
         Model("resnet18", "ResNet-18 224×224, batch 1", 1, (224, 224, 3), resnet18),
         Model("transformer", "transformer encoder, 32 tokens", 1, (32,), transformer, tokens=1000),
+        Model("decoder_step", "decoder, 63 MB, one token", 1, (1, 512), decoder_step),
         Model("fc_bn_adam_train", "fc + BN + Adam, training, batch 64", 64, (784,), fc_bn, optimizer="adam"),
         Model("conv_train", "conv + fc + SGD, training, batch 64", 64, (28, 28, 3), conv, optimizer="sgd"),
         Model("lstm_train", "LSTM(128) × 50 + SGD, training, batch 16", 16, (50, 64), lstm, optimizer="sgd"),

@@ -76,6 +76,8 @@ class Plan:
     cold_starts: int = 3
     cpu: int | None = None
     limit: float = 600
+    tolerance: float | None = None
+    """The largest difference of outputs, relative to their largest value. None for the suite's own."""
 
 
 def last_cpu() -> int:
@@ -125,7 +127,7 @@ def compare(
             return Result(model, reference, {}, gone)
         if reference not in running:
             reference = next(iter(running))
-        tolerance = TRAINING_TOLERANCE if training else TOLERANCE
+        tolerance = plan.tolerance or (TRAINING_TOLERANCE if training else TOLERANCE)
         differences = {n: summary.difference(outputs[n], outputs[reference], tolerance) for n in running}
         for name, found in differences.items():
             if not found.tolerated:

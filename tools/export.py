@@ -20,6 +20,10 @@ def main() -> None:
         "--rows_independent", action="store_true", help="no row of a batch affects another row's results"
     )
     parser.add_argument("--weights", help="a safetensors file with values of all variables")
+    parser.add_argument("--weights_dtype", default="", help="the dtype in which the weights of products are stored")
+    parser.add_argument(
+        "--weights_tolerance", default="", help="how much that may change outputs, relative to their largest value"
+    )
     parser.add_argument("--call", action="append", help="an entry point, in the order in which the test calls them")
     parser.add_argument("--cpp_class", required=True, help="the generated class with its namespaces, a::b::Class")
     parser.add_argument(
@@ -59,6 +63,8 @@ def main() -> None:
                 rows_independent=flags.rows_independent,
                 frozen=flag.frozen_of(flags),
                 weights=flags.weights,
+                weights_dtype=flags.weights_dtype,
+                weights_tolerance=flags.weights_tolerance,
                 calls=tuple(flags.call or ()),
                 user_config=flags.user_config,
                 edge=flags.edge,

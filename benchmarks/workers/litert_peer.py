@@ -1,7 +1,11 @@
-"""LiteRT as a peer: the converted model on one thread, with XNNPACK, its default."""
+"""LiteRT as a peer: the converted model on one thread, with XNNPACK, its default.
+
+A second argument is part of the converted file's name: `.int8` for MODEL.int8.tflite.
+"""
 
 from __future__ import annotations
 
+import sys
 from importlib import metadata
 
 from ai_edge_litert.interpreter import Interpreter
@@ -15,7 +19,7 @@ class LiteRt:
     version = metadata.version("ai-edge-litert")
 
     def __init__(self, case: Case) -> None:
-        self._interpreter = Interpreter(case.path(".tflite"), num_threads=1)
+        self._interpreter = Interpreter(case.path(f"{sys.argv[2] if len(sys.argv) > 2 else ''}.tflite"), num_threads=1)
         self._interpreter.allocate_tensors()
         for detail, value in zip(self._interpreter.get_input_details(), case.arrays(), strict=True):
             self._interpreter.set_tensor(detail["index"], value)

@@ -169,6 +169,14 @@ def _tf_aot_export_impl(ctx):
     flags.add(ctx.attr.edge, format = "--edge=%s")
     flags.add(ctx.attr.golden_steps, format = "--golden_steps=%s")
     flags.add_all(ctx.attr.taps, format_each = "--tap=%s")
+    for key, value in ctx.attr.weights_stored.items():
+        if key not in _STORED:
+            fail("{}: weights has the key {}; its keys are {}. To do: use only these.".format(
+                ctx.label,
+                key,
+                ", ".join(["file"] + _STORED),
+            ))
+        flags.add(value, format = "--weights_{}=%s".format(key))
     for file, flag in ((ctx.file.config, "--user_config"), (ctx.file.weights, "--weights")):
         if file:
             flags.add(file, format = flag + "=%s")
@@ -334,6 +342,10 @@ tf_aot_export = rule(
             doc = "A safetensors file with values for all variables, which replace the model's own initial values.",
             allow_single_file = [".safetensors"],
         ),
+        "weights_stored": attr.string_dict(
+            doc = "How frozen weights of matrix products are stored: `dtype`, `bfloat16` or `int8`, and `tolerance`, how much that may " +
+                  "change outputs, relative to an output's largest value. By default, they keep their dtype.",
+        ),
     } | stage_attrs("//tools:export.py", "//py/tfaot/export:with_calibrate"),
     provides = [TfaotGraphInfo],
     toolchains = [TOOLCHAIN_TYPE],
@@ -351,6 +363,8 @@ def _checkpoint_files(checkpoint):
     prefix = path.removesuffix(".index")
     found = native.glob([prefix + ".index", prefix + ".data-*"], allow_empty = True)
     return found if prefix + ".index" in found else [checkpoint]
+
+_STORED = ["dtype", "tolerance"]
 
 def export_model(*, name, model, frozen = None, rule = tf_aot_export, **kwargs):
     """Declares the export stage from a model's attributes as users write them in a macro.
@@ -374,6 +388,11 @@ def export_model(*, name, model, frozen = None, rule = tf_aot_export, **kwargs):
         entry_points = {own.replace(".", "_"): own for own in entry_points}
     if model.get("graph") and model.get("config"):
         model["graph_config"] = model.pop("config")
+    weights = model.get("weights")
+    if type(weights) == "dict":
+        stored = dict(weights)
+        model["weights"] = stored.pop("file", None)
+        model["weights_stored"] = stored
     model["checkpoint"] = _checkpoint_files(model.get("checkpoint"))
     rule(
         name = name,

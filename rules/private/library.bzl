@@ -151,7 +151,9 @@ def tf_aot_library(
       unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
         a matching pattern, it is an error if no comparison would notice that one of them is wrong.
       visibility: (list[Label]) as in any rule, for the library, its tests, the bundle, and the package
-      weights: (Label) a safetensors file with values for all variables, which replace the model's own initial values
+      weights: (Label or dict[str, str]) a safetensors file with values for all variables, which replace the model's own initial
+        values. Or a dictionary with some of `file`, such a file; `dtype`, in which frozen weights of matrix products are stored,
+        `bfloat16` or `int8`; and `tolerance`, how much that may change outputs, relative to an output's largest value.
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
     """
     exported = {

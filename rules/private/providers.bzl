@@ -13,7 +13,7 @@ TfaotGraphInfo = provider(
         "batch_sizes": "(list[int]) batch sizes to compile for; empty if the model has no batch dimension",
         "manifest": "(File) model.json: names, dtypes, shapes, and positions of inputs, outputs, and variables",
         "variables": "(File) initial values of the variables, in safetensors format",
-        "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format; the verify stage draws all others",
+        "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format, and weights before rounding; the verify stage draws all other inputs",
         "program": "(File) the StableHLO that the graph was converted from, or None; the verify stage compares their results",
         "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
         "weights": "(File) assembler code with the fingerprint of the variables' values, apart from the manifest, so new values compile nothing",

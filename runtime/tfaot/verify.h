@@ -37,7 +37,8 @@ Exits with status 1 if a comparison fails.
 
 Columns: the largest absolute error of a tensor, and in units in the last place;
 the largest share of a value's tolerance; and by how many tolerances other
-inputs and variables would move the values.
+inputs and variables would move the values. With weights in another dtype, a line
+for each output has the largest change, relative to the output's largest value.
 To see the table: bazel test --test_output=all TARGET
 )";
 
@@ -232,6 +233,20 @@ class Verifier {
   void CheckFree(int step, const std::string& name, View<T, kDims...> got,
                  std::int64_t rows) {
     Values(step, name + kFree, got.data(), Rows(got, rows));
+  }
+
+  // Reads how much weights in another dtype change an output in TensorFlow, and
+  // what the target tolerates. Both are relative to its largest value.
+  void Deviation(const char* output, const char* dtype) {
+    const auto largest = goldens_.Read<double>();
+    const auto tolerance = goldens_.Read<double>();
+    const bool tolerated = largest <= tolerance;
+    ++compared_;
+    std::printf("      %-44s weights in %s change it by %.2g, of %.2g  %s\n",
+                output, dtype, largest, tolerance, tolerated ? "ok" : "FAILED");
+    if (tolerated) return;
+    ++failed_;
+    if (first_.empty()) first_ = std::string(output) + ", weights in " + dtype;
   }
 
   // The number of blind comparisons so far.

@@ -49,6 +49,8 @@ class OptionsTest(unittest.TestCase):
         self.assertIsNone(made["frozen"].read(()))
         self.assertEqual(made["dims"].read(("x=32,?",)), {"x": "32,?"})
         self.assertEqual(made["entry_points"].read(("a.b", "Train=train")), {"a_b": "a.b", "Train": "train"})
+        self.assertEqual(made["weights"].read(("w.safetensors",)), {"file": "w.safetensors"})
+        self.assertEqual(made["weights"].read(("dtype=int8", "file=w")), {"dtype": "int8", "file": "w"})
         self.assertTrue(made["embed_variables"].default)
         self.assertNotIn("tags", made)
 
@@ -112,6 +114,7 @@ class CommandTest(unittest.TestCase):
                 "(Linux on 64-bit ARM)\n  to do: give one of these: --platform linux_x86_64",
             ),
             (("compile", "model.py", "--cpu=a", "--isa=b", *one), "error: --cpu and --isa both set CPU levels\n"),
+            (("compile", "model.py", "--weights=bits=8", *one), "error: --weights bits=8: weights has no bits\n"),
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (("compile", "model.py", "--out=out"), "error: Missing option '--cpp-class'"),
             (("compile", "model.py", "--nothing", *one), "error: No such option"),

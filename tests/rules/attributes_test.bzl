@@ -42,6 +42,10 @@ _REFUSED = {
         {"graph": "small.pb", "signature": {"x": "float32[2]"}},
         "signature applies only to model, but this target has graph. To do: remove it, or use dims.",
     ),
+    "other_weights": (
+        {"model": "small.py", "weights_stored": {"bits": "8"}},
+        "weights has the key bits; its keys are file, dtype, tolerance. To do: use only these.",
+    ),
     "two_folders": (
         {"saved_model": ":folders"},
         "saved_model names 2 files, 2 of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, ",

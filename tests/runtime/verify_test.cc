@@ -315,6 +315,23 @@ void TestFirst() {
                   }) == 1);
 }
 
+// Rounded weights may change an output as much as the target tolerates, and the
+// first output beyond it is named.
+void TestDeviation() {
+  const auto status = [&](double largest, double tolerance) {
+    return StatusOf(
+        Bytes(largest) + Bytes(tolerance), [&](tfaot::Verifier& verifier) {
+          verifier.Deviation("Run/y", "int8");
+          EXPECT(verifier.first().empty() == (largest <= tolerance));
+          if (failed != 0) std::_Exit(9);
+        });
+  };
+  EXPECT(status(0, 0.05) == 0 && status(0.05, 0.05) == 0);
+  EXPECT(status(0.06, 0.05) == 1);
+  EXPECT(status(std::numeric_limits<double>::infinity(), 0.05) == 1);
+  EXPECT(status(std::numeric_limits<double>::quiet_NaN(), 0.05) == 1);
+}
+
 // Every level that the machine runs is verified, others aren't, and verifying
 // none is a failure.
 void TestIsas() {
@@ -354,6 +371,7 @@ int main() {
   TestComplex();
   TestBlind();
   TestFirst();
+  TestDeviation();
   TestIsas();
   return failed == 0 ? 0 : 1;
 }

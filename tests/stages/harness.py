@@ -185,6 +185,8 @@ class StageTest(unittest.TestCase):
         taps: tuple[str, ...] = (),
         user_config: str | None = None,
         weights: Mapping[str, npt.NDArray[Any]] | None = None,
+        weights_dtype: str = "",
+        weights_tolerance: str = "",
     ) -> Exported:
         """Exports a model, the text of a Python file or another source, from its own folder, in a child.
 
@@ -223,6 +225,8 @@ class StageTest(unittest.TestCase):
                     rows_independent=rows_independent,
                     frozen=frozen,
                     weights=None if weights is None else "weights.safetensors",
+                    weights_dtype=weights_dtype,
+                    weights_tolerance=weights_tolerance,
                     calls=calls,
                     user_config=None if user_config is None else "user.pbtxt",
                     edge=edge,

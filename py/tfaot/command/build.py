@@ -11,12 +11,14 @@ from tfaot import starlark
 from tfaot.command import cxx, options
 from tfaot.command.files import RULES
 from tfaot.command.stages import Stages
-from tfaot.core.errors import TfaotError
+from tfaot.core.errors import TfaotError, listed
 from tfaot.pack import kernels, package
 
 _GRAPH_ONLY = ("checkpoint", "debug_info", "inputs", "outputs", "saver")
 _LIBRARY_ONLY = {"cpp_class": "hlo::Model", "isa": None}
 """Values of what `tf_aot_hlo` hasn't."""
+_WEIGHTS = {"file": "weights", "dtype": "weights_dtype", "tolerance": "weights_tolerance"}
+"""The export stage's flags for the keys of the attribute `weights`."""
 _INTERFACE = "interface.o"
 _NOTICES = ("LICENSE", "NOTICE")
 
@@ -113,10 +115,17 @@ class Build:
             ("debug_info", "debug_info"),
             ("max_batch", "max_batch"),
             ("saver", "saver"),
-            ("weights", "weights"),
         ):
             if values[attribute]:
                 flags.append(f"--{flag}={values[attribute]}")
+        for key, value in (values["weights"] or {}).items():
+            if key not in _WEIGHTS:
+                raise TfaotError(
+                    f"--weights {key}={value}: weights has no {key}",
+                    exists=listed([*_WEIGHTS]),
+                    do="name a file, or set some of these: --weights dtype=bfloat16",
+                )
+            flags.append(f"--{_WEIGHTS[key]}={value}")
         for flag, attribute in (
             ("batch_size", "batch_sizes"),
             ("call", "golden_calls"),

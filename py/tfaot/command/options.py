@@ -14,6 +14,9 @@ from tfaot.core.errors import TfaotError
 _BAZEL = {"config_golden", "data", "features", "gen_benchmark", "gen_test", "name", "stub_golden", "taps", "test_size"}
 """Attributes that only targets of Bazel need, besides those that any rule has. A model finds its files without `data`."""
 
+_FILE_OR = "Label or dict"
+"""The start of the type of an attribute that is a file, or a dictionary in which `file` is that file."""
+
 SOURCES = ("model", "saved_model", "graph", "stablehlo")
 
 
@@ -37,7 +40,7 @@ class Option:
     @property
     def many(self) -> bool:
         """Whether it can be repeated."""
-        return self.field.type.startswith(("list", "dict")) or " or list" in self.field.type
+        return self.pairs or self.field.type.startswith("list") or " or list" in self.field.type
 
     @property
     def pairs(self) -> bool:
@@ -52,6 +55,8 @@ class Option:
     @property
     def metavar(self) -> str:
         """What stands for a value in the help."""
+        if self.field.type.startswith(_FILE_OR):
+            return "FILE|NAME=VALUE"
         if self.pairs:
             return "NAME=32,?,3" if "list]" in self.field.type else "NAME=VALUE"
         return "FILE" if "Label" in self.field.type else "NUMBER" if "int" in self.field.type else "TEXT"
@@ -71,6 +76,8 @@ class Option:
             return self.default
         if not self.pairs:
             return [int(each) for each in given] if "int" in self.field.type else list(given)
+        if self.field.type.startswith(_FILE_OR):
+            given = [each if "=" in each else f"file={each}" for each in given]  # a label alone is a file
         pairs = [_pair(self.flag, each, optional=" or dict" in self.field.type) for each in given]
         return {name: value.replace("None", "?") if "list]" in self.field.type else value for name, value in pairs}
 

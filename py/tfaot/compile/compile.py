@@ -127,6 +127,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
     compiled = Compiled(
         functions={isa: header.parse(text.header) for isa, text in texts.items()},
         values={symbol: value for data in objects for symbol, value in constants.values(data).items()},
+        weights=manifest.weights.rounded_to,
         optimized_hlo=[hlo for text in texts.values() for hlo in text.optimized_hlo],
     )
     places |= table.run(compiled, names)

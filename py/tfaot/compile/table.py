@@ -21,6 +21,7 @@ from tfaot.compile.passes.short_products import short_products
 from tfaot.compile.passes.unroll_loops import unroll_loops
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.epilogues import epilogues
+from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.winograd import winograd
 from tfaot.core.errors import TfaotError, listed
@@ -87,6 +88,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Computes the complementary error function, which GELU uses, with one quotient and one polynomial instead of two of each.",
         Program,
         erfc,
+    ),
+    Pass(
+        "narrow",
+        "Stores the weights that the target wants in bfloat16 or int8 in that dtype, so that a product of few rows reads half or "
+        "a quarter of the bytes.",
+        Compiled,
+        narrow,
     ),
     Pass(
         "epilogues",

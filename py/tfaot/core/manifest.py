@@ -153,6 +153,29 @@ class Frozen:
     """Hash of its dtype, shape, and values, in hexadecimal."""
 
 
+WEIGHT_DTYPES = ("bfloat16", "int8")
+"""The dtypes other than their own in which a target can store its weights."""
+
+TOLERANCE = 0.05
+"""How much outputs may differ from those with float32 weights, relative to an output's largest value, by default."""
+
+
+UNROUNDED = "unrounded/"
+"""The start of the names of weights before rounding, in the file of golden inputs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Weights:
+    """Weights that have been rounded, so that they can be stored in fewer bits."""
+
+    rounded_to: str
+    """One of `WEIGHT_DTYPES`. Empty if weights are as the model has them."""
+    tolerance: float
+    """How much outputs may differ from those with the model's own weights, relative to an output's largest value."""
+    names: tuple[str, ...]
+    """The constants: `node` in the graph, or `function/node` inside functions."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Fingerprints:
     """What the export stage knows about a model's identity (`tfaot.core.fingerprint`): 64 bits each, as 16 hexadecimal digits.
@@ -191,6 +214,8 @@ class Manifest:
     calls: tuple[Call, ...]
     """The consecutive calls that the goldens contain."""
     fingerprints: Fingerprints
+    weights: Weights = Weights("", 0.0, ())
+    """Those that are stored in another dtype than the model's."""
 
     @property
     def written(self) -> tuple[Variable, ...]:

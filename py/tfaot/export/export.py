@@ -15,7 +15,7 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
-from tfaot.export.rewrites import edges, freeze, lists, seeds, unshared
+from tfaot.export.rewrites import edges, freeze, lists, narrow, seeds, unshared
 from tfaot.export.rewrites.random import state
 from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
@@ -54,6 +54,10 @@ class Request:
     """Patterns of variables to turn into constants. None for all, if nothing is written and there is one function."""
     weights: str | None = None
     """A safetensors file with values for all variables, to use instead of the model's own."""
+    weights_dtype: str = ""
+    """The dtype in which the weights of products are stored: one of `manifest.WEIGHT_DTYPES`, or empty for their own."""
+    weights_tolerance: str = ""
+    """How much that may change outputs, relative to an output's largest value. Empty for the default."""
     calls: tuple[str, ...] = ()
     """Entry points in the order in which the test calls them. By default, all in sequence, for each golden step."""
     user_config: str | None = None
@@ -114,12 +118,13 @@ def export(request: Request) -> None:
         frozen=tuple(
             manifest.Frozen(name, str(value.dtype), value.shape, shas[name]) for name, value in constants.items()
         ),
+        weights=rewritten.weights,
         random_state=rewritten.random_state,
         calls=calls,
         fingerprints=_fingerprints(result, described.graph, frozen=fingerprint.of_values(shas) if shas else ""),
     )
     fed = {variable.name: rewritten.values[variable.name] for variable in result.variables}
-    _write(request, result, graph, texts, whole.sources, fed, golden_inputs)
+    _write(request, result, graph, texts, whole.sources, fed, golden_inputs, rewritten.before)
 
 
 def _fingerprints(result: manifest.Manifest, graph: graph_pb2.GraphDef, *, frozen: str) -> manifest.Fingerprints:
@@ -163,6 +168,9 @@ class _Rewritten:
     """Initial values of all variables."""
     constants: Mapping[str, Array]
     """The frozen variables."""
+    weights: manifest.Weights
+    before: Mapping[str, Array]
+    """The weights that have been rounded, before that."""
     unset: frozenset[str]
     """The variables for which the model has no value."""
     random_state: str
@@ -212,7 +220,14 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     if request.edge == "cpp":
         whole = _stored(whole, what)
     whole = dataclasses.replace(whole, graph=unshared.unshared(whole.graph, whole.sources))
-    return _Rewritten(whole, uses, values, constants, unset, seeded.variable or "", user, user_path)
+    wanted = narrow.wanted(request.weights_dtype, request.weights_tolerance)
+    weights, before = manifest.Weights("", 0.0, ()), dict[str, Array]()
+    if wanted is not None:
+        fetches = [name for entry in whole.entries for name in entry.fetches]
+        rounded = narrow.narrowed(whole.graph, fetches, wanted.dtype, uses, constants, what)
+        whole = dataclasses.replace(whole, graph=rounded.graph)
+        weights, before = manifest.Weights(wanted.dtype, wanted.tolerance, tuple(rounded.before)), dict(rounded.before)
+    return _Rewritten(whole, uses, values, constants, weights, before, unset, seeded.variable or "", user, user_path)
 
 
 def _user_config(request: Request, source: Source) -> tuple[Any, str]:
@@ -284,6 +299,7 @@ def _write(
     sources: Mapping[str, str],
     fed: Mapping[str, Array],
     golden_inputs: Sequence[Sequence[Array] | None],
+    before: Mapping[str, Array],
 ) -> None:
     with open(request.out_graph, "wb") as file_:
         file_.write(graph)
@@ -302,7 +318,9 @@ def _write(
                 for step, (call, values) in enumerate(zip(result.calls, golden_inputs, strict=True))
                 if values is not None
                 for tensor, value in zip(result.entry_point(call.entry_point).inputs, values, strict=True)
-            },
+            }
+            # The verify stage alone needs these, too.
+            | {manifest.UNROUNDED + name: value for name, value in before.items()},
         )
     with open(request.out_sources, "w", encoding="utf-8") as file:
         json.dump(dict(sources), file, indent=0, sort_keys=True)

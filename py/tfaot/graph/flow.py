@@ -35,16 +35,20 @@ class Flow(Generic[Label]):
 class Walk(abc.ABC, Generic[Label]):
     """Carries labels from handles along edges. An edge's label only grows, so the walk ends."""
 
+    starts: frozenset[str] = frozenset({"VarHandleOp"})
+    """The ops whose results have labels."""
+
     def __init__(self, graph: graph_pb2.GraphDef) -> None:
         """Takes the graph, which must not change during the walk."""
         self.library: Library = {function.signature.name: function for function in graph.library.function}
         self._bodies: dict[str, Body] = {}
         self._flows: dict[tuple[str, tuple[Label | None, ...]], Flow[Label]] = {}
+        self._starting: dict[str, list[int]] = {}
         self._main = Body.graph(graph, self.library)
 
     @abc.abstractmethod
-    def label(self, handle: node_def_pb2.NodeDef) -> Label | None:
-        """Returns the label of a VarHandleOp, or None if it is of no interest."""
+    def label(self, handle: node_def_pb2.NodeDef, body: Body) -> Label | None:
+        """Returns the label of a node in `starts`, or None if it is of no interest."""
 
     def joined(self, before: Label, after: Label) -> Label:
         """Combines the labels of an edge that may carry either. By default, the first one wins."""
@@ -112,6 +116,12 @@ class Walk(abc.ABC, Generic[Label]):
         width = max((len(outcome) for outcome in outcomes), default=0)
         return [self._any([outcome[port] for outcome in outcomes if port < len(outcome)]) for port in range(width)]
 
+    def _starts(self, body: Body) -> list[int]:
+        """Returns the indices of a body's nodes in `starts`."""
+        if body.name not in self._starting:
+            self._starting[body.name] = [index for index, node in enumerate(body.nodes) if node.op in self.starts]
+        return self._starting[body.name]
+
     def _any(self, labels: Labels[Label]) -> Label | None:
         result: Label | None = None
         for label in labels:
@@ -146,10 +156,9 @@ class Walk(abc.ABC, Generic[Label]):
 
         for name, label in zip(body.arguments, arguments, strict=True):
             carry(name, 0, label)
-        for index in body.roots:
+        for index in self._starts(body):
             node = body.nodes[index]
-            if node.op == "VarHandleOp":
-                carry(node.name, 0, self.label(node))
+            carry(node.name, 0, self.label(node, body))
         queue.extend(body.roots)
         while queue:
             node = body.nodes[queue.popleft()]

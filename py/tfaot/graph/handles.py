@@ -86,7 +86,7 @@ class _Changed(Walk[Label]):
         self._rewrite = rewrite
         self._said = label
 
-    def label(self, handle: node_def_pb2.NodeDef) -> Label | None:
+    def label(self, handle: node_def_pb2.NodeDef, body: Body) -> Label | None:
         return self._said(handle) if self._rewrite.changes(handle) else None
 
 

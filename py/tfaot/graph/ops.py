@@ -15,6 +15,9 @@ IDENTITIES = frozenset({"Identity", "PreventGradient", "Snapshot", "StopGradient
 SUMMED = "_tfaot_summed"
 """An attribute of nodes that keep a program of their own: how many terms the values of their results sum."""
 
+ROUNDED = "_tfaot_rounded"
+"""An attribute of constants whose values are rounded, so that they can be stored in the dtype that it names."""
+
 FORWARDS = frozenset({"Enter", "Exit", "Identity", "IdentityN", "NextIteration", "StopGradient"})
 """Ops that pass handles on: output i is input i. The attribute `T` is its dtype, or a list of all dtypes."""
 

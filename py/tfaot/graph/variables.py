@@ -100,7 +100,7 @@ class _Uses(Walk[frozenset[str]]):
         self.doubtful: set[str] = set()
         """Variables that may be assigned their own value, or only in a branch that the compiler drops."""
 
-    def label(self, handle: node_def_pb2.NodeDef) -> frozenset[str]:
+    def label(self, handle: node_def_pb2.NodeDef, body: Body) -> frozenset[str]:
         return frozenset({handle.attr["shared_name"].s.decode()})
 
     def joined(self, before: frozenset[str], after: frozenset[str]) -> frozenset[str]:

@@ -342,11 +342,27 @@ def context_of(
         "arena_bytes": arena.size,
         "calls": calls,
         "free": manifest.free_run,
+        "deviations": deviations(manifest),
+        "weights_dtype": manifest.weights.rounded_to,
         "calls_text": f"{len(calls)} step" + ("s" if len(calls) != 1 else ""),
         "uses_half": bool(values & {"::tfaot::Float16", "::tfaot::BFloat16"}),
         "uses_complex": any("complex" in value for value in values),
         "uses_bounds": any(member.size for member in members),
     }
+
+
+def deviations(manifest: Manifest) -> list[str]:
+    """Returns the outputs that rounded weights may change, in the goldens' order: `ENTRY_POINT/OUTPUT`."""
+    if not manifest.weights.names:
+        return []
+    entries = [manifest.entry_point(call.entry_point) for call in manifest.calls]
+    found = (
+        f"{entry.name}/{output.cpp_name}"
+        for entry in entries
+        for output in entry.outputs
+        if dtypes.BY_NAME[output.dtype].floating
+    )
+    return list(dict.fromkeys(found))
 
 
 def _taken(manifest: Manifest) -> set[str]:
@@ -414,7 +430,7 @@ def described(manifest: Manifest) -> str:
     What only the build uses isn't in it, so a change there doesn't compile the class again.
     """
     fields = dataclasses.asdict(manifest)
-    for name in ("calls", "fingerprints"):
+    for name in ("calls", "fingerprints", "weights"):
         del fields[name]
     for frozen in fields["frozen"]:
         del frozen["sha256"]

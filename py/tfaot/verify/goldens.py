@@ -22,7 +22,7 @@ from tfaot.core import drawn, dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest, Output
 from tfaot.graph import convolutions
-from tfaot.verify import program, sight
+from tfaot.verify import program, rounded, sight
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
 from tfaot.verify.kept import FULL, Array, kept, reals
 from tfaot.verify.measure import Measured, measure
@@ -60,6 +60,9 @@ def compute_goldens(request: Request) -> None:
       only at run time is preceded by its true shape, int32.
     - If there is a free run, `OUTPUT/free` after each output, in the same form.
 
+    At the end, if weights have been rounded, `deviation` for each floating-point output: the largest change, relative to its
+    largest value, and what the target tolerates.
+
     Raises:
       TfaotError: TensorFlow's results don't have the manifest's shapes, rows of a batch depend on each other, rounding decides
         the size of a result, or no comparison sees an output or a variable.
@@ -73,7 +76,7 @@ def compute_goldens(request: Request) -> None:
     initial = safetensors.read(request.variables)
     stored = safetensors.read(request.golden_inputs)
     with Runner(manifest, graph) as runner:
-        goldens = functools.partial(_goldens, request, manifest, graph, runner, initial)
+        goldens = functools.partial(_goldens, request, manifest, graph, runner, initial, stored)
         calls = calls_of(manifest, stored)
         tensors = goldens(calls)
         if isinstance(tensors, TfaotError):
@@ -95,6 +98,7 @@ def _goldens(
     graph: graph_pb2.GraphDef,
     runner: Runner,
     initial: Mapping[str, Array],
+    stored: Mapping[str, Array],
     calls: Sequence[Call],
 ) -> dict[str, Array] | TfaotError:
     """Returns the contents of the goldens for these calls, or an error if a comparison with them could not fail.
@@ -119,7 +123,12 @@ def _goldens(
     seen = sight.Probe(manifest, graph, runner, start, run.before, run.results, calls, rows)
     sights = seen.sights()
     blind = _blind(manifest, calls, sights, seen.unseen_variables(), request.unseen)
-    return blind or dict(_tensors(manifest, initial, calls, run, rows, sights, measured))
+    if blind:
+        return blind
+    tensors = dict(_tensors(manifest, initial, calls, run, rows, sights, measured))
+    for name, largest in rounded.deviations(manifest, graph, stored, start, calls, run.results).items():
+        tensors[f"{name}/deviation"] = np.array((largest, manifest.weights.tolerance), np.float64)
+    return tensors
 
 
 def _rows(calls: Sequence[Call], run: OwnRun, measured: Measured) -> list[list[dict[str, Expected]]]:

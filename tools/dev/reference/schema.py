@@ -21,7 +21,7 @@ _SOURCE = "py/tfaot/core/manifest.py"
 REPORT_SCHEMA = "docs/reference/report.schema.json"
 REPORT_PAGE = "docs/reference/report_json.md"
 _REPORT_SOURCE = "py/tfaot/preflight/report.py"
-_PLAIN = {str: "string", int: "integer", bool: "boolean"}
+_PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def pages() -> dict[str, str]:

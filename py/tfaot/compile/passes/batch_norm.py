@@ -11,7 +11,7 @@ from tensorflow.core.framework import node_def_pb2, types_pb2
 
 from tfaot.graph.attributes import FLOATS, Array, Shape, literal
 from tfaot.graph.names import tensor_name
-from tfaot.graph.ops import IDENTITIES
+from tfaot.graph.ops import IDENTITIES, ROUNDED
 from tfaot.graph.program import Program, Tensor, User
 
 _RESHAPES = frozenset({"ExpandDims", "Reshape", "Squeeze"})
@@ -110,6 +110,8 @@ class _Folder:
         while len(self._users[name]) == 1 and port == 0 and name not in self._kept:
             node = self._nodes[name]
             if node.op == "Const":
+                if ROUNDED in node.attr:
+                    return None  # a factor would spoil the rounding
                 value = literal(node)
                 return value if name == first[0] else value.reshape([size or 0 for size in self._shape(first[0]) or ()])
             if node.op not in IDENTITIES | _RESHAPES:

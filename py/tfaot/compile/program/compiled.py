@@ -41,6 +41,8 @@ class Compiled:
     """What the compiler stored in each constant, by symbol."""
     optimized_hlo: Sequence[str] = ()
     """The text that XLA generated code from, without the constants' values. Empty if XLA wrote it elsewhere."""
+    weights: str = ""
+    """The dtype to which the export stage has rounded weights: `bfloat16` or `int8`. Empty if it hasn't."""
     replaced: dict[str, bytes] = dataclasses.field(default_factory=dict)
     """Replacements for constants' values, by symbol, without the constants that stay unchanged."""
     packed: dict[int, Packed] = dataclasses.field(default_factory=dict)

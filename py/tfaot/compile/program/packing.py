@@ -13,6 +13,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from tfaot.compile.program.compiled import Compiled, Packed
 from tfaot.compile.program.thunks import Convolution, Dot, Thunk, slices, walk, with_bodies
@@ -23,6 +27,8 @@ PANEL_BYTES = 64
 """The bytes in a panel's row: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert the same number."""
 BLOCK = 64
 """The filters in a block: `kWinogradFilters`, asserted in the same way."""
+NARROW = 32
+"""The columns in a panel of weights that have fewer bits: `kNarrowColumns`, asserted in the same way."""
 
 
 @dataclasses.dataclass
@@ -39,7 +45,7 @@ def pack(
     compiled: Compiled,
     packing: str,
     applies: Callable[[Product], bool],
-    packed: Callable[[memoryview, Product], bytes],
+    packed: Callable[[memoryview, Product], bytes | None],
 ) -> int:
     """Packs the constants that aren't packed yet, where that is faster. Returns how many it packed.
 
@@ -47,7 +53,8 @@ def pack(
       compiled: changed in place.
       packing: the packing's name in the kernels: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/packing.h.
       applies: whether the packing is faster for a product or convolution.
-      packed: returns the bytes to store in place of a right side's values, possibly more. Only called where `applies` is true.
+      packed: returns the bytes to store in place of a right side's values, possibly more, or None to leave it as it is.
+        Only called where `applies` is true.
     """
     buffers: dict[str, set[int]] = {isa: set() for isa in compiled.functions}
     count = 0
@@ -56,7 +63,7 @@ def pack(
             continue
         first, *rest = uses.products
         contents = packed(constant.value, first)
-        if any(packed(constant.value, each) != contents for each in rest):
+        if contents is None or any(packed(constant.value, each) != contents for each in rest):
             continue
         for isa, buffer, symbol in constant.places:
             buffers[isa].add(buffer)
@@ -75,7 +82,9 @@ def facts(packing: str) -> tuple[str, ...]:
     """Returns what a program must assert about the kernels that read a packing, in C++: that they use the same numbers."""
     panels = f"::tfaot::kernels::kPanelBytes == {PANEL_BYTES}"
     block = f"::tfaot::kernels::kWinogradFilters == {BLOCK}"
-    return {"none": (), "panels": (panels,), "winograd": (panels, block)}[packing]
+    narrow = (f"::tfaot::kernels::kNarrowColumns == {NARROW}",)
+    known = {"none": (), "panels": (panels,), "winograd": (panels, block), "bfloat16": narrow, "int8": narrow}
+    return known[packing]
 
 
 def matrix(product: Product) -> tuple[int, int]:
@@ -84,6 +93,14 @@ def matrix(product: Product) -> tuple[int, int]:
         return product.k, product.m
     x, y = product.kernel_size
     return x * y * product.kernel_channels, product.filters
+
+
+def values(data: memoryview, product: Product, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Returns the right side of a product, or of the product that a convolution amounts to: [depth, columns]."""
+    depth, columns = matrix(product)
+    transposed = isinstance(product, Dot) and product.transpose_lhs
+    stored = np.frombuffer(data, dtype).reshape((columns, depth) if transposed else (depth, columns))
+    return stored.T if transposed else stored
 
 
 def _uses(compiled: Compiled) -> list[_Uses]:

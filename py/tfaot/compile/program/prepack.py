@@ -37,10 +37,9 @@ def _panels(values: memoryview, product: packing.Product) -> bytes:
     depth, columns = packing.matrix(product)
     size = SIZES[product.dtype]
     width = packing.PANEL_BYTES // size
-    transposed = isinstance(product, Dot) and product.transpose_lhs
-    matrix = np.frombuffer(values, f"u{size}").reshape((columns, depth) if transposed else (depth, columns))
+    matrix = packing.values(values, product, f"u{size}")
     panels = np.zeros((-(-columns // width), depth, width), matrix.dtype)
     for index, panel in enumerate(panels):
-        part = (matrix.T if transposed else matrix)[:, index * width : (index + 1) * width]
+        part = matrix[:, index * width : (index + 1) * width]
         panel[:, : part.shape[1]] = part
     return panels.tobytes()

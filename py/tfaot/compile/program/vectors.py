@@ -1,0 +1,170 @@
+"""Reads the optimized HLO to find the XLA kernels that only multiply one row by a matrix.
+
+XLA doesn't call the runtime for such products. It computes them in kernels of its own, which may also add another row.
+The reader is strict: any other kernel isn't listed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class VectorProduct:
+    """What a kernel computes: row[depth] * matrix[depth][columns] + addend. Arguments are given by their indices."""
+
+    row: int
+    matrix: int
+    addend: int | None
+    """Has one value for each column."""
+    depth: int
+    columns: int
+    transposed: bool
+    """Whether the matrix is stored as [columns][depth]."""
+    arguments: int
+    """The number of arguments. The last one is the result."""
+
+
+_MODULE = re.compile(r"^HloModule ([^\s,]+)")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\) -> .* \{$")
+_INSTRUCTION = re.compile(
+    r"^  (?P<root>ROOT )?%(?P<name>\S+) = (?P<dtype>\w+)\[(?P<shape>[\d,]*)\](?:\{(?P<layout>[\d,]*)\})? "
+    r"(?P<opcode>[\w-]+)\((?P<operands>[^()]*)\)(?P<rest>.*)$"
+)
+_CONTRACTING = re.compile(r"^, lhs_contracting_dims=\{(\d)\}, rhs_contracting_dims=\{(\d)\}(?!, \w+_batch)")
+_CALLS = re.compile(r", kind=kOutput, calls=%([^\s,]+)")
+
+
+@dataclass(frozen=True)
+class _Instruction:
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    layout: tuple[int, ...]
+    """Dimensions, the one that is adjacent in memory first."""
+    opcode: str
+    operands: tuple[str, ...]
+    rest: str
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class _Computation:
+    instructions: dict[str, _Instruction]
+    root: str
+    complete: bool
+    """Whether every line was an instruction with one array as its result."""
+
+
+def vector_products(hlo: str) -> dict[str, VectorProduct]:
+    """Finds a module's kernels that multiply one row of floats by a matrix.
+
+    Args:
+      hlo: the text of a module after XLA's optimizations.
+
+    Returns:
+      What each kernel computes, by its symbol.
+    """
+    module = _MODULE.match(hlo)
+    if not module:
+        return {}
+    computations = dict(_computations(hlo))
+    found: dict[str, VectorProduct] = {}
+    twice = set()
+    for computation in computations.values():
+        for instruction in computation.instructions.values():
+            called = _CALLS.search(instruction.rest) if instruction.opcode == "fusion" else None
+            if called:
+                symbol, product = instruction.name, _fused(computations[called[1]])
+            elif instruction.opcode == "dot":
+                symbol, product = f"{instruction.name}_kernel", _plain(computation, instruction)
+            else:
+                continue
+            symbol = re.sub(r"\W", "_", f"{module[1]}_{symbol}")
+            if symbol in found:
+                twice.add(symbol)  # two names map to one symbol
+            if product is not None:
+                found[symbol] = product
+    return {symbol: product for symbol, product in found.items() if symbol not in twice}
+
+
+def _computations(hlo: str) -> Iterator[tuple[str, _Computation]]:
+    lines = iter(hlo.splitlines())
+    for line in lines:
+        if not (match := _COMPUTATION.match(line)):
+            continue
+        instructions: dict[str, _Instruction] = {}
+        root, complete = "", True
+        for inner in lines:
+            if inner == "}":
+                break
+            found = _INSTRUCTION.match(inner)
+            if not found:
+                complete = False
+                continue
+            operands = tuple(operand.strip().removeprefix("%") for operand in found["operands"].split(","))
+            instructions[found["name"]] = _Instruction(
+                found["name"],
+                found["dtype"],
+                _numbers(found["shape"]),
+                _numbers(found["layout"] or ""),
+                found["opcode"],
+                operands,
+                found["rest"],
+            )
+            if found["root"]:
+                root = found["name"]
+        yield match[1], _Computation(instructions, root, complete)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(","))) if text else ()
+
+
+def _plain(computation: _Computation, dot: _Instruction) -> VectorProduct | None:
+    """Returns what a product that is a kernel of its own computes."""
+    return _product(computation, dot, {operand: index for index, operand in enumerate(dot.operands)}, None, 3)
+
+
+def _fused(computation: _Computation) -> VectorProduct | None:
+    """Returns what a fusion computes if it is a product plus a row."""
+    parameters = {
+        each.name: int(each.operands[0]) for each in computation.instructions.values() if each.opcode == "parameter"
+    }
+    root = computation.instructions.get(computation.root)
+    if not computation.complete or root is None or root.opcode != "add" or root.dtype != "f32":
+        return None
+    if len(computation.instructions) != len(parameters) + 2:
+        return None  # anything but the parameters, the product, and the sum
+    terms = [computation.instructions[operand] for operand in root.operands]
+    for dot, addend in (terms, reversed(terms)):
+        if dot.opcode == "dot" and addend.opcode == "parameter" and addend.count == dot.count == root.count:
+            return _product(computation, dot, parameters, parameters[addend.name], len(parameters) + 1)
+    return None
+
+
+def _product(
+    computation: _Computation, dot: _Instruction, places: dict[str, int], addend: int | None, arguments: int
+) -> VectorProduct | None:
+    contracting = _CONTRACTING.match(dot.rest)
+    sides = [computation.instructions.get(operand) for operand in dot.operands]
+    if not contracting or len(sides) != 2 or any(operand not in places for operand in dot.operands):
+        return None
+    for row, matrix, dimension in (
+        (sides[0], sides[1], int(contracting[2])),
+        (sides[1], sides[0], int(contracting[1])),
+    ):
+        if row is None or matrix is None or {dot.dtype, row.dtype, matrix.dtype} != {"f32"} or len(matrix.shape) != 2:
+            continue
+        depth, columns = matrix.shape[dimension], matrix.shape[1 - dimension]
+        if row.count == depth and dot.count == columns and row.name != matrix.name and len(matrix.layout) == 2:
+            return VectorProduct(
+                places[row.name], places[matrix.name], addend, depth, columns, matrix.layout[0] == dimension, arguments
+            )
+    return None
