@@ -321,8 +321,6 @@ def tf_aot_clusters(
       visibility: (list[Label]) as in any rule, for the targets listed here
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
     """
-    if len(entry_points) > 1:
-        fail("{}: entry_points = {}. A target cuts one function. To do: declare a target for each.".format(name, entry_points))
     common = common_attributes(
         compatible_with = compatible_with,
         exec_properties = exec_properties,

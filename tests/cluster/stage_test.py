@@ -41,9 +41,8 @@ class StageTest(unittest.TestCase):
             model=Model(model=str(folder / "model.py")),
             cpp_class="a::B",
             golden_steps=2,
-            entry_point="",
             frozen=None,
-            **({"least": 2, "dims": {}} | given | outputs),
+            **({"least": 2, "dims": {}, "entry_points": ()} | given | outputs),
         )
         stage.cluster(request)
         return folder
@@ -98,6 +97,12 @@ class StageTest(unittest.TestCase):
         self.assertEqual([each["ops"] for each in plan["clusters"]], [{"Exp": 1, "Sin": 1}])
         self.assertIn("dims names z", self._refused(source, dims={"z": (3,)}).asked)
         self.assertIn("dims contradicts the shape", self._refused(source, dims={"x": (3, 4)}).asked)
+
+    def test_several_entry_points(self) -> None:
+        """Two functions are one error, which says to declare two targets."""
+        error = self._refused("", entry_points=("train", "serve"))
+        self.assertIn("entry_points = ['train', 'serve']", error.asked)
+        self.assertIn("declare a target for each", error.do)
 
     def test_inputs_that_only_the_model_knows(self) -> None:
         """Strings aren't drawn at random: the error asks for a golden_fn."""

@@ -60,8 +60,8 @@ class Request:
     golden_steps: int
     least: int
     """The smallest number of computing ops in a cluster."""
-    entry_point: str
-    """The model's own name; empty for its default."""
+    entry_points: tuple[str, ...]
+    """The model's own name of the function to cut. Empty for its default."""
     dims: Mapping[str, tuple[int | None, ...]]
     """Sizes of inputs' dimensions that the model leaves open, by label. Others may stay open."""
     frozen: tuple[str, ...] | None
@@ -172,8 +172,14 @@ def cluster(request: Request) -> None:
       TfaotError: the model can't be read, or no part of it compiles.
     """
     what = request.model.path
+    if len(request.entry_points) > 1:
+        raise TfaotError(
+            f"{what}: entry_points = {list(request.entry_points)}",
+            exists="tf_aot_clusters cuts one function of a model",
+            do="declare a target for each, with a cpp_class of its own, because the class also names the op",
+        )
     source = request.model.open()
-    name = request.entry_point or source.default_entry_point
+    name = request.entry_points[0] if request.entry_points else source.default_entry_point
     dims = _Open(request.dims)
     function = source.function(name, dims)
     dims.check_used(what, {edge.label for edge in function.inputs})
