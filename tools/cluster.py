@@ -55,6 +55,7 @@ def main() -> None:
                 least=flags.min_ops,
                 entry_points=tuple(own for _, own in flags.entry_point or ()),
                 dims=flag.dims_of(flags.dims),
+                batch_sizes=tuple(flags.batch_size or ()),
                 frozen=flag.frozen_of(flags),
                 pipeline=PipelineFiles(**pipeline) if flags.pipeline_header else None,
                 **{f"out_{output}": getattr(flags, f"out_{output}") for output in _OUTPUTS},

@@ -42,7 +42,7 @@ class StageTest(unittest.TestCase):
             cpp_class="a::B",
             golden_steps=2,
             frozen=None,
-            **({"least": 2, "dims": {}, "entry_points": ()} | given | outputs),
+            **({"least": 2, "dims": {}, "entry_points": (), "batch_sizes": ()} | given | outputs),
         )
         stage.cluster(request)
         return folder
