@@ -188,6 +188,12 @@ def cluster(request: Request) -> None:
             exists="tf_aot_clusters cuts one function of a model",
             do="declare a target for each, with a cpp_class of its own, because the class also names the op",
         )
+    if request.batch_sizes and request.pipeline:
+        raise TfaotError(
+            f"{what}: pipeline = True, and batch_sizes = {list(request.batch_sizes)}",
+            exists="a pipeline's class has memory for tensors of known sizes",
+            do="give the sizes with dims instead of batch_sizes, or remove pipeline",
+        )
     source = request.model.open()
     name = request.entry_points[0] if request.entry_points else source.default_entry_point
     dims = _Open(request.dims)
