@@ -221,17 +221,19 @@ std::string TakeInput(TF_OpKernelContext* context, int index,
   for (int axis = 0; axis < TF_NumDims(got); ++axis) {
     dims.push_back(TF_Dim(got, axis));
   }
-  std::string found = "it takes " + Shown(wanted);
-  std::string todo = "load the library that was built with this SavedModel";
-  if (wanted.batched) {
-    found += ", with any number of rows";
-    if (before >= 0) found += " that all inputs have: " + std::to_string(before);
-    todo += ", and feed inputs with the same number of rows";
+  const std::string text =
+      std::string(Model::Info().cpp_class) + " got " +
+      Shown(static_cast<DType>(TF_TensorType(got)), dims) + " for " +
+      wanted.name;
+  if (!wanted.batched) {
+    return Message(text, "it takes " + Shown(wanted),
+                   "load the library that was built with this SavedModel");
   }
-  return Message(std::string(Model::Info().cpp_class) + " got " +
-                     Shown(static_cast<DType>(TF_TensorType(got)), dims) +
-                     " for " + wanted.name,
-                 found, todo);
+  const std::string all = before < 0 ? "" : ": " + std::to_string(before);
+  return Message(text,
+                 "it takes " + Shown(wanted) +
+                     ", with any number of rows that all inputs have" + all,
+                 "feed inputs with the same number of rows");
 }
 
 // Allocates an output. Returns an error, or nothing.
