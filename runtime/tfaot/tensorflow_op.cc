@@ -221,10 +221,9 @@ std::string TakeInput(TF_OpKernelContext* context, int index,
   for (int axis = 0; axis < TF_NumDims(got); ++axis) {
     dims.push_back(TF_Dim(got, axis));
   }
-  const std::string text =
-      std::string(Model::Info().cpp_class) + " got " +
-      Shown(static_cast<DType>(TF_TensorType(got)), dims) + " for " +
-      wanted.name;
+  const std::string text = std::string(Model::Info().cpp_class) + " got " +
+                           Shown(static_cast<DType>(TF_TensorType(got)), dims) +
+                           " for " + wanted.name;
   if (!wanted.batched) {
     return Message(text, "it takes " + Shown(wanted),
                    "load the library that was built with this SavedModel");

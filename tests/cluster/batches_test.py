@@ -45,8 +45,19 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual({cluster.batch for cluster in cut.found.clusters}, {"the inputs", "Unique:0"})
         theirs, ours = both(cut)
         for values in ([3, 3, 5], [1], []):
-            for expected, found in zip(*(each.step([np.array(values, np.int32)]) for each in (theirs, ours)), strict=True):
+            for expected, found in zip(
+                *(each.step([np.array(values, np.int32)]) for each in (theirs, ours)), strict=True
+            ):
                 np.testing.assert_array_equal(expected, found)
+
+    def test_sizes_that_only_values_relate(self) -> None:
+        """Two numbers of rows that are the same, which no inference shows, aren't taken for two batches: they stay open."""
+        with tf.Graph().as_default() as graph:
+            x = v1.placeholder(tf.int32, [None], "x")
+            once, twice = (tf.cast(tf.unique(value)[0], tf.float32) for value in (x, x * 2))
+            cut = made(graph, [x], [tf.exp(once) + tf.exp(twice), tf.sin(tf.cast(x, tf.float32))], batched=True)
+        self.assertEqual(cut.operations, [["Cast", "Sin"]])
+        self.assertEqual(cut.reason("Exp"), "sizes aren't known")
 
     def test_without_batches(self) -> None:
         """Without batch sizes, open rows stay with TensorFlow."""

@@ -46,7 +46,9 @@ class Made:
         return next(self.found.left.get(node.name, "") for node in self.nodes.graph.node if node.op == op)
 
 
-def made(graph: tf.Graph, inputs: Sequence[Any], outputs: Sequence[Any], *, least: int = 1, batched: bool = False) -> Made:
+def made(
+    graph: tf.Graph, inputs: Sequence[Any], outputs: Sequence[Any], *, least: int = 1, batched: bool = False
+) -> Made:
     """Cuts a graph."""
 
     class Open(Dims):

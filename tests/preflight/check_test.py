@@ -217,7 +217,9 @@ class CheckTest(StageTest):
                 self.assertIn(line.rewrite, finding.rewrite)
                 (place,) = [place for place in finding.places if place.source.endswith(f"model.py:{index + 5}")]
                 self.assertEqual(place.because, line.because)
-        self.assertLessEqual(set(findings), {(line.kind, line.op) for line in LINES} | {("unsupported_op", "StringFormat")})
+        self.assertLessEqual(
+            set(findings), {(line.kind, line.op) for line in LINES} | {("unsupported_op", "StringFormat")}
+        )
 
     def test_open_sizes(self) -> None:
         """Protects users of models with an open batch: it is to fill in, not a blocker, and the rest is still checked."""

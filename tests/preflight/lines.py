@@ -35,7 +35,9 @@ LINES = (
     Line("tf.py_function(lambda v: v, [x], tf.float32)", "unsupported_op", "EagerPyFunc", _HOST),
     Line("tf.numpy_function(lambda v: v, [x], tf.float32)", "unsupported_op", "PyFunc", _HOST),
     Line("tf.strings.length(tf.constant(['a', 'b']))", "unsupported_op", "StringLength", "feed numbers"),
-    Line("tf.io.decode_raw(tf.constant(['abcd']), tf.uint8)", "unsupported_op", "DecodeRaw", "decode where you prepare"),
+    Line(
+        "tf.io.decode_raw(tf.constant(['abcd']), tf.uint8)", "unsupported_op", "DecodeRaw", "decode where you prepare"
+    ),
     Line("tf.compat.v1.Print(x, [x])", "unsupported_op", "Print", "return the value as an output"),
     Line("(tf.print(x), x)[1]", "unsupported_op", "PrintV2", "remove tf.print"),
     # A dtype.

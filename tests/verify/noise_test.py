@@ -65,7 +65,9 @@ class NoiseTest(unittest.TestCase):
         with tf.Graph().as_default() as graph:
             x = tf.compat.v1.placeholder(tf.float32, [64], "x")
             handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[64], shared_name="v")
-            start = tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(np.linspace(1.0, 2.0, 64, dtype=np.float32)))
+            start = tf.raw_ops.AssignVariableOp(
+                resource=handle, value=tf.constant(np.linspace(1.0, 2.0, 64, dtype=np.float32))
+            )
             with tf.control_dependencies([start]):
                 update = tf.raw_ops.AssignSubVariableOp(resource=handle, value=x)
             with tf.control_dependencies([update]):

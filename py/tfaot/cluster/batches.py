@@ -16,8 +16,7 @@ from tensorflow.core.framework import graph_pb2, types_pb2
 
 from tfaot.core.errors import TfaotError
 from tfaot.export.sources.subgraph import add_placeholder, imported
-from tfaot.export.traced import Shape
-from tfaot.graph.attributes import shape_of, shape_proto
+from tfaot.graph.attributes import Shape, shape_of, shape_proto
 from tfaot.graph.edits import replace
 from tfaot.graph.names import canonical, tensor_name
 from tfaot.graph.program import Tensor
@@ -74,19 +73,22 @@ def infer(graph: graph_pb2.GraphDef, what: str, inputs: Collection[str], *, batc
         for name in inputs
         if (shape := tensors[f"{name}:0"].shape) and shape[0] is None and static(shape[1:])
     }
-    if not batched or not opened:
+    if not batched:
         return Inferred(tensors, {})
     batches = dict.fromkeys(sorted(opened), 0)
     names = [INPUTS]
+    runs = [_sized(graph, tensors, batches, run, what) for run in (0, 1)]
     while True:
-        runs = [_sized(graph, tensors, batches, run, what) for run in (0, 1)]
         found = {name: _compared(runs[0][name], runs[1][name], names) for name in tensors}
-        fresh = _fresh(graph, tensors, runs, found) if len(names) < len(_PRIMES) else []
+        fresh = _fresh(graph, tensors, found)[: len(_PRIMES) - len(names)]
         if not fresh:
             break
-        for tensor in fresh[: len(_PRIMES) - len(names)]:
-            batches[tensor] = len(names)
-            names.append(tensor)
+        more = batches | {tensor: len(names) + index for index, tensor in enumerate(fresh)}
+        try:
+            runs = [_sized(graph, tensors, more, run, what) for run in (0, 1)]
+        except TfaotError:
+            break  # two of them are the same number, which only values show; their sizes stay open
+        batches, names = more, [*names, *fresh]
     return Inferred(
         {name: Tensor(shape, tensors[name].dtype) for name, (shape, _) in found.items()},
         {name: rows for name, (_, rows) in found.items() if rows is not None},
@@ -151,12 +153,9 @@ def _compared(first: Tensor, second: Tensor, names: list[str]) -> tuple[Shape, R
 
 
 def _fresh(
-    graph: graph_pb2.GraphDef,
-    tensors: Mapping[str, Tensor],
-    runs: list[dict[str, Tensor]],
-    found: Mapping[str, tuple[Shape, Rows | None]],
+    graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], found: Mapping[str, tuple[Shape, Rows | None]]
 ) -> list[str]:
-    """Returns the tensors that have a first size of their own, though the sizes of all operands are known."""
+    """Returns the tensors that have a first size of their own, though all sizes are known on which they depend."""
 
     def settled(tensor: str) -> bool:
         shape, rows = found[tensor]
@@ -165,15 +164,16 @@ def _fresh(
     results: dict[str, list[str]] = {}
     for tensor in tensors:
         results.setdefault(tensor_name(tensor)[0], []).append(tensor)
+    unsettled: set[str] = set()
     fresh = []
     for node in graph.node:
-        operands = [canonical(operand) for operand in node.input if not operand.startswith("^")]
-        if node.op == "Placeholder" or not all(map(settled, operands)):
-            continue
-        for tensor in results.get(node.name, []):
-            shape = runs[0][tensor].shape
-            if not settled(tensor) and shape and shape[0] is None and static(shape[1:]) and static(found[tensor][0][1:]):
-                fresh.append(tensor)
+        operands = {tensor_name(operand)[0] for operand in node.input if not operand.startswith("^")}
+        opened = [tensor for tensor in results.get(node.name, []) if not settled(tensor)]
+        if opened and node.op != "Placeholder" and not operands & unsettled:
+            shapes = {tensor: found[tensor][0] for tensor in opened}
+            fresh += [tensor for tensor, shape in shapes.items() if shape and shape[0] is None and static(shape[1:])]
+        if opened or operands & unsettled:
+            unsettled.add(node.name)
     return fresh
 
 

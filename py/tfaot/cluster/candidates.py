@@ -13,8 +13,8 @@ from tfaot.cluster.batches import Rows, infer, static
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
 from tfaot.cluster.updates import Update, hoist, share_reads, spell_out
 from tfaot.core import dtypes
-from tfaot.export.traced import Function, Shape
-from tfaot.graph.attributes import attribute
+from tfaot.export.traced import Function
+from tfaot.graph.attributes import Shape, attribute
 from tfaot.graph.calls import inline_calls
 from tfaot.graph.names import canonical, producer, tensor_name
 from tfaot.graph.ops import CONTROL_FLOW_V1, definition, dtypes_of, has_effects
@@ -243,9 +243,9 @@ def _reasons(
         outputs.setdefault(tensor_name(name)[0], []).append(tensor)
     for node in graph.node:
         operands = [tensors[canonical(each)] for each in node.input if not each.startswith("^")]
-        if reason := _reason(node, operands, outputs.get(node.name, []), fed):
-            reasons[node.name] = reason
-        elif node.name not in reasons and (reason := _without_sizes(node, tensors, rows)):
+        if (reason := _reason(node, operands, outputs.get(node.name, []), fed)) or (
+            node.name not in reasons and (reason := _without_sizes(node, tensors, rows))
+        ):
             reasons[node.name] = reason
     return reasons
 

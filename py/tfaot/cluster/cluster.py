@@ -350,9 +350,7 @@ def _frozen(source: Source, function: Function, patterns: tuple[str, ...] | None
     return dataclasses.replace(function, graph=graph), {name: values[name] for name in names if name not in chosen}
 
 
-def _inputs(
-    source: Source, entry: str, edges: Sequence[Edge], count: int, what: str, most: int
-) -> list[list[Array]]:
+def _inputs(source: Source, entry: str, edges: Sequence[Edge], count: int, what: str, most: int) -> list[list[Array]]:
     """Returns the inputs of the steps to verify: the user's, or else drawn ones.
 
     With batches, of which `most` is the largest compiled size, these have one row, that size, and more rows, in turn.
@@ -408,6 +406,7 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
         for node in nodes.uncut.node
         if nodes.reasons.get(node.name) == OPEN or any(map(nodes.is_open, (*node.input, f"{node.name}:0")))
     }
+    copied = {*nodes.known, *nodes.sized}
     origins = nodes.origins()
     contained = {
         part.cluster.name: list(dict.fromkeys(origins.get(name, name) for name in part.cluster.nodes))
@@ -440,7 +439,7 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
             kind: [
                 name
                 for name, op in operations.items()
-                if name not in nodes.known and name not in nodes.sized and op not in _IDLE and (name in open_nodes) == (kind == "open")
+                if name not in copied and op not in _IDLE and (name in open_nodes) == (kind == "open")
             ]
             for kind in ("fixed", "open")
         },

@@ -246,9 +246,9 @@ def _measure(
     index = np.dtype(np.int32)
 
     def add(name: str, op: str, operands: Sequence[str], attributes: Mapping[str, object]) -> str:
-        made = graph.node.add(name=name if name == node.name else take(name, taken), op=op, input=operands)
-        set_attributes(made, attributes)
-        return made.name
+        name = name if name == node.name else take(name, taken)
+        set_attributes(graph.node.add(name=name, op=op, input=operands), attributes)
+        return name
 
     def constant(value: int) -> str:
         array = np.array(value, dtypes.BY_ENUM[dtype.type].name)
