@@ -221,15 +221,16 @@ std::string TakeInput(TF_OpKernelContext* context, int index,
   for (int axis = 0; axis < TF_NumDims(got); ++axis) {
     dims.push_back(TF_Dim(got, axis));
   }
-  const std::string text = std::string(Model::Info().cpp_class) + " got " +
-                           Shown(static_cast<DType>(TF_TensorType(got)), dims) +
-                           " for " + wanted.name;
+  const std::string shown = Shown(static_cast<DType>(TF_TensorType(got)), dims);
   if (!wanted.batched) {
-    return Message(text, "it takes " + Shown(wanted),
+    return Message(std::string(Model::Info().cpp_class) + " got " + shown +
+                       " for " + wanted.name,
+                   "it takes " + Shown(wanted),
                    "load the library that was built with this SavedModel");
   }
   const std::string all = before < 0 ? "" : ": " + std::to_string(before);
-  return Message(text,
+  return Message(std::string(Model::Info().cpp_class) + " got " + shown +
+                     " for " + wanted.name,
                  "it takes " + Shown(wanted) +
                      ", with any number of rows that all inputs have" + all,
                  "feed inputs with the same number of rows");
