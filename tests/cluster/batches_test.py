@@ -20,14 +20,13 @@ class BatchesTest(unittest.TestCase):
             x = v1.placeholder(tf.float32, [None, 4], "x")
             text = v1.placeholder(tf.string, [None], "text")
             wide = tf.reshape(tf.sin(x), [tf.shape(text)[0] * 2, 2])
-            back = tf.reshape(tf.exp(wide), [-1, 4]) + tf.zeros([tf.size(wide) // 4, 4])
+            back = tf.reshape(tf.exp(wide), [-1, 4]) + tf.zeros([tf.size(x) // 4, 4])
             lengths = tf.cast(tf.strings.length(text), tf.float32)
             cut = made(graph, [x, text], [back * lengths[:, tf.newaxis]], batched=True)
         self.assertEqual([cluster.batch for cluster in cut.found.clusters], ["the inputs"])
         self.assertEqual(cut.reason("StringLength"), "it computes on string")
         (part,) = cut.cut.parts
         self.assertEqual([each.shape for each in part.function.inputs], [(None,), (None, 4)])
-        # No shape of a value inside is an output.
         self.assertEqual([each.shape for each in part.function.outputs], [(None, 4)])
         theirs, ours = both(cut)
         for rows in (1, 3, 0, 70):
