@@ -47,15 +47,15 @@ def main() -> None:
         from tfaot.cluster.cluster import PipelineFiles, Request, cluster
 
         pipeline = {field: getattr(flags, f"pipeline_{field}") for field in _PIPELINE}
-        entries = flags.entry_point or [("", "")]
         cluster(
             Request(
                 model=source,
                 cpp_class=flags.cpp_class,
                 golden_steps=flags.golden_steps,
                 least=flags.min_ops,
-                entry_point=entries[0][1],
+                entry_points=tuple(own for _, own in flags.entry_point or ()),
                 dims=flag.dims_of(flags.dims),
+                batch_sizes=tuple(flags.batch_size or ()),
                 frozen=flag.frozen_of(flags),
                 pipeline=PipelineFiles(**pipeline) if flags.pipeline_header else None,
                 **{f"out_{output}": getattr(flags, f"out_{output}") for output in _OUTPUTS},

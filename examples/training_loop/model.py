@@ -59,7 +59,7 @@ class Digits(tf.Module):
                 )
             variables = [self.hidden, self.out]
             for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
-                variable.assign(variable - 0.2 * gradient)
+                variable.assign_sub(0.2 * gradient)
         known = tf.equal(tf.argmax(self._scores(images), -1, tf.int32), labels)
         return {"loss": loss, "known": tf.reduce_mean(tf.cast(known, tf.float32))}
 

@@ -107,6 +107,9 @@ tf_aot_cluster = rule(
     doc = "Cuts the parts out of a model that compile, and writes them as a graph with an entry point for each, and the rest " +
           "as a SavedModel that calls them.",
     attrs = model_attrs() | {
+        "batch_sizes": attr.int_list(
+            doc = "Batch sizes to compile clusters for whose tensors have rows of a batch.",
+        ),
         "min_ops": attr.int(
             doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
             default = 4,
@@ -235,6 +238,7 @@ def tf_aot_clusters(
         *,
         name,
         cpp_class,
+        batch_sizes = [],
         checkpoint = None,
         compatible_with = None,
         config = None,
@@ -286,6 +290,9 @@ def tf_aot_clusters(
     Args:
       name: (str) the library's name
       cpp_class: (str) the class of the clusters, `a::b::Class`. It also names the op.
+      batch_sizes: (list[int]) compiles for batches of any number of rows, which run as parts of these sizes: `[1, 8, 64]`. All
+        inputs that leave their first dimension open have the same rows (docs/guide/clusters.md). By default, what has open
+        sizes isn't compiled.
       checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables
       compatible_with: (list[Label]) as in any rule, for all targets
       config: (Label) with `graph`, a complete tf2xla config that names its feeds and fetches
@@ -321,8 +328,6 @@ def tf_aot_clusters(
       visibility: (list[Label]) as in any rule, for the targets listed here
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
     """
-    if len(entry_points) > 1:
-        fail("{}: entry_points = {}. A target cuts one function. To do: declare a target for each.".format(name, entry_points))
     common = common_attributes(
         compatible_with = compatible_with,
         exec_properties = exec_properties,
@@ -337,6 +342,7 @@ def tf_aot_clusters(
     cut = name + ".cluster"
     export_model(
         name = cut,
+        batch_sizes = batch_sizes,
         cpp_class = cpp_class,
         frozen = frozen,
         min_ops = min_ops,

@@ -166,62 +166,117 @@ bool PlaceIn(Model& model, const TensorInfo& tensor, TF_Tensor* memory) {
   return tensor.bytes == 0;
 }
 
-// Returns whether a tensor has the dtype and the shape that the model takes.
-bool Fits(const TF_Tensor* got, const TensorInfo& wanted) {
-  const int rank = static_cast<int>(wanted.dims.size());
-  bool fits = static_cast<DType>(TF_TensorType(got)) == wanted.dtype &&
-              TF_NumDims(got) == rank && TF_TensorByteSize(got) == wanted.bytes;
-  for (int axis = 0; fits && axis < rank; ++axis) {
-    fits = TF_Dim(got, axis) == wanted.dims[static_cast<std::size_t>(axis)];
-  }
-  return fits;
+// The bytes of `rows` rows of a tensor, or of all of it if it has no batch.
+std::uint64_t Bytes(const TensorInfo& tensor, std::int64_t rows) {
+  if (!tensor.batched) return tensor.bytes;
+  return tensor.bytes / static_cast<std::uint64_t>(tensor.dims[0]) *
+         static_cast<std::uint64_t>(rows);
 }
 
-// Gives the model an input, which must outlive the run. Returns an error, or
-// nothing.
-std::string GiveInput(TF_OpKernelContext* context, int index,
-                      const TensorInfo& wanted, Model& model, TF_Status* status,
-                      std::vector<TensorPointer>& held) {
+// Where a row of a tensor starts, or the tensor itself if it has no batch.
+unsigned char* Row(const TensorInfo& tensor, TF_Tensor* memory,
+                   std::int64_t row) {
+  unsigned char* data = static_cast<unsigned char*>(TF_TensorData(memory));
+  return tensor.batched ? data + Bytes(tensor, row) : data;
+}
+
+// Lets the model use a tensor's memory. TensorFlow aligns it, unless it is a
+// part of another tensor. Returns whether the model does.
+bool PlaceIn(Model& model, const TensorInfo& tensor, void* data) {
+  if (tensor.bytes > 0 && Place(model, tensor, data)) return true;
+  static_cast<void>(Place(model, tensor, nullptr));  // it always can
+  return tensor.bytes == 0;
+}
+
+// Returns whether a tensor has the dtype and the shape that the model takes.
+// `rows` is the number of rows of the inputs before it, or -1. An input with a
+// batch must have as many, and sets it if it is the first.
+bool Fits(const TF_Tensor* got, const TensorInfo& wanted, std::int64_t& rows) {
+  const int rank = static_cast<int>(wanted.dims.size());
+  if (static_cast<DType>(TF_TensorType(got)) != wanted.dtype ||
+      TF_NumDims(got) != rank) {
+    return false;
+  }
+  for (int axis = wanted.batched ? 1 : 0; axis < rank; ++axis) {
+    if (TF_Dim(got, axis) != wanted.dims[static_cast<std::size_t>(axis)]) {
+      return false;
+    }
+  }
+  if (wanted.batched && rows < 0) rows = TF_Dim(got, 0);
+  return (!wanted.batched || TF_Dim(got, 0) == rows) &&
+         TF_TensorByteSize(got) == Bytes(wanted, rows);
+}
+
+// Takes an input and checks it. Returns an error, or nothing.
+std::string TakeInput(TF_OpKernelContext* context, int index,
+                      const TensorInfo& wanted, std::int64_t& rows,
+                      TF_Status* status, std::vector<TensorPointer>& held) {
   TF_Tensor* got = nullptr;
   TF_GetInput(context, index, &got, status);
   if (TF_GetCode(status) != TF_OK) return TF_Message(status);
   held.emplace_back(got, TF_DeleteTensor);
-  if (!Fits(got, wanted)) {
-    std::vector<std::int64_t> dims;
-    for (int axis = 0; axis < TF_NumDims(got); ++axis) {
-      dims.push_back(TF_Dim(got, axis));
-    }
-    return Message(std::string(Model::Info().cpp_class) + " got " +
-                       Shown(static_cast<DType>(TF_TensorType(got)), dims) +
+  const std::int64_t before = rows;
+  if (Fits(got, wanted, rows)) return "";
+  std::vector<std::int64_t> dims;
+  for (int axis = 0; axis < TF_NumDims(got); ++axis) {
+    dims.push_back(TF_Dim(got, axis));
+  }
+  const std::string shown = Shown(static_cast<DType>(TF_TensorType(got)), dims);
+  if (!wanted.batched) {
+    return Message(std::string(Model::Info().cpp_class) + " got " + shown +
                        " for " + wanted.name,
                    "it takes " + Shown(wanted),
                    "load the library that was built with this SavedModel");
   }
-  if (!PlaceIn(model, wanted, got)) {
-    std::memcpy(Values(model, wanted), TF_TensorData(got), wanted.bytes);
-  }
-  return "";
+  const std::string all = before < 0 ? "" : ": " + std::to_string(before);
+  return Message(std::string(Model::Info().cpp_class) + " got " + shown +
+                     " for " + wanted.name,
+                 "it takes " + Shown(wanted) +
+                     ", with any number of rows that all inputs have" + all,
+                 "feed inputs with the same number of rows");
 }
 
-// An output, and whether the model writes to it directly.
-struct Result {
-  TensorPointer tensor;
-  bool placed;
-};
-
 // Allocates an output. Returns an error, or nothing.
-std::string TakeOutput(TF_OpKernelContext* context, int index,
-                       const TensorInfo& made, Model& model, TF_Status* status,
-                       std::vector<Result>& results) {
-  TensorPointer tensor(
+std::string MakeOutput(TF_OpKernelContext* context, int index,
+                       const TensorInfo& made, std::int64_t rows,
+                       TF_Status* status, std::vector<TensorPointer>& held) {
+  std::vector<std::int64_t> dims(made.dims.begin(), made.dims.end());
+  if (made.batched) dims[0] = rows;
+  held.emplace_back(
       TF_AllocateOutput(context, index, static_cast<TF_DataType>(made.dtype),
-                        made.dims.begin(), static_cast<int>(made.dims.size()),
-                        made.bytes, status),
+                        dims.data(), static_cast<int>(dims.size()),
+                        static_cast<std::size_t>(Bytes(made, rows)), status),
       TF_DeleteTensor);
-  if (TF_GetCode(status) != TF_OK) return TF_Message(status);
-  const bool placed = PlaceIn(model, made, tensor.get());
-  results.push_back({std::move(tensor), placed});
-  return "";
+  return TF_GetCode(status) == TF_OK ? "" : TF_Message(status);
+}
+
+// Runs an entry point on `rows` rows of its inputs, starting at `first`, or on
+// all of them if it has no batch. Returns whether it succeeded.
+bool Run(Model& model, const EntryPointInfo& entry,
+         const std::vector<TensorPointer>& inputs,
+         const std::vector<TensorPointer>& outputs, std::int64_t first,
+         std::int64_t rows) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorInfo& input = entry.inputs[i];
+    void* const data = Row(input, inputs[i].get(), first);
+    if (!PlaceIn(model, input, data)) {
+      std::memcpy(Values(model, input), data, Bytes(input, rows));
+    }
+  }
+  std::vector<bool> placed(outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TensorInfo& output = entry.outputs[i];
+    placed[i] = PlaceIn(model, output, Row(output, outputs[i].get(), first));
+  }
+  if (!Call(model, entry, rows)) return false;
+  const Model& done = model;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TensorInfo& output = entry.outputs[i];
+    if (placed[i]) continue;
+    std::memcpy(Row(output, outputs[i].get(), first), Values(done, output),
+                Bytes(output, rows));
+  }
+  return true;
 }
 
 void Compute(const Kernel& kernel, TF_OpKernelContext* context) {
@@ -239,37 +294,39 @@ void Compute(const Kernel& kernel, TF_OpKernelContext* context) {
     return;
   }
   std::string error;
+  std::int64_t rows = -1;
+  const StatusPointer status(TF_NewStatus(), TF_DeleteStatus);
+  std::vector<TensorPointer> inputs;
+  std::vector<TensorPointer> outputs;
+  inputs.reserve(given);
+  outputs.reserve(taken);
+  for (std::size_t i = 0; i < given && error.empty(); ++i) {
+    error = TakeInput(context, static_cast<int>(i), entry.inputs[i], rows,
+                      status.get(), inputs);
+  }
+  for (std::size_t i = 0; i < taken && error.empty(); ++i) {
+    error = MakeOutput(context, static_cast<int>(i), entry.outputs[i], rows,
+                       status.get(), outputs);
+  }
+  if (!error.empty()) {
+    Fail(context, TF_INVALID_ARGUMENT, error);
+    return;
+  }
+  if (rows == 0) return;  // the outputs have no rows, either
   std::unique_ptr<Model> model = All().Take(&error);
   if (model == nullptr) {
     Fail(context, TF_FAILED_PRECONDITION, error);
     return;
   }
-  TF_Code code = TF_INVALID_ARGUMENT;
-  const StatusPointer status(TF_NewStatus(), TF_DeleteStatus);
-  std::vector<TensorPointer> held;
-  std::vector<Result> results;
-  held.reserve(given);
-  results.reserve(taken);
-  for (std::size_t i = 0; i < given && error.empty(); ++i) {
-    error = GiveInput(context, static_cast<int>(i), entry.inputs[i], *model,
-                      status.get(), held);
-  }
-  for (std::size_t i = 0; i < taken && error.empty(); ++i) {
-    error = TakeOutput(context, static_cast<int>(i), entry.outputs[i], *model,
-                       status.get(), results);
-  }
-  if (error.empty() && !Call(*model, entry)) {
-    error = model->error();
-    code = TF_INTERNAL;
-  }
-  for (std::size_t i = 0; i < taken && error.empty(); ++i) {
-    if (results[i].placed) continue;
-    const Model& done = *model;
-    std::memcpy(TF_TensorData(results[i].tensor.get()),
-                Values(done, entry.outputs[i]), entry.outputs[i].bytes);
+  // The class takes batches up to the largest size that it was compiled for.
+  const std::int64_t most = entry.max_batch > 0 ? entry.max_batch : 1;
+  const std::int64_t all = entry.max_batch > 0 ? rows : 1;
+  for (std::int64_t row = 0; row < all && error.empty(); row += most) {
+    const std::int64_t part = all - row < most ? all - row : most;
+    if (!Run(*model, entry, inputs, outputs, row, part)) error = model->error();
   }
   All().Give(std::move(model));
-  if (!error.empty()) Fail(context, code, error);
+  if (!error.empty()) Fail(context, TF_INTERNAL, error);
 }
 
 void ComputeKernel(void* kernel, TF_OpKernelContext* context) {

@@ -46,7 +46,9 @@ class Made:
         return next(self.found.left.get(node.name, "") for node in self.nodes.graph.node if node.op == op)
 
 
-def made(graph: tf.Graph, inputs: Sequence[Any], outputs: Sequence[Any], *, least: int = 1) -> Made:
+def made(
+    graph: tf.Graph, inputs: Sequence[Any], outputs: Sequence[Any], *, least: int = 1, batched: bool = False
+) -> Made:
     """Cuts a graph."""
 
     class Open(Dims):
@@ -64,7 +66,7 @@ def made(graph: tf.Graph, inputs: Sequence[Any], outputs: Sequence[Any], *, leas
         dims=Open({}),
         sources={},
     )
-    nodes, found = settled(function, what="the test's graph", least=least, refused={})
+    nodes, found = settled(function, what="the test's graph", least=least, refused={}, batched=batched)
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
     return Made(
         nodes, found, cut(nodes, found.clusters, function.outputs, feeds, OP), function.inputs, function.outputs

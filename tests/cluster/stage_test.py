@@ -41,9 +41,8 @@ class StageTest(unittest.TestCase):
             model=Model(model=str(folder / "model.py")),
             cpp_class="a::B",
             golden_steps=2,
-            entry_point="",
             frozen=None,
-            **({"least": 2, "dims": {}} | given | outputs),
+            **({"least": 2, "dims": {}, "entry_points": (), "batch_sizes": ()} | given | outputs),
         )
         stage.cluster(request)
         return folder
@@ -98,6 +97,39 @@ class StageTest(unittest.TestCase):
         self.assertEqual([each["ops"] for each in plan["clusters"]], [{"Exp": 1, "Sin": 1}])
         self.assertIn("dims names z", self._refused(source, dims={"z": (3,)}).asked)
         self.assertIn("dims contradicts the shape", self._refused(source, dims={"x": (3, 4)}).asked)
+
+    def test_several_entry_points(self) -> None:
+        """Two functions are one error, which says to declare two targets."""
+        error = self._refused("", entry_points=("train", "serve"))
+        self.assertIn("entry_points = ['train', 'serve']", error.asked)
+        self.assertIn("declare a target for each", error.do)
+
+    def test_mixing(self) -> None:
+        """An op that combines rows stays with TensorFlow, and so do those that use the number of rows as a value."""
+        body = (
+            "y = tf.exp(tf.sin(x)) / tf.cast(tf.shape(x)[0], tf.float32)\n"
+            "    return tf.cos(tf.exp(tf.tanh(y))) - tf.reduce_max(y, 0)"
+        )
+        plan = json.loads((self._run(_model(body), batch_sizes=(1, 4)) / "out_plan").read_text())
+        ops = [set(cluster["ops"]) for cluster in plan["clusters"]]
+        self.assertEqual(ops, [{"Exp", "Sin"}, {"Cos", "Exp", "Sub", "Tanh"}])
+        left = {op: why for why, ops in plan["left"].items() for op in ops}
+        self.assertIn("uses the number of rows", left["RealDiv"])
+        self.assertIn("combines rows of a batch", left["Max"])
+
+    def test_refused(self) -> None:
+        """A model without open rows, one that can't take any number, a pipeline, and one that mixes all rows are one error."""
+        error = self._refused(_model("return tf.exp(tf.sin(x))", "[3, 4]"), batch_sizes=(1, 4))
+        self.assertIn("no cluster has rows", error.asked)
+        error = self._refused(_model("return tf.exp(x + tf.ones([2, 4]))"), batch_sizes=(1, 4))
+        self.assertIn("can't take a batch of 1009 rows", error.asked)
+        self.assertIn("with dims", error.do)
+        error = self._refused(
+            _model("return tf.exp(x)"), batch_sizes=(1, 4), pipeline=stage.PipelineFiles("", "", "", "", "", "", "")
+        )
+        self.assertIn("pipeline = True", error.asked)
+        error = self._refused(_model("return tf.exp(tf.cumsum(x, 0))"), batch_sizes=(1, 4), least=2)
+        self.assertIn("Cumsum", error.exists)
 
     def test_inputs_that_only_the_model_knows(self) -> None:
         """Strings aren't drawn at random: the error asks for a golden_fn."""
@@ -163,6 +195,11 @@ class StageTest(unittest.TestCase):
         self.assertIn("TensorFlow's is float32[2]", difference("t", floats, floats[:1]))
         self.assertIn("differs", difference("t", np.array([1, 2]), np.array([1, 3])))
         self.assertIn("differs", difference("t", np.array([b"a"], object), np.array([b"b"], object)))
+
+
+def _model(body: str, shape: str = "[None, 4]") -> str:
+    spec = f'@tf.function(input_signature=[tf.TensorSpec({shape}, tf.float32, "x")])'
+    return f"{spec}\ndef model(x):\n    {body}\n"
 
 
 if __name__ == "__main__":

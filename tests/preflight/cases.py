@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import tensorflow as tf
+from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from tests.breadth import structures
 from tests.preflight.corpus import Built, Instance, recipe_build
@@ -52,6 +53,12 @@ def _growing_v1(x: Any) -> Any:
 def _written_v1(x: Any, count: Any) -> Any:
     array = v1.TensorArray(tf.float32, count)
     return v1.while_loop(lambda k, y: k < 3, lambda k, y: (k + 1, y.write(k, x[k])), (0, array))[1].stack()
+
+
+def _collective(x: Any) -> Any:
+    return tf.raw_ops.CollectiveReduceV2(
+        input=x, group_size=2, group_key=1, instance_key=1, ordering_token=[], merge_op="Add", final_op="Id"
+    )
 
 
 CASES: dict[str, tuple[Callable[..., Any], tuple[_Spec, ...]]] = {
@@ -118,6 +125,12 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[_Spec, ...]]] = {
     "the gradient of a TensorFlow 1 loop without a bound": (
         lambda x, i: tf.gradients(v1.while_loop(lambda k, y: k < i, lambda k, y: (k + 1, tf.sin(y)), (0, x))[1], x),
         (_X, _I),
+    ),
+    "a collective": (_collective, (_X,)),
+    "a collective of XLA": (lambda x: gen_xla_ops.xla_all_reduce(x, [[0]], "Add", "CrossReplica"), (_X,)),
+    "a reduction that XLA scatters": (
+        lambda x: gen_xla_ops.xla_reduce_scatter(x, [[0]], 0, "Add"),
+        (_X,),
     ),
     "tf.print": (lambda x: (tf.print(x), x), (_X,)),
     "py_function": (lambda x: tf.py_function(lambda y: y, [x], tf.float32), (_X,)),

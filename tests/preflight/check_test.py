@@ -203,6 +203,24 @@ class CheckTest(StageTest):
             self.assertIn("model.py:", finding.places[0].source)
             self.assertTrue(finding.rewrite)
 
+    def test_every_kind(self) -> None:
+        """Protects users of any of these ops: one report names each with its line, how bad it is, and what to write instead."""
+        from tests.preflight.lines import LINES
+
+        body = "".join(f"    v{index} = {line.code}\n" for index, line in enumerate(LINES))
+        report = self.model(f"{body}    return [{', '.join(f'v{index}' for index in range(len(LINES)))}]\n")
+        findings = found(report)
+        for index, line in enumerate(LINES):
+            with self.subTest(line.code):
+                finding = findings[line.kind, line.op]
+                self.assertEqual(finding.severity, line.severity)
+                self.assertIn(line.rewrite, finding.rewrite)
+                (place,) = [place for place in finding.places if place.source.endswith(f"model.py:{index + 5}")]
+                self.assertEqual(place.because, line.because)
+        self.assertLessEqual(
+            set(findings), {(line.kind, line.op) for line in LINES} | {("unsupported_op", "StringFormat")}
+        )
+
     def test_open_sizes(self) -> None:
         """Protects users of models with an open batch: it is to fill in, not a blocker, and the rest is still checked."""
 

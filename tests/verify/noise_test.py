@@ -53,13 +53,43 @@ class NoiseTest(unittest.TestCase):
             self.assertTrue(np.array_equal(results[0], results[1]))
             self.assertTrue(np.all(results[0] != results[2]))
 
+    def test_updates(self) -> None:
+        """Protects tolerances of loops: updates of variables, which have no result, round their new values, also in functions."""
 
-def _run(noisy_: Noisy, tensor: str) -> Any:
+        @tf.function(input_signature=[tf.TensorSpec([64]), tf.TensorSpec([], tf.resource)], autograph=False)
+        def twice(x: Any, handle: Any) -> Any:
+            for update in (tf.raw_ops.AssignAddVariableOp, tf.raw_ops.AssignSubVariableOp):
+                update(resource=handle, value=x)
+            return tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32)
+
+        with tf.Graph().as_default() as graph:
+            x = tf.compat.v1.placeholder(tf.float32, [64], "x")
+            handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[64], shared_name="v")
+            start = tf.raw_ops.AssignVariableOp(
+                resource=handle, value=tf.constant(np.linspace(1.0, 2.0, 64, dtype=np.float32))
+            )
+            with tf.control_dependencies([start]):
+                update = tf.raw_ops.AssignSubVariableOp(resource=handle, value=x)
+            with tf.control_dependencies([update]):
+                read = tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="read")
+                with tf.control_dependencies([read]):
+                    tf.identity(twice(x, handle), name="called")
+        for precise in (True, False):
+            made = noisy(graph.as_graph_def(), precise=precise)
+            for tensor, most in (("read:0", 1.0), ("called:0", 2.0)):
+                exact, moved = (_run(made, tensor, amplitude) for amplitude in (0.0, 1024.0))
+                np.testing.assert_allclose(exact, np.linspace(1.0, 2.0, 64) - np.linspace(0.1, 1.0, 64), rtol=1e-6)
+                error = np.abs(moved - exact) / 2.0**-25 / 1024
+                self.assertGreater(error.mean(), 0.3)
+                self.assertLess(error.max(), 5 * most)
+
+
+def _run(noisy_: Noisy, tensor: str, amplitude: float = 1.0) -> Any:
     """Returns a tensor's noisy values."""
     with tf.Graph().as_default() as graph:
         tf.import_graph_def(noisy_.graph, name="")
         handle = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=AMPLITUDE)
-        assign = tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(1.0, tf.float64))
+        assign = tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(amplitude, tf.float64))
     with tf.compat.v1.Session(graph=graph, config=session_config()) as session:
         session.run(assign)
         return session.run(noisy_.tensor(tensor), {"x:0": np.linspace(0.1, 1.0, 64)})

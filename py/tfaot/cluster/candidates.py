@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
+from tfaot.cluster.batches import Rows, infer, static
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
 from tfaot.cluster.updates import Update, hoist, share_reads, spell_out
 from tfaot.core import dtypes
-from tfaot.export.sources.subgraph import imported
-from tfaot.export.traced import Function, Shape
-from tfaot.graph.attributes import attribute, shape_of
+from tfaot.export.traced import Function
+from tfaot.graph.attributes import Shape, attribute
 from tfaot.graph.calls import inline_calls
-from tfaot.graph.edits import replace
 from tfaot.graph.names import canonical, producer, tensor_name
 from tfaot.graph.ops import CONTROL_FLOW_V1, definition, dtypes_of, has_effects
 from tfaot.graph.program import Program, Tensor
@@ -24,7 +24,7 @@ from tfaot.preflight import knowledge
 from tfaot.preflight.check import Checker
 from tfaot.preflight.report import BLOCKER
 
-_SIZES = {"Rank", "Shape", "Size", "VariableShape"}
+SIZES = {"Rank", "Shape", "Size", "VariableShape"}
 """Ops whose result is known as soon as their operand's shape is."""
 
 OPEN = "sizes aren't known"
@@ -43,13 +43,17 @@ class Nodes:
     graph: graph_pb2.GraphDef
     """All calls are inlined. Each node comes after those that it depends on, except for the way back of loops."""
     tensors: Mapping[str, Tensor]
-    """By `node:port`."""
+    """By `node:port`. A size is open if it isn't known, or counts rows."""
+    rows: Mapping[str, Rows]
+    """Of the tensors that have rows of a batch; empty if clusters aren't for batches."""
     predicates: Mapping[str, Predicate]
     """When each node runs."""
     known: frozenset[str]
     """Nodes whose values the compiler knows. Clusters have copies of them."""
+    sized: Mapping[str, str]
+    """The batch of nodes whose values follow from its number of rows. Its clusters have copies of them."""
     reasons: Mapping[str, str]
-    """Why a node stays with TensorFlow, for those that do. Known nodes have no reason."""
+    """Why a node stays with TensorFlow, for those that do. Known nodes have no reason, nor have sized ones."""
     fetched: frozenset[str]
     """The nodes of the outputs."""
     uncut: graph_pb2.GraphDef
@@ -60,7 +64,11 @@ class Nodes:
     def is_open(self, operand: str) -> bool:
         """Returns whether a tensor has a size that isn't known."""
         found = self.tensors.get(canonical(operand))
-        return found is not None and found.dtype not in _HANDLES and not _static(found.shape)
+        return found is not None and found.dtype not in _HANDLES and not static(found.shape)
+
+    def batch(self, node: node_def_pb2.NodeDef) -> str:
+        """Returns the batch whose rows a candidate has; empty for one whose sizes are all known."""
+        return _batch(node, self.tensors, self.rows)
 
     def origins(self) -> dict[str, str]:
         """Returns the update that each node of its arithmetic belongs to."""
@@ -68,20 +76,25 @@ class Nodes:
 
     def is_candidate(self, name: str) -> bool:
         """Returns whether a node can be a part of a cluster."""
-        return name not in self.reasons and name not in self.known
+        return name not in self.reasons and name not in self.known and name not in self.sized
+
+    def is_copied(self, name: str, batch: str) -> bool:
+        """Returns whether clusters of a batch have copies of a node; the batch is empty for those without one."""
+        return name in self.known or (bool(batch) and self.sized.get(name) == batch)
 
     def without(self, refused: Mapping[str, str]) -> Nodes:
         """Returns the same, but that some nodes stay with TensorFlow."""
         return dataclasses.replace(self, reasons={**self.reasons, **refused})
 
 
-def examine(function: Function, *, what: str, kept: Collection[str] = ()) -> Nodes:
+def examine(function: Function, *, what: str, kept: Collection[str] = (), batched: bool = False) -> Nodes:
     """Returns the nodes that a function's outputs need.
 
     Args:
       function: an entry point; its inputs' sizes needn't be known.
       what: the model, for messages.
       kept: updates of variables that stay one op.
+      batched: whether the first dimensions that inputs leave open count the rows of a batch.
     """
     fetches = [edge.name for edge in function.outputs]
     feeds = {canonical(edge.name): Tensor(edge.shape, edge.dtype) for edge in function.inputs}
@@ -95,16 +108,22 @@ def examine(function: Function, *, what: str, kept: Collection[str] = ()) -> Nod
     share_reads(graph, fetched)
     graph = _ordered(_without_groups(graph))
     when = predicates(graph.node)
-    tensors = _tensors(graph, what)
+    inferred = infer(graph, what, [tensor_name(edge.name)[0] for edge in function.inputs], batched=batched)
+    tensors, rows = inferred.tensors, inferred.rows
     _fold_sizes(graph, tensors, when)
-    reasons = _reasons(dataclasses.replace(function, graph=graph), graph, tensors)
-    known = _known(graph, tensors, reasons)
+    reasons = _reasons(dataclasses.replace(function, graph=graph), graph, tensors, rows)
+    known = _known(graph, reasons)
+    sized = _sized(graph, rows, reasons, known)
     for node in graph.node:
-        if node.name not in reasons and (argument := _varying(node, known)):
+        batch = "" if node.name in reasons else _batch(node, tensors, rows)
+        own = known | {name for name, each in sized.items() if each == batch}
+        if node.name not in reasons and node.name not in sized and (argument := _varying(node, own)):
             reasons[node.name] = f"its argument {argument} isn't constant"
     # What was known by way of such a node isn't.
-    known = _known(graph, tensors, reasons)
-    return Nodes(graph, tensors, when, frozenset(known), reasons, fetched, uncut, updates)
+    known = _known(graph, reasons)
+    sized = _sized(graph, rows, reasons, known)
+    reasons = {name: why for name, why in reasons.items() if name not in sized}
+    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates)
 
 
 class _Whole(Program):
@@ -178,44 +197,6 @@ def _ordered(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     return result
 
 
-def _tensors(graph: graph_pb2.GraphDef, what: str) -> dict[str, Tensor]:
-    """Returns what TensorFlow infers. A loop's variable has the same shape in all steps if its first step keeps it."""
-    changing: set[str] = set()
-    while True:
-        loops = graph_pb2.GraphDef()
-        loops.CopyFrom(graph)
-        back: dict[str, str] = {}
-        nodes = {node.name: node for node in loops.node}
-        steps = {name: node for name, node in nodes.items() if node.op == "NextIteration"}
-        for node in loops.node:
-            if node.op == "Merge" and node.name not in changing and (ways := [i for i in node.input if i in steps]):
-                back[node.name] = steps[ways[0]].input[0]
-                kept = [operand for operand in node.input if operand not in steps]
-                node.input[:] = kept
-                node.attr["N"].i = len(kept)
-                for enter in (nodes[producer(operand)] for operand in kept):
-                    if enter.op == "Enter":  # its result has no shape, because a step may change it
-                        replace(enter, "Identity", enter.input[:1], {"T": enter.attr["T"]})
-        typed = imported(loops, what)
-        shapes = {tensor.name: tensor.shape for operation in typed.get_operations() for tensor in operation.outputs}
-        wrong = {
-            name
-            for name, operand in back.items()
-            if shape_of(shapes[f"{name}:0"]) != shape_of(shapes[canonical(operand)])
-        }
-        if not wrong:
-            return {
-                tensor.name: Tensor(shape_of(tensor.shape), tensor.dtype.as_datatype_enum)
-                for operation in typed.get_operations()
-                for tensor in operation.outputs
-            }
-        changing |= wrong
-
-
-def _static(shape: Shape | None) -> bool:
-    return shape is not None and None not in shape
-
-
 def _fold_sizes(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], when: Mapping[str, Predicate]) -> None:
     """Turns sizes that are known into constants, in place."""
     pivots: dict[Predicate, str] = {ALWAYS: ""}
@@ -224,7 +205,7 @@ def _fold_sizes(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], when: 
         predicate = when[node.name]
         if node.op == "Identity" and nodes[producer(node.input[0])].op == "Switch":
             pivots.setdefault(predicate, f"^{node.name}")
-        if node.op not in _SIZES:
+        if node.op not in SIZES:
             continue
         shape = _measured(nodes[producer(node.input[0])], tensors[canonical(node.input[0])])
         if shape is None or (None in shape and node.op != "Rank") or predicate not in pivots:
@@ -252,7 +233,9 @@ def _measured(node: node_def_pb2.NodeDef, tensor: Tensor) -> Shape | None:
     return tuple(None if dim.size < 0 else dim.size for dim in shape.dim)
 
 
-def _reasons(function: Function, graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor]) -> dict[str, str]:
+def _reasons(
+    function: Function, graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]
+) -> dict[str, str]:
     reasons = _blockers(function)
     fed = {tensor_name(edge.name)[0] for edge in function.inputs}
     outputs: dict[str, list[Tensor]] = {}
@@ -260,9 +243,32 @@ def _reasons(function: Function, graph: graph_pb2.GraphDef, tensors: Mapping[str
         outputs.setdefault(tensor_name(name)[0], []).append(tensor)
     for node in graph.node:
         operands = [tensors[canonical(each)] for each in node.input if not each.startswith("^")]
-        if reason := _reason(node, operands, outputs.get(node.name, []), fed):
+        if (reason := _reason(node, operands, outputs.get(node.name, []), fed)) or (
+            node.name not in reasons and (reason := _without_sizes(node, tensors, rows))
+        ):
             reasons[node.name] = reason
     return reasons
+
+
+def _edges(node: node_def_pb2.NodeDef, tensors: Mapping[str, Tensor]) -> list[str]:
+    """Returns the tensors that a node takes and makes."""
+    operands = [canonical(each) for each in node.input if not each.startswith("^")]
+    ports = itertools.takewhile(tensors.__contains__, (f"{node.name}:{port}" for port in itertools.count()))
+    return [*operands, *ports]
+
+
+def _batch(node: node_def_pb2.NodeDef, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]) -> str:
+    """Returns the batch of a node's tensors, which all have the same one; empty if they have none."""
+    return next((rows[each].batch for each in _edges(node, tensors) if each in rows), "")
+
+
+def _without_sizes(node: node_def_pb2.NodeDef, tensors: Mapping[str, Tensor], rows: Mapping[str, Rows]) -> str:
+    """Returns why a node stays because of its tensors' sizes; empty if they are known, or are those of one batch."""
+    opened = [each for each in _edges(node, tensors) if not static(tensors[each].shape)]
+    if any(each not in rows for each in opened):
+        return OPEN
+    batches = sorted({rows[each].batch for each in opened})
+    return f"it takes rows of two batches, of {' and of '.join(batches)}" if len(batches) > 1 else ""
 
 
 def _reason(
@@ -284,8 +290,6 @@ def _reason(
     odd = [tensor.dtype for tensor in (*operands, *results) if tensor.dtype not in dtypes.BY_ENUM]
     if odd:
         return f"it computes on {types_pb2.DataType.Name(odd[0])[3:].lower()}"
-    if not all(_static(tensor.shape) for tensor in (*operands, *results)):
-        return OPEN
     return ""
 
 
@@ -301,7 +305,7 @@ def _blockers(function: Function) -> dict[str, str]:
     return found
 
 
-def _known(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], reasons: Mapping[str, str]) -> set[str]:
+def _known(graph: graph_pb2.GraphDef, reasons: Mapping[str, str]) -> set[str]:
     known: set[str] = set()
     for node in graph.node:
         if node.name not in reasons and all(
@@ -309,6 +313,23 @@ def _known(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], reasons: Ma
         ):
             known.add(node.name)
     return known
+
+
+def _sized(
+    graph: graph_pb2.GraphDef, rows: Mapping[str, Rows], reasons: Mapping[str, str], known: Collection[str]
+) -> dict[str, str]:
+    """Returns the batch of each node whose value follows from the number of its rows."""
+    sized: dict[str, str] = {}
+    for node in graph.node:
+        operands = [operand for operand in node.input if not operand.startswith("^")]
+        if node.op in SIZES and (found := rows.get(canonical(operands[0]))):
+            sized[node.name] = found.batch  # whatever the tensor's dtype is
+            continue
+        unknown = {producer(operand) for operand in operands} - set(known)
+        batches = {sized.get(name, "") for name in unknown}
+        if node.name not in reasons and len(batches) == 1 and "" not in batches:
+            sized[node.name] = batches.pop()
+    return sized
 
 
 def _varying(node: node_def_pb2.NodeDef, known: Collection[str]) -> str:

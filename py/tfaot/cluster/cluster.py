@@ -60,12 +60,14 @@ class Request:
     golden_steps: int
     least: int
     """The smallest number of computing ops in a cluster."""
-    entry_point: str
-    """The model's own name; empty for its default."""
+    entry_points: tuple[str, ...]
+    """The model's own name of the function to cut. Empty for its default."""
     dims: Mapping[str, tuple[int | None, ...]]
     """Sizes of inputs' dimensions that the model leaves open, by label. Others may stay open."""
     frozen: tuple[str, ...] | None
     """Patterns of variables to turn into constants. None for those that the model only reads."""
+    batch_sizes: tuple[int, ...]
+    """The sizes of batch to compile for. Empty if what has rows of a batch stays with TensorFlow."""
     out_graph: str
     out_configs: str
     """A folder, for a config for each cluster."""
@@ -112,6 +114,8 @@ class _Parts:
     parts: tuple[Part, ...]
     values: Mapping[tuple[str, int], Sequence[Array]]
     """Inputs of clusters in a run of the whole, by cluster and step."""
+    most: int
+    """The largest batch of which a cluster's test gets the rows."""
 
     @property
     def entry_points(self) -> tuple[str, ...]:
@@ -130,7 +134,13 @@ class _Parts:
     def golden(
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
-        return self.values.get((entry_point, step))
+        values = self.values.get((entry_point, step))
+        if values is None or not all(value.size for value in values):
+            return None  # drawn instead
+        return [
+            value[: self.most] if None in (edge.shape or ()) else value
+            for edge, value in zip(inputs, values, strict=True)
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -172,8 +182,20 @@ def cluster(request: Request) -> None:
       TfaotError: the model can't be read, or no part of it compiles.
     """
     what = request.model.path
+    if len(request.entry_points) > 1:
+        raise TfaotError(
+            f"{what}: entry_points = {list(request.entry_points)}",
+            exists="tf_aot_clusters cuts one function of a model",
+            do="declare a target for each, with a cpp_class of its own, because the class also names the op",
+        )
+    if request.batch_sizes and request.pipeline:
+        raise TfaotError(
+            f"{what}: pipeline = True, and batch_sizes = {list(request.batch_sizes)}",
+            exists="a pipeline's class has memory for tensors of known sizes",
+            do="give the sizes with dims instead of batch_sizes, or remove pipeline",
+        )
     source = request.model.open()
-    name = request.entry_point or source.default_entry_point
+    name = request.entry_points[0] if request.entry_points else source.default_entry_point
     dims = _Open(request.dims)
     function = source.function(name, dims)
     dims.check_used(what, {edge.label for edge in function.inputs})
@@ -181,7 +203,9 @@ def cluster(request: Request) -> None:
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
     refused: dict[str, str] = {}
     while True:
-        nodes, found = settled(function, what=what, least=request.least, refused=refused)
+        nodes, found = settled(
+            function, what=what, least=request.least, refused=refused, batched=bool(request.batch_sizes)
+        )
         made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
         new = {node: why for part in made.parts for node, why in trial.refused(part).items()}
         if not new:
@@ -189,10 +213,13 @@ def cluster(request: Request) -> None:
         refused |= new
     if not made.parts:
         raise nothing(nodes, found, f"{what}: no part of {name} is worth compiling")
-    steps = _inputs(source, name, function.inputs, request.golden_steps, what)
+    if request.batch_sizes and not any(part.cluster.batch for part in made.parts):
+        raise nothing(nodes, found, f"{what}: batch_sizes = {list(request.batch_sizes)}, and no cluster has rows")
+    most = max(request.batch_sizes, default=0)
+    steps = _inputs(source, name, function.inputs, request.golden_steps, what, most)
     values = _inside(Whole(nodes.graph, function.inputs, function.outputs, variables), made.parts, steps)
     os.makedirs(request.out_configs, exist_ok=True)
-    model = _Model(model=request.model.path, source=_Parts(made.parts, values))
+    model = _Model(model=request.model.path, source=_Parts(made.parts, values, most))
     export.export(
         export.Request(
             model=model,
@@ -208,6 +235,8 @@ def cluster(request: Request) -> None:
             out_sources=request.out_sources,
             out_weights=request.out_weights,
             entry_points=tuple((part.cluster.name, part.cluster.name) for part in made.parts),
+            batch_sizes=request.batch_sizes,
+            some_batched=True,
         )
     )
     save(Whole(made.graph, function.inputs, made.outputs, variables), request.out_saved_model, version=tf.__version__)
@@ -257,11 +286,13 @@ def _write_pipeline(
         safetensors.write(file, record(planned, nodes, function.inputs, function.outputs, variables, steps))
 
 
-def settled(function: Function, *, what: str, least: int, refused: Mapping[str, str]) -> tuple[Nodes, Found]:
+def settled(
+    function: Function, *, what: str, least: int, refused: Mapping[str, str], batched: bool = False
+) -> tuple[Nodes, Found]:
     """Returns a function's nodes and clusters. Updates of variables that aren't part of one cluster stay one op."""
     kept: set[str] = set()
     while True:
-        nodes = examine(function, what=what, kept=kept).without(refused)
+        nodes = examine(function, what=what, kept=kept, batched=batched).without(refused)
         found = find(nodes, least=least)
         if not (apart := apart_from(nodes, found)):
             return nodes, found
@@ -319,8 +350,11 @@ def _frozen(source: Source, function: Function, patterns: tuple[str, ...] | None
     return dataclasses.replace(function, graph=graph), {name: values[name] for name in names if name not in chosen}
 
 
-def _inputs(source: Source, entry: str, edges: Sequence[Edge], count: int, what: str) -> list[list[Array]]:
-    """Returns the inputs of the steps to verify: the user's, or else drawn ones."""
+def _inputs(source: Source, entry: str, edges: Sequence[Edge], count: int, what: str, most: int) -> list[list[Array]]:
+    """Returns the inputs of the steps to verify: the user's, or else drawn ones.
+
+    With batches, of which `most` is the largest compiled size, these have one row, that size, and more rows, in turn.
+    """
     rng = np.random.default_rng(SEED)
     steps = []
     for step in range(count):
@@ -334,7 +368,8 @@ def _inputs(source: Source, entry: str, edges: Sequence[Edge], count: int, what:
                 exists="strings have a form that only the model knows",
                 do="use a Python file as the model, with a golden_fn(step, rng) that returns the inputs to verify",
             )
-        steps.append([_drawn(edge, rng) for edge in edges])
+        rows = (1, most, 2 * most + 1)[step % 3] if most else 2
+        steps.append([_drawn(edge, rng, rows) for edge in edges])
     return steps
 
 
@@ -343,8 +378,8 @@ def _numpy(edge: Edge) -> Any:
     return dtypes.BY_ENUM[edge.dtype].numpy() if edge.dtype in dtypes.BY_ENUM else np.object_
 
 
-def _drawn(edge: Edge, rng: np.random.Generator) -> Array:
-    shape = tuple(2 if size is None else size for size in edge.shape or ())
+def _drawn(edge: Edge, rng: np.random.Generator, rows: int) -> Array:
+    shape = tuple(rows if size is None else size for size in edge.shape or ())
     return drawn.values(dtypes.BY_ENUM[edge.dtype].name, shape, drawn.Draw(int(rng.integers(1, 1 << 62))))
 
 
@@ -371,6 +406,7 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
         for node in nodes.uncut.node
         if nodes.reasons.get(node.name) == OPEN or any(map(nodes.is_open, (*node.input, f"{node.name}:0")))
     }
+    copied = {*nodes.known, *nodes.sized}
     origins = nodes.origins()
     contained = {
         part.cluster.name: list(dict.fromkeys(origins.get(name, name) for name in part.cluster.nodes))
@@ -403,13 +439,14 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
             kind: [
                 name
                 for name, op in operations.items()
-                if name not in nodes.known and op not in _IDLE and (name in open_nodes) == (kind == "open")
+                if name not in copied and op not in _IDLE and (name in open_nodes) == (kind == "open")
             ]
             for kind in ("fixed", "open")
         },
         "clusters": [
             {
                 "name": part.cluster.name,
+                "batch": part.cluster.batch,
                 "nodes": contained[part.cluster.name],
                 "computing": sum(1 for name in contained[part.cluster.name] if operations[name] not in MOVES),
                 "ops": dict(sorted(Counter(operations[name] for name in contained[part.cluster.name]).items())),

@@ -59,6 +59,8 @@ class Cluster:
     name: str
     nodes: tuple[str, ...]
     """In the graph's order."""
+    batch: str = ""
+    """The batch whose rows it computes; empty if all of its sizes are known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -86,8 +88,9 @@ def find(nodes: Nodes, *, least: int) -> Found:
         return len({origins.get(name, name) for name in names if operations[name] not in MOVES})
 
     left = dict(nodes.reasons)
+    batches = _batches(nodes)
     clusters: list[Cluster] = []
-    for members in _merged(nodes, order, count, max(1, least)):
+    for members in _merged(nodes, batches, order, count, max(1, least)):
         kept = _without_free_edges(nodes, members)
         left.update((name, "TensorFlow runs it for free") for name in members if name not in kept)
         computing = count(kept)
@@ -95,11 +98,22 @@ def find(nodes: Nodes, *, least: int) -> Found:
             why = f"a cluster of {computing} computing ops isn't worth a call" if computing else "it only moves data"
             left.update((name, why) for name in kept)
         else:
-            clusters.append(Cluster(f"cluster_{len(clusters)}", tuple(kept)))
+            clusters.append(Cluster(f"cluster_{len(clusters)}", tuple(kept), batches[kept[0]]))
     return Found(tuple(clusters), left)
 
 
-def _merged(nodes: Nodes, order: Sequence[str], count: Callable[[Sequence[str]], int], least: int) -> list[list[str]]:
+def _batches(nodes: Nodes) -> dict[str, str]:
+    """Returns the batch of each candidate."""
+    return {node.name: nodes.batch(node) for node in nodes.graph.node if nodes.is_candidate(node.name)}
+
+
+def _merged(
+    nodes: Nodes,
+    batches: Mapping[str, str],
+    order: Sequence[str],
+    count: Callable[[Sequence[str]], int],
+    least: int,
+) -> list[list[str]]:
     """Merges candidates along their edges for as long as no cycle appears. Returns groups in the graph's order.
 
     A group that is too small then joins one that isn't, if neither depends on the other. In a loop, it doesn't: it may be
@@ -119,6 +133,7 @@ def _merged(nodes: Nodes, order: Sequence[str], count: Callable[[Sequence[str]],
                 and nodes.is_candidate(order[first])
                 and nodes.is_candidate(node.name)
                 and nodes.predicates[order[first]] == nodes.predicates[node.name]
+                and batches[order[first]] == batches[node.name]
             ):
                 data.append((first, number))
     merging = Merging(len(order), edges)
@@ -137,7 +152,8 @@ def _merged(nodes: Nodes, order: Sequence[str], count: Callable[[Sequence[str]],
         if nodes.predicates[members[0]].frame or not 0 < count(members) < least:
             continue
         for other in large:
-            if nodes.predicates[members[0]] == nodes.predicates[groups[other][0]] and merging.join(other, number):
+            alike = nodes.predicates[members[0]] == nodes.predicates[groups[other][0]]
+            if alike and batches[members[0]] == batches[groups[other][0]] and merging.join(other, number):
                 groups[other] = sorted([*groups[other], *groups.pop(number)], key=index.__getitem__)
                 break
     return list(groups.values())

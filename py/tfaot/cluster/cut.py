@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.cluster.candidates import Nodes
+from tfaot.cluster.candidates import SIZES, Nodes
 from tfaot.cluster.clusters import Cluster
+from tfaot.core import dtypes
 from tfaot.export.sources.subgraph import add_placeholder
 from tfaot.export.traced import Edge, Function
 from tfaot.graph.attributes import type_attribute, types_attribute
@@ -29,6 +32,8 @@ class Part:
     """What the function takes: tensors of the uncut graph, `node:port`."""
     outputs: tuple[str, ...]
     """What it returns."""
+    rows: Mapping[str, int]
+    """How many elements a row has in the first dimension, of those tensors that have rows there."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,7 +95,10 @@ def cut(nodes: Nodes, clusters: Sequence[Cluster], outputs: Sequence[Edge], feed
 def _crossing(nodes: Nodes, inside: Mapping[str, str], fetched: Sequence[str]) -> dict[str, list[str]]:
     """Returns the tensors that leave each cluster, in the order of their nodes."""
     found: set[str] = {tensor for tensor in fetched if tensor_name(tensor)[0] in inside}
+    copies = _only_copied(nodes, inside, fetched)
     for node in nodes.graph.node:
+        if node.name in copies:
+            continue
         for operand in node.input:
             source = producer(operand)
             if not operand.startswith("^") and source in inside and inside.get(node.name) != inside[source]:
@@ -100,6 +108,22 @@ def _crossing(nodes: Nodes, inside: Mapping[str, str], fetched: Sequence[str]) -
     for tensor in sorted(found, key=lambda each: (place[tensor_name(each)[0]], tensor_name(each)[1])):
         result[inside[tensor_name(tensor)[0]]].append(tensor)
     return result
+
+
+def _only_copied(nodes: Nodes, inside: Mapping[str, str], fetched: Sequence[str]) -> set[str]:
+    """Returns the nodes of which only clusters' copies are left, so nothing outside takes their operands."""
+    batches = {name: nodes.batch(node) for node in nodes.graph.node if (name := node.name) in inside}
+    taken = {tensor_name(tensor)[0] for tensor in fetched}
+    copies = set()
+    for node in reversed(nodes.graph.node):
+        if node.name in nodes.sized and node.name not in taken:
+            copies.add(node.name)
+            continue
+        for operand in node.input:
+            name = producer(operand)
+            if operand.startswith("^") or node.name not in inside or not nodes.is_copied(name, batches[node.name]):
+                taken.add(name)
+    return copies
 
 
 def _moved(
@@ -152,12 +176,16 @@ def _part(
     while pending:
         for operand in by_name[pending.pop()].input:
             name = producer(operand)
-            if not operand.startswith("^") and name in nodes.known and name not in copied:
-                copied[name] = None
+            if operand.startswith("^") or name in copied or not nodes.is_copied(name, cluster.batch):
+                continue
+            copied[name] = None
+            if not _is_measured(nodes, by_name[name]):
                 pending.append(name)
     taken = set(by_name)
     inputs: dict[str, Edge] = {}
     for node in [node for node in nodes.graph.node if node.name in copied]:
+        if _is_measured(nodes, node):
+            continue
         copy = graph.node.add()
         copy.CopyFrom(node)
         del copy.input[:]
@@ -176,6 +204,10 @@ def _part(
                     )
                 operand = tensor_name(inputs[tensor].name)[0]
             copy.input.append(operand)
+    batched = next((edge for edge in inputs.values() if edge.shape and edge.shape[0] is None), None)
+    for name in copied:
+        if batched and _is_measured(nodes, by_name[name]):
+            _measure(graph, nodes, by_name[name], batched, taken)
     results = []
     for index, tensor in enumerate(outputs):
         known = nodes.tensors[tensor]
@@ -187,6 +219,66 @@ def _part(
     for edge in inputs.values():
         add_placeholder(graph, tensor_name(edge.name)[0], edge.dtype, edge.shape)
     names = [tensor_name(edge.name)[0] for edge in results]
+    if cluster.batch and not batched:  # nothing says how many rows there are
+        return Part(cluster, call, Function(cluster.name, graph, (), tuple(results)), (), tuple(outputs), {})
     graph = prune(graph, names, [tensor_name(edge.name)[0] for edge in inputs.values()])
     function = Function(cluster.name, graph, tuple(inputs.values()), tuple(results))
-    return Part(cluster, call, function, tuple(inputs), tuple(outputs))
+    rows = {
+        tensor: nodes.rows[tensor].each
+        for tensor in (*inputs, *outputs)
+        if tensor in nodes.rows and nodes.rows[tensor].axis == 0
+    }
+    return Part(cluster, call, function, tuple(inputs), tuple(outputs), rows)
+
+
+def _is_measured(nodes: Nodes, node: node_def_pb2.NodeDef) -> bool:
+    """Returns whether a node takes the size of a tensor that has rows of a batch."""
+    return node.op in SIZES and canonical(node.input[0]) in nodes.rows
+
+
+def _measure(
+    graph: graph_pb2.GraphDef, nodes: Nodes, node: node_def_pb2.NodeDef, batched: Edge, taken: set[str]
+) -> None:
+    """Adds what computes the size of a tensor, which may be outside of the cluster, from the number of rows of an input."""
+    tensor = canonical(node.input[0])
+    shape, rows = nodes.tensors[tensor].shape or (), nodes.rows[tensor]
+    dtype = type_attribute(nodes.tensors[f"{node.name}:0"].dtype)
+    index = np.dtype(np.int32)
+
+    def add(name: str, op: str, operands: Sequence[str], attributes: Mapping[str, object]) -> str:
+        name = name if name == node.name else take(name, taken)
+        set_attributes(graph.node.add(name=name, op=op, input=operands), attributes)
+        return name
+
+    def constant(value: int) -> str:
+        array = np.array(value, dtypes.BY_ENUM[dtype.type].name)
+        return add(f"{node.name}/tfaot_size", "Const", [], {"dtype": dtype, "value": array})
+
+    def places(value: int) -> str:
+        return add(f"{node.name}/tfaot_place", "Const", [], {"dtype": index, "value": np.array([value], index)})
+
+    if node.op == "Rank":
+        array = np.array(len(shape), dtypes.BY_ENUM[dtype.type].name)
+        add(node.name, "Const", [], {"dtype": dtype, "value": array})
+        return
+    whole = add(
+        f"{node.name}/tfaot_shape",
+        "Shape",
+        [tensor_name(batched.name)[0]],
+        {"T": type_attribute(batched.dtype), "out_type": dtype},
+    )
+    masks = dict.fromkeys(("begin_mask", "ellipsis_mask", "end_mask", "new_axis_mask"), 0)
+    count = add(
+        f"{node.name}/tfaot_rows",
+        "StridedSlice",
+        [whole, places(0), places(1), places(1)],
+        {"T": dtype, "Index": index, **masks, "shrink_axis_mask": 1},
+    )
+    others = math.prod(size for size in shape if size is not None)
+    if node.op == "Size":
+        add(node.name, "Mul", [count, constant(rows.each * others)], {"T": dtype})
+        return
+    if rows.each > 1:
+        count = add(f"{node.name}/tfaot_elements", "Mul", [count, constant(rows.each)], {"T": dtype})
+    sizes = [count if size is None else constant(size) for size in shape]
+    add(node.name, "Pack", sizes, {"T": dtype, "N": len(sizes), "axis": 0})

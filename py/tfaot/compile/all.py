@@ -6,17 +6,18 @@ import dataclasses
 import os
 
 from tfaot.compile import compile as single
+from tfaot.core.functions import stem
 from tfaot.core.manifest import Manifest
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to compile, and the folders to write to. Files are named after entry points."""
+    """What to compile, and the folders to write to. Files are named after entry points and batch sizes."""
 
     manifest: str
     graph: str
     configs: str
-    """A folder with `NAME.config.pbtxt` for each entry point."""
+    """A folder with `NAME.config.pbtxt` for each entry point, for all of its batch sizes."""
     sources: str
     isa: tuple[str, ...]
     xla_flags: tuple[str, ...]
@@ -33,7 +34,7 @@ class Request:
 
 
 def compile_all(request: Request) -> None:
-    """Compiles each entry point in a child process.
+    """Compiles each entry point, at each of its batch sizes, in a child process.
 
     Raises:
       TfaotError: the CPU or a flag is unknown, or the compiler refuses a graph.
@@ -42,8 +43,9 @@ def compile_all(request: Request) -> None:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
     for folder in (request.out_objects, request.out_headers, request.out_descriptions, *request.out_sources):
         os.makedirs(folder, exist_ok=True)
-    for index, entry in enumerate(manifest.entry_points):
-        name = entry.name
+    compiled = [(entry, batch) for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)]
+    for index, (entry, batch) in enumerate(compiled):
+        name = stem(entry.name, batch)
 
         def described(kind: str, name: str = name) -> str:
             return os.path.join(request.out_descriptions, f"{name}.{kind}")
@@ -52,7 +54,7 @@ def compile_all(request: Request) -> None:
             single.Request(
                 manifest=request.manifest,
                 graph=request.graph,
-                config=os.path.join(request.configs, f"{name}.config.pbtxt"),
+                config=os.path.join(request.configs, f"{entry.name}.config.pbtxt"),
                 sources=request.sources,
                 isa=request.isa,
                 xla_flags=request.xla_flags,
@@ -63,7 +65,8 @@ def compile_all(request: Request) -> None:
                 out_hlo=described("hlo_snapshot.pb"),
                 out_fingerprint=described("fingerprint.json"),
                 out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
-                entry_point=name,
+                entry_point=entry.name,
+                batch=batch,
                 passes=request.passes,
                 out_passes=described("passes.json"),
             )

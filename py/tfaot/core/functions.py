@@ -37,6 +37,11 @@ def for_isa(name: str, isa: str) -> str:
     return f"{name}_{re.sub('[-+.]', '_', isa)}"
 
 
+def stem(entry_point: str, batch: int) -> str:
+    """Returns the start of the names of a function's files, for stages that write a folder with those of all functions."""
+    return entry_point + (f".b{batch}" if batch else "")
+
+
 def function(manifest: Manifest, entry_point: str, batch: int) -> Function:
     """Returns the function that a stage is asked for.
 

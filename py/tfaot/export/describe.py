@@ -35,6 +35,8 @@ class Target:
     """One of `dtypes.EDGES`."""
     unset: frozenset[str] = frozenset()
     """The variables for which the model has no value."""
+    some_batched: bool = False
+    """Whether entry points can have no batch, though others do."""
 
     def stored(self, dtype: str) -> str:
         """Maps a dtype to the one that the compiler sees at the edge."""
@@ -179,7 +181,7 @@ def _entry_point(
         inputs,
         (),
         tuple(manifest.Use(indices[use.shared_name], use.written) for use in used),
-        target.batch_sizes,
+        target.batch_sizes if not target.some_batched or any(tensor.batched for tensor in inputs) else (),
     )
     _check_batch(target.what, draft, [variable.name for variable in variables])
     graph, outputs = bounds.outputs(

@@ -46,6 +46,8 @@ class Request:
     """Sizes of inputs' dimensions that the model leaves open, by label."""
     batch_sizes: tuple[int, ...] = ()
     """Batch sizes to compile for. The batch is the first dimension of inputs that leave it open."""
+    some_batched: bool = False
+    """Whether an entry point whose inputs have no open dimension is compiled without batches, instead of refused."""
     max_batch: int = 0
     """The largest batch that the class takes, or 0 for the largest of `batch_sizes`."""
     rows_independent: bool = False
@@ -101,6 +103,7 @@ def export(request: Request) -> None:
         largest,
         request.edge,
         rewritten.unset,
+        request.some_batched,
     )
     described = describe.describe(target, whole, rewritten.uses, constants)
     result, inferred = described.manifest, described.configs

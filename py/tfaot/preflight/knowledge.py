@@ -228,7 +228,7 @@ NOT_AHEAD_OF_TIME: Mapping[str, str] = {
         "XLA's ahead-of-time compiler has no code for 3-D convolutions",
     ),
     **dict.fromkeys(
-        _words("XlaRecv XlaReplicaId XlaSend"),
+        _words("CollectiveReduceV2 XlaAllReduce XlaRecv XlaReduceScatter XlaReplicaId XlaSend"),
         "XLA's ahead-of-time compiler has no code for talking to other devices",
     ),
     **dict.fromkeys(
@@ -324,6 +324,7 @@ _REWRITES: Mapping[str, str] = {
 _AHEAD_OF_TIME_REWRITES = (
     ("FFT", "multiply by a constant matrix of the transform, or transform where you prepare the inputs"),
     ("Conv3D", "sum 2-D convolutions over the first dimension, or move it out of the model"),
+    *((part, _DEVICES[1]) for part in ("Reduce", "Recv", "ReplicaId", "Send")),
 )
 
 _MOVE = "replace it, or move it out of the model to where you prepare its inputs"

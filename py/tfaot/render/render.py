@@ -36,7 +36,7 @@ class Compiled:
 
 
 def all_in(manifest: str, headers: str) -> tuple[Compiled, ...]:
-    """Returns all functions of a model without batches, whose headers are in one folder.
+    """Returns all functions of a model, whose headers are in one folder.
 
     Args:
       manifest: the manifest's path.
@@ -44,7 +44,11 @@ def all_in(manifest: str, headers: str) -> tuple[Compiled, ...]:
     """
     with open(manifest, encoding="utf-8") as file:
         entries = Manifest.from_json(file.read(), path=manifest).entry_points
-    return tuple(Compiled(entry.name, 0, f"{headers}/{entry.name}.executor.h") for entry in entries)
+    return tuple(
+        Compiled(entry.name, batch, f"{headers}/{functions.stem(entry.name, batch)}.executor.h")
+        for entry in entries
+        for batch in entry.batch_sizes or (0,)
+    )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -32,7 +32,18 @@ from tfaot.graph.attributes import write_attributes
 from tfaot.graph.edits import Scope
 from tfaot.graph.ops import SUMMED, definition, dtypes_of, fill_in_defaults, results, runs_on_cpu
 from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
-from tfaot.verify.roundings import APPROXIMATE, EXACT, GRIDS, ROUNDED_ONCE, ROUNDED_OPERAND, STEEP, TERMS, UNITS, sums
+from tfaot.verify.roundings import (
+    APPROXIMATE,
+    EXACT,
+    GRIDS,
+    ROUNDED_ONCE,
+    ROUNDED_OPERAND,
+    STEEP,
+    TERMS,
+    UNITS,
+    UPDATES,
+    sums,
+)
 
 _WIDE = {
     types_pb2.DT_BFLOAT16: types_pb2.DT_DOUBLE,
@@ -247,6 +258,8 @@ class _Rewriting:
                 edits.append((index, f"terms:{before[index]}:{after[index]}"))
         if node.op in ROUNDED_OPERAND and before[0] in UNITS:
             edits.append((0, f"once:{before[0]}:{after[0]}"))
+        if node.op in UPDATES and before[1] in UNITS:
+            edits.append((1, f"update:{before[1]}:{after[1]}"))
         return edits
 
     def _widen(self, node: node_def_pb2.NodeDef, op_def: op_def_pb2.OpDef) -> None:
@@ -339,9 +352,21 @@ class _Rewriting:
         if what == "cast":
             return self._cast(ref, int(old), int(new))
         dtype = self._as_type or int(old)
+        if what == "update":
+            return self._updated(node, ref, dtype, int(new))
         if what == "terms":
             return self._noise(ref, int(new), UNITS[sums(dtype)] * 0.5**0.5, count=count)
         return self._noise(ref, int(new), UNITS[dtype])
+
+    def _updated(self, node: node_def_pb2.NodeDef, ref: str, dtype: int, new: int) -> str:
+        """Returns what to add to a variable, or to subtract, so that its new value has noise: the update has no result."""
+        read = self._add("ReadVariableOp", [node.input[0]], {"dtype": new})
+        self._added[-1].input.extend(operand for operand in node.input if operand.startswith("^"))
+        op = UPDATES[node.op]
+        value = self._add(op, [read, ref], {"T": new})
+        kind = tf.as_dtype(dtype).name if self._pass.precise and dtype in GRIDS else "relative"
+        error = self._add("Sub", [self._noise(value, new, UNITS[dtype], kind=kind), value], {"T": new})
+        return self._add(op, [ref, error], {"T": new})
 
     def _count(self, node: node_def_pb2.NodeDef) -> str:
         """Returns a reference to the number of terms in each value of a node's result, float64."""

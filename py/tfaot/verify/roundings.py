@@ -44,10 +44,12 @@ EXACT = frozenset(
 
 ROUNDED_ONCE = frozenset(
     """
-    Add AddV2 AssignAddVariableOp AssignSubVariableOp BiasAdd BiasAddV1 Cast Div DivNoNan Inv LeakyRelu LeakyReluGrad LinSpace
+    Add AddV2 BiasAdd BiasAddV1 Cast Div DivNoNan Inv LeakyRelu LeakyReluGrad LinSpace
     Mul MulNoNan Range RealDiv Reciprocal Sqrt Square SquaredDifference Sub
     """.split()  # noqa: SIM905
 )
+UPDATES = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
+"""Operations that change a variable and have no result, and the ones that compute its new value."""
 APPROXIMATE = 6.0
 """Standard error, in roundings, of functions that XLA approximates by polynomials, and of everything that isn't listed here."""
 STEEP = {
