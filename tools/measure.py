@@ -86,7 +86,7 @@ def measure(target: str, workspace: Path, *, seconds: float, flags: Sequence[str
     for test in (f"{target}_test", f"{target}_taps_test"):
         if built(command, workspace, test, flags) is not None:
             tested += measured.tested(test, run(command, workspace, test, flags))
-    peaks = Path(__file__).absolute().parent / "measure" / "peaks"
+    peaks = Path(__file__).absolute().parent / "peaks" / "peaks"
     printed = subprocess.run([str(peaks)], check=True, capture_output=True, text=True).stdout
     return measured.Measured(
         target=target,

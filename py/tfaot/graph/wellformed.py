@@ -31,8 +31,9 @@ def is_tensor_name(text: str) -> bool:
 
 
 def unreadable_operands(graph: graph_pb2.GraphDef) -> list[str]:
-    """Returns a sentence for each operand of the graph's own nodes that doesn't have the form of one."""
-    return list(_unreadable(graph.node, "", _GRAPH_OPERAND))
+    """Returns a sentence for each operand of the graph's own nodes, and each name, that doesn't have the form of one."""
+    named = [f"a node is named {node.name!r}" for node in graph.node if not node.name or set(node.name) & set(":^")]
+    return [*named, *_unreadable(graph.node, "", _GRAPH_OPERAND)]
 
 
 def problems(graph: graph_pb2.GraphDef) -> list[str]:
