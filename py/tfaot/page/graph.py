@@ -17,7 +17,7 @@ from tfaot.hlo.boxes import Box, Row
 from tfaot.hlo.layout import lay_out
 from tfaot.hlo.picture import draw_computation
 
-MOST = 60
+MOST = 40
 """The most boxes to draw. Larger graphs have more nodes in a box."""
 
 _OPS = 5
@@ -109,18 +109,17 @@ def _groups(nodes: Sequence[node_def_pb2.NodeDef]) -> list[_Group]:
 
 
 def _split(group: _Group) -> list[_Group]:
+    """Splits a group into the scopes below its own, and the nodes that are in none. A node is in the scope of its own name."""
     scope, members = group
+    inner = {node.name: node.name[len(scope) :].lstrip("/") for node in members}
+    scopes = {name.partition("/")[0] for name in inner.values() if "/" in name}
     parts: dict[str, list[node_def_pb2.NodeDef]] = defaultdict(list)
     for node in members:
-        inner = node.name[len(scope) :].lstrip("/")
-        first, slash, _ = inner.partition("/")
-        name = f"{scope}/{first}".lstrip("/") if slash else scope
-        parts[name + ("/" if slash else "")].append(node)
+        first = inner[node.name].partition("/")[0]
+        parts[f"{scope}/{first}".lstrip("/") if first in scopes else scope].append(node)
     if len(parts) == 1:
-        name = next(iter(parts))
-        if name == scope or not name:
-            return [group]
-        return _split((name, members)) if name.rstrip("/") != scope.rstrip("/") else [group]
+        (name,) = parts
+        return [group] if name == scope else _split((name, members))
     return list(parts.items())
 
 
@@ -128,7 +127,7 @@ def _rows(
     scope: str, members: Sequence[node_def_pb2.NodeDef], marks: Mapping[str, str], clusters: Mapping[str, int]
 ) -> list[Row]:
     ops = Counter(node.op for node in members)
-    title = members[0].name if len(members) == 1 else (scope.rstrip("/") or "(no scope)")
+    title = members[0].name if len(members) == 1 else (scope or "(no scope)")
     inside = Counter(clusters[node.name] for node in members if node.name in clusters)
     rows = [Row(title, "" if len(members) == 1 else f"{len(members)} nodes", "title", "\n".join(n.name for n in members[:30]))]
     for op, count in ops.most_common(_OPS):

@@ -504,7 +504,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
             return f'<td class="bars">{value}</td>'
         if isinstance(value, int):
             return f'<td class="number">{value:,}</td>'
-        number = ' class="number"' if re.fullmatch(r"-?[\d.,]+(e[+-]?\d+)?( ?%)?", str(value)) else ""
+        number = ' class="number"' if re.fullmatch(r"-?[\d,]+(\.\d+)?(e[+-]?\d+)?( ?%)?", str(value)) else ""
         return f"<td{number}>{escape(str(value))}</td>"
 
     rows = list(rows)

@@ -55,7 +55,7 @@ def live(values: Sequence[Value], length: int) -> list[int]:
 def memory(values: Sequence[Value], size: int, length: int) -> str:
     """Returns a plot of the working memory: instructions from left to right, and addresses from bottom to top."""
     drawn = sorted(values, key=lambda value: -value.bytes)[:MOST_VALUES]
-    x = (_WIDTH - _LEFT) / max(1, length)
+    x = (_WIDTH - _LEFT - 20) / max(1, length)
     y = (_HEIGHT - _BELOW) / max(1, size)
     lines = _frame("Working memory over a run", "instruction, in the order of the program", "address, in bytes")
     for index, value in enumerate(drawn):
@@ -89,7 +89,7 @@ def roofline(points: Sequence[Point], peaks: dict[str, float]) -> str:
     bottom = math.floor(max(math.log10(min([*rates, peaks["memory"] * 10**left])), top - 6))
 
     def x(intensity: float) -> float:
-        return _LEFT + (_WIDTH - _LEFT - 10) * (math.log10(intensity) - left) / (right - left)
+        return _LEFT + (_WIDTH - _LEFT - 20) * (math.log10(intensity) - left) / (right - left)
 
     def y(rate: float) -> float:
         return (_HEIGHT - _BELOW) * (1 - (max(math.log10(rate), bottom) - bottom) / (top - bottom))
@@ -103,7 +103,11 @@ def roofline(points: Sequence[Point], peaks: dict[str, float]) -> str:
             f'L{x(10.0**right):.1f},{y(peaks["flops"]):.1f}"><title>{name}: {peaks[kind] / 1e9:.1f} GB/s</title></path>'
         )
         middle = math.sqrt(start * meets)
-        lines.append(_tick(x(middle) - 4, y(middle * peaks[kind]) - 6, f"{name} {peaks[kind] / 1e9:.0f} GB/s", "end"))
+        above = kind == "cache"
+        text = f"{name} {peaks[kind] / 1e9:.0f} GB/s"
+        lines.append(
+            _tick(x(middle) + (-8 if above else 8), y(middle * peaks[kind]) + (-6 if above else 16), text, "end" if above else "start")
+        )
     lines.append(_tick(_WIDTH - 14, y(peaks["flops"]) - 6, f"{peaks['flops'] / 1e9:.0f} GFLOP/s", "end"))
     total = sum(point.microseconds for point in points) or 1.0
     taken: list[tuple[float, float]] = []

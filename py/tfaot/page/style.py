@@ -17,7 +17,7 @@ body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 75rem; p
 h1 { font-size: 1.5rem; margin: 0.5rem 0; overflow-wrap: anywhere; }
 h2 { font-size: 1.2rem; margin: 2rem 0 0.5rem; } h3 { font-size: 1rem; margin: 1.2rem 0 0.3rem; overflow-wrap: anywhere; }
 p, li { overflow-wrap: anywhere; max-width: 60rem; }
-code, pre, td { font: 0.9em ui-monospace, monospace; } code, td { overflow-wrap: anywhere; }
+code, pre, td { font: 0.9em ui-monospace, monospace; } code { overflow-wrap: anywhere; } td { overflow-wrap: break-word; }
 pre, .scroll { overflow: auto; max-height: 36rem; max-width: 100%; } pre { margin: 0.5rem 0; }
 nav { display: flex; flex-wrap: wrap; gap: 0.3rem 1rem; } nav a { padding: 0.2rem 0; } a { color: var(--accent); }
 a:focus-visible, summary:focus-visible, .scroll:focus-visible, pre:focus-visible, input:focus-visible {
