@@ -357,6 +357,11 @@ class Campaign:
         """A line for each input: its hash and how it ended."""
         return self.folder / "log"
 
+    @property
+    def current(self) -> Path:
+        """The input that is being read, in case that a signal ends the process before libFuzzer can write it."""
+        return Path(os.environ.get("TEST_TMPDIR", "/dev/shm")) / f"readers.{self.folder.name}"
+
     def counts(self) -> Counter[str]:
         """Returns how many inputs that differ from each other ended how."""
         if not self.log.exists():
@@ -381,7 +386,10 @@ class Campaign:
         pid = os.fork()
         if pid:
             _, status = os.waitpid(pid, 0)
-            return os.waitstatus_to_exitcode(status)
+            code = os.waitstatus_to_exitcode(status)
+            if code < 0:
+                (self.folder / "died" / f"signal{-code}").write_bytes(self.current.read_bytes())
+            return code
         import atheris
 
         log = self.log.open("a", encoding="utf-8", buffering=1)
@@ -391,6 +399,7 @@ class Campaign:
         work = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR", "/dev/shm")))
 
         def one(data: bytes) -> None:
+            self.current.write_bytes(data)
             try:
                 end = read(data, work)
             except (Exception, RecursionError):
@@ -436,7 +445,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a campaign, or reads given inputs once."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where inputs are kept; the next run starts from them")
-    parser.add_argument("--runs", type=int, default=1000, help="how many different inputs to read, those of earlier runs included")
+    parser.add_argument("--runs", type=int, default=1000, help="how many inputs to read, with those of earlier runs")
     parser.add_argument("--replay", action="store_true", help="read the inputs in FOLDER/found again, and print how they end")
     flags = parser.parse_args(arguments)
     if not flags.replay:
