@@ -80,6 +80,15 @@ def read(data: bytes, folder: Path) -> str:
         return "error"
 
 
+def read_again(data: bytes, folder: Path) -> None:
+    """Reads an input, and raises the error in which that ends."""
+    kind = KINDS[data[0] % len(KINDS)]
+    if kind == "config":
+        _config(data[1:], folder)
+    else:
+        _exported(_model(kind, data[1:], folder), folder)
+
+
 def _checked(kind: str, data: bytes, folder: Path) -> str:
     from tfaot.preflight import check
 
@@ -131,10 +140,10 @@ def _config(data: bytes, folder: Path) -> str:
     """A config: complete, for a graph, or partial, to merge into what is inferred."""
     path = folder / "config.pbtxt"
     path.write_bytes(data[1:])
+    whole = data[:1] != b"p"
     graph = str(folder / "fixed.pb")
-    if not os.path.exists(graph):
-        Path(graph).write_bytes(fixed_graph())
-    if data[:1] == b"p":
+    Path(graph).write_bytes(fixed_graph(variable=whole))
+    if not whole:
         return _exported(harness.Model(graph=graph), folder, str(path))
     return _exported(harness.Model(graph=graph, graph_config=str(path)), folder)
 
@@ -192,8 +201,8 @@ def limited(data: bytes) -> str:
         return answer.read_text(encoding="utf-8").removeprefix("ended").strip() if answer.exists() else "it hangs"
 
 
-def fixed_graph() -> bytes:
-    """Returns the graph that configs are for: two inputs and a variable."""
+def fixed_graph(*, variable: bool = False) -> bytes:
+    """Returns a small graph that exports: two inputs, and with a config that declares it, a variable."""
     from tensorflow.core.framework import graph_pb2, types_pb2
 
     graph = graph_pb2.GraphDef()
@@ -202,13 +211,14 @@ def fixed_graph() -> bytes:
         node.attr["dtype"].type = types_pb2.DT_FLOAT
         for size in (2, 3):
             node.attr["shape"].shape.dim.add(size=size)
-    handle = graph.node.add(name="v", op="VarHandleOp")
-    handle.attr["dtype"].type = types_pb2.DT_FLOAT
-    handle.attr["shape"].shape.dim.add(size=3)
-    handle.attr["shared_name"].s = b"v"
-    value = graph.node.add(name="v/read", op="ReadVariableOp", input=["v"])
-    value.attr["dtype"].type = types_pb2.DT_FLOAT
-    for name, inputs in (("sum", ["x", "y"]), ("result", ["sum", "v/read"])):
+    if variable:
+        handle = graph.node.add(name="v", op="VarHandleOp")
+        handle.attr["dtype"].type = types_pb2.DT_FLOAT
+        handle.attr["shape"].shape.dim.add(size=3)
+        handle.attr["shared_name"].s = b"v"
+        value = graph.node.add(name="v/read", op="ReadVariableOp", input=["v"])
+        value.attr["dtype"].type = types_pb2.DT_FLOAT
+    for name, inputs in (("sum", ["x", "y"]), ("result", ["sum", "v/read" if variable else "x"])):
         node = graph.node.add(name=name, op="AddV2", input=inputs)
         node.attr["T"].type = types_pb2.DT_FLOAT
     data: bytes = graph.SerializeToString(deterministic=True)
@@ -216,12 +226,21 @@ def fixed_graph() -> bytes:
 
 
 CONFIGS = (
-    'feed { id { node_name: "x" } shape { dim { size: 2 } dim { size: 3 } } }\n'
-    'feed { id { node_name: "y" } name: "y" }\nfetch { id { node_name: "result" } name: "r" }\n'
-    'variable { node_name: "v" name: "w" type: DT_FLOAT shape { dim { size: 3 } } readonly: true }\n',
-    'fetch { id { node_name: "sum" output_index: 0 } type: DT_FLOAT }\nvariable { node_name: "v" }\n',
-    'feed { id { node_name: "x" } name: "first" }\nfetch { id { node_name: "result" } name: "last" }\n',
+    (
+        b"c",
+        'feed { id { node_name: "x" } shape { dim { size: 2 } dim { size: 3 } } }\n'
+        'feed { id { node_name: "y" } name: "y" }\nfetch { id { node_name: "result" } name: "r" }\n'
+        'variable { node_name: "v" name: "w" type: DT_FLOAT shape { dim { size: 3 } } readonly: true }\n',
+    ),
+    (
+        b"c",
+        'feed { id { node_name: "x" } }\nfeed { id { node_name: "y" } }\n'
+        'fetch { id { node_name: "sum" output_index: 0 } type: DT_FLOAT }\n',
+    ),
+    (b"p", 'feed { id { node_name: "x" } name: "first" }\nfetch { id { node_name: "result" } name: "last" }\n'),
+    (b"p", 'feed { id { node_name: "y" } type: DT_FLOAT shape { dim { size: 2 } dim { size: 3 } } }\n'),
 )
+"""Configs, complete (c) or to be merged (p)."""
 
 
 def saved_models() -> list[bytes]:
@@ -265,7 +284,7 @@ def seeds() -> list[bytes]:
     graphs = [graph for graph in fuzz.originals() if len(graph) < LARGEST // 2]
     found = [bytes([kind]) + graph for graph in [fixed_graph(), *graphs] for kind in (0, 3)]
     found += [bytes([1]) + model for model in saved_models()]
-    return found + [bytes([2]) + form + text.encode() for text in CONFIGS for form in (b"c", b"p")]
+    return found + [b"\2" + form + text.encode() for form, text in CONFIGS]
 
 
 def mutate(data: bytes, seed: int, by_bytes: Callable[[bytes], bytes]) -> bytes:
@@ -462,9 +481,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for path in sorted(path for path in (campaign.folder / "found").iterdir() if not path.suffix):
             print(path.name, limited(path.read_bytes()) or "ends as it should")
         return
-    if not any((campaign.folder / "corpus").iterdir()):
-        for data in seeds():
-            (campaign.folder / "corpus" / hashlib.sha1(data).hexdigest()).write_bytes(data)
+    for data in seeds():
+        (campaign.folder / "corpus" / hashlib.sha1(data).hexdigest()).write_bytes(data)
     start, seed = time.monotonic(), sum(campaign.counts().values()) + 1
     while (done := sum(campaign.counts().values())) < flags.runs:
         status = campaign.life(_LIFE + len(list((campaign.folder / "corpus").iterdir())), seed + done)

@@ -93,19 +93,51 @@ _Group = tuple[str, list[node_def_pb2.NodeDef]]
 
 
 def _groups(nodes: Sequence[node_def_pb2.NodeDef]) -> list[_Group]:
-    """Groups nodes by scope: the outermost scopes first, and then, as long as there are few, the scopes in the largest."""
-    groups: list[_Group] = [("", list(nodes))]
-    while len(groups) < MOST:
-        for index in sorted(range(len(groups)), key=lambda index: -len(groups[index][1])):
-            parts = _split(groups[index])
-            if 1 < len(parts) <= MOST - len(groups) + 1:
-                groups[index : index + 1] = parts
-                break
-        else:
-            break
+    """Groups nodes by scope: the outermost scopes first, and then, as long as there are few, the scopes in the largest.
+
+    If a scope has too many scopes for a box each, neighbors share one.
+    """
     # In the order of their last nodes, sources come before users, except where scopes use each other.
     position = {node.name: number for number, node in enumerate(nodes)}
-    return sorted((group for group in groups if group[1]), key=lambda group: max(position[node.name] for node in group[1]))
+
+    def last(group: _Group) -> int:
+        return max(position[node.name] for node in group[1])
+
+    groups: list[_Group] = [("", list(nodes))] if nodes else []
+    whole: set[str] = set()
+    """Groups that have no scopes, or whose scopes share boxes."""
+    while len(groups) < MOST:
+        largest = max((group for group in groups if group[0] not in whole), key=lambda group: len(group[1]), default=None)
+        if largest is None:
+            break
+        parts = sorted(_split(largest), key=last)
+        room = MOST - len(groups) + 1
+        if len(parts) == 1:
+            whole.add(largest[0])
+            continue
+        if len(parts) > room:
+            parts = _shared(parts, room)
+            whole.update(name for name, _ in parts)
+        whole.add(largest[0])  # what is left of it has no scopes
+        groups.remove(largest)
+        groups += parts
+    return sorted(groups, key=last)
+
+
+def _shared(parts: Sequence[_Group], room: int) -> list[_Group]:
+    """Puts neighbors together, so that there are at most so many groups, of similar numbers of nodes."""
+    total = sum(len(members) for _, members in parts)
+    result: list[_Group] = []
+    seen, latest = 0, -1
+    for name, members in parts:
+        now = seen * room // total
+        if now == latest:
+            first, others = result[-1]
+            result[-1] = (f"{first.partition(' … ')[0]} … {name.rpartition('/')[2]}", [*others, *members])
+        else:
+            result.append((name, list(members)))
+        seen, latest = seen + len(members), now
+    return result
 
 
 def _split(group: _Group) -> list[_Group]:

@@ -10,7 +10,7 @@ from html import escape
 MOST_VALUES = 1500
 """The most values of memory to draw, the largest first."""
 
-_WIDTH, _HEIGHT, _LEFT, _BELOW = 900, 360, 70, 40
+_WIDTH, _HEIGHT, _LEFT, _BELOW = 900, 360, 86, 40
 
 
 @dataclasses.dataclass(frozen=True)
