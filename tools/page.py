@@ -31,7 +31,8 @@ def main() -> None:
         parser.add_argument(f"--{name}", action="append", default=[], help="may be repeated")
     parser.add_argument("--out_page", required=True, help="output file")
     flags = vars(parser.parse_args())
-    write(Request(**{name: tuple(value) if isinstance(value, list) else value for name, value in flags.items()}))
+    lists = {name: tuple(flags.pop(name)) for name in _LISTS}
+    write(Request(**flags, **lists))
 
 
 if __name__ == "__main__":

@@ -40,12 +40,13 @@ def statistics(name: str, value: Array) -> Statistics:
     """Returns the statistics of a tensor. Those of complex numbers are of their magnitudes."""
     wide = _wide(value)
     finite = wide[np.isfinite(wide)]
-    numbers = [float("nan")] * 4
-    if finite.size:
-        numbers = [float(each) for each in (finite.min(), finite.max(), finite.mean(), finite.std())]
-    return Statistics(
-        name, str(value.dtype), value.shape, *numbers, int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
+    least, greatest, mean, deviation = (
+        (float(finite.min()), float(finite.max()), float(finite.mean()), float(finite.std()))
+        if finite.size
+        else (float("nan"),) * 4
     )
+    nans, infinities = int(np.isnan(wide).sum()), int(np.isinf(wide).sum())
+    return Statistics(name, str(value.dtype), value.shape, least, greatest, mean, deviation, nans, infinities)
 
 
 def _wide(value: Array) -> Array:
@@ -135,7 +136,8 @@ def _difference(ours: Array, theirs: Array) -> tuple[float, float]:
 def _read(path: str) -> dict[str, Array]:
     if not os.path.isfile(path):
         raise TfaotError(
-            f"{path} isn't a file", do="write one: bazel run //your:target_taps_test -- --values=/tmp/values.safetensors"
+            f"{path} isn't a file",
+            do="write one: bazel run //your:target_taps_test -- --values=/tmp/values.safetensors",
         )
     return safetensors.read(path)
 

@@ -70,8 +70,8 @@ class Profile final : public Hooks {
   std::chrono::steady_clock::time_point begin_;
 };
 
-// Appends a profile to a file, as one line of JSON. Names of kernels and classes
-// are identifiers and sizes. Returns whether that succeeded.
+// Appends a profile to a file, as one line of JSON. Names of kernels and
+// classes are identifiers and sizes. Returns whether that succeeded.
 inline bool Append(const std::string& path, const char* name, const char* isa,
                    int steps, double median, const Profile& profile) {
   std::FILE* const file = std::fopen(path.c_str(), "a");

@@ -57,7 +57,8 @@ class ValuesFile {
   void Add(const std::string& name, const std::vector<std::int64_t>& shape,
            const T* values, std::size_t size) {
     if (!wanted()) return;
-    std::string text = "{\"dtype\":\"" + std::string(ValueCode<std::remove_const_t<T>>()) +
+    std::string text = "{\"dtype\":\"" +
+                       std::string(ValueCode<std::remove_const_t<T>>()) +
                        "\",\"shape\":[";
     const char* separator = "";
     for (const std::int64_t dim : shape) {

@@ -465,7 +465,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="where inputs are kept; the next run starts from them")
     parser.add_argument("--runs", type=int, default=1000, help="how many inputs to read, with those of earlier runs")
-    parser.add_argument("--replay", action="store_true", help="read the inputs in FOLDER/found again, and print how they end")
+    parser.add_argument(
+        "--replay", action="store_true", help="read the inputs in FOLDER/found again, and print how they end"
+    )
     flags = parser.parse_args(arguments)
     if not flags.replay:
         import atheris

@@ -32,9 +32,8 @@ class ReadersTest(StageTest):
 
     def message(self, data: bytes) -> str:
         """Exports an input in a child, and returns the error, which names its cause."""
-        with tempfile.TemporaryDirectory() as folder:
-            with self.assertRaises(TfaotError) as raised:
-                isolate.run_isolated(lambda: readers.read_again(data, Path(folder)), what="exporting the input")
+        with tempfile.TemporaryDirectory() as folder, self.assertRaises(TfaotError) as raised:
+            isolate.run_isolated(lambda: readers.read_again(data, Path(folder)), what="exporting the input")
         return str(raised.exception)
 
     def changed(self, *changes: tuple[str, str]) -> str:
@@ -80,9 +79,12 @@ class ReadersTest(StageTest):
     def test_functions(self) -> None:
         """A function that calls itself, and one that is missing, are named in the error."""
         self.assertIn("f", self.message(b"\3" + RECURSIVE.encode()))
-        missing = RECURSIVE.partition("library")[0].replace('op: "f" input: "x"', 'op: "PartitionedCall" input: "x" '
+        missing = RECURSIVE.partition("library")[0].replace(
+            'op: "f" input: "x"',
+            'op: "PartitionedCall" input: "x" '
             'attr { key: "Tin" value { list { type: DT_FLOAT } } } attr { key: "Tout" value { list { type: DT_FLOAT } } } '
-            'attr { key: "f" value { func { name: "g" } } }')
+            'attr { key: "f" value { func { name: "g" } } }',
+        )
         self.assertIn("g", self.message(b"\3" + missing.encode()))
 
     def test_configs(self) -> None:

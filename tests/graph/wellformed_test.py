@@ -44,14 +44,17 @@ class WellformedTest(unittest.TestCase):
         self.assertIn("takes 'z', which doesn't exist", self.problems(lambda g: g.node[2].input.__setitem__(0, "z")))
         body = "library.function[0]"
         self.assertIn(
-            "takes 'q', which doesn't exist", self.problems(lambda g: g.library.function[0].node_def[0].input.__setitem__(0, "q"))
+            "takes 'q', which doesn't exist",
+            self.problems(lambda g: g.library.function[0].node_def[0].input.__setitem__(0, "q")),
         )
         self.assertIn(
             "the result 'r' of the function f is 'n:z:0', which Neg doesn't have",
             self.problems(lambda g: g.library.function[0].ret.__setitem__("r", "n:z:0")),
             body,
         )
-        self.assertIn("the result 'r' of the function f has no value", self.problems(lambda g: g.library.function[0].ret.clear()))
+        self.assertIn(
+            "the result 'r' of the function f has no value", self.problems(lambda g: g.library.function[0].ret.clear())
+        )
 
     def test_cycles(self) -> None:
         """A node that waits for itself is found, in the graph and in a function. A loop of TensorFlow 1 is none."""
@@ -63,13 +66,18 @@ class WellformedTest(unittest.TestCase):
 
         self.assertEqual(self.problems(loop), "")
         self.assertIn("waits for itself", self.problems(lambda g: g.node[0].input.append("^call")))
-        self.assertIn("of the function f waits for itself", self.problems(lambda g: g.library.function[0].node_def[0].input.append("^n")))
+        self.assertIn(
+            "of the function f waits for itself",
+            self.problems(lambda g: g.library.function[0].node_def[0].input.append("^n")),
+        )
 
     def test_attributes(self) -> None:
         """Missing attributes, unknown dtypes, and the wrong number of operands are found."""
         self.assertIn("lacks the attribute 'dtype' of Placeholder", self.problems(lambda g: g.node[0].attr.clear()))
         self.assertIn("is the dtype 999", self.problems(lambda g: setattr(g.node[0].attr["dtype"], "type", 999)))
-        self.assertIn("takes 2 tensors, and PartitionedCall takes 1", self.problems(lambda g: g.node[2].input.insert(0, "c")))
+        self.assertIn(
+            "takes 2 tensors, and PartitionedCall takes 1", self.problems(lambda g: g.node[2].input.insert(0, "c"))
+        )
 
     def test_constants(self) -> None:
         """Constants whose values don't fit their shapes are found, and none is expanded to look."""
@@ -80,7 +88,10 @@ class WellformedTest(unittest.TestCase):
         self.assertIn("bytes in its shape [4611686018427387904]", self.problems(shape(2**62)))
         self.assertIn("has 0 values in its shape [0], and 1 in its value", self.problems(shape(0)))
         self.assertIn("has no shape", self.problems(shape(-2)))
-        self.assertIn("bytes in its shape [3], and 5", self.problems(lambda g: setattr(g.node[1].attr["value"].tensor, "tensor_content", b"12345")))
+        self.assertIn(
+            "bytes in its shape [3], and 5",
+            self.problems(lambda g: setattr(g.node[1].attr["value"].tensor, "tensor_content", b"12345")),
+        )
 
     def test_names(self) -> None:
         """Two nodes of one name, and names that operands can't have, are found."""

@@ -1,4 +1,4 @@
-"""Writes what `//tools:measure` writes, with rates that a machine could have: `measure.py OUT BENCHMARK GOLDENS (TEST GOLDENS)…`."""
+"""Writes what `//tools:measure` writes, for an invented machine: `measure.py OUT BENCHMARK GOLDENS (TEST GOLDENS)…`."""
 
 import subprocess
 import sys

@@ -1,5 +1,6 @@
 """Tests of the report on a compiled model: on a real one, and on what isn't one."""
 
+import itertools
 import re
 import sys
 import unittest
@@ -217,7 +218,7 @@ class GraphTest(unittest.TestCase):
     def test_large(self) -> None:
         """A graph of thousands of nodes has few boxes, all of its nodes are in one, and a loop in it doesn't matter."""
         nodes = [graph_pb2.GraphDef().node.add(name=f"s{i % 70}/t{i % 7}/n{i}", op="Add") for i in range(7000)]
-        for before, node in zip(nodes, nodes[1:], strict=False):
+        for before, node in itertools.pairwise(nodes):
             node.input.append(before.name)
         nodes[0].input.append(nodes[-1].name)
         drawn = graph.draw(graph_pb2.GraphDef(node=nodes), {"s3/t3/n3": "blocker"}, {"s1/t1/n1": 2})
@@ -256,7 +257,5 @@ class ProgramTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    PageTest.pages = {
-        name: Path(sys.argv.pop(1)).read_text(encoding="utf-8") for name in ("fc", "small", "clusters")
-    }
+    PageTest.pages = {name: Path(sys.argv.pop(1)).read_text(encoding="utf-8") for name in ("fc", "small", "clusters")}
     unittest.main()

@@ -20,7 +20,7 @@ _FUNCTION_OPERAND = re.compile(r"\^?[^:^]+|[^:^]+:\d{1,9}|[^:^]+:[^:^]+:\d{1,9}"
 
 
 LARGEST = 1 << 31
-"""Bytes of a constant that no graph can have, because a proto has fewer. A small proto can claim more, and repeats its last value."""
+"""Bytes that no constant has, because a proto has fewer. A small proto can claim more, and repeats its last value."""
 
 _DTYPES = frozenset(types_pb2.DataType.values())
 

@@ -63,8 +63,11 @@ def draw(graph: graph_pb2.GraphDef, marks: Mapping[str, str], clusters: Mapping[
     drawing = lay_out(boxes, 1)
     lines = draw_computation(drawing, f"{len(nodes)} nodes in {len(boxes)} boxes", 0, 1)
     width, height = max(drawing.width, 300) + 120, drawing.height + 80
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}">'
-    return Drawn("\n".join([head, "<title>The TensorFlow graph</title>", *lines, "</svg>"]), len(boxes), len(nodes), hidden)
+    size = f'width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" {size}>'
+    return Drawn(
+        "\n".join([head, "<title>The TensorFlow graph</title>", *lines, "</svg>"]), len(boxes), len(nodes), hidden
+    )
 
 
 def _in_order(graph: graph_pb2.GraphDef) -> list[node_def_pb2.NodeDef]:
@@ -107,7 +110,9 @@ def _groups(nodes: Sequence[node_def_pb2.NodeDef]) -> list[_Group]:
     whole: set[str] = set()
     """Groups that have no scopes, or whose scopes share boxes."""
     while len(groups) < MOST:
-        largest = max((group for group in groups if group[0] not in whole), key=lambda group: len(group[1]), default=None)
+        largest = max(
+            (group for group in groups if group[0] not in whole), key=lambda group: len(group[1]), default=None
+        )
         if largest is None:
             break
         parts = sorted(_split(largest), key=last)
@@ -161,7 +166,14 @@ def _rows(
     ops = Counter(node.op for node in members)
     title = members[0].name if len(members) == 1 else (scope or "(no scope)")
     inside = Counter(clusters[node.name] for node in members if node.name in clusters)
-    rows = [Row(title, "" if len(members) == 1 else f"{len(members)} nodes", "title", "\n".join(n.name for n in members[:30]))]
+    rows = [
+        Row(
+            title,
+            "" if len(members) == 1 else f"{len(members)} nodes",
+            "title",
+            "\n".join(n.name for n in members[:30]),
+        )
+    ]
     for op, count in ops.most_common(_OPS):
         rows.append(Row(op, f"×{count}" if count > 1 else "", _kind(op), op))
     if len(ops) > _OPS:
@@ -173,7 +185,9 @@ def _rows(
         for node in marked[:2]:
             rows.append(Row(f"{severity}: {node.op}", "", severity, node.name))
         if len(marked) > 2:
-            rows.append(Row(f"{severity}: {len(marked) - 2} more", "", severity, ", ".join(n.name for n in marked[:20])))
+            rows.append(
+                Row(f"{severity}: {len(marked) - 2} more", "", severity, ", ".join(n.name for n in marked[:20]))
+            )
     return rows
 
 
@@ -182,13 +196,26 @@ def _kind(op: str) -> str:
         return "input"
     if "MatMul" in op or op.startswith(("Conv", "DepthwiseConv", "Einsum")):
         return "product"
-    if op.startswith(("While", "StatelessWhile", "If", "StatelessIf", "Partitioned", "StatefulPartitioned", "Switch", "Merge")):
+    if op.startswith(
+        ("While", "StatelessWhile", "If", "StatelessIf", "Partitioned", "StatefulPartitioned", "Switch", "Merge")
+    ):
         return "control"
     if op in ("Sum", "Mean", "Max", "Min", "Prod", "ArgMax", "ArgMin", "All", "Any") or "Grad" in op:
         return "reduction"
     if "Random" in op:
         return "random"
-    if op in ("Identity", "IdentityN", "Reshape", "Transpose", "Pack", "Unpack", "Split", "ConcatV2", "StridedSlice", "Cast"):
+    if op in (
+        "Identity",
+        "IdentityN",
+        "Reshape",
+        "Transpose",
+        "Pack",
+        "Unpack",
+        "Split",
+        "ConcatV2",
+        "StridedSlice",
+        "Cast",
+    ):
         return "movement"
     return "output" if op.startswith("Assign") or op.startswith("ResourceApply") else "elementwise"
 

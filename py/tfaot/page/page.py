@@ -187,7 +187,9 @@ def _hlos(request: Request) -> str:
             zip(request.hlo, request.optimized, request.pictures, request.optimized_pictures, strict=True)
         )
     )
-    return "<p>Of the graph as it was exported, without the passes, for the highest CPU level.</p>" + text if text else ""
+    return (
+        "<p>Of the graph as it was exported, without the passes, for the highest CPU level.</p>" + text if text else ""
+    )
 
 
 def _hlo(index: int, before: str, after: str, picture: str, optimized_picture: str) -> str:
@@ -290,7 +292,7 @@ def _time(
         arithmetic = "".join(_planned(name, made) for name, made, _ in programs)
         return (
             "<p>Nothing was measured. To see the time of each kernel and a roofline, run this command, and set "
-            f"<code>measured = \"{escape(request.name)}.measured.json\"</code> on the target:</p>"
+            f'<code>measured = "{escape(request.name)}.measured.json"</code> on the target:</p>'
             f'<pre tabindex="0">{escape(command)}</pre>' + arithmetic
         )
     own = next((stamp["fingerprint"] for _, stamp in stamps), "")
@@ -357,7 +359,9 @@ def _profile(profile: measured.Profile, known: dict[str, list[Any]], peaks: dict
         )
     left_out = len(profile.kernels) - len(points)
     if left_out:
-        text += _note(f"{left_out} kernels aren't in the roofline: their arithmetic isn't known, or they run in a loop.")
+        text += _note(
+            f"{left_out} kernels aren't in the roofline: their arithmetic isn't known, or they run in a loop."
+        )
     return text + _table(head, rows)
 
 
@@ -464,7 +468,9 @@ def _again(request: Request, manifest: Manifest, stamps: Sequence[tuple[str, dic
     graph = graph_pb2.GraphDef()
     with open(request.graph, "rb") as file:
         graph.ParseFromString(file.read())
-    build = Build(request.name, manifest, graph, json.loads(_read(request.sources)), {}, Stamp.from_json(_read(path), path=path))
+    build = Build(
+        request.name, manifest, graph, json.loads(_read(request.sources)), {}, Stamp.from_json(_read(path), path=path)
+    )
     rows = [(name, value, _COVERS.get(name, "")) for name, value in stamp["components"].items()]
     fed = len(manifest.variables)
     frozen = len(manifest.frozen)
@@ -477,7 +483,11 @@ def _again(request: Request, manifest: Manifest, stamps: Sequence[tuple[str, dic
     return (
         _table(("component", "now", "what changes it, and so compiles the model again"), rows)
         + "".join(f"<p>{line}</p>" for line in lines if line)
-        + (f"<p>The code is specialized to values that could be inputs or variables:</p><ul>{found}</ul>" if found else "")
+        + (
+            f"<p>The code is specialized to values that could be inputs or variables:</p><ul>{found}</ul>"
+            if found
+            else ""
+        )
     )
 
 

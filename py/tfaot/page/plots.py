@@ -106,15 +106,24 @@ def roofline(points: Sequence[Point], peaks: dict[str, float]) -> str:
         above = kind == "cache"
         text = f"{name} {peaks[kind] / 1e9:.0f} GB/s"
         lines.append(
-            _tick(x(middle) + (-8 if above else 8), y(middle * peaks[kind]) + (-6 if above else 16), text, "end" if above else "start")
+            _tick(
+                x(middle) + (-8 if above else 8),
+                y(middle * peaks[kind]) + (-6 if above else 16),
+                text,
+                "end" if above else "start",
+            )
         )
     lines.append(_tick(_WIDTH - 14, y(peaks["flops"]) - 6, f"{peaks['flops'] / 1e9:.0f} GFLOP/s", "end"))
     total = sum(point.microseconds for point in points) or 1.0
     taken: list[tuple[float, float]] = []
-    for point, rate, intensity in sorted(zip(points, rates, intensities, strict=True), key=lambda each: -each[0].microseconds):
+    for point, rate, intensity in sorted(
+        zip(points, rates, intensities, strict=True), key=lambda each: -each[0].microseconds
+    ):
         at = x(intensity), y(rate)
         radius = 3 + 16 * math.sqrt(point.microseconds / total)
-        tooltip = f"{point.name}: {rate / 1e9:.2f} GFLOP/s, {intensity:.2f} operations per byte, {point.microseconds:.2f} µs"
+        tooltip = (
+            f"{point.name}: {rate / 1e9:.2f} GFLOP/s, {intensity:.2f} operations per byte, {point.microseconds:.2f} µs"
+        )
         lines.append(
             f'<circle class="point" cx="{at[0]:.1f}" cy="{at[1]:.1f}" r="{radius:.1f}"><title>{escape(tooltip)}</title></circle>'
         )

@@ -25,7 +25,8 @@ a:focus-visible, summary:focus-visible, .scroll:focus-visible, pre:focus-visible
 details { border: 1px solid var(--line); border-radius: 0.4rem; margin: 0.6rem 0; padding: 0.3rem 0.8rem; }
 summary { cursor: pointer; padding: 0.3rem 0; overflow-wrap: anywhere; }
 table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; border-top: 1px solid var(--line); padding: 0.3rem 0.8rem 0.3rem 0; min-width: 3rem; }
+th, td { text-align: left; vertical-align: top; border-top: 1px solid var(--line); min-width: 3rem; }
+th, td { padding: 0.3rem 0.8rem 0.3rem 0; }
 th { font-size: 0.9rem; } td.number { text-align: right; white-space: nowrap; } td.bars { width: 20%; min-width: 5rem; }
 .note { color: var(--quiet); font-size: 0.9rem; } .warn { background: var(--warn); border-radius: 0.4rem; padding: 0.5rem 0.8rem; }
 fieldset { border: 0; margin: 0.4rem 0; padding: 0; display: flex; flex-wrap: wrap; gap: 0.2rem 1rem; font-size: 0.9rem; }

@@ -29,10 +29,10 @@ ENTRY %main (x: f32[4,16], w: f32[16,8], i: f32[1,5,5,3], k: f32[3,3,3,7]) -> f3
   %w = f32[16,8]{1,0} parameter(1)
   %i = f32[1,5,5,3]{3,2,1,0} parameter(2)
   %k = f32[3,3,3,7]{3,2,1,0} parameter(3)
-  %dot.1 = f32[4,8]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_type="MatMul" op_name="a/MatMul"}
+  %dot.1 = f32[4,8]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="a/MatMul"}
   %fusion.2 = f32[4,8]{1,0} fusion(%dot.1), kind=kLoop, calls=%fused
   %conv = f32[1,3,3,7]{3,2,1,0} convolution(%i, %k), window={size=3x3}, dim_labels=b01f_01io->b01f
-  ROOT %while.3 = (s32[], f32[4,8]{1,0}) while(%fusion.2), condition=%none, body=%body, backend_config={"known_trip_count":{"n":"5"}}
+  ROOT %while.3 = (s32[], f32[4,8]{1,0}) while(%fusion.2), body=%body, backend_config={"known_trip_count":{"n":"5"}}
 }
 """
 
@@ -84,7 +84,10 @@ class PlanTest(unittest.TestCase):
         """Only values of the working memory have a place and a life in the plan."""
         made = json.loads(plan.plan(HLO, BUFFERS))
         self.assertEqual((made["memory"], made["length"]), (320, 7))
-        self.assertEqual([(v["name"], v["offset"], v["first"], v["last"]) for v in made["values"]], [("dot.1", 64, 4, 5), ("fusion.2", 192, 5, 6)])
+        self.assertEqual(
+            [(v["name"], v["offset"], v["first"], v["last"]) for v in made["values"]],
+            [("dot.1", 64, 4, 5), ("fusion.2", 192, 5, 6)],
+        )
 
     def test_nothing(self) -> None:
         """If XLA wrote its texts elsewhere, the plan is empty."""

@@ -150,11 +150,18 @@ def look(browser: Browser, report: Path, folder: Path) -> None:
     browser.open(report)
     headings = browser.value("[...document.querySelectorAll('h2')].map(each => each.textContent)")
     check(headings[:2] == ["Compiled", "Graph"], f"{name} has the sections {headings}")
-    check(browser.value("[...document.querySelectorAll('main section')].every(each => each.innerText.length > 30)"), "a section is empty")
+    check(
+        browser.value("[...document.querySelectorAll('main section')].every(each => each.innerText.length > 30)"),
+        "a section is empty",
+    )
     check(browser.value("[...document.querySelectorAll('.drawing svg')].length") > 0, "there is no drawing")
-    ids = browser.value("(() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id); return ids.length - new Set(ids).size; })()")
+    ids = browser.value(
+        "(() => { const ids = [...document.querySelectorAll('[id]')].map(e => e.id); return ids.length - new Set(ids).size; })()"
+    )
     check(ids == 0, f"{ids} identifiers are there twice")
-    broken = browser.value("[...document.querySelectorAll('a')].filter(a => !document.getElementById((a.getAttribute('href') || '#').slice(1))).length")
+    broken = browser.value(
+        "[...document.querySelectorAll('a')].filter(a => !document.getElementById((a.getAttribute('href') || '#').slice(1))).length"
+    )
     check(broken == 0, f"{broken} links lead nowhere")
     browser.picture(folder / f"{name}.png")
     browser.value("document.querySelectorAll('details').forEach(each => each.open = true)")
@@ -175,15 +182,21 @@ def look(browser: Browser, report: Path, folder: Path) -> None:
     browser.window(390, 844)
     wide = browser.value("document.documentElement.scrollWidth - innerWidth")
     check(wide <= 0, f"on a phone, the page is {wide} pixels too wide")
-    small = browser.value("Math.min(...[...document.querySelectorAll('p, td, summary')].map(e => parseFloat(getComputedStyle(e).fontSize)))")
+    small = browser.value(
+        "Math.min(...[...document.querySelectorAll('p, td, summary')].map(e => parseFloat(getComputedStyle(e).fontSize)))"
+    )
     check(small >= 12, f"on a phone, text is {small} pixels high")
     browser.value("scrollTo(0, 0)")
     browser.picture(folder / f"{name}.phone.png")
 
     browser.window(1200, 900, media="print")
-    check(browser.value("getComputedStyle(document.querySelector('nav')).display") == "none", "print shows the navigation")
     check(
-        browser.value("[...document.querySelectorAll('.scroll, pre')].every(e => getComputedStyle(e).maxHeight == 'none')"),
+        browser.value("getComputedStyle(document.querySelector('nav')).display") == "none", "print shows the navigation"
+    )
+    check(
+        browser.value(
+            "[...document.querySelectorAll('.scroll, pre')].every(e => getComputedStyle(e).maxHeight == 'none')"
+        ),
         "print cuts what scrolls",
     )
     browser.value("document.querySelectorAll('details').forEach(each => each.open = false)")
@@ -198,7 +211,11 @@ def look(browser: Browser, report: Path, folder: Path) -> None:
         if event.get("method") in ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
     ]
     check(not faults, f"the console has messages: {faults}")
-    asked = {event["params"]["request"]["url"].partition(":")[0] for event in browser.events if event.get("method") == "Network.requestWillBeSent"}
+    asked = {
+        event["params"]["request"]["url"].partition(":")[0]
+        for event in browser.events
+        if event.get("method") == "Network.requestWillBeSent"
+    }
     check(asked <= {"file", "data"}, f"it asks for {asked}")
 
 

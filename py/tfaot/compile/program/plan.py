@@ -26,8 +26,30 @@ _ORDER = re.compile(r"^    (\d+):(\S+)$")
 _RANGE = re.compile(r"^    (\S+?)\{([\d, ]*)\}:(\d+)-(\d+)$")
 
 _FREE = frozenset(
-    "parameter constant tuple get-tuple-element bitcast bitcast-convert reshape broadcast iota copy slice dynamic-slice "
-    "dynamic-update-slice transpose concatenate pad reverse gather convert after-all domain rng-get-and-update-state".split()
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "bitcast-convert",
+        "reshape",
+        "broadcast",
+        "iota",
+        "copy",
+        "slice",
+        "dynamic-slice",
+        "dynamic-update-slice",
+        "transpose",
+        "concatenate",
+        "pad",
+        "reverse",
+        "gather",
+        "convert",
+        "after-all",
+        "domain",
+        "rng-get-and-update-state",
+    ]
 )
 """Instructions without arithmetic."""
 
@@ -75,7 +97,9 @@ def plan(hlo: str, buffers: str) -> str:
             "name": instruction.name,
             "opcode": instruction.opcode,
             "flops": _flops(instruction, computations[entry], computations),
-            "bytes": sum(_bytes(computations[entry][name].shape) for name in instruction.operands if name in computations[entry])
+            "bytes": sum(
+                _bytes(computations[entry][name].shape) for name in instruction.operands if name in computations[entry]
+            )
             + _bytes(instruction.shape),
             "origin": "".join(_ORIGIN.findall(instruction.rest)[:1]),
         }
@@ -160,7 +184,14 @@ def _memory(buffers: str) -> dict[str, object]:
         elif life := _RANGE.match(line):
             lives[life[1] + (f"{{{life[2]}}}" if life[2] else "")] = int(life[3]), int(life[4])
     placed = [
-        {"name": name, "shape": shape, "bytes": bytes_, "offset": offset, "first": lives[name][0], "last": lives[name][1]}
+        {
+            "name": name,
+            "shape": shape,
+            "bytes": bytes_,
+            "offset": offset,
+            "first": lives[name][0],
+            "last": lives[name][1],
+        }
         for name, bytes_, offset, shape in values
         if name in lives
     ]
