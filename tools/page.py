@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from typing import Any
 
 from tfaot.core import isolate
 from tfaot.page.page import Request, write
@@ -30,9 +31,8 @@ def main() -> None:
     for name in _LISTS:
         parser.add_argument(f"--{name}", action="append", default=[], help="may be repeated")
     parser.add_argument("--out_page", required=True, help="output file")
-    flags = vars(parser.parse_args())
-    lists = {name: tuple(flags.pop(name)) for name in _LISTS}
-    write(Request(**flags, **lists))
+    flags: dict[str, Any] = vars(parser.parse_args())
+    write(Request(**{**flags, **{name: tuple(flags[name]) for name in _LISTS}}))
 
 
 if __name__ == "__main__":

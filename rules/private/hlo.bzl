@@ -50,7 +50,11 @@ def _tf_aot_lower_impl(ctx):
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([file for f in made for file in (f.hlo, f.text, f.optimized, f.picture)])),
+        DefaultInfo(files = depset([
+            file
+            for f in made
+            for file in (f.hlo, f.text, f.optimized, f.picture, f.optimized_picture)
+        ])),
         TfaotHloInfo(
             label = ctx.label,
             hlo = [files.hlo for files in made],
