@@ -20,8 +20,8 @@ def main() -> None:
     )
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
     parser.add_argument("--passes", action="append", default=[], help="a pattern of passes; may be repeated")
-    for output in ("constants", "fingerprint", "fingerprint_source", "header", "hlo", "passes"):
-        parser.add_argument(f"--out_{output}", required=True, help="output file")
+    for output in ("constants", "fingerprint", "fingerprint_source", "header", "hlo", "passes", "plan"):
+        parser.add_argument(f"--out_{output}", required=output != "plan", default="", help="output file")
     for output in ("objects", "sources"):
         parser.add_argument(
             f"--out_{output}", action="append", required=True, help="output file; one for each level, in order"

@@ -12,6 +12,7 @@ load(":cxx.bzl", "cxx_of")
 load(":export.bzl", "export_model", "model_attrs", "report", "source_flags")
 load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
+load(":page.bzl", "tf_aot_page")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
 load(":render.bzl", "tf_aot_render")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
@@ -385,6 +386,14 @@ def tf_aot_clusters(
         native.filegroup(name = name + "_" + group, srcs = [cut], output_group = group, **public)
     for group in ["inputs", "uncut"]:
         native.filegroup(name = "{}.{}".format(name, group), srcs = [cut], output_group = group, **(common.files | {"visibility": visibility}))
+    tf_aot_page(
+        name = name + "_report",
+        clusters = name + "_plan",
+        graph = cut,
+        stem = name,
+        uncut = name + ".uncut",
+        **(common.public | {"tags": common.private["tags"]})
+    )
     if pipeline:
         for kind in _PIPELINE:
             native.filegroup(name = "{}.pipeline_{}".format(name, kind), srcs = [cut], output_group = "pipeline_" + kind, **common.files)

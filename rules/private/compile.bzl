@@ -24,6 +24,7 @@ def _tf_aot_compile_impl(ctx):
             fingerprint_source = ctx.actions.declare_file(function.stem + ".fingerprint.S"),
             hlo = ctx.actions.declare_file(function.stem + ".hlo_snapshot.pb"),
             passes = ctx.actions.declare_file(function.stem + ".passes.json"),
+            plan = ctx.actions.declare_file(function.stem + ".program.json"),
         )
         outputs = files.objects + files.sources + [
             files.constants,
@@ -32,6 +33,7 @@ def _tf_aot_compile_impl(ctx):
             files.header,
             files.hlo,
             files.passes,
+            files.plan,
         ]
         flags = ctx.actions.args()
         flags.add(graph.manifest, format = "--manifest=%s")
@@ -51,6 +53,7 @@ def _tf_aot_compile_impl(ctx):
         flags.add(files.fingerprint, format = "--out_fingerprint=%s")
         flags.add(files.fingerprint_source, format = "--out_fingerprint_source=%s")
         flags.add(files.passes, format = "--out_passes=%s")
+        flags.add(files.plan, format = "--out_plan=%s")
         run_stage(
             ctx,
             mnemonic = "TfaotCompile",
@@ -75,6 +78,7 @@ def _tf_aot_compile_impl(ctx):
             fingerprint_source = made[0].fingerprint_source,
             fingerprints = [files.fingerprint for files in made],
             passes = [files.passes for files in made],
+            plans = [files.plan for files in made],
         ),
     ]
 
@@ -135,6 +139,7 @@ def _compile_all(ctx, graph, isa):
             fingerprint_source = fingerprint_source,
             fingerprints = [],
             passes = [descriptions],
+            plans = [],
         ),
     ]
 

@@ -23,6 +23,7 @@ def _tf_aot_lower_impl(ctx):
             text = ctx.actions.declare_file(entry.stem + ".hlo.txt"),
             optimized = ctx.actions.declare_file(entry.stem + ".optimized_hlo.txt"),
             picture = ctx.actions.declare_file(entry.stem + ".hlo.svg"),
+            optimized_picture = ctx.actions.declare_file(entry.stem + ".optimized_hlo.svg"),
         )
         flags = ctx.actions.args()
         flags.add(graph.manifest, format = "--manifest=%s")
@@ -37,6 +38,7 @@ def _tf_aot_lower_impl(ctx):
         flags.add(files.text, format = "--out_hlo_text=%s")
         flags.add(files.optimized, format = "--out_optimized_hlo=%s")
         flags.add(files.picture, format = "--out_picture=%s")
+        flags.add(files.optimized_picture, format = "--out_optimized_picture=%s")
         run_stage(
             ctx,
             mnemonic = "TfaotHlo",
@@ -44,17 +46,22 @@ def _tf_aot_lower_impl(ctx):
             flags = flags,
             inputs = [graph.manifest, graph.graph, entry.config],
             for_errors = [graph.sources],
-            outputs = [files.hlo, files.text, files.optimized, files.picture],
+            outputs = [files.hlo, files.text, files.optimized, files.picture, files.optimized_picture],
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([file for f in made for file in (f.hlo, f.text, f.optimized, f.picture)])),
+        DefaultInfo(files = depset([
+            file
+            for f in made
+            for file in (f.hlo, f.text, f.optimized, f.picture, f.optimized_picture)
+        ])),
         TfaotHloInfo(
             label = ctx.label,
             hlo = [files.hlo for files in made],
             text = [files.text for files in made],
             optimized = [files.optimized for files in made],
             picture = [files.picture for files in made],
+            optimized_picture = [files.optimized_picture for files in made],
         ),
     ]
 

@@ -49,6 +49,7 @@ def tf_aot_library(
         isa = None,
         linkopts = [],
         max_batch = None,
+        measured = None,
         model = None,
         outputs = [],
         passes = ["*"],
@@ -86,8 +87,8 @@ def tf_aot_library(
         Bazel builds it only on request.
       NAME_package: headers, a static library, weights, and descriptions for CMake and pkg-config, in one archive for programs
         that Bazel doesn't build (docs/guide/without-bazel.md). Bazel builds it only on request.
-      NAME_report: an HTML file that shows what was compiled: names, kernels and their memory, HLO before and after fusion, sizes,
-        and fingerprints (docs/guide/diagnostics.md#what-was-made). Bazel builds it only on request.
+      NAME_report: an HTML file that shows what was compiled: the graph, HLO before and after fusion, memory, time, numbers, names,
+        sizes, and fingerprints (docs/guide/diagnostics.md#what-was-made). Bazel builds it only on request.
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
@@ -128,6 +129,8 @@ def tf_aot_library(
       isa: (list[str]) instead of `cpu`, several such levels. The class uses the fastest one that the machine supports.
       linkopts: (list[str]) flags for linking programs that depend on the library. Make variables are expanded.
       max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
+      measured: (Label) what `//tools:measure` wrote for this target. NAME_report then shows times and numbers
+        (docs/guide/diagnostics.md#time-and-numbers). Nothing else reads it.
       model: (Label) a Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function,
         a tf.function, a tf.Module, or a Keras model. It may define `golden_fn(step, rng)`, which returns the verified inputs.
       outputs: (list[str]) with `graph` and without `config`, its fetches. By default, the nodes that nothing consumes.
@@ -238,6 +241,7 @@ def tf_aot_library(
         compiled = compiled,
         graph = exported_target,
         hlo = parts["hlo"],
+        measured = measured,
         stem = name,
         **(common.public | {"tags": common.private["tags"]})
     )

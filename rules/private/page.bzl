@@ -7,21 +7,37 @@ visibility(["//rules/..."])
 
 def _tf_aot_page_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
-    compiled = ctx.attr.compiled[TfaotObjectInfo]
-    hlo = ctx.attr.hlo[TfaotHloInfo]
-    page = ctx.actions.declare_file((ctx.attr.stem or ctx.label.name) + "_report.html")
+    stem = ctx.attr.stem or ctx.label.name
+    page = ctx.actions.declare_file(stem + "_report.html")
+    (report,) = [file for file in graph.report if file.extension == "json"]
     files = {
-        "fingerprints": compiled.fingerprints,
-        "hlo": hlo.text,
-        "objects": compiled.objects + compiled.constants,
-        "optimized": hlo.optimized,
-        "passes": compiled.passes,
-        "pictures": hlo.picture,
-        "sources": compiled.sources[compiled.isa[-1]],
+        "clusters": ctx.files.clusters,
+        "graph": ctx.files.uncut or [graph.graph],
+        "manifest": [graph.manifest],
+        "measured": ctx.files.measured,
+        "report": [report],
+        "sources": [graph.sources],
     }
+    if ctx.attr.compiled:
+        compiled = ctx.attr.compiled[TfaotObjectInfo]
+        files |= {
+            "executors": compiled.sources[compiled.isa[-1]],
+            "fingerprints": compiled.fingerprints,
+            "objects": compiled.objects + compiled.constants,
+            "passes": compiled.passes,
+            "plans": compiled.plans,
+        }
+    if ctx.attr.hlo:
+        hlo = ctx.attr.hlo[TfaotHloInfo]
+        files |= {
+            "hlo": hlo.text,
+            "optimized": hlo.optimized,
+            "optimized_pictures": hlo.optimized_picture,
+            "pictures": hlo.picture,
+        }
     flags = ctx.actions.args()
-    flags.add(ctx.attr.stem or ctx.label.name, format = "--name=%s")
-    flags.add(graph.manifest, format = "--manifest=%s")
+    flags.add(stem, format = "--name=%s")
+    flags.add("//{}:{}".format(ctx.label.package, stem), format = "--label=%s")
     for name, each in files.items():
         flags.add_all(each, format_each = "--" + name + "=%s")
     flags.add(page, format = "--out_page=%s")
@@ -30,18 +46,21 @@ def _tf_aot_page_impl(ctx):
         mnemonic = "TfaotPage",
         progress_message = "Writing the report on %{label}",
         flags = flags,
-        inputs = [graph.manifest] + [file for each in files.values() for file in each],
+        inputs = [file for each in files.values() for file in each],
         outputs = [page],
     )
     return [DefaultInfo(files = depset([page]))]
 
 tf_aot_page = rule(
     implementation = _tf_aot_page_impl,
-    doc = "Shows in STEM_report.html what was compiled: names, kernels, memory, HLO, sizes, and fingerprints.",
+    doc = "Shows in STEM_report.html what was compiled: the graph, HLO, memory, time, numbers, names, sizes, and fingerprints.",
     attrs = {
+        "clusters": attr.label(
+            doc = "The plan of the cluster stage, if the graph was cut.",
+            allow_single_file = [".json"],
+        ),
         "compiled": attr.label(
             doc = "Target of the compile stage.",
-            mandatory = True,
             providers = [TfaotObjectInfo],
         ),
         "graph": attr.label(
@@ -51,11 +70,18 @@ tf_aot_page = rule(
         ),
         "hlo": attr.label(
             doc = "Target of `tf_aot_lower`.",
-            mandatory = True,
             providers = [TfaotHloInfo],
+        ),
+        "measured": attr.label(
+            doc = "What `//tools:measure` wrote.",
+            allow_single_file = [".json"],
         ),
         "stem": attr.string(
             doc = "The start of the file's name. By default, the target's name.",
+        ),
+        "uncut": attr.label(
+            doc = "The graph before the cluster stage cut it, which the page then shows.",
+            allow_single_file = True,
         ),
     } | stage_attrs("//tools:page.py", "//py/tfaot/page"),
     toolchains = [TOOLCHAIN_TYPE],

@@ -34,6 +34,7 @@ TfaotObjectInfo = provider(
         "fingerprint_source": "(File) assembler code that defines the class's fingerprint, the same for all functions",
         "fingerprints": "(list[File]) JSON files with what identifies the build: fingerprints, versions, flags, passes, and levels",
         "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, and the packed constants",
+        "plans": "(list[File]) JSON files with the instructions of a run and the memory of its values, for the highest level",
     },
 )
 
@@ -45,6 +46,7 @@ TfaotHloInfo = provider(
         "text": "(list[File]) the same modules as text, with all constants written out",
         "optimized": "(list[File]) the optimized modules as text: fused and scheduled for one CPU level",
         "picture": "(list[File]) SVG drawings of the modules before optimization",
+        "optimized_picture": "(list[File]) SVG drawings of the optimized modules",
     },
 )
 

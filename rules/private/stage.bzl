@@ -42,7 +42,7 @@ def _package_resources(_os, _inputs):
     return {"cpu": 1, "memory": 100}
 
 def _page_resources(_os, _inputs):
-    return {"cpu": 1, "memory": 100}
+    return {"cpu": 1, "memory": 700}
 
 _RESOURCES = {
     "TfaotBundle": _bundle_resources,

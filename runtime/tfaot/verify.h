@@ -18,13 +18,14 @@
 #include "tfaot/goldens.h"
 #include "tfaot/half.h"
 #include "tfaot/isa.h"
+#include "tfaot/values.h"
 #include "tfaot/view.h"
 
 namespace tfaot {
 
 // What `--help` prints after the program's name.
 inline constexpr char kVerifyHelp[] =
-    R"([GOLDENS] [VARIABLES]
+    R"([GOLDENS] [VARIABLES] [--values=FILE]
 
 Runs a compiled model, and compares each output and each written variable with
 TensorFlow's numbers, on every CPU level of the model that this machine runs.
@@ -33,6 +34,8 @@ Exits with status 1 if a comparison fails.
   GOLDENS    the file with inputs and TensorFlow's numbers, which Bazel passes
   VARIABLES  the file with the variables of a target that doesn't embed them,
              which Bazel passes
+  --values=FILE  also write all compared values to FILE, in the order of
+             execution, for //tools:values. The last CPU level wins.
   --help     print this text
 
 Columns: the largest absolute error of a tensor, and in units in the last place;
@@ -147,7 +150,8 @@ class Verifier {
   Verifier(const char* model, const char* isa, int argc, char** argv)
       : model_(model),
         isa_(isa),
-        goldens_(argc > 1 ? argv[1] : "(no goldens file)") {
+        goldens_(argc > 1 ? argv[1] : "(no goldens file)"),
+        values_(ValuesFile::Path(argc, argv)) {
     std::printf("%s, %s, against TensorFlow\n%-5s %-44s %10s %10s %10s %10s\n",
                 model, isa, "step", "tensor", "max abs", "max ulp", "tolerance",
                 "sees");
@@ -193,11 +197,15 @@ class Verifier {
   // Reads the expected values and compares all, or the first `rows` rows.
   template <typename T, std::int64_t... kDims>
   void Check(int step, const char* name, View<T, kDims...> got) {
+    Keep(step, name, {kDims...}, got.data(), got.size());
     Values(step, name, got.data(), got.size());
   }
   template <typename T, std::int64_t... kDims>
   void Check(int step, const char* name, View<T, kDims...> got,
              std::int64_t rows) {
+    std::vector<std::int64_t> shape = {kDims...};
+    shape[0] = rows;
+    Keep(step, name, shape, got.data(), Rows(got, rows));
     Values(step, name, got.data(), Rows(got, rows));
   }
 
@@ -220,6 +228,11 @@ class Verifier {
       Summarize();
       std::exit(1);  // the rest of the file has another size
     }
+    std::vector<std::int64_t> shape(sizeof...(kDims));
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      shape[axis] = got.dim(axis);
+    }
+    Keep(step, name, shape, got.data(), got.size());
     Values(step, name, got.data(), got.size());
   }
 
@@ -259,6 +272,10 @@ class Verifier {
   int Finish() {
     goldens_.End();
     Summarize();
+    if (!values_.Write(model_, isa_)) {
+      std::printf("%s can't be written  FAILED\n", values_.path().c_str());
+      return 1;
+    }
     return failed_ == 0 ? 0 : 1;
   }
 
@@ -273,6 +290,18 @@ class Verifier {
     if (!first_.empty()) {
       std::printf("first to diverge: %s\n", first_.c_str());
     }
+  }
+
+  // Keeps values for --values. Taps have their place in the user's code after
+  // their name, which isn't part of it.
+  template <typename T>
+  void Keep(int step, const char* name, const std::vector<std::int64_t>& shape,
+            const T* values, std::size_t size) {
+    if (!values_.wanted()) return;
+    const std::string text(name);
+    values_.Add(
+        "step" + std::to_string(step) + "/" + text.substr(0, text.find(" at ")),
+        shape, values, size);
   }
 
   // The number of values in `rows` rows of a batch.
@@ -348,6 +377,7 @@ class Verifier {
   const char* model_;
   const char* isa_;
   Goldens goldens_;
+  ValuesFile values_;
   int compared_ = 0;
   int failed_ = 0;
   int blind_ = 0;

@@ -286,6 +286,7 @@ def rules_test_suite(*, name, library, family):
             "small_aot.fingerprint.json",
             "small_aot.hlo_snapshot.pb",
             "small_aot.passes.json",
+            "small_aot.program.json",
             "small_aot.x86-64-v2.executor.cc",
             "small_aot.x86-64-v2.kernels.o",
         ]),
@@ -301,6 +302,7 @@ def rules_test_suite(*, name, library, family):
         ("hlo", "TfaotHlo", [
             "small_aot.hlo.pb",
             "small_aot.hlo.svg",
+            "small_aot.optimized_hlo.svg",
             "small_aot.hlo.txt",
             "small_aot.optimized_hlo.txt",
         ]),
@@ -369,6 +371,7 @@ def rules_test_suite(*, name, library, family):
                 "fingerprint.json",
                 "hlo_snapshot.pb",
                 "passes.json",
+                "program.json",
                 "x86-64-v2.executor.cc",
                 "x86-64-v2.kernels.o",
                 "x86-64-v3.executor.cc",

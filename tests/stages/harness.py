@@ -275,6 +275,7 @@ class StageTest(unittest.TestCase):
                 batch=batch,
                 passes=passes,
                 out_passes=exported.path("passes" + suffix),
+                out_plan=exported.path("plan" + suffix),
             )
         )
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import click
 
-from tfaot import profile
+from tfaot import profile, values
 from tfaot.command import cxx, inspect, options
 from tfaot.command.build import Build, levels
 from tfaot.command.progress import Progress
@@ -201,6 +201,31 @@ def inspect_package(path: str) -> None:
     PACKAGE is its folder, an archive of Bazel's target NAME_package, or a file NAME.model.json.
     """
     click.echo("\n".join(inspect.lines(path)))
+
+
+@tfaot.command("values")
+@click.argument("path", metavar="FILE")
+@click.argument("other", metavar="[OTHER]", required=False)
+@click.option(
+    "--tolerance",
+    type=click.FLOAT,
+    default=values.TOLERANCE,
+    show_default=True,
+    metavar="NUMBER",
+    help="The largest difference, relative to a tensor's largest value.",
+)
+def list_values(path: str, other: str | None, tolerance: float) -> None:
+    """Lists the values that a generated test wrote with --values=FILE, in the order of execution.
+
+    With OTHER, compares two such files, names the first tensor that diverges, and exits with 1 if there is one.
+    """
+    if other is None:
+        click.echo("\n".join(values.lines(path)))
+        return
+    table, first = values.compared(path, other, tolerance=tolerance)
+    click.echo("\n".join([*table, f"first to diverge: {first}" if first else "no tensor diverges"]))
+    if first:
+        sys.exit(1)
 
 
 def _write_for_others(

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from typing import Any
 
 from tfaot.compile import program_shape
-from tfaot.compile.program import constants, cost, executor, header
+from tfaot.compile.program import constants, cost, executor, header, plan
 from tfaot.compile.program.compiled import Compiled
 from tfaot.core import environment, fingerprint, isolate, refusals
 from tfaot.core.functions import function
@@ -58,6 +58,9 @@ class Request:
     out_passes: str = ""
     """JSON: how many places each pass changed (null for a pass that is off), and which constants were packed. Empty for no
     such file."""
+    out_plan: str = ""
+    """JSON: the instructions of a run and the memory of its values, for the highest level. Only the report reads it. Empty for
+    no such file."""
 
 
 def compile_graph(request: Request) -> None:
@@ -81,6 +84,7 @@ def compile_graph(request: Request) -> None:
                 "out_header",
                 "out_hlo",
                 "out_passes",
+                "out_plan",
             )
             if getattr(request, output)
         }
@@ -143,6 +147,9 @@ def _compile(request: Request, manifest: Manifest) -> None:
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]
         after = {"packed": packed, "kernels": rendered.kernels}
         _write_text(request.out_passes, json.dumps(in_order | after, indent=2) + "\n")
+    if request.out_plan:
+        text = texts[request.isa[-1]]
+        _write_text(request.out_plan, plan.plan("".join(text.optimized_hlo), text.buffers))
 
 
 def _rewritten(given: Inputs, names: Collection[str], folder: str) -> tuple[Inputs, dict[str, int | None]]:

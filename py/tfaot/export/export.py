@@ -21,6 +21,7 @@ from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Function, Shape, Source
 from tfaot.graph import structure
+from tfaot.graph.ops import functions_of
 from tfaot.graph.variables import VariableUse, variable_uses
 
 
@@ -147,6 +148,8 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     what = request.model.path
     dims = Dims(request.dims, batched=bool(request.batch_sizes))
     functions = [dataclasses.replace(source.function(own_name, dims), name=name) for name, own_name in wanted]
+    for function in functions:
+        _check_calls(what, function)
     labels = {edge.label for function in functions for edge in function.inputs}
     dims.check_used(what, labels)
     if unused := sorted(set(request.model.signature) - labels):
@@ -158,6 +161,21 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     describe.check_dtypes(what, "input", [edge for function in functions for edge in function.inputs])
     describe.check_dtypes(what, "output", [edge for function in functions for edge in function.outputs])
     return functions
+
+
+def _check_calls(what: str, function: Function) -> None:
+    """Checks that a graph has the functions that its nodes call. TensorFlow imports some graphs without them."""
+    library = {each.signature.name for each in function.graph.library.function}
+    bodies = [function.graph.node, *(each.node_def for each in function.graph.library.function)]
+    called = {
+        call.name: f"{node.name} ({node.op})" for body in bodies for node in body for _, call in functions_of(node)
+    }
+    if missing := sorted(set(called) - library - {""}):
+        raise TfaotError(
+            f"{what}: the graph lacks {len(missing)} function(s) that its nodes call",
+            exists=listed([f"{name}, called by {called[name]}" for name in missing]),
+            do="save the whole graph, with its library of functions",
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -237,8 +255,7 @@ def _user_config(request: Request, source: Source) -> tuple[Any, str]:
     """Returns the user's part of the config that hasn't been used yet, or None, and its file."""
     if request.user_config is None:
         return getattr(source, "variable_config", None), request.model.graph_config or ""
-    with open(request.user_config, encoding="utf-8") as file:
-        return user_config.parse(file.read(), path=request.user_config), request.user_config
+    return user_config.read(request.user_config), request.user_config
 
 
 def _check(request: Request) -> None:

@@ -33,15 +33,25 @@ def _user_config() -> Any:
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{ours}.Config"))
 
 
-def parse(text: str, *, path: str) -> Any:
+def read(path: str) -> Any:
+    """Reads a config in protobuf's text format.
+
+    Raises:
+      TfaotError: the file isn't one.
+    """
+    with open(path, "rb") as file:
+        return parse(file.read(), path=path)
+
+
+def parse(text: str | bytes, *, path: str) -> Any:
     """Parses a config in protobuf's text format.
 
     Raises:
       TfaotError: the text isn't a config.
     """
     try:
-        return text_format.Parse(text, _user_config()())
-    except text_format.ParseError as error:
+        return text_format.Parse(text.decode() if isinstance(text, bytes) else text, _user_config()())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
         raise TfaotError(
             f"{path} isn't a tf2xla config: {error}",
             do="write it in protobuf's text format, as tensorflow/compiler/tf2xla/tf2xla.proto declares it",

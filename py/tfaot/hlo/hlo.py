@@ -55,6 +55,8 @@ class Request:
     """An SVG of the HLO before optimization."""
     entry_point: str = ""
     """The entry point's name in the manifest; empty for the first."""
+    out_optimized_picture: str = ""
+    """An SVG of the optimized HLO; empty for none."""
 
 
 def extract(request: Request) -> None:
@@ -80,20 +82,30 @@ def _extract(request: Request, full: Manifest) -> None:
         name = names.to_identifier(request.name)
         clean_module(module, name)
         comment = describe(manifest)
-        drawn = picture.draw(
-            read(module),
-            title=request.name,
-            parameters=[tensor.name for _, tensor in parameters(manifest)],
-            results=[tensor.name for _, tensor in results(manifest)],
-        )
+        drawn = _drawn(module, request, manifest, "before")
         with open(request.out_hlo, "wb") as file:
             file.write(module.SerializeToString(deterministic=True))
         for dump, output in ((before, request.out_hlo_text), (after, request.out_optimized_hlo)):
             with open(dump + ".txt", encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
                 target.write(comment)
                 target.writelines(clean_text(line, name) for line in source)
+        if request.out_optimized_picture:
+            with open(after + ".hlo.pb", "rb") as file:
+                optimized = hlo_pb2.HloProto.FromString(file.read()).hlo_module
+            with open(request.out_optimized_picture, "w", encoding="utf-8") as target:
+                target.write(_drawn(optimized, request, manifest, "after"))
     with open(request.out_picture, "w", encoding="utf-8") as target:
         target.write(drawn)
+
+
+def _drawn(module: hlo_pb2.HloModuleProto, request: Request, manifest: Manifest, when: str) -> str:
+    return picture.draw(
+        read(module),
+        title=request.name,
+        parameters=[tensor.name for _, tensor in parameters(manifest)],
+        results=[tensor.name for _, tensor in results(manifest)],
+        when=when,
+    )
 
 
 def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:

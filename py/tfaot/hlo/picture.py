@@ -53,7 +53,9 @@ text { font: 11px 'DejaVu Sans Mono', Menlo, Consolas, monospace; fill: #1b1f24;
 """
 
 
-def draw(module: Module, *, title: str, parameters: Sequence[str] = (), results: Sequence[str] = ()) -> str:
+def draw(
+    module: Module, *, title: str, parameters: Sequence[str] = (), results: Sequence[str] = (), when: str = "before"
+) -> str:
     """Returns the text of an SVG file.
 
     Args:
@@ -61,6 +63,7 @@ def draw(module: Module, *, title: str, parameters: Sequence[str] = (), results:
       title: the picture's title.
       parameters: names of the entry computation's parameters.
       results: names of the entry computation's results.
+      when: whether this is the module `before` or `after` optimization.
     """
     entry, *others = module.computations
     inline = {
@@ -86,11 +89,11 @@ def draw(module: Module, *, title: str, parameters: Sequence[str] = (), results:
         drawing = lay_out(reader.boxes(), first)
         role = "entry" if is_entry else "called"
         heading = f"{role}: {computation.name}, {len(computation.instructions)} instructions"
-        parts += _draw_computation(drawing, heading, y, first)
+        parts += draw_computation(drawing, heading, y, first)
         first += len(drawing.boxes)
         y += drawing.height + 2 * _MARGIN + 24 + _MARGIN
         width = max(width, drawing.width + 4 * _MARGIN)
-    head = _draw_head(module, title, sum(len(computation.instructions) for computation in shown))
+    head = _draw_head(module, title, when, sum(len(computation.instructions) for computation in shown))
     if unused:
         y = _paragraph(head, "unused: " + ", ".join(unused[:20]) + (" …" if len(unused) > 20 else ""), y)
     size = f'width="{width:.0f}" height="{y:.0f}" viewBox="0 0 {width:.0f} {y:.0f}"'
@@ -115,11 +118,11 @@ def _in_line(computation: Computation) -> bool:
     )
 
 
-def _draw_head(module: Module, title: str, total: int) -> list[str]:
+def _draw_head(module: Module, title: str, when: str, total: int) -> list[str]:
     """Draws what appears above all computations. `total` is how many instructions there are to draw."""
     head = [
         f'<text class="title" x="{_MARGIN}" y="34">{_escape(title)}</text>',
-        f'<text x="{_MARGIN}" y="54">HLO before optimization: {sum(len(c.instructions) for c in module.computations)} '
+        f'<text x="{_MARGIN}" y="54">HLO {when} optimization: {sum(len(c.instructions) for c in module.computations)} '
         f"instructions in {len(module.computations)} computations</text>",
         *_draw_legend(72),
     ]
@@ -146,7 +149,8 @@ def _draw_legend(y: float) -> list[str]:
     return lines
 
 
-def _draw_computation(drawing: Drawing, heading: str, top: float, first: int) -> list[str]:
+def draw_computation(drawing: Drawing, heading: str, top: float, first: int) -> list[str]:
+    """Returns lines of SVG: a frame with a heading, and in it the boxes, numbered from `first`, and their edges."""
     x0, y0 = 2.0 * _MARGIN, top + _MARGIN + 24
     width = max(drawing.width, CHARACTER * len(heading)) + 2 * _MARGIN
     lines = [

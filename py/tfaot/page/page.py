@@ -5,79 +5,96 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
+from tfaot.core.fingerprint import Stamp
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor
-from tfaot.page.program import Program, program, sections
+from tfaot.page import measured, plots
+from tfaot.page.program import Program, joined, program, sections
+from tfaot.page.style import STYLE
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8886; --accent: #5b5bd6; }
-@media (prefers-color-scheme: dark) { :root { --accent: #b3b3ff; } }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 75rem; padding: 1rem; }
-h1 { font-size: 1.5rem; margin: 0.5rem 0; } h2 { font-size: 1.2rem; margin: 2rem 0 0.5rem; }
-code, pre, td { font: 0.9em ui-monospace, monospace; } code, td { overflow-wrap: anywhere; }
-pre, .scroll { overflow: auto; max-height: 32rem; }
-nav a { margin-right: 1rem; } a { color: var(--accent); }
-a:focus-visible, summary:focus-visible, .scroll:focus-visible, pre:focus-visible { outline: 3px solid var(--accent); }
-details { border: 1px solid var(--line); border-radius: 0.4rem; margin: 0.6rem 0; padding: 0.3rem 0.8rem; }
-summary { cursor: pointer; padding: 0.3rem 0; }
-table { border-collapse: collapse; width: 100%; }
-th, td { text-align: left; vertical-align: top; border-top: 1px solid var(--line); padding: 0.3rem 0.6rem 0.3rem 0; }
-th { font-size: 0.9rem; } td.number { text-align: right; }
-@media print { pre, .scroll { max-height: none; } details { break-inside: avoid; } nav { display: none; } }
-"""
+LINES = 3000
+"""The most lines of HLO to show, from the start."""
+CHARACTERS = 400
+"""The most characters of a line to show. Constants of large models are in lines of megabytes."""
+ROWS = 400
+"""The most rows of a table to show."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """What to show, and where to write it. Files of functions are in the same order."""
+    """What to show, and where to write it. Files of functions are in the same order. What there is none of isn't shown."""
 
     name: str
     manifest: str
-    passes: tuple[str, ...]
-    fingerprints: tuple[str, ...]
-    sources: tuple[str, ...]
-    """Executors' sources, for one CPU level."""
-    objects: tuple[str, ...]
-    hlo: tuple[str, ...]
-    """HLO before optimization, as text."""
-    optimized: tuple[str, ...]
-    """The same after it."""
-    pictures: tuple[str, ...]
-    """SVG drawings of the HLO before optimization."""
+    graph: str
+    """The graph to draw."""
+    report: str
+    """JSON of what stands in the way of compiling the model."""
+    sources: str
+    """JSON of `file:line` by node."""
     out_page: str
+    passes: tuple[str, ...] = ()
+    fingerprints: tuple[str, ...] = ()
+    executors: tuple[str, ...] = ()
+    """Executors' sources, for the highest CPU level."""
+    plans: tuple[str, ...] = ()
+    """What the compiler planned for a run of each function, for the same level."""
+    objects: tuple[str, ...] = ()
+    hlo: tuple[str, ...] = ()
+    """HLO before optimization, as text."""
+    optimized: tuple[str, ...] = ()
+    """The same after it."""
+    pictures: tuple[str, ...] = ()
+    """SVG drawings of the HLO before optimization."""
+    optimized_pictures: tuple[str, ...] = ()
+    """SVG drawings of the optimized HLO."""
+    measured: str = ""
+    """What `//tools:measure` wrote."""
+    clusters: str = ""
+    """JSON of the clusters that were cut out of the graph."""
+    label: str = ""
+    """The target, for commands that the page shows."""
 
 
 def write(request: Request) -> None:
     """Writes the page.
 
     Raises:
-      TfaotError: a file isn't what the compile stage writes.
+      TfaotError: a file isn't what the stages write.
     """
     manifest = Manifest.from_json(_read(request.manifest), path=request.manifest)
-    programs = [(_stem(path, ".executor.cc"), program(_read(path), path)) for path in request.sources]
-    sizes: Counter[str] = Counter()
-    for path in request.objects:
-        with open(path, "rb") as file:
-            sizes.update(sections(file.read()))
+    programs = [
+        (
+            _stem(path, ".executor.cc"),
+            joined(program(_read(path), path), json.loads(_read(plan))),
+            json.loads(_read(plan)),
+        )
+        for path, plan in zip(request.executors, request.plans, strict=True)
+    ]
+    stamps = [(path, json.loads(_read(path))) for path in request.fingerprints]
+    found = measured.Measured.from_json(_read(request.measured), path=request.measured) if request.measured else None
     parts = {
-        "Compiled": _compiled(manifest, [json.loads(_read(path)) for path in request.fingerprints]),
+        "Compiled": _compiled(manifest, [stamp for _, stamp in stamps]),
+        "Graph": _graph(request),
+        "HLO": _hlos(request),
+        "Memory": "".join(_memory(*each) for each in programs),
+        "Time": _time(request, programs, found, stamps),
+        "Numbers": _numbers(request, manifest, found),
         "Names": "".join(_entry(entry) for entry in manifest.entry_points)
         + _tensors("Variables", manifest.variables, "variable"),
-        "Kernels and memory": "".join(_program(name, each) for name, each in programs),
         "Passes": "".join(_passes(_stem(path, ".passes.json"), json.loads(_read(path))) for path in request.passes),
-        "HLO": "".join(
-            _hlo(*map(_read, each)) for each in zip(request.hlo, request.optimized, request.pictures, strict=True)
-        ),
-        "Sizes": _table(("section", "bytes"), [(name, size) for name, size in sizes.most_common()])
-        + "<p>Of the object files with kernels and constants. The linker drops what nothing calls.</p>",
-        "Fingerprints": "".join(_fingerprint(json.loads(_read(path))) for path in request.fingerprints),
+        "Sizes": _sizes(request),
+        "Fingerprints": "".join(_fingerprint(stamp) for _, stamp in stamps[:1]),
+        "What compiles it again": _again(request, manifest, stamps),
     }
-    with open(request.out_page, "w", encoding="utf-8") as file_:
-        file_.write(_html(request.name, manifest, parts))
+    parts = {title: text for title, text in parts.items() if text}
+    with open(request.out_page, "w", encoding="utf-8") as file:
+        file.write(_html(request.name, manifest, parts))
 
 
 def _html(name: str, manifest: Manifest, parts: dict[str, str]) -> str:
@@ -89,12 +106,15 @@ def _html(name: str, manifest: Manifest, parts: dict[str, str]) -> str:
             "<head>",
             '<meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
+            '<link rel="icon" href="data:,">',
             f"<title>{escape(name)}</title>",
-            f"<style>{_STYLE}</style>",
+            f"<style>{STYLE}</style>",
             "</head>",
             "<body>",
-            f"<h1>{escape(name)}: <code>{escape(manifest.cpp_class)}</code></h1>",
-            "<nav>" + "".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in anchors.items()) + "</nav>",
+            f"<header><h1>{escape(name)}: <code>{escape(manifest.cpp_class)}</code></h1>",
+            '<nav aria-label="Sections">'
+            + "".join(f'<a href="#{anchor}">{title}</a>' for title, anchor in anchors.items())
+            + "</nav></header>",
             "<main>",
             *(f'<section><h2 id="{anchors[title]}">{title}</h2>\n{text}</section>' for title, text in parts.items()),
             "</main>",
@@ -105,10 +125,11 @@ def _html(name: str, manifest: Manifest, parts: dict[str, str]) -> str:
     )
 
 
-def _compiled(manifest: Manifest, fingerprints: Sequence[dict[str, Any]]) -> str:
+def _compiled(manifest: Manifest, stamps: Sequence[dict[str, Any]]) -> str:
     rows: list[tuple[object, ...]] = [("TensorFlow", manifest.tensorflow)]
-    rows += [("rules_tfaot", each["rules"]) for each in fingerprints[:1]]
-    rows += [("CPU levels", ", ".join(each["isa"])) for each in fingerprints[:1]]
+    rows += [("rules_tfaot", each["rules"]) for each in stamps[:1]]
+    rows += [("CPU levels", ", ".join(each["isa"])) for each in stamps[:1]]
+    rows += [("fingerprint", each["fingerprint"]) for each in stamps[:1]]
     rows += [
         ("entry points", ", ".join(entry.cpp_name for entry in manifest.entry_points)),
         ("variables", f"{len(manifest.variables)}, {sum(each.bytes for each in manifest.variables):,} bytes"),
@@ -116,6 +137,270 @@ def _compiled(manifest: Manifest, fingerprints: Sequence[dict[str, Any]]) -> str
         ("frozen into the code", ", ".join(each.name for each in manifest.frozen) or "none"),
     ]
     return _table(("what", "value"), rows)
+
+
+def _graph(request: Request) -> str:
+    """Draws the graph, with what the check found in it, and with clusters if some were cut out."""
+    # Later, because it imports TensorFlow.
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot.page import graph as drawing
+
+    graph = graph_pb2.GraphDef()
+    with open(request.graph, "rb") as file:
+        graph.ParseFromString(file.read())
+    report = json.loads(_read(request.report))
+    findings = [finding for entry in report["entry_points"] for finding in entry["findings"]]
+    marks: dict[str, str] = {}
+    for finding in findings:
+        for place in finding["places"]:
+            marks.setdefault(place["node"], finding["severity"])
+            # What is inside a function is marked at the outermost call.
+            for outer in place["nesting"][:1]:
+                marks.setdefault(re.sub(r"\(.*", "", outer), finding["severity"])
+    clusters = json.loads(_read(request.clusters))["clusters"] if request.clusters else []
+    inside = {node: number for number, cluster in enumerate(clusters) for node in cluster["nodes"]}
+    drawn = drawing.draw(graph, marks, inside)
+    text = f"<p>{drawing.text(drawn)}</p>" + _zoom(drawn.svg, "graph", "the graph")
+    if clusters:
+        rows = [(number, each["name"], len(each["nodes"]), each["computing"]) for number, each in enumerate(clusters)]
+        text += _table(("cluster", "name", "nodes", "that compute"), rows)
+    else:
+        text += "<p>The whole graph is compiled, as one cluster.</p>"
+    if not findings:
+        return text + "<p>The check found nothing that stands in the way, and no hazards.</p>"
+    rows_ = [
+        (finding["severity"], finding["what"], _place(finding["places"]), finding["rewrite"]) for finding in findings
+    ]
+    return text + _table(("", "what the check found", "where", "to do"), rows_)
+
+
+def _place(places: Sequence[dict[str, Any]]) -> str:
+    shown = [place["node"] + (f" at {place['source']}" if place["source"] else "") for place in places[:3]]
+    return "; ".join(shown) + (f"; {len(places) - 3} more" if len(places) > 3 else "")
+
+
+def _hlos(request: Request) -> str:
+    text = "".join(
+        _hlo(index, *map(_read, each))
+        for index, each in enumerate(
+            zip(request.hlo, request.optimized, request.pictures, request.optimized_pictures, strict=True)
+        )
+    )
+    return (
+        "<p>Of the graph as it was exported, without the passes, for the highest CPU level.</p>" + text if text else ""
+    )
+
+
+def _hlo(index: int, before: str, after: str, picture: str, optimized_picture: str) -> str:
+    found = re.search(r"^HloModule ([^\s,]+)", before, re.MULTILINE)
+    name = found[1] if found else "module"
+    return "".join(
+        [
+            _details(f"{name}: before fusion, drawn", _drawing(picture, f"before{index}", "HLO before fusion")),
+            _details(f"{name}: after fusion, drawn", _drawing(optimized_picture, f"after{index}", "HLO after fusion")),
+            _details(f"{name}: before fusion, as text", _text(before)),
+            _details(f"{name}: after fusion, as text", _text(after)),
+        ]
+    )
+
+
+def _text(text: str) -> str:
+    lines = text.splitlines()
+    shown = [line if len(line) <= CHARACTERS else line[:CHARACTERS] + " …" for line in lines[:LINES]]
+    cut = sum(len(line) > CHARACTERS for line in lines[:LINES])
+    notes = []
+    if len(lines) > LINES:
+        notes.append(f"The first {LINES:,} of {len(lines):,} lines.")
+    if cut:
+        notes.append(f"{cut:,} lines are cut after {CHARACTERS} characters.")
+    if notes:
+        notes.append("The output groups hlo and optimized_hlo have all of it.")
+    return _note(*notes) + f'<pre tabindex="0">{escape(chr(10).join(shown))}</pre>'
+
+
+def _drawing(svg: str, prefix: str, what: str) -> str:
+    """Returns a picture of the HLO stage without its own style, and with identifiers that are unique on the page."""
+    svg = re.sub(r"<style>.*?</style>\n?", "", svg[svg.find("<svg") :], flags=re.DOTALL)
+    svg = svg.replace('<rect width="100%" height="100%" fill="#ffffff"/>', "")
+    svg = svg.replace('id="box', f'id="{prefix}-box').replace('href="#box', f'href="#{prefix}-box')
+    cut = re.search(r"cut: \d+ of \d+ instructions are drawn", svg)
+    return _note(f"{cut[0].capitalize()}." if cut else "") + _zoom(svg, prefix, what)
+
+
+def _zoom(svg: str, name: str, what: str) -> str:
+    """Returns a picture with buttons for its size, which work without scripts."""
+    found = re.search(r'width="([\d.]+)"', svg)
+    svg = svg.replace("<svg ", f'<svg style="--w:{found[1] if found else 900}px" ', 1)
+    choices = "".join(
+        f'<label><input type="radio" name="zoom-{name}" value="{value}"{" checked" if value == "fit" else ""}> {text}</label>'
+        for value, text in (("fit", "fit"), ("50", "50 %"), ("100", "100 %"), ("200", "200 %"))
+    )
+    return (
+        f'<div class="zoom"><fieldset><legend>Size of the drawing</legend>{choices}</fieldset>'
+        f'<div class="scroll drawing" tabindex="0" role="group" aria-label="{escape(what)}">{svg}</div></div>'
+    )
+
+
+def _memory(name: str, made: Program, plan: dict[str, Any]) -> str:
+    values = [plots.Value(**value) for value in plan["values"]]
+    text = f"<h3>{escape(name)}</h3>"
+    if values:
+        used = plots.live(values, plan["length"])
+        at = max(range(len(used)), key=used.__getitem__)
+        alive = sorted((value for value in values if value.first <= at <= value.last), key=lambda value: -value.bytes)
+        left_out = len(values) - plots.MOST_VALUES
+        text += (
+            f"<p>{plan['memory']:,} bytes of working memory. {used[at]:,} bytes are in use at instruction {at} of "
+            f"{plan['length']}, the most.</p>"
+            + _note(f"The {left_out:,} smallest values aren't drawn." if left_out > 0 else "")
+            + f'<div class="scroll" tabindex="0" role="group" aria-label="Memory of {escape(name)}">'
+            + plots.memory(values, plan["memory"], plan["length"])
+            + "</div>"
+            + _details(
+                f"{len(alive)} values in use at instruction {at}",
+                _table(
+                    ("value", "type", "bytes", "from", "to"),
+                    [(v.name, v.shape, v.bytes, v.first, v.last) for v in alive],
+                ),
+            )
+        )
+    else:
+        text += "<p>A run needs no working memory beside its arguments and results.</p>"
+    rows = []
+    for number, step in enumerate(made.steps):
+        touched = [
+            f"{each.buffer} at {each.offset:,}" + (f", {each.bytes:,} bytes" if each.bytes is not None else "")
+            for each in step.touched
+        ]
+        rows.append((number, step.kernel, step.origin, "; ".join(touched)))
+    title = f"{len(made.steps)} kernel calls, {made.memory:,} bytes of working memory"
+    return text + _details(title, _table(("step", "kernel", "of", "memory"), rows))
+
+
+def _time(
+    request: Request,
+    programs: Sequence[tuple[str, Program, dict[str, Any]]],
+    found: measured.Measured | None,
+    stamps: Sequence[tuple[str, dict[str, Any]]],
+) -> str:
+    if not request.executors:
+        return ""
+    target = request.label or "//your:target"
+    command = f"bazel run @rules_tfaot//tools:measure -- {target} --out={request.name}.measured.json"
+    if found is None:
+        arithmetic = "".join(_planned(name, made) for name, made, _ in programs)
+        return (
+            "<p>Nothing was measured. To see the time of each kernel and a roofline, run this command, and set "
+            f'<code>measured = "{escape(request.name)}.measured.json"</code> on the target:</p>'
+            f'<pre tabindex="0">{escape(command)}</pre>' + arithmetic
+        )
+    own = next((stamp["fingerprint"] for _, stamp in stamps), "")
+    text = f"<p>Measured on {escape(found.cpu)}, {escape(found.date)}, on one core.</p>"
+    if found.fingerprint != own:
+        text += _warn(
+            f"The measured model has the fingerprint {found.fingerprint}, and this one has {own}. Measure again: {command}"
+        )
+    known = {step.kernel: [] for _, made, _ in programs for step in made.steps}  # type: dict[str, list[Any]]
+    for _, made, _ in programs:
+        for step in made.steps:
+            known[step.kernel].append(step)
+    return text + "".join(_profile(profile, known, found.peaks) for profile in found.profiles)
+
+
+def _planned(name: str, made: Program) -> str:
+    totals: Counter[str] = Counter()
+    for step in made.steps:
+        totals[step.kernel] += step.flops or 0
+    flops = sum(totals.values())
+    if not flops:
+        return ""
+    rows = [(kernel, count, _Html(plots.bar(count / flops))) for kernel, count in totals.most_common(12) if count]
+    return _details(f"{name}: {flops:,} arithmetic operations in a run", _table(("kernel", "operations", ""), rows))
+
+
+def _profile(profile: measured.Profile, known: dict[str, list[Any]], peaks: dict[str, float]) -> str:
+    total = sum(kernel.microseconds for kernel in profile.kernels) or 1.0
+    rows, points = [], []
+    for kernel in sorted(profile.kernels, key=lambda each: -each.microseconds):
+        steps = known.get(kernel.name, [])
+        flops = sum(step.flops or 0 for step in steps)
+        moved = sum(step.bytes or 0 for step in steps)
+        rate = intensity = limit = ""
+        # In a loop, the program has the call once, and the profile many times.
+        if flops and moved and kernel.microseconds and round(kernel.calls) == len(steps):
+            points.append(plots.Point(kernel.name, flops, moved, kernel.microseconds))
+            reached = flops / kernel.microseconds * 1e6
+            roof = min(peaks["flops"], flops / moved * peaks["cache"])
+            rate, intensity, limit = f"{reached / 1e9:.2f}", f"{flops / moved:.2f}", f"{reached / roof:.0%}"
+        rows.append(
+            (
+                kernel.name,
+                f"{kernel.calls:g}",
+                f"{kernel.microseconds:.2f}",
+                f"{kernel.microseconds / total:.1%}",
+                _Html(plots.bar(kernel.microseconds / total)),
+                rate,
+                intensity,
+                limit,
+            )
+        )
+    head = ("kernel", "calls", "µs", "share", "", "GFLOP/s", "op/byte", "of the roof")
+    text = (
+        f"<h3>{escape(profile.function)}, {escape(profile.isa)}</h3><p>{profile.microseconds:,.2f} µs, the median of "
+        f"{profile.steps:,} runs. With a clock around each kernel, the kernels take {total:,.2f} µs.</p>"
+    )
+    if points:
+        text += (
+            '<div class="scroll" tabindex="0" role="group" aria-label="Roofline">'
+            + plots.roofline(points, peaks)
+            + "</div><p>A kernel's area is its share of the time. The roof is the lower of this machine's multiply-adds and of "
+            "its copies in the cache. Bytes are those that a kernel reads and writes, wherever they are.</p>"
+        )
+    left_out = len(profile.kernels) - len(points)
+    if left_out:
+        text += _note(
+            f"{left_out} kernels aren't in the roofline: their arithmetic isn't known, or they run in a loop."
+        )
+    return text + _table(head, rows)
+
+
+def _numbers(request: Request, manifest: Manifest, found: measured.Measured | None) -> str:
+    if not request.executors:
+        return ""
+    if found is None or not found.tested:
+        names = [output.name for entry in manifest.entry_points for output in entry.outputs]
+        names += [variable.name for variable in manifest.written]
+        command = "//tools:measure" if found is None else "the target's test, which gen_test = False leaves out,"
+        return f"<p>The test compares {escape(_listed(names))} with TensorFlow. {command} adds what it finds.</p>"
+    text = ""
+    for tested in found.tested:
+        failed = sum(each.verdict == "FAILED" for each in tested.comparisons)
+        title = f"{tested.program}, {tested.isa}: {len(tested.comparisons)} comparisons, {failed} failed"
+        if tested.first:
+            text += _warn(f"{title}. The first to diverge, in the order of execution: {tested.first}.")
+        else:
+            text += f"<p>{escape(title)}. None diverges.</p>"
+        rows = [
+            (
+                each.step,
+                each.tensor,
+                f"{each.absolute:.3g}",
+                f"{each.ulp:.3g}",
+                f"{each.share:.1%}",
+                _Html(plots.bar(each.share)),
+                f"{each.sees:.3g}",
+                each.verdict,
+            )
+            for each in tested.comparisons
+        ]
+        head = ("step", "tensor", "max abs", "max ulp", "tolerance", "", "sees", "")
+        text += _details("Each tensor, in the order of execution", _table(head, rows), opened=bool(failed))
+    return text
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f", and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def _entry(entry: EntryPoint) -> str:
@@ -133,32 +418,23 @@ def _tensors(title: str, tensors: Sequence[Tensor], kind: str) -> str:
     return _details(f"{title} ({len(tensors)})", _table((f"TensorFlow's {kind}", "C++", "type", "bytes"), rows))
 
 
-def _program(name: str, made: Program) -> str:
-    rows = []
-    for number, step in enumerate(made.steps):
-        touched = [
-            f"{each.buffer} at {each.offset:,}" + (f", {each.bytes:,} bytes" if each.bytes is not None else "")
-            for each in step.touched
-        ]
-        rows.append((number, step.kernel, "; ".join(touched)))
-    title = f"{name}: {len(made.steps)} kernel calls, {made.memory:,} bytes of working memory"
-    return _details(title, _table(("step", "kernel", "memory"), rows))
-
-
 def _passes(name: str, passes: dict[str, Any]) -> str:
     changed = [(each, count) for each, count in passes.items() if isinstance(count, int) and count]
     return _details(f"{name}: {len(changed)} passes changed it", _table(("pass", "places"), changed))
 
 
-def _hlo(before: str, after: str, picture: str) -> str:
-    name = before.partition("\n")[0].removeprefix("HloModule ").partition(",")[0]
-    drawing = picture[picture.find("<svg") :]
-    return "".join(
-        [
-            _details(f"{name}: before fusion", f'<pre tabindex="0">{escape(before)}</pre>'),
-            _details(f"{name}: after fusion", f'<pre tabindex="0">{escape(after)}</pre>'),
-            _details(f"{name}: drawing, before fusion", f'<div class="scroll" tabindex="0">{drawing}</div>'),
-        ]
+def _sizes(request: Request) -> str:
+    sizes: Counter[str] = Counter()
+    for path in request.objects:
+        with open(path, "rb") as file:
+            sizes.update(sections(file.read()))
+    if not sizes:
+        return ""
+    total = sum(sizes.values())
+    rows = [(name, size, _Html(plots.bar(size / total))) for name, size in sizes.most_common()]
+    return (
+        _table(("section", "bytes", ""), [*rows, ("all", total, "")])
+        + "<p>Of the object files with kernels and constants, of all CPU levels. The linker drops what nothing calls.</p>"
     )
 
 
@@ -167,19 +443,89 @@ def _fingerprint(stamp: dict[str, Any]) -> str:
     return _table(("of", "fingerprint"), rows)
 
 
-def _details(title: str, text: str) -> str:
-    return f"<details><summary>{escape(title)}</summary>\n{text}</details>\n"
+_COVERS = {
+    "graph": "an op, an attribute, or an edge",
+    "shapes": "a dtype or a shape of an input, an output, or a variable; a size of batch; a shape inside the graph",
+    "constants": "the value of a constant or of a frozen variable",
+    "config": "a name that C++ or a weight file sees, or which variables are written",
+    "flags": "a flag of XLA, or a pass",
+    "compiler": "the version of TensorFlow or of the rules",
+    "isa": "a CPU level",
+}
+"""What changes each component of the fingerprint (docs/guide/rebuilds.md)."""
+
+
+def _again(request: Request, manifest: Manifest, stamps: Sequence[tuple[str, dict[str, Any]]]) -> str:
+    """Says what would compile the model again, and what the code contains that could be outside of it."""
+    if not stamps:
+        return ""
+    from tensorflow.core.framework import graph_pb2
+
+    from tfaot.explain import specialized
+    from tfaot.explain.build import Build
+
+    path, stamp = stamps[0]
+    graph = graph_pb2.GraphDef()
+    with open(request.graph, "rb") as file:
+        graph.ParseFromString(file.read())
+    build = Build(
+        request.name, manifest, graph, json.loads(_read(request.sources)), {}, Stamp.from_json(_read(path), path=path)
+    )
+    rows = [(name, value, _COVERS.get(name, "")) for name, value in stamp["components"].items()]
+    fed = len(manifest.variables)
+    frozen = len(manifest.frozen)
+    lines = [
+        f"New values of the {fed} variables that aren't frozen compile nothing again." if fed else "",
+        f"New values of the {frozen} frozen variables compile the code again." if frozen else "",
+        "Names of nodes, comments, lines, and files don't count.",
+    ]
+    found = "".join(f"<li>{escape(line)}</li>" for line in specialized.findings(build))
+    return (
+        _table(("component", "now", "what changes it, and so compiles the model again"), rows)
+        + "".join(f"<p>{line}</p>" for line in lines if line)
+        + (
+            f"<p>The code is specialized to values that could be inputs or variables:</p><ul>{found}</ul>"
+            if found
+            else ""
+        )
+    )
+
+
+class _Html(str):
+    """Text that is HTML already."""
+
+
+def _note(*sentences: str) -> str:
+    text = " ".join(sentence for sentence in sentences if sentence)
+    return f'<p class="note">{escape(text)}</p>' if text else ""
+
+
+def _warn(text: str) -> str:
+    return f'<p class="warn" role="note">{escape(text)}</p>'
+
+
+def _details(title: str, text: str, *, opened: bool = False) -> str:
+    return f"<details{' open' if opened else ''}><summary>{escape(title)}</summary>\n{text}</details>\n"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     def cell(value: object) -> str:
+        if isinstance(value, _Html):
+            return f'<td class="bars">{value}</td>'
         if isinstance(value, int):
             return f'<td class="number">{value:,}</td>'
-        return f"<td>{escape(str(value))}</td>"
+        number = ' class="number"' if re.fullmatch(r"-?[\d,]+(\.\d+)?(e[+-]?\d+)?( ?%)?", str(value)) else ""
+        return f"<td{number}>{escape(str(value))}</td>"
 
-    body = "\n".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows)
-    titles = "".join(f"<th>{escape(each)}</th>" for each in head)
-    return f'<div class="scroll" tabindex="0"><table>\n<tr>{titles}</tr>\n{body}\n</table></div>\n'
+    rows = list(rows)
+    body = "\n".join("<tr>" + "".join(map(cell, row)) + "</tr>" for row in rows[:ROWS])
+    titles = "".join(f'<th scope="col">{escape(each)}</th>' for each in head)
+    note = _note(f"The first {ROWS} of {len(rows):,} rows.") if len(rows) > ROWS else ""
+    label = escape(next((each for each in head if each), "table"))
+    return (
+        f'{note}<div class="scroll" tabindex="0" role="group" aria-label="Table: {label}"><table>\n'
+        f"<thead><tr>{titles}</tr></thead>\n<tbody>{body}</tbody>\n</table></div>\n"
+    )
 
 
 def _stem(path: str, end: str) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import struct
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from tfaot.core.errors import TfaotError
+from tfaot.page.measured import plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +31,12 @@ class Step:
 
     kernel: str
     touched: tuple[Touched, ...]
+    flops: int | None = None
+    """Arithmetic operations; None if they aren't known."""
+    bytes: int | None = None
+    """Read and written; None if they aren't known."""
+    origin: str = ""
+    """The TensorFlow op that it comes from."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +85,7 @@ def program(source: str, path: str) -> Program:
             place = Touched(_buffer(int(buffer_), counts), int(offset_ or 0), None)
             if place not in touched:
                 touched.append(place)
-        steps.append(Step(_plain(name), tuple(touched)))
+        steps.append(Step(plain(name), tuple(touched)))
     return Program(tuple(steps), numbers[len(_COUNTS)])
 
 
@@ -92,9 +102,30 @@ def _buffer(index: int, counts: dict[str, int]) -> str:
     return f"buffer {index}"
 
 
-def _plain(kernel: str) -> str:
-    """Returns a kernel's name in HLO, without the class and the level that make it unique."""
-    return re.sub(r"^tfcompile_.*?_(?:x86_64(?:_v\d)?|armv8[a-z0-9_]*?)_(?=[a-z])", "", kernel)
+def joined(made: Program, plan: Mapping[str, Any]) -> Program:
+    """Adds arithmetic, traffic, and origins, as the compiler planned them, to the steps.
+
+    Both are in the order of the program. The passes drop steps of the plan, and the bodies of loops aren't in it.
+    """
+    planned, at, steps = plan["steps"], 0, []
+    for step in made.steps:
+        found = next((index for index in range(at, len(planned)) if _same(step, planned[index])), None)
+        if found is not None:
+            each, at = planned[found], found + 1
+            step = dataclasses.replace(step, flops=each["flops"], bytes=each["bytes"], origin=each["origin"])
+        steps.append(step)
+    return dataclasses.replace(made, steps=tuple(steps))
+
+
+def _same(step: Step, planned: Mapping[str, Any]) -> bool:
+    """Returns whether an instruction became a step: a product of the same size, or a kernel with its name."""
+    if sizes := re.fullmatch(r"dot (\d+)x(\d+)x(\d+)x(\d+)", step.kernel):
+        return bool(planned["opcode"] == "dot" and planned["flops"] == 2 * math.prod(map(int, sizes.groups())))
+    if step.kernel.startswith("conv"):
+        return bool(planned["opcode"] == "convolution")
+    # Equal kernels have the name of the first one.
+    names = [re.sub(r"(_\d+)?$", "", re.sub(r"[.-]", "_", name)) for name in (step.kernel, planned["name"])]
+    return names[0] == names[1] and planned["opcode"] not in ("dot", "convolution")
 
 
 def sections(data: bytes) -> dict[str, int]:

@@ -18,6 +18,8 @@ from tfaot.tfcompile.inputs import Inputs
 _OPTIMIZED = (".cpu_after_optimizations.txt", ".cpu_aot_after_optimizations.txt")
 """The ends of names of files to which XLA writes the optimized HLO, the second one in TensorFlow 2.20."""
 
+_BUFFERS = "after_optimizations-buffer-assignment.txt"
+
 
 _MANY_WEIGHTS = 40_000
 """From this many bytes of weights on, a model gains from the widest vectors of its level. The whole step of a smaller one is
@@ -44,6 +46,8 @@ class Texts:
     """C++ for XLA's own runtime."""
     optimized_hlo: tuple[str, ...]
     """The module that it generated code from. Empty if the target's own XLA flags dump it elsewhere."""
+    buffers: str
+    """How it assigned that module's values to memory, for people. Empty in the same case."""
 
 
 def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Texts:
@@ -99,7 +103,12 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
         except Exception as error:  # its types say nothing, so use its text
             raise refusals.explain(str(error), given, given.manifest) from None
         dumped = sorted(name for name in os.listdir(folder) if name.endswith(_OPTIMIZED))
-        return Texts(_read(header), tuple(_read(os.path.join(folder, name)) for name in dumped))
+        assigned = sorted(name for name in os.listdir(folder) if name.endswith(_BUFFERS))
+        return Texts(
+            _read(header),
+            tuple(_read(os.path.join(folder, name)) for name in dumped),
+            "".join(_read(os.path.join(folder, name)) for name in assigned),
+        )
 
 
 class _Died(TfaotError):

@@ -46,7 +46,7 @@ class HelpTest(unittest.TestCase):
             with self.subTest(program=program):
                 done = run(program, "--help")
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
-                self.assertRegex(done.stdout, r"(?im)usage: \S|^ +\S*/(run|wheel) ")
+                self.assertRegex(done.stdout, r"(?im)usage: \S|^ +\S*/(readers|run|wheel) ")
 
     def test_generated(self) -> None:
         """Protects `bazel run :NAME_benchmark -- --help`, where the target's own arguments come first, and misspelled flags."""

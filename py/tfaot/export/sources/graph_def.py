@@ -19,7 +19,7 @@ from tfaot.export import user_config
 from tfaot.export.sources import debug_info as debug
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted, saved_by
 from tfaot.export.sources.ref_variables import REFS, GraphVariable, name_variables
-from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
+from tfaot.export.sources.subgraph import Feed, Fetch, check_operands, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge, Function, Shape
 from tfaot.graph.names import tensor_name
 from tfaot.graph.prune import reached
@@ -68,6 +68,7 @@ class GraphDefSource:
         """
         self._path = path
         self._graph, own_saver = _read_graph(path)
+        check_operands(self._graph, path)
         self._variables = name_variables(self._graph)
         self._config: Any = None if config is None else _read_config(config)
         if self._config is not None and (inputs or outputs):
@@ -306,11 +307,8 @@ def _read(path: str, kind: type[_Message], name: str) -> _Message:
 
 def _read_config(path: str) -> Any:
     if path.endswith(".pb"):
-        text = configs.to_text(_read(path, tf2xla_pb2.Config, "tf2xla.Config"))
-    else:
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-    return user_config.parse(text, path=path)
+        return user_config.parse(configs.to_text(_read(path, tf2xla_pb2.Config, "tf2xla.Config")), path=path)
+    return user_config.read(path)
 
 
 def _id(entry: Any) -> str:

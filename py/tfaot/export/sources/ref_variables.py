@@ -66,7 +66,7 @@ def name_variables(graph: graph_pb2.GraphDef) -> dict[str, GraphVariable]:
             nodes.setdefault(key, []).append(node)
     result: dict[str, GraphVariable] = {}
     for (_, _, plain), same in nodes.items():
-        name = unused(plain.decode(), result, underscored)
+        name = unused(plain.decode(errors="replace"), result, underscored)
         for node in same:
             node.attr["shared_name"].s = name.encode()
             node.attr.pop("container", None)

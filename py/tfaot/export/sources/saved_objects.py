@@ -20,7 +20,7 @@ from tensorflow.python.saved_model import constants, nested_structure_coder, sig
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
 from tfaot.export.sources.functions import Leaf, leaves_of, output_label
-from tfaot.export.sources.subgraph import add_done, add_placeholder, imported, operand, unused_name
+from tfaot.export.sources.subgraph import add_done, add_placeholder, check_form, imported, operand, unused_name
 from tfaot.export.traced import Array, Dims, Edge, Function, shown
 from tfaot.graph.attributes import shape_of
 from tfaot.graph.names import take, tensor_name
@@ -68,6 +68,7 @@ class SavedObjects:
         self._objects = meta_graph.object_graph_def
         self._sources = sources
         self._library = {function.signature.name: function for function in self._graph.library.function}
+        self._check_objects()
         self._paths = self._walk()
         self._variables = self._name_variables()
 
@@ -102,6 +103,7 @@ class SavedObjects:
         call = unused_name("call", used)
         outputs = self._call(graph, call, variant, [operand(edge.name) for edge in inputs] + captures, used)
         pruned = prune(graph, [tensor_name(edge.name)[0] for edge in outputs])
+        check_form(pruned, what)
         if dims.given or any(edge.shape is None or None in edge.shape for edge in outputs):
             typed = imported(pruned, what)
             outputs = [dataclasses.replace(e, shape=shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
@@ -129,6 +131,22 @@ class SavedObjects:
                 )
             )
         return checkpoint.values(wanted, do="save the model again: its variables/ doesn't belong to its saved_model.pb")
+
+    def _check_objects(self) -> None:
+        """Checks that all references to objects lead to one."""
+        nodes, saved = self._objects.nodes, self._objects.concrete_functions
+        referred = [child.node_id for node in nodes for child in node.children]
+        referred += [node for function in saved.values() for node in function.bound_inputs]
+        wrong = [f"object {number}" for number in referred if not 0 <= number < len(nodes)]
+        if wrong or not nodes:
+            raise self._contradiction(f"it lacks {listed(wrong, limit=5)}" if wrong else "it has no objects")
+
+    def _contradiction(self, what: str) -> TfaotError:
+        return TfaotError(
+            f"{self._folder}: the SavedModel contradicts itself",
+            exists=what,
+            do="save the model again; no version of TensorFlow writes such a file",
+        )
 
     def _children(self, node: int | None) -> dict[str, int]:
         if node is None:
@@ -227,6 +245,8 @@ class SavedObjects:
         return variants[0]
 
     def _variant(self, name: str, node: int, entry_point: str) -> _Variant:
+        if name not in self._library or name not in self._objects.concrete_functions:
+            raise self._contradiction(f"it lacks the function {name}, which {entry_point} calls")
         function = self._library[name]
         saved = self._objects.concrete_functions[name]
         bound = tuple(saved.bound_inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
@@ -16,6 +16,7 @@ from tfaot.export.traced import Dims, Edge, Function, Shape
 from tfaot.graph.attributes import shape_of, shape_proto
 from tfaot.graph.names import canonical, take, tensor_name
 from tfaot.graph.prune import prune, reached
+from tfaot.graph.wellformed import is_tensor_name, problems, unreadable_operands
 
 PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderV2", "PlaceholderWithDefault"})
 """Ops whose value can come from outside."""
@@ -77,6 +78,7 @@ def function_of_graph(
     feeds = _with_types(graph, feeds, what, sources)
     inputs = dims.fix(what, [Edge(f.tensor, f.label, f.dtype, f.shape, _place(sources, f.tensor)) for f in feeds])
     work = prune(graph, _nodes_of(feeds, fetches))
+    check_form(work, what)
     inputs, fed = _feed(work, inputs, [fetch.tensor for fetch in fetches])
 
     used = {node.name for node in work.node}
@@ -100,6 +102,34 @@ def function_of_graph(
         for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
             node.input.remove(waited)
     return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
+
+
+def check_operands(graph: graph_pb2.GraphDef, what: str) -> None:
+    """Checks that all operands of a graph's nodes have the form of one.
+
+    Raises:
+      TfaotError: the graph's file was changed or damaged.
+    """
+    if found := unreadable_operands(graph):
+        raise _contradiction(found, what)
+
+
+def check_form(graph: graph_pb2.GraphDef, what: str) -> None:
+    """Checks what TensorFlow doesn't check before it runs a graph.
+
+    Raises:
+      TfaotError: the graph's file was changed or damaged.
+    """
+    if found := problems(graph):
+        raise _contradiction(found, what)
+
+
+def _contradiction(found: Sequence[str], what: str) -> TfaotError:
+    return TfaotError(
+        f"{what}: the graph contradicts itself",
+        exists=listed(found, limit=5),
+        do="write the file again with TensorFlow; no version of it writes such a graph",
+    )
 
 
 def _found(
@@ -252,8 +282,15 @@ def _kept(sources: Mapping[str, str], graph: graph_pb2.GraphDef) -> dict[str, st
 
 def _check(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], fetches: Sequence[Fetch], what: str) -> None:
     """Checks that everything that is named exists and is fed only once."""
+    check_operands(graph, what)
     names = {node.name for node in graph.node}
-    items: Iterable[tuple[str, Feed | Fetch]] = [*(("input", f) for f in feeds), *(("output", f) for f in fetches)]
+    items: list[tuple[str, Feed | Fetch]] = [*(("input", f) for f in feeds), *(("output", f) for f in fetches)]
+    if unreadable := [(kind, item) for kind, item in items if not is_tensor_name(item.tensor)]:
+        raise TfaotError(
+            f"{what}: " + listed([f"the {kind} {item.tensor!r} isn't a tensor's name" for kind, item in unreadable]),
+            exists=f"{len(names)} nodes",
+            do="name nodes of the graph, or node:output",
+        )
     if missing := [(kind, item) for kind, item in items if tensor_name(item.tensor)[0] not in names]:
         wanted = {name.rpartition("/")[2].lower() for name in (tensor_name(i.tensor)[0] for _, i in missing)}
         near = [name for name in sorted(names) if name.rpartition("/")[2].lower() in wanted]

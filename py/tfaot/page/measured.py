@@ -1,0 +1,150 @@
+"""What `//tools:measure` writes: the times of kernels, the machine's own rates, and the numerics of tests. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from tfaot.core.errors import TfaotError
+
+FORMAT = 1
+
+_HEADING = re.compile(r"^(\S+), (\S+), against TensorFlow$")
+_ROW = re.compile(
+    r"^(\d+) +(\S.*?) +([\d.e+\-infa]+) +([\d.e+\-infa]+) +([\d.e+\-infa]+)% +([\d.e+\-infa]+)(?:  (FAILED|BLIND))?$"
+)
+_FIRST = re.compile(r"^first to diverge: (.*)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One kernel in a run."""
+
+    name: str
+    calls: float
+    """In a run."""
+    microseconds: float
+    """Of all its calls in a run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Profile:
+    """The runs of one function."""
+
+    function: str
+    isa: str
+    steps: int
+    microseconds: float
+    """The median of a run without a profile."""
+    kernels: tuple[Kernel, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """One tensor after one step, compared with TensorFlow's."""
+
+    step: int
+    tensor: str
+    absolute: float
+    """The largest error."""
+    ulp: float
+    """The largest error in units in the last place."""
+    share: float
+    """The largest error as a share of its value's tolerance: 1.0 is all of it."""
+    sees: float
+    """By how many tolerances other inputs move the values."""
+    verdict: str
+    """`FAILED`, `BLIND`, or nothing."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Tested:
+    """What a generated test printed for one CPU level."""
+
+    program: str
+    isa: str
+    comparisons: tuple[Comparison, ...]
+    first: str
+    """The first tensor that diverges, in the order of execution; empty if none does."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Measured:
+    """Everything that was measured on one machine."""
+
+    target: str
+    fingerprint: str
+    """The compiled class's."""
+    cpu: str
+    date: str
+    peaks: dict[str, float]
+    """`flops` in a second, and bytes in a second of `memory` and of `cache`."""
+    profiles: tuple[Profile, ...]
+    tested: tuple[Tested, ...]
+
+    def to_json(self) -> str:
+        """Returns the file's text."""
+        return json.dumps({"format": FORMAT, **dataclasses.asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, path: str) -> Measured:
+        """Reads the file's text.
+
+        Raises:
+          TfaotError: it isn't one, or another version of the rules wrote it.
+        """
+        try:
+            data: dict[str, Any] = json.loads(text)
+            if data.pop("format") != FORMAT:
+                raise ValueError("another format")
+            profiles = tuple(
+                Profile(**{**each, "kernels": tuple(Kernel(**kernel) for kernel in each["kernels"])})
+                for each in data.pop("profiles")
+            )
+            tested = tuple(
+                Tested(**{**each, "comparisons": tuple(Comparison(**one) for one in each["comparisons"])})
+                for each in data.pop("tested")
+            )
+            return cls(profiles=profiles, tested=tested, **data)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise TfaotError(
+                f"{path} isn't what //tools:measure of this version writes",
+                exists=f"{type(error).__name__}: {error}",
+                do="measure again: bazel run @rules_tfaot//tools:measure -- //your:target --out=FILE",
+            ) from None
+
+
+def profiles(lines: str) -> tuple[Profile, ...]:
+    """Reads what a benchmark wrote for `--profile`: a line of JSON for each function."""
+    found = []
+    for line in lines.splitlines():
+        data = json.loads(line)
+        kernels: dict[str, Kernel] = {}
+        for each in data.pop("kernels"):
+            name = plain(each["name"])
+            old = kernels.get(name, Kernel(name, 0.0, 0.0))
+            kernels[name] = Kernel(name, old.calls + each["calls"], old.microseconds + each["microseconds"])
+        found.append(Profile(**data, kernels=tuple(kernels.values())))
+    return tuple(found)
+
+
+def tested(program: str, printed: str) -> tuple[Tested, ...]:
+    """Reads what a generated test printed, for each CPU level."""
+    found: list[Tested] = []
+    for line in printed.splitlines():
+        if heading := _HEADING.match(line):
+            found.append(Tested(program, heading[2], (), ""))
+        elif found and (row := _ROW.match(line)):
+            absolute, ulp, share, sees = (float(row[index]) for index in range(3, 7))
+            one = Comparison(int(row[1]), row[2], absolute, ulp, share / 100, sees, row[7] or "")
+            found[-1] = dataclasses.replace(found[-1], comparisons=(*found[-1].comparisons, one))
+        elif found and (first := _FIRST.match(line)):
+            found[-1] = dataclasses.replace(found[-1], first=first[1])
+    return tuple(found)
+
+
+def plain(kernel: str) -> str:
+    """Returns a kernel's name in HLO, without the class and the level that make it unique."""
+    return re.sub(r"^tfcompile_.*?_(?:x86_64(?:_v\d)?|armv8[a-z0-9_]*?)_(?=[a-z])", "", kernel)
