@@ -5,6 +5,8 @@ load("//runtime:copts.bzl", "DEFAULT_LEVEL", "LEVELS", "PLATFORMS")
 
 visibility(["//rules/..."])
 
+_CONSTRAINTS = {label: None for platform in PLATFORMS.values() for label in platform.constraints}.keys()
+
 def platform_attrs():
     """Returns the attributes of a rule that calls `platform_of` or `check_platform`.
 
@@ -13,7 +15,7 @@ def platform_attrs():
     """
     return {
         "_constraints": attr.label_list(
-            default = {label: None for platform in PLATFORMS.values() for label in platform.constraints}.keys(),
+            default = _CONSTRAINTS,
             providers = [platform_common.ConstraintValueInfo],
         ),
         "_untested_platforms": attr.label(default = "//rules:untested_platforms", providers = [BuildSettingInfo]),
@@ -37,13 +39,15 @@ def _found(ctx):
 
 def _lacks(ctx):
     """Returns pairs of an entry of `PLATFORMS` and its constraints that the target platform lacks."""
+
+    # Not the targets' own labels: @platforms//os:macos is another name of @platforms//os:osx.
     has = [
-        target.label
-        for target in ctx.attr._constraints
+        label
+        for label, target in zip(_CONSTRAINTS, ctx.attr._constraints)
         if ctx.target_platform_has_constraint(target[platform_common.ConstraintValueInfo])
     ]
     return [
-        (platform, [label for label in platform.constraints if Label(label) not in has])
+        (platform, [label for label in platform.constraints if label not in has])
         for platform in PLATFORMS.values()
     ]
 
