@@ -350,7 +350,9 @@ class Build:
                 headers=tuple(headers.items()),
                 objects=tuple((name, path) for name, path in objects.items() if name != _INTERFACE),
                 interface=objects[_INTERFACE],
-                link=(*tools.compiler, *self._rules["PACKAGE_LINK"]),
+                # Other linkers' flags are for those who try them.
+                link=(*tools.compiler, *self._rules["PACKAGE_LINK"]) if self._platform.tested else (),
+                system=self._platform.title.partition(" on ")[0],
                 files=tuple(files.items()),
                 notices=tuple((name, str(RULES / name)) for name in _NOTICES),
                 linkopts=tuple(self._values["linkopts"]),
