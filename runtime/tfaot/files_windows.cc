@@ -1,7 +1,5 @@
 // files.cc for Windows, where no test has run it.
 #if defined(_WIN32)
-#include "tfaot/files.h"
-
 #include <fcntl.h>
 #include <io.h>
 #include <windows.h>
@@ -10,6 +8,8 @@
 #include <cerrno>
 #include <new>
 #include <system_error>
+
+#include "tfaot/files.h"
 
 namespace tfaot::files {
 namespace {

@@ -22,7 +22,7 @@ std::string Name(const Source& source);
 // Owns the mapping and what was parsed from the header. A mapping is private
 // and read-only.
 struct MappedFile {
-  std::string name;         // for errors
+  std::string name;               // for errors
   files::FileStatus status = {};  // of a path or a descriptor
   std::string header;
   files::Block mapping;      // empty if the values are copied, or in memory

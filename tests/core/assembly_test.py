@@ -54,7 +54,9 @@ class AssemblyTest(unittest.TestCase):
         """Protects the data: a program finds them, aligned, under each of their names."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            (folder / "data.S").write_text(assembly.source(["one", "two"], [".quad 42"], alignment=64, before=[".quad 7"] * 8))
+            (folder / "data.S").write_text(
+                assembly.source(["one", "two"], [".quad 42"], alignment=64, before=[".quad 7"] * 8)
+            )
             (folder / "main.c").write_text(
                 "extern const long long one[], two[];\n"
                 "int main() { return one == two && (unsigned long)one % 64 == 0 && *one == 42 && one[-1] == 7 ? 0 : 1; }\n"
@@ -66,7 +68,9 @@ class AssemblyTest(unittest.TestCase):
     def test_nothing(self) -> None:
         """Protects libraries without embedded values: their source assembles to nothing."""
         text = assembly.source([], [".incbin MISSING"], alignment=64)
-        done = subprocess.run(["cc", "-c", "-x", "assembler-with-cpp", "-o", "/dev/null", "-"], check=False, input=text, text=True)
+        done = subprocess.run(
+            ["cc", "-c", "-x", "assembler-with-cpp", "-o", "/dev/null", "-"], check=False, input=text, text=True
+        )
         self.assertEqual(done.returncode, 0)
 
 

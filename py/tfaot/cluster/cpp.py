@@ -136,7 +136,10 @@ def render(pipeline: Pipeline, request: Request) -> None:
             file.write(environment.get_template(template).render(context))
     with open(request.out_initial, "w", encoding="utf-8") as file:
         symbols = (str(context["initial_symbol"]),) if pipeline.initial else ()
-        what = ("// TFAOT_INITIAL is the path of the variables' initial values, which the build passes.", ".incbin TFAOT_INITIAL")
+        what = (
+            "// TFAOT_INITIAL is the path of the variables' initial values, which the build passes.",
+            ".incbin TFAOT_INITIAL",
+        )
         file.write(assembly.source(symbols, what, alignment=64))
 
 

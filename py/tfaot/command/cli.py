@@ -103,9 +103,7 @@ def compile_model(
 
 
 @_command("verify")
-def verify(
-    values: dict[str, Any], *, platform: str | None, untested_platforms: bool, run_under: str | None
-) -> None:
+def verify(values: dict[str, Any], *, platform: str | None, untested_platforms: bool, run_under: str | None) -> None:
     """Runs what NAME_test is in Bazel."""
     tools = _tools(values, platform, untested=untested_platforms)
     under = _runner(platform, run_under)

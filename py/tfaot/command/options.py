@@ -85,7 +85,6 @@ class Own:
     default: str | float | None = None
     required: bool = False
 
-
     switch: bool = False
     """Whether it takes no value."""
 

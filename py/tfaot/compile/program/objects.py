@@ -7,6 +7,7 @@ PE Format.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import struct
 from collections.abc import Sequence
 
@@ -67,8 +68,8 @@ def _padded(data: bytes, to: int) -> bytes:
 
 def _until_next(symbols: list[tuple[int, bytes]], end: int) -> list[Symbol]:
     """Returns symbols with sizes that reach to the next higher address."""
-    starts = sorted({start for start, _ in symbols}) + [end]
-    following = dict(zip(starts, starts[1:], strict=False))
+    starts = [*sorted({start for start, _ in symbols}), end]
+    following = dict(itertools.pairwise(starts))
     return [Symbol(name, start, following[start] - start) for start, name in sorted(symbols)]
 
 
