@@ -42,6 +42,9 @@ X86_LEVELS = list(_FEATURES)
 ARM_LEVELS = list(_ARM_FEATURES)
 LEVELS = X86_LEVELS + ARM_LEVELS
 
+# Stands for the levels that `PLATFORMS` names for the target platform.
+DEFAULT_LEVEL = "default"
+
 # Features in no level that compilers use on their own. All compilers that know the levels' names know these.
 _NO_LEVEL = ["avx512bf16", "avx512bitalg", "avx512ifma", "avx512vbmi", "avx512vbmi2", "avx512vnni", "avx512vpopcntdq", "fma4", "sse4a", "tbm", "xop"]
 
@@ -93,17 +96,55 @@ def level_features(level):
 
 # The target platforms that models can be compiled for: what they are called, the constraints that make a platform one of them, their
 # CPU levels, and the levels of models that name none: every CPU of the last ten years, and the wider vectors of those that have them.
+# `tested` platforms run all tests. The others, whose triple is LLVM's name for them, only compile, if a flag allows it.
 PLATFORMS = {
     "linux_x86_64": struct(
         title = "Linux on x86-64",
         constraints = ["@platforms//os:linux", "@platforms//cpu:x86_64"],
         levels = X86_LEVELS,
         defaults = ["x86-64-v3", "x86-64-v4"],
+        tested = True,
+        triple = "",
     ),
     "linux_aarch64": struct(
         title = "Linux on 64-bit ARM",
         constraints = ["@platforms//os:linux", "@platforms//cpu:aarch64"],
         levels = ARM_LEVELS,
         defaults = ["armv8-a"],
+        tested = True,
+        triple = "",
+    ),
+    "android_aarch64": struct(
+        title = "Android on 64-bit ARM",
+        constraints = ["@platforms//os:android", "@platforms//cpu:aarch64"],
+        levels = ARM_LEVELS,
+        defaults = ["armv8-a"],
+        tested = False,
+        triple = "aarch64-none-linux-android",
+    ),
+    "macos_aarch64": struct(
+        title = "macOS on 64-bit ARM",
+        constraints = ["@platforms//os:macos", "@platforms//cpu:aarch64"],
+        levels = ARM_LEVELS,
+        # All of these machines run it.
+        defaults = ["armv8.2-a+dotprod+fp16"],
+        tested = False,
+        triple = "arm64-apple-macosx11.0.0",
+    ),
+    "macos_x86_64": struct(
+        title = "macOS on x86-64",
+        constraints = ["@platforms//os:macos", "@platforms//cpu:x86_64"],
+        levels = X86_LEVELS,
+        defaults = ["x86-64-v3"],
+        tested = False,
+        triple = "x86_64-apple-macosx11.0.0",
+    ),
+    "windows_x86_64": struct(
+        title = "Windows on x86-64",
+        constraints = ["@platforms//os:windows", "@platforms//cpu:x86_64"],
+        levels = X86_LEVELS,
+        defaults = ["x86-64-v3"],
+        tested = False,
+        triple = "x86_64-pc-windows-gnu",
     ),
 }

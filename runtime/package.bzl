@@ -14,6 +14,7 @@ PACKAGE_SOURCES = [
     "tfaot/cgroup.cc",
     "tfaot/executor.cc",
     "tfaot/files.cc",
+    "tfaot/files_windows.cc",
     "tfaot/instance.cc",
     "tfaot/isa.cc",
     "tfaot/kernels/plain.cc",

@@ -17,6 +17,7 @@ def main() -> None:
     parser.add_argument(
         "--isa", action="append", required=True, help="level of the x86-64 psABI; may be repeated, lowest first"
     )
+    parser.add_argument("--target_triple", default="", help="LLVM's name of a platform other than Linux")
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
     parser.add_argument("--passes", action="append", default=[], help="a pattern of passes; may be repeated")
     for output in ("objects", "headers", "descriptions"):

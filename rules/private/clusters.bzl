@@ -5,12 +5,11 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("@rules_python//python:defs.bzl", "py_test")
-load("//runtime:copts.bzl", "CXX")
+load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL")
 load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")
 load(":cxx.bzl", "cxx_of")
 load(":export.bzl", "export_model", "model_attrs", "report", "source_flags")
-load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
 load(":page.bzl", "tf_aot_page")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
@@ -124,11 +123,20 @@ tf_aot_cluster = rule(
 )
 
 def _tf_aot_ops_impl(ctx):
+    own = ctx.attr._tensorflow.label == ctx.attr._wheel.label
+    if own and not ctx.target_platform_has_constraint(ctx.attr._cpu[platform_common.ConstraintValueInfo]):
+        fail(("{} links TensorFlow, and the TensorFlow of this build is for {}, and the platform {} isn't. To do: build " +
+              "NAME_library, which doesn't link TensorFlow; or give TensorFlow's C API for the platform as a cc_library: " +
+              "--@rules_tfaot//rules:target_tensorflow=//:tensorflow.").format(
+            ctx.label,
+            ctx.attr._cpu.label.name,
+            ctx.fragments.platform.platform,
+        ))
     library = ctx.attr.library
     stem = ctx.attr.stem or ctx.label.name
     cc_toolchain, features = cxx_of(ctx)
     include = _include(library[TfaotSourcesInfo].header)
-    parts = [library[CcInfo]] + [part[CcInfo] for part in ctx.attr._parts]
+    parts = [library[CcInfo]] + [part[CcInfo] for part in ctx.attr._parts + [ctx.attr._tensorflow]]
     _, op = cc_common.compile(
         name = ctx.label.name,
         actions = ctx.actions,
@@ -173,12 +181,15 @@ tf_aot_ops = rule(
             doc = "The library's name, without `lib` and `.so`. By default, the target's name.",
         ),
         "_parts": attr.label_list(
-            default = ["//runtime:message", "//runtime:threads", "@tfaot_tensorflow//:c_api"],
+            default = ["//runtime:message", "//runtime:threads"],
             providers = [CcInfo],
         ),
+        "_cpu": attr.label(default = "@tfaot_tensorflow//:cpu", providers = [platform_common.ConstraintValueInfo]),
+        "_tensorflow": attr.label(default = "//rules:target_tensorflow", providers = [CcInfo]),
+        "_wheel": attr.label(default = "@tfaot_tensorflow//:c_api"),
         "_source": attr.label(default = "//runtime:tfaot/tensorflow_op.cc", allow_single_file = [".cc"]),
     },
-    fragments = ["cpp"],
+    fragments = ["cpp", "platform"],
     toolchains = use_cc_toolchain(),
 )
 

@@ -11,7 +11,7 @@ def _tf_aot_compile_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     isa = isa_of(ctx, platform)
     if not graph.entry_points:
-        return _compile_all(ctx, graph, isa)
+        return _compile_all(ctx, graph, isa, platform)
     made = []
     all_outputs = []
     for function in functions_of(graph, ctx.attr.stem or ctx.label.name):
@@ -43,6 +43,7 @@ def _tf_aot_compile_impl(ctx):
         flags.add(function.entry_point, format = "--entry_point=%s")
         flags.add(function.batch, format = "--batch=%s")
         flags.add_all(isa, format_each = "--isa=%s")
+        flags.add_all([platform.triple] if platform.triple else [], format_each = "--target_triple=%s")
         flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
         flags.add_all(ctx.attr.passes, format_each = "--passes=%s")
         flags.add_all(files.objects, format_each = "--out_objects=%s")
@@ -82,13 +83,14 @@ def _tf_aot_compile_impl(ctx):
         ),
     ]
 
-def _compile_all(ctx, graph, isa):
+def _compile_all(ctx, graph, isa, platform):
     """Compiles the functions of a graph whose entry points only its manifest names, in one action, into folders.
 
     Args:
       ctx: the rule's context
       graph: (TfaotGraphInfo) output of the cluster stage
       isa: (list[str]) CPU levels
+      platform: (struct) the entry of `PLATFORMS`
 
     Returns:
       (list[Provider]) of the rule
@@ -108,6 +110,7 @@ def _compile_all(ctx, graph, isa):
     flags.add_all([configs], format_each = "--configs=%s", expand_directories = False)
     flags.add(graph.sources, format = "--sources=%s")
     flags.add_all(isa, format_each = "--isa=%s")
+    flags.add_all([platform.triple] if platform.triple else [], format_each = "--target_triple=%s")
     flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
     flags.add_all(ctx.attr.passes, format_each = "--passes=%s")
     flags.add_all([objects], format_each = "--out_objects=%s", expand_directories = False)

@@ -1,10 +1,10 @@
 """The HLO stage: turns an exported graph into HLO and StableHLO for other compilers."""
 
-load("//runtime:copts.bzl", "PLATFORMS")
+load("//runtime:copts.bzl", "DEFAULT_LEVEL", "PLATFORMS")
 load(":bundle.bzl", "tf_aot_bundle")
 load(":common.bzl", "common_attributes")
 load(":export.bzl", "export_model")
-load(":isa.bzl", "DEFAULT_LEVEL", "isa_attrs", "isa_of", "platform_attrs", "platform_of")
+load(":isa.bzl", "isa_attrs", "isa_of", "platform_attrs", "platform_of")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")

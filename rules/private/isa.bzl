@@ -1,11 +1,11 @@
 """The platforms and CPU levels that a model is compiled for."""
 
-load("//runtime:copts.bzl", "LEVELS", "PLATFORMS")
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load("//runtime:copts.bzl", "DEFAULT_LEVEL", "LEVELS", "PLATFORMS")
 
 visibility(["//rules/..."])
 
-# Stands for the levels that `PLATFORMS` names for the target platform.
-DEFAULT_LEVEL = "default"
+_CONSTRAINTS = {label: None for platform in PLATFORMS.values() for label in platform.constraints}.keys()
 
 def platform_attrs():
     """Returns the attributes of a rule that calls `platform_of` or `check_platform`.
@@ -15,9 +15,10 @@ def platform_attrs():
     """
     return {
         "_constraints": attr.label_list(
-            default = {label: None for platform in PLATFORMS.values() for label in platform.constraints}.keys(),
+            default = _CONSTRAINTS,
             providers = [platform_common.ConstraintValueInfo],
         ),
+        "_untested_platforms": attr.label(default = "//rules:untested_platforms", providers = [BuildSettingInfo]),
     }
 
 def platform_of(ctx):
@@ -29,17 +30,24 @@ def platform_of(ctx):
     Returns:
       (struct) an entry of `PLATFORMS`, or None
     """
+    found = _found(ctx)
+    return found if found and (found.tested or ctx.attr._untested_platforms[BuildSettingInfo].value) else None
+
+def _found(ctx):
+    """Returns the entry of `PLATFORMS` that the target platform is, or None."""
     return ([platform for platform, lacks in _lacks(ctx) if not lacks] + [None])[0]
 
 def _lacks(ctx):
     """Returns pairs of an entry of `PLATFORMS` and its constraints that the target platform lacks."""
+
+    # Not the targets' own labels: @platforms//os:macos is another name of @platforms//os:osx.
     has = [
-        target.label
-        for target in ctx.attr._constraints
+        label
+        for label, target in zip(_CONSTRAINTS, ctx.attr._constraints)
         if ctx.target_platform_has_constraint(target[platform_common.ConstraintValueInfo])
     ]
     return [
-        (platform, [label for label in platform.constraints if Label(label) not in has])
+        (platform, [label for label in platform.constraints if label not in has])
         for platform in PLATFORMS.values()
     ]
 
@@ -53,14 +61,23 @@ def check_platform(ctx):
       (struct) the entry of `PLATFORMS`
     """
     found = platform_of(ctx)
+    tested = [platform for platform in PLATFORMS.values() if platform.tested]
+    if not found and _found(ctx):
+        fail(("{} would be compiled for {} (the platform {}), where nobody has run a model yet. Tested are {}. To do: set --platforms to " +
+              "one of these, or try it with --@rules_tfaot//rules:untested_platforms.").format(
+            ctx.label,
+            _found(ctx).title,
+            ctx.fragments.platform.platform,
+            " and ".join([platform.title for platform in tested]),
+        ))
     if not found:
         fail(("{} would be compiled for the platform {}, which lacks {}. Models can be compiled for {}. To do: set --platforms to such " +
               "a platform, or leave the target out of builds for others: target_compatible_with = {}.").format(
             ctx.label,
             ctx.fragments.platform.platform,
-            ", or ".join([" and ".join(labels) for _, labels in _lacks(ctx)]),
-            " and ".join(["{} ({})".format(platform.title, ", ".join(platform.constraints)) for platform in PLATFORMS.values()]),
-            " or ".join([str(platform.constraints) for platform in PLATFORMS.values()]),
+            ", or ".join([" and ".join(labels) for platform, labels in _lacks(ctx) if platform.tested]),
+            " and ".join(["{} ({})".format(platform.title, ", ".join(platform.constraints)) for platform in tested]),
+            " or ".join([str(platform.constraints) for platform in tested]),
         ))
     return found
 
@@ -109,7 +126,7 @@ def isa_of(ctx, platform):
                 platform.title,
                 ", ".join(known),
                 " and ".join(platform.defaults),
-                ", ".join(["\"{}\": …".format(each.constraints[-1]) for each in PLATFORMS.values()]),
+                ", ".join(["\"{}\": …".format(each.constraints[-1]) for each in PLATFORMS.values() if each.tested]),
             ))
         if len([other for other in levels if other == level]) > 1:
             fail("isa = {} names {} twice. To do: name each level once.".format(isa, level))

@@ -2,12 +2,11 @@
 
 load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
 load("@rules_cc//cc:defs.bzl", "cc_test")
-load("//runtime:copts.bzl", "CXX")
+load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL")
 load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")
 load(":export.bzl", "export_model")
 load(":hlo.bzl", "hlo_targets")
-load(":isa.bzl", "DEFAULT_LEVEL")
 load(":link.bzl", "tf_aot_link")
 load(":package.bzl", "tf_aot_package")
 load(":page.bzl", "tf_aot_page")

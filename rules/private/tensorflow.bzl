@@ -138,6 +138,14 @@ def tfaot_tensorflow_targets(*, interpreter, interpreter_path, library, tensorfl
         visibility = visibility,
     )
 
+    # The architecture that pip installed TensorFlow for.
+    arm = native.glob(["site-packages/numpy/_core/*-aarch64-linux-gnu.so"], allow_empty = True)
+    native.alias(
+        name = "cpu",
+        actual = "@platforms//cpu:aarch64" if arm else "@platforms//cpu:x86_64",
+        visibility = visibility,
+    )
+
     # TensorFlow's C API, with which programs define ops. These are the headers that its headers reach.
     cc_import(
         name = "framework",

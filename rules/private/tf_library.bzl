@@ -196,7 +196,7 @@ def _translated(tfcompile_flags, xla_flags, cpp_class, problems):
                 architectures = list(_ARCHITECTURES)
                 problems.append(_refused(
                     asked + " isn't supported",
-                    "models are compiled for " + " and ".join([platform.title for platform in PLATFORMS.values()]),
+                    "models are compiled for " + " and ".join([platform.title for platform in PLATFORMS.values() if platform.tested]),
                     "remove the flag",
                 ))
         elif name in _NO_EFFECT or (name == "cpp_class" and value == cpp_class):

@@ -1,3 +1,5 @@
+// files_windows.cc has the same for Windows.
+#if !defined(_WIN32)
 #include "tfaot/files.h"
 
 #include <fcntl.h>
@@ -64,6 +66,26 @@ void Descriptor::Reset(int fd) {
   errno = error;
 }
 
+int Open(const char* path) {
+  return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+}
+
+bool GetStatus(int fd, FileStatus* status) { return fstat(fd, status) == 0; }
+
+bool GetStatus(const char* path, FileStatus* status) {
+  return stat(path, status) == 0;
+}
+
+bool IsRegular(const FileStatus& status) { return S_ISREG(status.st_mode); }
+
+bool Sync(int fd) { return fsync(fd) == 0; }
+
+void SyncFolder(const std::string& folder) {
+  const Descriptor fd(open(folder.empty() ? "." : folder.c_str(),
+                           O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (fd.get() >= 0) fsync(fd.get());
+}
+
 bool Read(int fd, void* data, std::uint64_t bytes, std::uint64_t offset) {
   auto* next = static_cast<unsigned char*>(data);
   while (bytes > 0) {
@@ -90,7 +112,7 @@ bool Write(int fd, const void* data, std::uint64_t bytes) {
   return true;
 }
 
-bool TakeAccess(int fd, const struct stat& old) {
+bool TakeAccess(int fd, const FileStatus& old) {
   struct stat own;
   if (fstat(fd, &own) != 0) return false;
   mode_t mode = old.st_mode & 0777;
@@ -104,6 +126,7 @@ bool TakeAccess(int fd, const struct stat& old) {
 
 NewFile::NewFile(const std::string& folder, mode_t mode)
     : prefix_(folder + ".tfaot-save-") {
+#if defined(O_TMPFILE)
   fd_ = open(folder.empty() ? "." : folder.c_str(),
              O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   link_ = "/proc/self/fd/" + std::to_string(fd_);
@@ -112,6 +135,7 @@ NewFile::NewFile(const std::string& folder, mode_t mode)
     return;
   }
   Close();
+#endif
   FindName([this, mode](const char* name) {
     fd_ = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (fd_ < 0) return false;
@@ -163,3 +187,5 @@ void NewFile::Close() {
 }
 
 }  // namespace tfaot::files
+
+#endif  // !defined(_WIN32)

@@ -13,6 +13,13 @@
 
 namespace tfaot::files {
 
+// What the operating system knows about a file.
+#if defined(_WIN32)
+using FileStatus = struct _stat64;
+#else
+using FileStatus = struct stat;
+#endif
+
 // The alignment of every block and of every value in it. XLA's kernels need it.
 inline constexpr std::uint64_t kAlignment = 64;
 
@@ -55,6 +62,24 @@ class Descriptor {
   int fd_;
 };
 
+// Opens a file for reading, without waiting for a pipe's writer. On failure,
+// returns a negative number and sets errno.
+int Open(const char* path);
+
+// On failure, these return false and set errno.
+bool GetStatus(int fd, FileStatus* status);
+bool GetStatus(const char* path, FileStatus* status);
+
+bool IsRegular(const FileStatus& status);
+
+// Waits until a file's data are on the disk. On failure, returns false and sets
+// errno.
+bool Sync(int fd);
+
+// The same for the names in a folder, whose path ends in a slash or is empty,
+// if the system can.
+void SyncFolder(const std::string& folder);
+
 // Reads from the start of a file. On failure, returns false and sets errno, to
 // 0 if the file has become shorter.
 bool Read(int fd, void* data, std::uint64_t bytes, std::uint64_t offset);
@@ -65,7 +90,7 @@ bool Write(int fd, const void* data, std::uint64_t bytes);
 // Gives a file the owner, group, and permissions of the one it will replace.
 // Where only root can do that, nobody gets more access than before. On failure,
 // returns false and sets errno.
-bool TakeAccess(int fd, const struct stat& old);
+bool TakeAccess(int fd, const FileStatus& old);
 
 // A new file in a folder, whose path ends in a slash or is empty. The file has
 // no name until it replaces another, so a killed process leaves nothing behind.

@@ -11,7 +11,7 @@
 #elif defined(__aarch64__)
 #include <cstdint>
 #else
-#error "rules_tfaot supports only x86-64 and aarch64"
+#error "rules_tfaot supports only x86-64 and 64-bit ARM"
 #endif
 
 namespace tfaot {
@@ -19,25 +19,33 @@ namespace tfaot {
 // different CPU levels.
 namespace {
 
-// A thread's rounding mode, and whether it flushes denormals: x86's MXCSR, or
-// ARM's FPCR.
+// A thread's rounding mode, exception flags, and whether it flushes denormals:
+// x86's MXCSR, or ARM's FPCR and FPSR.
 #if defined(__x86_64__)
 using FloatMode = unsigned;
 inline FloatMode GetFloatMode() noexcept { return _mm_getcsr(); }
 inline void SetFloatMode(FloatMode mode) noexcept { _mm_setcsr(mode); }
 // Flushes results to zero, and treats denormal inputs as zero.
 constexpr FloatMode kFlush = 1u << 15 | 1u << 6;
+constexpr FloatMode Flushing(FloatMode mode) noexcept { return mode | kFlush; }
 #else
-using FloatMode = std::uint64_t;
+struct FloatMode {
+  std::uint64_t control;  // FPCR
+  std::uint64_t status;   // FPSR
+};
 inline FloatMode GetFloatMode() noexcept {
   FloatMode mode;
-  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  asm volatile("mrs %0, fpcr" : "=r"(mode.control));
+  asm volatile("mrs %0, fpsr" : "=r"(mode.status));
   return mode;
 }
 inline void SetFloatMode(FloatMode mode) noexcept {
-  asm volatile("msr fpcr, %0" : : "r"(mode));
+  asm volatile("msr fpcr, %0" : : "r"(mode.control));
+  asm volatile("msr fpsr, %0" : : "r"(mode.status));
 }
-constexpr FloatMode kFlush = FloatMode{1} << 24;
+constexpr FloatMode Flushing(FloatMode mode) noexcept {
+  return {mode.control | std::uint64_t{1} << 24, mode.status};
+}
 #endif
 
 // Sets the calling thread's mode for a scope.
@@ -57,7 +65,7 @@ class ScopedFloatMode {
 
 class ScopedFlushDenormals : public ScopedFloatMode {
  public:
-  ScopedFlushDenormals() noexcept : ScopedFloatMode(GetFloatMode() | kFlush) {}
+  ScopedFlushDenormals() noexcept : ScopedFloatMode(Flushing(GetFloatMode())) {}
 };
 
 }  // namespace

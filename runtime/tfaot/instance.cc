@@ -1,6 +1,8 @@
 #include "tfaot/instance.h"
 
+#if !defined(_WIN32)
 #include <sys/mman.h>
+#endif
 
 #include <cstdint>
 #include <cstdio>
@@ -15,7 +17,28 @@ namespace {
 
 // Blocks of this size are mapped, as the C library does with large blocks, so
 // that they start out as zeros and take no memory until they are used.
+#if defined(_WIN32)
+constexpr std::size_t kMapped = std::size_t{0} - 1;  // none
+#else
 constexpr std::size_t kMapped = std::size_t{1} << 17;
+#endif
+
+unsigned char* MapZeros([[maybe_unused]] std::size_t bytes) noexcept {
+#if defined(_WIN32)
+  return nullptr;
+#else
+  void* const data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return data == MAP_FAILED ? nullptr : static_cast<unsigned char*>(data);
+#endif
+}
+
+void Unmap([[maybe_unused]] unsigned char* data,
+           [[maybe_unused]] std::size_t bytes) noexcept {
+#if !defined(_WIN32)
+  munmap(data, bytes);
+#endif
+}
 
 }  // namespace
 
@@ -31,9 +54,7 @@ InstanceMemory AllocateInstance(std::size_t bytes,
       data = nullptr;
     }
   } else if (bytes >= kMapped) {
-    data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (data == MAP_FAILED) data = nullptr;
+    data = MapZeros(bytes);
     memory.zeroed = true;
   } else {
     data = ::operator new(bytes, std::align_val_t{kAlignment}, std::nothrow);
@@ -46,7 +67,7 @@ void FreeInstance(const InstanceMemory& memory) noexcept {
   if (memory.allocator != nullptr) {
     memory.allocator->Free(memory.data, memory.bytes);
   } else if (memory.bytes >= kMapped) {
-    munmap(memory.data, memory.bytes);
+    Unmap(memory.data, memory.bytes);
   } else {
     ::operator delete(memory.data, std::align_val_t{kAlignment});
   }

@@ -1,12 +1,20 @@
+// First, because a compiler's headers for other targets can be missing.
+#if !defined(__x86_64__) && !defined(__AARCH64EL__)
+#error \
+    "models are compiled for x86-64 and for little-endian 64-bit ARM: choose \
+another platform, or a toolchain for it without -mbig-endian and -m32"
+#endif
+
 #include "tfaot/isa.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#elif defined(__AARCH64EL__) && defined(__linux__)
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__linux__)
 #include <sys/auxv.h>
 #else
-#error \
-    "models are compiled for x86-64, and for little-endian 64-bit ARM with Linux"
+#error "models are compiled for 64-bit ARM only with Linux, Android, or macOS"
 #endif
 
 #include <cstdlib>
@@ -102,7 +110,33 @@ constexpr Level kLevels[] = {
     {"armv8.2-a+dotprod+fp16", {kDotProductAndHalf}},
 };
 
+#if defined(__APPLE__)
+// Source: Apple's "Determining instruction set characteristics". The bits are
+// those that Linux has for the same features.
+CpuFeatures Ask() {
+  constexpr struct {
+    const char* name;
+    std::uint32_t bits;
+  } kFeatures[] = {
+      {"hw.optional.armv8_crc32", Bits(7)},
+      {"hw.optional.arm.FEAT_LSE", Bits(8)},
+      {"hw.optional.arm.FEAT_FP16", Bits(9, 10)},
+      {"hw.optional.arm.FEAT_RDM", Bits(12)},
+      {"hw.optional.arm.FEAT_DotProd", Bits(20)},
+  };
+  CpuFeatures cpu = {};
+  for (const auto& feature : kFeatures) {
+    int has = 0;
+    std::size_t bytes = sizeof(has);
+    if (sysctlbyname(feature.name, &has, &bytes, nullptr, 0) == 0 && has != 0) {
+      cpu.hwcap |= feature.bits;
+    }
+  }
+  return cpu;
+}
+#else
 CpuFeatures Ask() { return {static_cast<std::uint32_t>(getauxval(AT_HWCAP))}; }
+#endif
 
 bool Has(const CpuFeatures& cpu, const CpuFeatures& needs) {
   return (needs.hwcap & ~cpu.hwcap) == 0;

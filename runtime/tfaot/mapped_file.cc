@@ -1,7 +1,5 @@
 #include "tfaot/mapped_file.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -78,17 +76,16 @@ std::unique_ptr<MappedFile> OpenFile(const Source& source, Purpose purpose,
   }
   int fd = source.fd;
   if (source.kind == Source::Kind::kPath) {
-    // Without O_NONBLOCK, opening a pipe would wait for a writer.
-    file->fd.Reset(open(source.path, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    file->fd.Reset(files::Open(source.path));
     fd = file->fd.get();
   }
   std::uint64_t size = source.bytes;
   if (!in_memory) {
     const bool opened = source.kind != Source::Kind::kPath || fd >= 0;
-    if (!opened || fstat(fd, &file->status) != 0) {
+    if (!opened || !files::GetStatus(fd, &file->status)) {
       return fail(" can't be opened", SystemError(), other, Code::kFileAccess);
     }
-    if (!S_ISREG(file->status.st_mode)) {
+    if (!files::IsRegular(file->status)) {
       return fail(" isn't a regular file", "", other, Code::kFileAccess);
     }
     size = static_cast<std::uint64_t>(file->status.st_size);

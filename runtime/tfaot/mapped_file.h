@@ -2,8 +2,6 @@
 #ifndef TFAOT_MAPPED_FILE_H_
 #define TFAOT_MAPPED_FILE_H_
 
-#include <sys/stat.h>
-
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -24,8 +22,8 @@ std::string Name(const Source& source);
 // Owns the mapping and what was parsed from the header. A mapping is private
 // and read-only.
 struct MappedFile {
-  std::string name;         // for errors
-  struct stat status = {};  // of a path or a descriptor
+  std::string name;               // for errors
+  files::FileStatus status = {};  // of a path or a descriptor
   std::string header;
   files::Block mapping;      // empty if the values are copied, or in memory
   files::Descriptor fd{-1};  // if the values are copied from a path

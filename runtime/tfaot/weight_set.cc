@@ -1,9 +1,5 @@
 #include "tfaot/weight_set.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -23,7 +19,6 @@ namespace {
 
 using files::Allocate;
 using files::Block;
-using files::Descriptor;
 using files::kAlignment;
 using files::Map;
 using files::NewFile;
@@ -443,9 +438,9 @@ Status Save(const char* path, const VariableInfo* infos, std::size_t count,
   };
 
   // Find what exists and must stay next to the model's own tensors.
-  struct stat status;
-  const bool replaces = stat(path, &status) == 0;
-  if (replaces && !S_ISREG(status.st_mode)) {
+  files::FileStatus status;
+  const bool replaces = files::GetStatus(path, &status);
+  if (replaces && !files::IsRegular(status)) {
     return fail(
         "the path exists but isn't a regular file",
         "pass the path of a regular file, or one that doesn't exist yet");
@@ -496,7 +491,7 @@ Status Save(const char* path, const VariableInfo* infos, std::size_t count,
     saved = saved && Write(file.fd(), piece.data, piece.bytes);
   }
   saved = saved && (!replaces || TakeAccess(file.fd(), status)) &&
-          fsync(file.fd()) == 0 && file.Replace(path);
+          files::Sync(file.fd()) && file.Replace(path);
   if (!saved) {
     return fail(
         SystemError(),
@@ -505,9 +500,7 @@ Status Save(const char* path, const VariableInfo* infos, std::size_t count,
             std::to_string(size) + " bytes");
   }
   // The new name should also survive a power failure.
-  const Descriptor synced(open(folder.empty() ? "." : folder.c_str(),
-                               O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (synced.get() >= 0) fsync(synced.get());
+  files::SyncFolder(folder);
   return Status();
 }
 

@@ -109,6 +109,11 @@ class CommandTest(unittest.TestCase):
                 "  to do: name one or more of these, or give --platform linux_aarch64",
             ),
             (
+                ("compile", "model.py", "--platform=macos_aarch64", *one),
+                "error: models would be compiled for macOS on 64-bit ARM, where nobody has run one yet\n  found: tested are "
+                "linux_x86_64, linux_aarch64\n  to do: give one of these, or try it with --untested-platforms",
+            ),
+            (
                 ("compile", "model.py", "--platform=vax", *one),
                 "error: models can't be compiled for the platform vax\n  found: linux_x86_64 (Linux on x86-64), linux_aarch64 "
                 "(Linux on 64-bit ARM)\n  to do: give one of these: --platform linux_x86_64",

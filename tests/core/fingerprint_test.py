@@ -32,6 +32,10 @@ class ComponentsTest(unittest.TestCase):
         self.assertEqual([name for name in one if one[name] != two[name]], [component])
         self.assertNotEqual(stamp().fingerprint, other.fingerprint)
 
+    def test_platform(self) -> None:
+        """A library for macOS isn't one for Linux, though both have the same CPU level."""
+        self.assert_changes("isa", stamp(target_triple="x86_64-apple-macosx11.0.0"))
+
     def test_flags(self) -> None:
         """XLA's flags count in their order, and passes as a set."""
         self.assert_changes("flags", stamp(xla_flags=("--a=2", "--b")))

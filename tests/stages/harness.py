@@ -245,6 +245,7 @@ class StageTest(unittest.TestCase):
         entry_point: str = "",
         isa: tuple[str, ...] = ("x86-64-v3",),
         passes: tuple[str, ...] = ("*",),
+        target_triple: str = "",
         xla_flags: tuple[str, ...] = (),
     ) -> None:
         """Compiles an exported model next to its other outputs. `compile_graph` forks its own child.
@@ -273,6 +274,7 @@ class StageTest(unittest.TestCase):
                 out_fingerprint_source=exported.path("fingerprint_source" + suffix),
                 entry_point=entry_point,
                 batch=batch,
+                target_triple=target_triple,
                 passes=passes,
                 out_passes=exported.path("passes" + suffix),
                 out_plan=exported.path("plan" + suffix),

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Sequence
 
 from tfaot.cluster.pipeline import ALIGNMENT, Argument, Host, Pipeline, Place
-from tfaot.core import dtypes, names, templates
+from tfaot.core import assembly, dtypes, names, templates
 from tfaot.core.errors import listed
 
 _TEMPLATES = os.path.join(os.path.dirname(__file__), "templates")
@@ -131,10 +131,16 @@ def render(pipeline: Pipeline, request: Request) -> None:
     for template, path in (
         ("pipeline.h.jinja", request.out_header),
         ("pipeline_test.cc.jinja", request.out_test),
-        ("pipeline.S.jinja", request.out_initial),
     ):
         with open(path, "w", encoding="utf-8") as file:
             file.write(environment.get_template(template).render(context))
+    with open(request.out_initial, "w", encoding="utf-8") as file:
+        symbols = (str(context["initial_symbol"]),) if pipeline.initial else ()
+        what = (
+            "// TFAOT_INITIAL is the path of the variables' initial values, which the build passes.",
+            ".incbin TFAOT_INITIAL",
+        )
+        file.write(assembly.source(symbols, what, alignment=64))
 
 
 def _steps(pipeline: Pipeline, hosts: Sequence[_Host]) -> Iterable[dict[str, object]]:

@@ -71,6 +71,7 @@ class Build:
         options.check(self._values, ("signature",), needs="model")
         self.levels = levels(self._values, platform or cxx.HERE)
         """The CPU levels, lowest first."""
+        self._platform = _platforms()[platform or cxx.HERE]
         (folder / self._prefix).mkdir(parents=True, exist_ok=True)
         self._rules = starlark.execute(RULES, "runtime/package.bzl")
 
@@ -164,6 +165,7 @@ class Build:
             flags = [*self._graph_flags(), f"--config={function.config}"]
             flags += [f"--entry_point={function.entry_point}", f"--batch={function.batch}"]
             flags += [f"--isa={level}" for level in self.levels]
+            flags += [f"--target_triple={self._platform.triple}"] if self._platform.triple else []
             flags += [f"--xla_flags={flag}" for flag in self._values["xla_flags"]]
             flags += [f"--passes={pattern}" for pattern in self._values["passes"]]
             flags += [f"--out_objects={self.path(f'.{level}.kernels.o', stem)}" for level in self.levels]
@@ -357,7 +359,9 @@ class Build:
                 headers=tuple(headers.items()),
                 objects=tuple((name, path) for name, path in objects.items() if name != _INTERFACE),
                 interface=objects[_INTERFACE],
-                link=(*tools.compiler, *self._rules["PACKAGE_LINK"]),
+                # Other linkers' flags are for those who try them.
+                link=(*tools.compiler, *self._rules["PACKAGE_LINK"]) if self._platform.tested else (),
+                system=self._platform.title.partition(" on ")[0],
                 files=tuple(files.items()),
                 notices=tuple((name, str(RULES / name)) for name in _NOTICES),
                 linkopts=tuple(self._values["linkopts"]),
@@ -381,6 +385,26 @@ def _existing(path: str, kind: str) -> str:
     return path
 
 
+def _platforms() -> dict[str, Any]:
+    return dict(starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"])
+
+
+def check_tested(platform: str, *, untested: bool) -> None:
+    """Checks that tests have run on a platform, unless untested ones are allowed.
+
+    Raises:
+      TfaotError: nobody has run a model there.
+    """
+    platforms = _platforms()
+    if platforms[platform].tested or untested:
+        return
+    raise TfaotError(
+        f"models would be compiled for {platforms[platform].title}, where nobody has run one yet",
+        exists="tested are " + ", ".join(name for name, each in platforms.items() if each.tested),
+        do="give one of these, or try it with --untested-platforms",
+    )
+
+
 def levels(values: Mapping[str, Any], platform: str) -> list[str]:
     """Returns the CPU levels that attributes name, lowest first.
 
@@ -392,18 +416,18 @@ def levels(values: Mapping[str, Any], platform: str) -> list[str]:
         raise TfaotError(
             "--cpu and --isa both set CPU levels", exists=f"{cpu}, and {', '.join(isa)}", do="remove one of them"
         )
-    platforms = starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"]
+    platforms = _platforms()
     if platform not in platforms:
         raise TfaotError(
             f"models can't be compiled for the platform {platform}",
-            exists=", ".join(f"{name} ({each.title})" for name, each in platforms.items()),
+            exists=", ".join(f"{name} ({each.title})" for name, each in platforms.items() if each.tested),
             do="give one of these: --platform " + next(iter(platforms)),
         )
     known = platforms[platform].levels
-    default = starlark.execute(RULES, "rules/private/isa.bzl")["DEFAULT_LEVEL"]
+    default = starlark.execute(RULES, "runtime/copts.bzl")["DEFAULT_LEVEL"]
     found = isa or (platforms[platform].defaults if not cpu or cpu == default else [cpu])
     for level in found:
-        others = [name for name, each in platforms.items() if level in each.levels]
+        others = [name for name, each in platforms.items() if level in each.levels and each.tested]
         if level not in known:
             raise TfaotError(
                 f"{level} isn't a CPU level" + (f" of {platforms[platform].title}" if others else ""),

@@ -18,7 +18,7 @@ import click
 
 from tfaot import profile, values
 from tfaot.command import cxx, inspect, options
-from tfaot.command.build import Build, levels
+from tfaot.command.build import Build, check_tested, levels
 from tfaot.command.progress import Progress
 from tfaot.command.stages import StageFailed, Stages, check_model
 from tfaot.core import names, version
@@ -58,6 +58,8 @@ def _command(name: str) -> Callable[[_Function], _Function]:
 
 def _own(own: options.Own) -> click.Option:
     kind = click.INT if own.metavar == "NUMBER" else click.FLOAT if own.metavar == "SECONDS" else click.STRING
+    if own.switch:
+        return click.Option([own.flag], is_flag=True, help=own.help)
     if own.required:
         return click.Option([own.flag], type=kind, metavar=own.metavar, help=own.help, required=True)
     shown = bool(own.default)
@@ -82,10 +84,16 @@ def _option(option: options.Option) -> click.Option:
 
 @_command("compile")
 def compile_model(
-    values: dict[str, Any], *, out: str, name: str | None, header_folder: str, platform: str | None
+    values: dict[str, Any],
+    *,
+    out: str,
+    name: str | None,
+    header_folder: str,
+    platform: str | None,
+    untested_platforms: bool,
 ) -> None:
     """Writes a package."""
-    tools = _tools(values, platform)
+    tools = _tools(values, platform, untested=untested_platforms)
     with _replacing(out) as made, _build(values, name, header_folder, platform) as build:
         build.export()
         build.compile()
@@ -95,9 +103,9 @@ def compile_model(
 
 
 @_command("verify")
-def verify(values: dict[str, Any], *, platform: str | None, run_under: str | None) -> None:
+def verify(values: dict[str, Any], *, platform: str | None, untested_platforms: bool, run_under: str | None) -> None:
     """Runs what NAME_test is in Bazel."""
-    tools = _tools(values, platform)
+    tools = _tools(values, platform, untested=untested_platforms)
     under = _runner(platform, run_under)
     with _build(values, None, platform=platform) as build:
         build.export()
@@ -272,9 +280,10 @@ def _build(
             )
 
 
-def _tools(values: dict[str, Any], platform: str | None) -> cxx.Tools:
+def _tools(values: dict[str, Any], platform: str | None, *, untested: bool = False) -> cxx.Tools:
     """Returns the programs for C++. It checks what the stages, which take longer, would find later."""
     levels(values, platform or cxx.HERE)
+    check_tested(platform or cxx.HERE, untested=untested)
     return cxx.tools(platform or cxx.HERE)
 
 

@@ -44,14 +44,14 @@ def tools(platform: str) -> Tools:
     Raises:
       TfaotError: there is no compiler, or it compiles for another machine.
     """
-    prefix = "" if platform == HERE else f"{_machine(platform)}-linux-gnu-"
+    prefix = "" if platform == HERE or not platform.startswith("linux_") else f"{_machine(platform)}-linux-gnu-"
     command = _compiler([prefix + name for name in _COMPILERS])
     try:
         done = subprocess.run([*command, "-dumpmachine"], check=False, capture_output=True, text=True)
         target = done.stdout.strip()
     except OSError as error:
         target = str(error.strerror)
-    if target.partition("-")[0] != _machine(platform):
+    if target.partition("-")[0].replace("arm64", "aarch64") != _machine(platform):
         raise TfaotError(
             f"{command[0]} doesn't compile for {platform}",
             exists=f"`{shlex.join([*command, '-dumpmachine'])}` says {target!r}",
@@ -62,7 +62,7 @@ def tools(platform: str) -> Tools:
 
 
 def _machine(platform: str) -> str:
-    return platform.removeprefix("linux_")
+    return platform.partition("_")[2]
 
 
 def _compiler(names: Sequence[str]) -> list[str]:

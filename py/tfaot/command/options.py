@@ -92,6 +92,9 @@ class Own:
     default: str | float | None = None
     required: bool = False
 
+    switch: bool = False
+    """Whether it takes no value."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Command:
@@ -108,6 +111,12 @@ _PLATFORM = Own(
     "--platform",
     "PLATFORM",
     "The platform to compile for: linux_x86_64 or linux_aarch64, 64-bit ARM. By default, this machine's.",
+)
+_UNTESTED = Own(
+    "--untested-platforms",
+    "",
+    "Also compile for android_aarch64, macos_aarch64, macos_x86_64, and windows_x86_64, where nobody has run a model yet.",
+    switch=True,
 )
 _OUT = Own("--out", "DIR", "The folder to write. What the command wrote there is replaced.", required=True)
 _NAME = Own("--name", "NAME", "The library's name. By default, the class's in lower case.")
@@ -129,6 +138,7 @@ COMMANDS = (
                 default="",
             ),
             _PLATFORM,
+            _UNTESTED,
         ),
     ),
     Command(
@@ -138,6 +148,7 @@ COMMANDS = (
         "tf_aot_library",
         (
             _PLATFORM,
+            _UNTESTED,
             Own(
                 "--run-under",
                 "COMMAND",

@@ -31,6 +31,7 @@ class Request:
     """For JSON and HLO."""
     out_fingerprint_source: str
     """A file: the fingerprint is the same for all functions."""
+    target_triple: str = ""
 
 
 def compile_all(request: Request) -> None:
@@ -67,6 +68,7 @@ def compile_all(request: Request) -> None:
                 out_fingerprint_source=request.out_fingerprint_source if index == 0 else described("fingerprint.S"),
                 entry_point=entry.name,
                 batch=batch,
+                target_triple=request.target_triple,
                 passes=request.passes,
                 out_passes=described("passes.json"),
             )

@@ -53,6 +53,8 @@ class Request:
     """The entry point's name in the manifest; empty for the only one."""
     batch: int = 0
     """One of the entry point's batch sizes; 0 if it has no batches."""
+    target_triple: str = ""
+    """What LLVM calls the target platform. Empty for Linux on the CPU levels' architecture."""
     passes: tuple[str, ...] = ()
     """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
     out_passes: str = ""
@@ -112,11 +114,15 @@ def _compile(request: Request, manifest: Manifest) -> None:
 
     del _pywrap_tfcompile
     names = table.chosen(request.passes)
-    stamp = fingerprint.stamp(manifest, isa=request.isa, xla_flags=request.xla_flags, passes=names)
+    stamp = fingerprint.stamp(
+        manifest, isa=request.isa, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
+    )
     wanted = function(manifest, request.entry_point, request.batch)
     with tempfile.TemporaryDirectory() as folder:
         config = inputs.positional(request.config, wanted, folder)
-        given = Inputs(manifest, wanted, request.graph, config, request.sources, request.xla_flags)
+        given = Inputs(
+            manifest, wanted, request.graph, config, request.sources, request.xla_flags, request.target_triple
+        )
         # Building a graph starts threads, and a process with running threads must not fork.
         given, places = isolate.run_isolated(
             functools.partial(_rewritten, given, names, folder),

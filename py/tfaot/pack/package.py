@@ -38,11 +38,13 @@ class Request:
     interface: str
     """The object file of the shared library's C interface."""
     link: tuple[str, ...]
-    """The command that links a shared library, without objects and output."""
+    """The command that links a shared library, without objects and output. Empty for no shared library."""
     files: tuple[tuple[str, str], ...]
     """Files for the folder `share/NAME`: their names there, and their files. `model.json` is among them."""
     notices: tuple[tuple[str, str], ...]
     """Licences: names in `share/doc/NAME`, and files."""
+    system: str = "Linux"
+    """The operating system that it is for."""
     linkopts: tuple[str, ...] = ()
     """Additional flags for programs."""
     ar: str = "ar"
@@ -81,7 +83,7 @@ def pack(request: Request) -> None:
 
 
 def _libraries(request: Request) -> dict[str, bytes]:
-    """Returns the static and the shared library."""
+    """Returns the static library, and the shared one if there is a command for it."""
     static, shared = f"lib{request.name}.a", f"lib{request.name}_shared.so"
     with tempfile.TemporaryDirectory() as folder:
         members = []
@@ -92,6 +94,8 @@ def _libraries(request: Request) -> dict[str, bytes]:
         _run(
             [request.ar, "rcsD", static, *members], folder, what=f"packing {request.name}: the archiver", variable="AR"
         )
+        if not request.link:
+            return {f"lib/{static}": Path(folder, static).read_bytes()}
         shutil.copyfile(request.interface, Path(folder, "interface.o"))
         Path(folder, "symbols.lds").write_text("{ global: tfaot_get_api; local: *; };\n")
         own = ["-Wl,--version-script=symbols.lds", f"-Wl,-soname,{shared}", "-o", shared, "interface.o"]
@@ -141,6 +145,8 @@ def _described(request: Request) -> dict[str, bytes]:
         "linkopts": list(request.linkopts),
         "processors": processors,
         "rules": version.RULES,
+        "shared": bool(request.link),
+        "system": request.system,
         "tensorflow": manifest.tensorflow,
         "weights": f"{request.name}.variables.safetensors" if manifest.variables else "",
     }

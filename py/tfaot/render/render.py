@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tfaot.core import dtypes, fingerprint, functions, names, templates
+from tfaot.core import assembly, dtypes, fingerprint, functions, names, templates
 from tfaot.core import manifest as manifests
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Input, Manifest, Output, Tensor
@@ -257,16 +257,23 @@ def render(request: Request) -> None:
     for template, path in (
         ("class.h.jinja", request.out_header),
         ("class.cc.jinja", request.out_source),
-        ("variables.S.jinja", request.out_variables),
         ("test.cc.jinja", request.out_test),
         ("benchmark.cc.jinja", request.out_benchmark),
     ):
         text = environment.get_template(template).render(context)
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
+    with open(request.out_variables, "w", encoding="utf-8") as file:
+        file.write(_embedded(context["variables_symbol"] if request.embed and manifest.variables else None))
     if request.out_stub:
         with open(request.out_stub, "w", encoding="utf-8") as file:
             file.write(environment.get_template("class.cc.jinja").render({**context, "stub": True}))
+
+
+def _embedded(symbol: str | None) -> str:
+    """Returns the source that puts the variables' file into the library, or nothing."""
+    what = ("// TFAOT_VARIABLES is the path of the variables' file, which the build passes.", ".incbin TFAOT_VARIABLES")
+    return assembly.source((symbol,) if symbol else (), what, alignment=ALIGNMENT)
 
 
 def placed(manifest: Manifest, sources: Mapping[str, str]) -> Manifest:

@@ -86,7 +86,7 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
             _pywrap_tfcompile.Compile(
                 graph=given.graph,
                 config=given.config,
-                target_triple=TARGETS[isa].triple,
+                target_triple=given.target_triple or TARGETS[isa].triple,
                 target_cpu=TARGETS[isa].cpu,
                 target_features=TARGETS[isa].features,
                 entry_point=given.function.symbol,

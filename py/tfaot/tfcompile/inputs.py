@@ -32,6 +32,8 @@ class Inputs:
     """JSON of `file:line` by node, from the export stage; only errors read it."""
     xla_flags: tuple[str, ...]
     """The target's own XLA flags. Only errors read them."""
+    target_triple: str = ""
+    """What LLVM calls the target platform. Empty for Linux on the CPU level's architecture."""
 
     def read_graph(self) -> graph_pb2.GraphDef:
         """Reads the graph."""

@@ -119,7 +119,7 @@ class ConstantsTest(StageTest):
                 """
                 tfcompile's object file of constants isn't one that the rules know: it isn't a 64-bit object file
                   to do: use the TensorFlow that tools/python/requirements.lock names, or extend \
-py/tfaot/compile/program/constants.py
+py/tfaot/compile/program/objects.py
                 """,
             )
         kernels = path.with_name("object").read_bytes()

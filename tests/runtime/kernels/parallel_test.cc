@@ -183,7 +183,7 @@ void TestFloatMode() {
     for (const bool flush : {false, true}) {
       const FloatMode before = GetFloatMode();
       {
-        const ScopedFloatMode mode(flush ? before | kFlush : before);
+        const ScopedFloatMode mode(flush ? Flushing(before) : before);
         TFAOT_ISA::RunProducts<float>(p, left.data(), right.data(), out.data(),
                                       &threads);
       }

@@ -24,7 +24,7 @@ def pages() -> dict[str, str]:
         parts.append(f"It takes the attributes of [{command.rule}](rules.md#{command.rule}).\n\n")
         own = [
             (
-                code(f"{each.flag} {each.metavar}"),
+                code(f"{each.flag} {each.metavar}".strip()),
                 "required" if each.required else code(str(each.default)) if each.default else "",
                 each.help,
             )
