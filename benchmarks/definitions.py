@@ -390,6 +390,8 @@ def cnn(ops: Ops, x: Value) -> Value:
 def classifier(ops: Ops, x: Value) -> Value:
     """The transformer encoder, with a class for each sequence."""
     return ops.dense(ops.row_mean(transformer(ops, x)), CLASSES, "logits")
+
+
 def decoder_step(ops: Ops, x: Value) -> Value:
     """Five decoder blocks of width 512 with eight heads, for one token without earlier ones: 63 MB of weights."""
     for block in range(5):

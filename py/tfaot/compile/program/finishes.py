@@ -191,7 +191,9 @@ def _value(instruction: _Instruction, operands: list[_Value | None], columns: in
     first = operands[0]
     if instruction.logical:
         below = instruction.opcode == "compare" and instruction.rest.startswith(", direction=LT")
-        return _Below(instruction.operands[0], operands[1].value) if below and isinstance(operands[1], _Scalar) else None
+        return (
+            _Below(instruction.operands[0], operands[1].value) if below and isinstance(operands[1], _Scalar) else None
+        )
     if instruction.opcode == "parameter":
         number = int(instruction.operands[0])
         if whole:
