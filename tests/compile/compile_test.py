@@ -640,6 +640,18 @@ class LoopsTest(CompileTest):
 class OutputsTest(CompileTest):
     """The stage's outputs."""
 
+    def test_vectors(self) -> None:
+        """At x86-64-v4, XLA's kernels use vectors of 64 bytes if there are many weights, and of 32 bytes otherwise."""
+        for size, wide in ((4096, False), (16384, True)):
+            exported = self.export(
+PREAMBLE + f"def model_fn(x, n):\n    return x[0] * tf.constant([i % 7.0 for i in range({size})])\n"
+            )
+            self.compile(exported, isa=("x86-64-v4",))
+            code = subprocess.run(
+                ["objdump", "-d", exported.path("object")], check=True, stdout=subprocess.PIPE, text=True
+            ).stdout
+            self.assertEqual("%zmm" in code, wide, size)
+
     def test_names(self) -> None:
         """Keywords, member names, `/ . -`, and digits compile in names of inputs, outputs, and variables."""
         exported = self.compiled(AWKWARD)
