@@ -181,7 +181,7 @@ static void Runs(const tfaot_api* api) {
   int64_t dims[1] = {0};
 
   EXPECT(api->create(NULL, &model) == TFAOT_OK);
-  EXPECT(api->create_error()[0] == '\0' && api->isa(model)[0] == 'x');
+  EXPECT(api->create_error()[0] == '\0' && api->isa(model)[0] != '\0');
   x = (float*)api->input(model, 0, 0);
   y = (const float*)api->output(model, 0, 0);
   EXPECT(x[3] == 0 && ((uintptr_t)x & 63u) == 0);

@@ -13,6 +13,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
 #include <thread>
 
 #include "tests/models/variables/chosen_aot.h"
@@ -131,10 +132,14 @@ void TestOutOfMemory() {
     _exit(0);
   }
   close(said[1]);
-  char text[64] = {};
-  EXPECT(read(said[0], text, sizeof(text) - 1) > 0);
-  // An exception that nobody catches has another text.
-  EXPECT(std::strcmp(text, "out of memory\n") == 0);
+  std::string text;
+  char part[64];
+  for (ssize_t size; (size = read(said[0], part, sizeof(part))) > 0;) {
+    text.append(part, static_cast<std::size_t>(size));
+  }
+  // An exception that nobody catches begins with another text. An emulator adds
+  // a line of its own.
+  EXPECT(text.rfind("out of memory\n", 0) == 0);
   int ended = 0;
   EXPECT(waitpid(child, &ended, 0) == child);
   EXPECT(WIFSIGNALED(ended) && WTERMSIG(ended) == SIGABRT);
