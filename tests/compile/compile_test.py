@@ -644,7 +644,7 @@ class OutputsTest(CompileTest):
         """At x86-64-v4, XLA's kernels use vectors of 64 bytes if there are many weights, and of 32 bytes otherwise."""
         for size, wide in ((4096, False), (16384, True)):
             exported = self.export(
-PREAMBLE + f"def model_fn(x, n):\n    return x[0] * tf.constant([i % 7.0 for i in range({size})])\n"
+                PREAMBLE + f"def model_fn(x, n):\n    return x[0] * tf.constant([i % 7.0 for i in range({size})])\n"
             )
             self.compile(exported, isa=("x86-64-v4",))
             code = subprocess.run(

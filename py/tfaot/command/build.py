@@ -223,6 +223,7 @@ class Build:
                 "hlo_text": self.path(".hlo.txt", entry.stem),
                 "optimized_hlo": self.path(".optimized_hlo.txt", entry.stem),
                 "picture": self.path(".hlo.svg", entry.stem),
+                "optimized_picture": self.path(".optimized_hlo.svg", entry.stem),
             }
             flags = [*self._graph_flags(), f"--config={entry.config}", f"--entry_point={entry.entry_point}"]
             flags += [f"--name={entry.stem}", f"--cpu={self.levels[-1]}"]

@@ -11,7 +11,18 @@ from tfaot import starlark
 from tfaot.command.files import RULES
 from tfaot.core.errors import TfaotError
 
-_BAZEL = {"config_golden", "data", "features", "gen_benchmark", "gen_test", "name", "stub_golden", "taps", "test_size"}
+_BAZEL = {
+    "config_golden",
+    "data",
+    "features",
+    "gen_benchmark",
+    "gen_test",
+    "measured",
+    "name",
+    "stub_golden",
+    "taps",
+    "test_size",
+}
 """Attributes that only targets of Bazel need, besides those that any rule has. A model finds its files without `data`."""
 
 _FILE_OR = "Label or dict"
