@@ -17,8 +17,15 @@ def invalid(value: Any, by: Mapping[str, Any], top: Mapping[str, Any], where: st
         return invalid(value, top["$defs"][by["$ref"].removeprefix("#/$defs/")], top, where)
     known = {"additionalProperties", "const", "description", "enum", "items", "properties", "required", "title", "type"}
     assert by.keys() <= known, by.keys() - known
-    kinds = {"array": list, "boolean": bool, "integer": int, "object": dict, "string": str}
-    if type(value) is not kinds[by["type"]]:
+    kinds: dict[str, tuple[type, ...]] = {
+        "array": (list,),
+        "boolean": (bool,),
+        "integer": (int,),
+        "number": (int, float),
+        "object": (dict,),
+        "string": (str,),
+    }
+    if type(value) not in kinds[by["type"]]:
         return [where]
     if ("const" in by and value != by["const"]) or ("enum" in by and value not in by["enum"]):
         return [where]
