@@ -24,7 +24,7 @@ from tfaot.compile.program.epilogues import epilogues
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.winograd import winograd
-from tfaot.core.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError
 from tfaot.graph.program import Program
 from tfaot.tfcompile.inputs import program_for_xla
 
@@ -175,7 +175,7 @@ def chosen(patterns: Sequence[str]) -> frozenset[str]:
         if not matching:
             raise TfaotError(
                 "passes = [" + ", ".join(f'"{each}"' for each in patterns) + f']: "{pattern}" matches no pass',
-                exists=listed(names),
+                exists=", ".join(names),
                 do='use one of these names, or a pattern: ["*", "!NAME"] means all passes except NAME',
             )
         taken = taken | matching if glob == pattern else taken - matching
