@@ -89,6 +89,14 @@ def dtype_enum(dtype: np.dtype[Any]) -> int:
     return result
 
 
+def numpy_dtype(enum: int) -> np.dtype[Any]:
+    """Returns the numpy dtype of a `tensorflow.DataType`."""
+    import tensorflow as tf
+
+    result: np.dtype[Any] = np.dtype(tf.as_dtype(enum).as_numpy_dtype)
+    return result
+
+
 def dtype_name(enum: int) -> str:
     """Returns a dtype's name for messages, such as `DT_FLOAT`."""
     return str(types_pb2.DataType.Name(enum))

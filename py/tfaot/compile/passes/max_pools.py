@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, complete, dtype_enum, type_attribute
+from tfaot.graph.attributes import FLOATS, complete, numpy_dtype, type_attribute
 from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program
 
@@ -78,7 +78,6 @@ def _axes(node: node_def_pb2.NodeDef, shape: tuple[int, ...]) -> tuple[_Axis, _A
 def _write(program: Program, node: node_def_pb2.NodeDef, shape: tuple[int, ...], axes: tuple[_Axis, _Axis]) -> None:
     dtype = type_attribute(node.attr["T"].type)
     int32 = np.dtype("int32")
-    kinds = {dtype_enum(each): each for each in (np.dtype("float32"), np.dtype("float64"))}
 
     def numbers(*values: object) -> str:
         added: str = program.constant(f"{node.name}/sizes", np.array(values, np.int32), origin=node.name).name
@@ -87,7 +86,7 @@ def _write(program: Program, node: node_def_pb2.NodeDef, shape: tuple[int, ...],
     image = node.input[0]
     if any(axis.before or axis.after for axis in axes):
         lowest = program.constant(
-            f"{node.name}/lowest", np.array(-np.inf, kinds[node.attr["T"].type]), origin=node.name
+            f"{node.name}/lowest", np.array(-np.inf, numpy_dtype(node.attr["T"].type)), origin=node.name
         ).name
         edges = numbers((0, 0), *((axis.before, axis.after) for axis in axes), (0, 0))
         image = program.add(

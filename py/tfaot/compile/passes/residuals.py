@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, dtype_enum, type_attribute
+from tfaot.graph.attributes import FLOATS, numpy_dtype, type_attribute
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import IDENTITIES
 from tfaot.graph.program import Program
@@ -47,8 +47,7 @@ def _is_sum(nodes: Mapping[str, node_def_pb2.NodeDef], tensor: str) -> bool:
 
 def _write(program: Program, node: node_def_pb2.NodeDef) -> None:
     dtype = type_attribute(node.attr["T"].type)
-    kinds = {dtype_enum(each): each for each in (np.dtype("float32"), np.dtype("float64"))}
-    zero = program.constant(f"{node.name}/zero", np.array(0, kinds[node.attr["T"].type]), origin=node.name).name
+    zero = program.constant(f"{node.name}/zero", np.array(0, numpy_dtype(node.attr["T"].type)), origin=node.name).name
     total = node.input[0]
     negative = program.add("Less", f"{node.name}/negative", (total, zero), origin=node.name, T=dtype).name
     program.become(node, "SelectV2", (negative, zero, total), T=dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, attribute, constant_of, dtype_enum
+from tfaot.graph.attributes import FLOATS, attribute, constant_of, numpy_dtype
 from tfaot.graph.names import tensor_name
 from tfaot.graph.program import Program, Tensor
 
@@ -82,6 +82,5 @@ def _write(program: Program, node: node_def_pb2.NodeDef, tensor: Tensor, width: 
         program.become(node, "Sum", (pieces[0], axis), **options)
         return
     total = program.add("Sum", f"{node.name}/sum", (pieces[0], axis), origin=node.name, **options)
-    types = {dtype_enum(each): each for each in (np.dtype("float32"), np.dtype("float64"))}
-    divisor = program.constant(f"{node.name}/columns", np.array(columns, types[dtype.type]), origin=node.name)
+    divisor = program.constant(f"{node.name}/columns", np.array(columns, numpy_dtype(dtype.type)), origin=node.name)
     program.become(node, "RealDiv", (total.name, divisor.name), T=options["T"])

@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Iterator, Mapping
+
+from tfaot.compile.program.instructions import Computation, Instruction, computations, numbers, symbol
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,38 +30,8 @@ class Finish:
     """The number of arguments. The last one is the result."""
 
 
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\) -> .* \{$")
-_INSTRUCTION = re.compile(
-    r"^  (?P<root>ROOT )?%(?P<name>\S+) = (?:f32|f64|(?P<logical>pred))\[(?P<shape>[\d,]*)\](?:\{(?P<layout>[\d,]*)\})? "
-    r"(?P<opcode>[\w-]+)\((?P<operands>[^()]*)\)(?P<rest>.*)$"
-)
-_MODULE = re.compile(r"^HloModule ([^\s,]+)")
 _CALLS = re.compile(r", kind=kLoop, calls=%([^\s,]+)")
 _DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
-
-
-@dataclasses.dataclass(frozen=True)
-class _Instruction:
-    name: str
-    shape: tuple[int, ...]
-    opcode: str
-    operands: tuple[str, ...]
-    """Operand names; for a parameter its number, for a constant its value."""
-    rest: str
-    logical: bool
-    """Whether its values are true or false."""
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.shape)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Computation:
-    instructions: Mapping[str, _Instruction]
-    root: str
-    complete: bool
-    """Whether every line was a known instruction."""
 
 
 # The kinds of value that a kernel's instruction can have in an epilogue.
@@ -113,64 +84,35 @@ def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
       For each kernel's symbol, the ways to read it as a `Finish`; empty if there are none. A kernel that isn't listed
       may have any number of results.
     """
-    module = _MODULE.match(hlo)
-    computations = _computations(hlo)
+    found_in = computations(hlo)
     found: dict[str, tuple[Finish, ...]] = {}
     twice = set()
-    for computation in computations.values():
+    for computation in found_in.values():
         for instruction in computation.instructions.values():
             called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
-            if not module or not called:
+            kernel = symbol(hlo, instruction.name)
+            if not called or not kernel or not _in_rows(instruction):
                 continue
-            symbol = re.sub(r"\W", "_", f"{module[1]}_{instruction.name}")
-            if symbol in found:
-                twice.add(symbol)  # two names map to one symbol
-            found[symbol] = _finishes(computations[called[1]])
-    return {symbol: ways for symbol, ways in found.items() if symbol not in twice}
+            if kernel in found:
+                twice.add(kernel)  # two names map to one symbol
+            found[kernel] = _finishes(found_in[called[1]])
+    return {kernel: ways for kernel, ways in found.items() if kernel not in twice}
 
 
-def _computations(hlo: str) -> dict[str, _Computation]:
-    found = {}
-    lines = iter(hlo.splitlines())
-    for line in lines:
-        if match := _COMPUTATION.match(line):
-            found[match[1]] = _computation(lines)
-    return found
+def _in_rows(instruction: Instruction) -> bool:
+    """Returns whether values are floats or logical, in the default layout, whose last index is adjacent in memory."""
+    default = tuple(reversed(range(len(instruction.shape))))
+    return instruction.dtype in ("f32", "f64", "pred") and instruction.layout == default
 
 
-def _computation(lines: Iterator[str]) -> _Computation:
-    instructions: dict[str, _Instruction] = {}
-    root, complete = "", True
-    for line in lines:
-        if line == "}":
-            break
-        match = _INSTRUCTION.match(line)
-        # Accept only the default layout, whose last index is adjacent in memory.
-        shape = _numbers(match["shape"]) if match else ()
-        if not match or (match["layout"] or "") != ",".join(map(str, reversed(range(len(shape))))):
-            complete = False
-            continue
-        operands = tuple(operand.strip().removeprefix("%") for operand in match["operands"].split(","))
-        instruction = _Instruction(
-            match["name"], shape, match["opcode"], operands, match["rest"], match["logical"] is not None
-        )
-        instructions[instruction.name] = instruction
-        if match["root"]:
-            root = instruction.name
-    return _Computation(instructions, root, complete)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(","))) if text else ()
-
-
-def _finishes(computation: _Computation) -> tuple[Finish, ...]:
+def _finishes(computation: Computation) -> tuple[Finish, ...]:
     """Returns the ways to read a kernel's computation as a `Finish`; empty if it does anything else."""
     root = computation.instructions.get(computation.root)
     # A reshape of a value that is already in rows, such as a flattening. The columns are those before it.
     while root is not None and root.opcode == "bitcast":
         root = computation.instructions.get(root.operands[0])
-    if not computation.complete or root is None or not root.shape:
+    readable = computation.complete and all(map(_in_rows, computation.instructions.values()))
+    if not readable or root is None or not root.shape:
         return ()
     columns, count = root.shape[-1], root.count
     values: dict[str, _Value | None] = {}
@@ -184,12 +126,12 @@ def _finishes(computation: _Computation) -> tuple[Finish, ...]:
     return tuple(Finish(*way, result.low, result.high, columns, arguments) for way in result.ways)
 
 
-def _value(instruction: _Instruction, operands: list[_Value | None], columns: int, count: int) -> _Value | None:
+def _value(instruction: Instruction, operands: list[_Value | None], columns: int, count: int) -> _Value | None:
     """Classifies an instruction for a result with this many columns and values. Returns None if it is unknown."""
     shape = instruction.shape
     whole = bool(shape) and shape[-1] == columns and instruction.count == count
     first = operands[0]
-    if instruction.logical:
+    if instruction.dtype == "pred":
         below = instruction.opcode == "compare" and instruction.rest.startswith(", direction=LT")
         return (
             _Below(instruction.operands[0], operands[1].value) if below and isinstance(operands[1], _Scalar) else None
@@ -209,7 +151,7 @@ def _value(instruction: _Instruction, operands: list[_Value | None], columns: in
         dimensions = _DIMENSIONS.match(instruction.rest)
         if isinstance(first, _Scalar):
             return first
-        along_columns = dimensions and _numbers(dimensions[1]) == (len(shape) - 1,)
+        along_columns = dimensions and numbers(dimensions[1]) == (len(shape) - 1,)
         return first if isinstance(first, _Row) and whole and along_columns else None
     if not whole:
         return None

@@ -6,10 +6,10 @@ The reader is strict: any other kernel isn't listed.
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
+
+from tfaot.compile.program.instructions import Computation, Instruction, computations, symbol
 
 
 @dataclass(frozen=True)
@@ -28,38 +28,8 @@ class VectorProduct:
     """The number of arguments. The last one is the result."""
 
 
-_MODULE = re.compile(r"^HloModule ([^\s,]+)")
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\) -> .* \{$")
-_INSTRUCTION = re.compile(
-    r"^  (?P<root>ROOT )?%(?P<name>\S+) = (?P<dtype>\w+)\[(?P<shape>[\d,]*)\](?:\{(?P<layout>[\d,]*)\})? "
-    r"(?P<opcode>[\w-]+)\((?P<operands>[^()]*)\)(?P<rest>.*)$"
-)
 _CONTRACTING = re.compile(r"^, lhs_contracting_dims=\{(\d)\}, rhs_contracting_dims=\{(\d)\}(?!, \w+_batch)")
 _CALLS = re.compile(r", kind=kOutput, calls=%([^\s,]+)")
-
-
-@dataclass(frozen=True)
-class _Instruction:
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    layout: tuple[int, ...]
-    """Dimensions, the one that is adjacent in memory first."""
-    opcode: str
-    operands: tuple[str, ...]
-    rest: str
-
-    @property
-    def count(self) -> int:
-        return math.prod(self.shape)
-
-
-@dataclass(frozen=True)
-class _Computation:
-    instructions: dict[str, _Instruction]
-    root: str
-    complete: bool
-    """Whether every line was an instruction with one array as its result."""
 
 
 def vector_products(hlo: str) -> dict[str, VectorProduct]:
@@ -71,68 +41,32 @@ def vector_products(hlo: str) -> dict[str, VectorProduct]:
     Returns:
       What each kernel computes, by its symbol.
     """
-    module = _MODULE.match(hlo)
-    if not module:
-        return {}
-    computations = dict(_computations(hlo))
+    found_in = computations(hlo)
     found: dict[str, VectorProduct] = {}
     twice = set()
-    for computation in computations.values():
+    for computation in found_in.values():
         for instruction in computation.instructions.values():
             called = _CALLS.search(instruction.rest) if instruction.opcode == "fusion" else None
             if called:
-                symbol, product = instruction.name, _fused(computations[called[1]])
+                name, product = instruction.name, _fused(found_in[called[1]])
             elif instruction.opcode == "dot":
-                symbol, product = f"{instruction.name}_kernel", _plain(computation, instruction)
+                name, product = f"{instruction.name}_kernel", _plain(computation, instruction)
             else:
                 continue
-            symbol = re.sub(r"\W", "_", f"{module[1]}_{symbol}")
-            if symbol in found:
-                twice.add(symbol)  # two names map to one symbol
+            kernel = symbol(hlo, name)
+            if kernel in found:
+                twice.add(kernel)  # two names map to one symbol
             if product is not None:
-                found[symbol] = product
-    return {symbol: product for symbol, product in found.items() if symbol not in twice}
+                found[kernel] = product
+    return {kernel: product for kernel, product in found.items() if kernel not in twice}
 
 
-def _computations(hlo: str) -> Iterator[tuple[str, _Computation]]:
-    lines = iter(hlo.splitlines())
-    for line in lines:
-        if not (match := _COMPUTATION.match(line)):
-            continue
-        instructions: dict[str, _Instruction] = {}
-        root, complete = "", True
-        for inner in lines:
-            if inner == "}":
-                break
-            found = _INSTRUCTION.match(inner)
-            if not found:
-                complete = False
-                continue
-            operands = tuple(operand.strip().removeprefix("%") for operand in found["operands"].split(","))
-            instructions[found["name"]] = _Instruction(
-                found["name"],
-                found["dtype"],
-                _numbers(found["shape"]),
-                _numbers(found["layout"] or ""),
-                found["opcode"],
-                operands,
-                found["rest"],
-            )
-            if found["root"]:
-                root = found["name"]
-        yield match[1], _Computation(instructions, root, complete)
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, text.split(","))) if text else ()
-
-
-def _plain(computation: _Computation, dot: _Instruction) -> VectorProduct | None:
+def _plain(computation: Computation, dot: Instruction) -> VectorProduct | None:
     """Returns what a product that is a kernel of its own computes."""
     return _product(computation, dot, {operand: index for index, operand in enumerate(dot.operands)}, None, 3)
 
 
-def _fused(computation: _Computation) -> VectorProduct | None:
+def _fused(computation: Computation) -> VectorProduct | None:
     """Returns what a fusion computes if it is a product plus a row."""
     parameters = {
         each.name: int(each.operands[0]) for each in computation.instructions.values() if each.opcode == "parameter"
@@ -150,7 +84,7 @@ def _fused(computation: _Computation) -> VectorProduct | None:
 
 
 def _product(
-    computation: _Computation, dot: _Instruction, places: dict[str, int], addend: int | None, arguments: int
+    computation: Computation, dot: Instruction, places: dict[str, int], addend: int | None, arguments: int
 ) -> VectorProduct | None:
     contracting = _CONTRACTING.match(dot.rest)
     sides = [computation.instructions.get(operand) for operand in dot.operands]

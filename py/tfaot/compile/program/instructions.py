@@ -1,0 +1,89 @@
+"""Reads the text of optimized HLO: computations of instructions that have one array as their result."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator, Mapping
+
+_MODULE = re.compile(r"^HloModule ([^\s,]+)")
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%(\S+) \(.*\) -> .* \{$")
+_INSTRUCTION = re.compile(
+    r"^  (?P<root>ROOT )?%(?P<name>\S+) = (?P<dtype>\w+)\[(?P<shape>[\d,]*)\](?:\{(?P<layout>[\d,]*)\})? "
+    r"(?P<opcode>[\w-]+)\((?P<operands>[^()]*)\)(?P<rest>.*)$"
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Instruction:
+    """An instruction."""
+
+    name: str
+    dtype: str
+    """As HLO has it, such as `f32`."""
+    shape: tuple[int, ...]
+    layout: tuple[int, ...]
+    """Dimensions, the one that is adjacent in memory first."""
+    opcode: str
+    operands: tuple[str, ...]
+    """Operand names; for a parameter its number, for a constant its value."""
+    rest: str
+    """What follows the operands."""
+
+    @property
+    def count(self) -> int:
+        """The number of values."""
+        return math.prod(self.shape)
+
+
+@dataclasses.dataclass(frozen=True)
+class Computation:
+    """A computation, which a kernel runs or the module itself is."""
+
+    instructions: Mapping[str, Instruction]
+    root: str
+    complete: bool
+    """Whether every line was an instruction with one array as its result."""
+
+
+def computations(hlo: str) -> dict[str, Computation]:
+    """Returns a module's computations by name."""
+    lines = iter(hlo.splitlines())
+    return {match[1]: _computation(lines) for line in lines if (match := _COMPUTATION.match(line))}
+
+
+def symbol(hlo: str, name: str) -> str:
+    """Returns the symbol of a module's kernel, which comes from the name of its instruction; empty without a module."""
+    module = _MODULE.match(hlo)
+    return re.sub(r"\W", "_", f"{module[1]}_{name}") if module else ""
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Reads a list of integers."""
+    return tuple(map(int, text.split(","))) if text else ()
+
+
+def _computation(lines: Iterator[str]) -> Computation:
+    found: dict[str, Instruction] = {}
+    root, complete = "", True
+    for line in lines:
+        if line == "}":
+            break
+        match = _INSTRUCTION.match(line)
+        if not match:
+            complete = False
+            continue
+        instruction = Instruction(
+            match["name"],
+            match["dtype"],
+            numbers(match["shape"]),
+            numbers(match["layout"] or ""),
+            match["opcode"],
+            tuple(operand.strip().removeprefix("%") for operand in match["operands"].split(",")),
+            match["rest"],
+        )
+        found[instruction.name] = instruction
+        if match["root"]:
+            root = instruction.name
+    return Computation(found, root, complete)
