@@ -60,6 +60,7 @@ _DEFINED = {
     "resnet18": "ResNet-18 224×224, batch 1",
     "transformer": "transformer encoder, 32 tokens",
     "decoder_step": "decoder, 63 MB, one token",
+    "decoder_cached": "decoder, cache of 256 tokens, one token",
     "fc_bn_adam_train": "fc + BN + Adam, training, batch 64",
     "conv_train": "conv + fc + SGD, training, batch 64",
     "lstm_train": "LSTM(128) × 50 + SGD, training, batch 16",

@@ -154,6 +154,18 @@ class Ops(Protocol):
         """Returns multi-head self-attention over [batch, token, width], with biases."""
         ...
 
+    def attend(self, query: Value, keys: Value, values: Value, heads: int) -> Value:
+        """Returns softmax(query · keys / √size) · values for each head, over [batch, token, width], without projections."""
+        ...
+
+    def rows(self, x: Value, start: int, count: int) -> Value:
+        """Returns some rows of [batch, row, width]."""
+        ...
+
+    def join(self, values: list[Value]) -> Value:
+        """Returns the rows of all values, one after another."""
+        ...
+
     def layer_norm(self, x: Value, name: str) -> Value:
         """Returns layer norm over the last dimension."""
         ...
@@ -401,6 +413,26 @@ def decoder_step(ops: Ops, x: Value) -> Value:
     return ops.layer_norm(x, "norm")
 
 
+def decoder_cached(ops: Ops, x: Value) -> Value:
+    """The same size of decoder with a cache of 256 tokens, as in GPT-2: the token, and each block's keys and values of earlier ones.
+
+    The input's rows are the token and the cache, and the results are the token's last state and its rows for the cache.
+    """
+    past, width, heads = 256, 512, 8
+    token, cached = ops.rows(x, 0, 1), []
+    for block in range(5):
+        normed = ops.layer_norm(token, f"norm{block}")
+        query, key, value = (ops.dense(normed, width, f"{part}{block}") for part in ("query", "key", "value"))
+        start = 1 + 2 * past * block
+        keys = ops.join([ops.rows(x, start, past), key])
+        values = ops.join([ops.rows(x, start + past, past), value])
+        token = ops.add(token, ops.dense(ops.attend(query, keys, values, heads), width, f"mixed{block}"))
+        hidden = ops.dense(ops.layer_norm(token, f"mlp_norm{block}"), 4 * width, f"hidden{block}", "gelu")
+        token = ops.add(token, ops.dense(hidden, width, f"out{block}"))
+        cached += [key, value]
+    return ops.join([ops.layer_norm(token, "norm"), *cached])
+
+
 MODELS: dict[str, Model] = {
     model.name: model
     for model in (
@@ -413,6 +445,7 @@ MODELS: dict[str, Model] = {
         Model("resnet18", "ResNet-18 224×224, batch 1", 1, (224, 224, 3), resnet18),
         Model("transformer", "transformer encoder, 32 tokens", 1, (32,), transformer, tokens=1000),
         Model("decoder_step", "decoder, 63 MB, one token", 1, (1, 512), decoder_step),
+        Model("decoder_cached", "decoder, cache of 256 tokens, one token", 1, (2561, 512), decoder_cached),
         Model("fc_bn_adam_train", "fc + BN + Adam, training, batch 64", 64, (784,), fc_bn, optimizer="adam"),
         Model("conv_train", "conv + fc + SGD, training, batch 64", 64, (28, 28, 3), conv, optimizer="sgd"),
         Model("lstm_train", "LSTM(128) × 50 + SGD, training, batch 16", 16, (50, 64), lstm, optimizer="sgd"),

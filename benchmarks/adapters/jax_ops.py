@@ -176,17 +176,25 @@ class JaxOps:
         return table[tokens] + self._kernel(name + "/positions", (tokens.shape[1], width), 2)
 
     def attention(self, x: Value, heads: int, name: str) -> Value:
-        batch, tokens, width = x.shape
-        size = width // heads
+        width = x.shape[-1]
 
         def project(value: Value, part: str) -> Value:
             kernel = self._kernel(f"{name}/{part}/kernel", (width, width), 3 * width)
             return value @ kernel + self._vector(f"{name}/{part}/bias", width)
 
-        query, key, value = (project(x, part).reshape(batch, tokens, heads, size) for part in ("query", "key", "value"))
-        scores = jnp.einsum("bqhd,bkhd->bhqk", query / size**0.5, key)
-        mixed = jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), value)
-        return project(mixed.reshape(batch, tokens, width), "out")
+        query, key, value = (project(x, part) for part in ("query", "key", "value"))
+        return project(self.attend(query, key, value, heads), "out")
+
+    def attend(self, query: Value, keys: Value, values: Value, heads: int) -> Value:
+        q, k, v = (x.reshape(*x.shape[:2], heads, -1) for x in (query, keys, values))
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q / q.shape[-1] ** 0.5, k)
+        return jnp.einsum("bhqk,bkhd->bqhd", jax.nn.softmax(scores), v).reshape(query.shape)
+
+    def rows(self, x: Value, start: int, count: int) -> Value:
+        return x[:, start : start + count]
+
+    def join(self, values: list[Value]) -> Value:
+        return jnp.concatenate(values, 1)
 
     def layer_norm(self, x: Value, name: str) -> Value:
         gamma, beta = self._vector(name + "/gamma", x.shape[-1], 0.8, 1.2), self._vector(name + "/beta", x.shape[-1])

@@ -177,6 +177,21 @@ class KerasOps:
         self._pending.append((layer, values))
         return layer(x, x)
 
+    def attend(self, query: Value, keys: Value, values: Value, heads: int) -> Value:
+        def split(x: Value) -> Value:
+            return keras.ops.transpose(keras.ops.reshape(x, (*x.shape[:2], heads, -1)), (0, 2, 1, 3))
+
+        size = query.shape[-1] // heads
+        scores = keras.ops.matmul(split(query) / size**0.5, keras.ops.transpose(split(keys), (0, 1, 3, 2)))
+        mixed = keras.ops.matmul(keras.ops.softmax(scores), split(values))
+        return keras.ops.reshape(keras.ops.transpose(mixed, (0, 2, 1, 3)), query.shape)
+
+    def rows(self, x: Value, start: int, count: int) -> Value:
+        return x[:, start : start + count]
+
+    def join(self, values: list[Value]) -> Value:
+        return layers.Concatenate(axis=1)(values)
+
     def layer_norm(self, x: Value, name: str) -> Value:
         width = x.shape[-1]
         return self._layer(
@@ -230,7 +245,8 @@ class Trainer(tf.Module):  # type: ignore[misc]
         with tf.GradientTape() as tape:
             logits = self.network(x, training=True)
             loss = tf.reduce_mean(tf.nn.softmax_cross_entropy_with_logits(y, logits))
-        gradients = tape.gradient(loss, self._trained)
+        # The gradient of a table is sparse, and its update is dense, as in the other frameworks.
+        gradients = [tf.convert_to_tensor(gradient) for gradient in tape.gradient(loss, self._trained)]
         if self._model.optimizer == "sgd":
             for variable, gradient in zip(self._trained, gradients, strict=True):
                 variable.assign_sub(definitions.SGD_RATE * gradient)

@@ -252,6 +252,36 @@ class OnnxOps:
         shape = self.constant(f"{name}/shape", np.array([batch, tokens, width], np.int64))
         return project(self.node("Reshape", [back.name, shape], x.shape), "out")
 
+    def attend(self, query: Node, keys: Node, values: Node, heads: int) -> Node:
+        batch, tokens, width = query.shape
+        size, count = width // heads, keys.shape[1]
+
+        def split(x: Node, perm: list[int]) -> Node:
+            shape = (batch, x.shape[1], heads, size)
+            target = self.constant(f"shape_{len(self.nodes)}", np.array(shape, np.int64))
+            y = self.node("Reshape", [x.name, target], shape)
+            return self.node("Transpose", [y.name], shape, perm=perm)
+
+        factor = self.constant(f"factor_{len(self.nodes)}", np.array(1 / np.sqrt(size), np.float32))
+        scaled = self.node("Mul", [query.name, factor], query.shape)
+        scores = [split(scaled, [0, 2, 1, 3]).name, split(keys, [0, 2, 3, 1]).name]
+        products = self.node("MatMul", scores, (batch, heads, tokens, count))
+        weights = self.node("Softmax", [products.name], products.shape, axis=-1)
+        mixed = [weights.name, split(values, [0, 2, 1, 3]).name]
+        back = self.node("Transpose", [self.node("MatMul", mixed, ()).name], (), perm=[0, 2, 1, 3])
+        shape = self.constant(f"shape_{len(self.nodes)}", np.array(query.shape, np.int64))
+        return self.node("Reshape", [back.name, shape], query.shape)
+
+    def rows(self, x: Node, start: int, count: int) -> Node:
+        at = f"rows_{len(self.nodes)}"
+        ends = [self.constant(f"{at}_{i}", np.array([v], np.int64)) for i, v in enumerate((start, start + count, 1))]
+        return self.node("Slice", [x.name, *ends], (x.shape[0], count, x.shape[2]))
+
+    def join(self, values: list[Node]) -> Node:
+        batch, _, width = values[0].shape
+        shape = (batch, sum(value.shape[1] for value in values), width)
+        return self.node("Concat", [value.name for value in values], shape, axis=1)
+
     def layer_norm(self, x: Node, name: str) -> Node:
         width = x.shape[-1]
         gamma = self.constant(name + "/gamma", self._weights.vector(name + "/gamma", width, 0.8, 1.2))

@@ -193,7 +193,7 @@ class TorchOps:
         return self._module(name, lambda: make("table", vocabulary))(tokens) + places
 
     def attention(self, x: Value, heads: int, name: str) -> Value:
-        batch, tokens, width = x.shape
+        width = x.shape[-1]
 
         def project(value: Value, part: str) -> Value:
             def make() -> Any:
@@ -204,9 +204,19 @@ class TorchOps:
 
             return self._module(f"{name}/{part}", make)(value)
 
-        split = (project(x, part).view(batch, tokens, heads, -1).transpose(1, 2) for part in ("query", "key", "value"))
+        query, key, value = (project(x, part) for part in ("query", "key", "value"))
+        return project(self.attend(query, key, value, heads), "out")
+
+    def attend(self, query: Value, keys: Value, values: Value, heads: int) -> Value:
+        split = (x.view(*x.shape[:2], heads, -1).transpose(1, 2) for x in (query, keys, values))
         mixed = functional.scaled_dot_product_attention(*split)
-        return project(mixed.transpose(1, 2).reshape(batch, tokens, width), "out")
+        return mixed.transpose(1, 2).reshape(query.shape)
+
+    def rows(self, x: Value, start: int, count: int) -> Value:
+        return x[:, start : start + count]
+
+    def join(self, values: list[Value]) -> Value:
+        return torch.cat(values, 1)
 
     def layer_norm(self, x: Value, name: str) -> Value:
         def make() -> Any:

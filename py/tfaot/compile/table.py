@@ -21,6 +21,7 @@ from tfaot.compile.passes.short_products import short_products
 from tfaot.compile.passes.unroll_loops import unroll_loops
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.epilogues import epilogues
+from tfaot.compile.program.loops import pack_loops
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.winograd import winograd
@@ -139,6 +140,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Stores constant weights in the order in which products and convolutions read them, as one stream.",
         Compiled,
         prepack,
+    ),
+    Pass(
+        "pack_loops",
+        "Packs weights that aren't constant once before a loop whose steps multiply by them, in the order in which products "
+        "read them.",
+        Compiled,
+        pack_loops,
     ),
 )
 """All passes, in order. Those on graphs run before the compiler, and those on compiled functions run after it."""

@@ -83,6 +83,13 @@ void RunProducts(const Products& products, const void* left, const void* right,
                  void* out, ThreadPool* threads = nullptr,
                  const Epilogue& epilogue = {});
 
+// Writes right[depth][columns], or right[columns][depth] if it is transposed,
+// as kPanels. `out` has as many panels as columns need, with zeros where the
+// last one has no column.
+template <typename T>
+void RunPack(std::int64_t depth, std::int64_t columns, bool transposed,
+             const void* right, void* out);
+
 // T is float.
 template <typename T>
 void RunConvolution(const Images& images, const void* input, const void* kernel,

@@ -8,6 +8,7 @@
 #include "tfaot/kernels/cblas.h"
 #include "tfaot/kernels/epilogue.h"
 #include "tfaot/kernels/matmul.h"
+#include "tfaot/kernels/panels.h"
 #include "tfaot/kernels/parallel.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -44,6 +45,13 @@ void RunProducts(const Products& products, const void* left, const void* right,
                          static_cast<double>(products.columns) *
                          static_cast<double>(products.depth)};
   InParts(*threads, work, run);
+}
+
+template <typename T>
+void RunPack(std::int64_t depth, std::int64_t columns, bool transposed,
+             const void* right, void* out) {
+  PackPanels(static_cast<const T*>(right), depth, columns, transposed,
+             static_cast<T*>(out));
 }
 
 }  // namespace tfaot::kernels::TFAOT_ISA

@@ -3,3 +3,6 @@
 template void tfaot::kernels::TFAOT_ISA::RunProducts<double>(
     const tfaot::kernels::Products&, const void*, const void*, void*,
     tfaot::ThreadPool*, const tfaot::kernels::Epilogue&);
+template void tfaot::kernels::TFAOT_ISA::RunPack<double>(std::int64_t,
+                                                         std::int64_t, bool,
+                                                         const void*, void*);

@@ -3,3 +3,5 @@
 template void tfaot::kernels::TFAOT_ISA::RunProducts<std::uint32_t>(
     const tfaot::kernels::Products&, const void*, const void*, void*,
     tfaot::ThreadPool*, const tfaot::kernels::Epilogue&);
+template void tfaot::kernels::TFAOT_ISA::RunPack<std::uint32_t>(
+    std::int64_t, std::int64_t, bool, const void*, void*);

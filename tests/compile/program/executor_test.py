@@ -250,6 +250,17 @@ class ExecutorTest(StageTest):
         self.assertEqual([source.count(f"Packing::{name}") for name in ("kPanels", "kNone")], [7, 3])
         self.assert_like_tensorflow(exported, cpu="x86-64")
 
+    def test_recurrent(self) -> None:
+        """Protects weights of loops: those that no step changes are packed before the first, also at the lowest level."""
+        exported = self.program(MODELS["recurrent"], cpu="x86-64")
+        source = Path(exported.path("m.cc")).read_text()
+        packs = re.findall(r"RunPack<(\w+)>\((\d+, \d+, \w+),", source)
+        self.assertCountEqual(
+            packs, [("float", "40, 56, false"), ("float", "56, 40, true"), ("double", "28, 28, false")]
+        )
+        self.assertEqual([source.count(f"Packing::{name}") for name in ("kPanels", "kNone")], [3, 1])
+        self.assert_like_tensorflow(exported, cpu="x86-64")
+
     def test_epilogues(self) -> None:
         """Protects fast layers: what only finishes a product is part of it, without a kernel call."""
         exported = self.sources(MODELS["epilogues"])

@@ -196,6 +196,29 @@ def model_fn(xs, _):
     return tf.while_loop(lambda i, v: tf.logical_and(i < n, tf.reduce_max(tf.matmul(v, v)) < 1e9), body, (0, x))[1]
 """,
     # Their compiled code calls functions of its own, and has nested sorts, loops, and products.
+    # Loops whose steps multiply by variables, one of them transposed, and one that the loop changes.
+    "recurrent": """
+def input_fn():
+    return inputs(x=(f32, 5, 40), d=(f64, 3, 28))
+
+def model_fn(xs, _):
+    x, d = xs
+    variables = [v1.get_variable(*each) for each in (("w", [40, 56]), ("u", [40, 56]), ("v", [28, 28]))]
+    w, u, v = (each.read_value() for each in variables)
+    v = tf.cast(v, f64)
+
+    def step(i, h):
+        return i + 1, tf.tanh(tf.matmul(tf.tanh(tf.matmul(h, w)), u, transpose_b=True) + x)
+
+    def changing(i, h, m):
+        return i + 1, tf.tanh(tf.matmul(h, v) + tf.matmul(h, m)), tf.tanh(m + 0.1)
+
+    first = tf.while_loop(lambda i, h: i < 20, step, [0, x])[1]
+    second = tf.while_loop(lambda i, h, m: i < 9, changing, [0, d, v * 0.5])[1]
+    with tf.control_dependencies([first, second]):
+        with tf.control_dependencies([each.assign(each * 0.9) for each in variables]):
+            return tf.identity(first), tf.identity(second)
+""",
     "algebra": """
 def input_fn():
     return inputs(x=(f32, 24, 24))

@@ -13,6 +13,7 @@
 #include "tests/runtime/kernels/finishing.h"
 #include "tests/runtime/kernels/fuzz.h"
 #include "tests/runtime/kernels/panels.h"
+#include "tfaot/kernels/panels.h"
 
 namespace tfaot::kernels {
 namespace {
@@ -53,6 +54,12 @@ void Check(Random& random, const MatrixProduct& product) {
       product.packed_right ? InPanels(random, right, product.depth,
                                       product.columns, product.transposed_right)
                            : Array<T>(0, 0);
+  if (product.packed_right) {
+    Array<T> packed = Array<T>::Poisoned(random, panels.size());
+    PackPanels(right.data(), product.depth, product.columns,
+               product.transposed_right, packed.data());
+    Require(Same(panels, packed, "panels of a run"));
+  }
   const T* const given = product.packed_right ? panels.data() : right.data();
   const std::string what =
       std::to_string(sizeof(T)) + " bytes, " + std::to_string(product.rows) +

@@ -7,6 +7,7 @@ import functools
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 
+from tfaot.compile.program.finishes import Finish, finishes
 from tfaot.compile.program.thunks import CompiledFunction
 
 
@@ -47,6 +48,11 @@ class Compiled:
     """Replacements for constants' values, by symbol, without the constants that stay unchanged."""
     packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
     """The packed constants, by their index in `constants`."""
+
+    @functools.cached_property
+    def finishes(self) -> dict[str, tuple[Finish, ...]]:
+        """The kernels of all levels with one result, and the ways to read them as the end of a product."""
+        return {symbol: ways for text in self.optimized_hlo for symbol, ways in finishes(text).items()}
 
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:

@@ -186,6 +186,8 @@ class _Plan:
             return [indent + self._convolution(thunk)]
         if isinstance(thunk, thunks.Copy):
             return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
+        if isinstance(thunk, thunks.Pack):
+            return [indent + self._pack(thunk)]
         if isinstance(thunk, thunks.Sort):
             return [indent + line for line in self._sort(thunk)]
         if isinstance(thunk, thunks.TopK):
@@ -254,6 +256,13 @@ class _Plan:
             self._scratch.append(f"kernels::WinogradScratchBytes({sizes})")
             return self._call("Winograd", c, sizes, c.input, c.kernel, c.out)
         return self._call("Convolution", c, sizes, c.input, c.kernel, c.out)
+
+    def _pack(self, pack: thunks.Pack) -> str:
+        self._facts.update(dict.fromkeys(packing.facts("panels")))
+        self.kernels.add(f"tfaot/kernels/products_{_SOURCES[pack.dtype]}.cc")
+        transposed = str(pack.transposed).lower()
+        sides = f"{self._at(pack.input)}, {self._at(pack.out)}"
+        return f"kernels::TFAOT_ISA::RunPack<{_CPP[pack.dtype]}>({pack.depth}, {pack.columns}, {transposed}, {sides});"
 
     def _call(self, what: str, thunk: thunks.Dot | thunks.Convolution, sizes: str, *places: Slice) -> str:
         """Returns a call of the CPU level's fast code, which supports threads and epilogues, or of plain loops."""

@@ -13,10 +13,10 @@ from tfaot.compile.program.thunks import SIZES, Dot
 
 def prepack(compiled: Compiled) -> int:
     """Packs constants that no other pass has packed, and returns how many."""
-    return packing.pack(compiled, "panels", _has_panels, _panels)
+    return packing.pack(compiled, "panels", has_panels, _panels)
 
 
-def _has_panels(product: packing.Product) -> bool:
+def has_panels(product: packing.Product) -> bool:
     """Returns whether panels are faster: several rows, more columns than the kernels' narrow case, and no panel mostly empty."""
     depth, columns = packing.matrix(product)
     width = packing.PANEL_BYTES // SIZES[product.dtype]

@@ -120,6 +120,25 @@ class Copy:
 
 
 @dataclass(frozen=True)
+class Pack:
+    """Packs a product's right side into the panels of `prepack`.
+
+    tfcompile's header has none. The pass `pack_loops` puts them before loops.
+    """
+
+    dtype: str
+    """The C++ name of the values' dtype."""
+    out: Slice
+    input: Slice
+    depth: int
+    columns: int
+    transposed: bool
+    """Whether the input has the shape [columns, depth]."""
+    size: int
+    """The bytes of the panels. The last one may be partly empty."""
+
+
+@dataclass(frozen=True)
 class Sort:
     """Sorts `shape[0] * shape[2]` vectors of `shape[1]` values in place. All buffers get the same order."""
 
@@ -185,7 +204,7 @@ class Conditional:
     branches: tuple[tuple[Thunk, ...], ...]
 
 
-Thunk = Kernel | Dot | Convolution | Copy | Sort | TopK | Rng | Call | For | While | Conditional
+Thunk = Kernel | Dot | Convolution | Copy | Pack | Sort | TopK | Rng | Call | For | While | Conditional
 
 
 @dataclass(frozen=True)
@@ -257,6 +276,8 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
         )
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
+    if isinstance(thunk, Pack):
+        return (thunk.out, thunk.size), (thunk.input, SIZES[thunk.dtype] * thunk.depth * thunk.columns)
     if isinstance(thunk, Sort):
         count = thunk.shape[0] * thunk.shape[1] * thunk.shape[2]
         return tuple((at, size * count) for at, size in zip(thunk.values, thunk.value_sizes, strict=True))
