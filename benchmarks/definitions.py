@@ -414,9 +414,10 @@ def decoder_step(ops: Ops, x: Value) -> Value:
 
 
 def decoder_cached(ops: Ops, x: Value) -> Value:
-    """The same size of decoder with a cache of 256 tokens, as in GPT-2: the token, and each block's keys and values of earlier ones.
+    """Five decoder blocks as in GPT-2, for one token after 256 others, whose keys and values are cached.
 
-    The input's rows are the token and the cache, and the results are the token's last state and its rows for the cache.
+    The input's rows are the token, and each block's keys and values. The results are the token's last state, and its own keys and
+    values for the cache.
     """
     past, width, heads = 256, 512, 8
     token, cached = ops.rows(x, 0, 1), []

@@ -29,9 +29,10 @@ from tfaot.compile.program.thunks import (
 )
 
 WEIGHTS = 4 * 3 * 32
+FIRST = Slice(1, 0)
 
 
-def dot(right: Slice = Slice(1, 0), *, rows: int = 4, transposed: bool = False, packing: str = "none") -> Dot:
+def dot(right: Slice = FIRST, *, rows: int = 4, transposed: bool = False, packing: str = "none") -> Dot:
     """Returns a product [rows, 3] x [3, 32] of the start of buffer 0, written further on in it."""
     return Dot(
         dtype="float",
