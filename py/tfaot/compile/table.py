@@ -23,6 +23,7 @@ from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.epilogues import epilogues
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
+from tfaot.compile.program.sweeps import sweeps
 from tfaot.compile.program.winograd import winograd
 from tfaot.core.errors import TfaotError
 from tfaot.graph.program import Program
@@ -102,6 +103,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "register or in the nearest cache.",
         Compiled,
         epilogues,
+    ),
+    Pass(
+        "sweeps",
+        "Computes kernels over the same arrays, such as the three that update a variable with Adam, in one pass over memory.",
+        Compiled,
+        sweeps,
     ),
     Pass(
         "row_sums",

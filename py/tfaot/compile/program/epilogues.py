@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
+from tfaot.compile.program.accesses import accesses, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.finishes import Finish, finishes
 from tfaot.compile.program.thunks import (
@@ -88,8 +89,8 @@ def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[
     """Returns whether a thunk may read a place before all of it is overwritten."""
     rest = [place]
     for thunk in after:
-        reads, writes = _accesses(thunk, known)
-        if any(_overlap(each, read) for each in rest for read in reads):
+        reads, writes = accesses(thunk, known)
+        if any(overlap(each, read) for each in rest for read in reads):
             return True
         rest = [part for each in rest for part in _without(each, writes)]
         if not rest:
@@ -97,29 +98,14 @@ def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[
     return False
 
 
-def _accesses(
-    thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]
-) -> tuple[list[tuple[Slice, int]], list[tuple[Slice, int]]]:
-    """Returns what a thunk may read, and what it writes. If its writes are unknown, all are reads."""
-    reads = [each for inner in walk((thunk,)) for each in slices(inner)]
-    if isinstance(thunk, Dot | Convolution):
-        writes = [reads.pop(0)]
-        if thunk.epilogue:
-            writes.append(reads.pop(2))  # after the operands
-        return reads, writes
-    if isinstance(thunk, Kernel) and thunk.symbol in known:
-        return reads[:-1], reads[-1:]
-    return reads, []
-
-
 def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]) -> bool:
     """Returns whether a kernel with one result may move before a thunk that it follows."""
     *reads, result = ((arg.slice, arg.size) for arg in kernel.args)
-    others, writes = _accesses(thunk, known)
+    others, writes = accesses(thunk, known)
     # If a thunk's results are unknown, anything that it uses may be one.
     written = writes or others
-    return not any(_overlap(result, each) for each in (*others, *writes)) and not any(
-        _overlap(read, each) for read in reads for each in written
+    return not any(overlap(result, each) for each in (*others, *writes)) and not any(
+        overlap(read, each) for read in reads for each in written
     )
 
 
@@ -129,7 +115,7 @@ def _without(place: tuple[Slice, int], writes: list[tuple[Slice, int]]) -> list[
     for written in writes:
         parts = []
         for at, size in left:
-            if not _overlap((at, size), written):
+            if not overlap((at, size), written):
                 parts.append((at, size))
                 continue
             first, last = written[0].offset, written[0].offset + written[1]
@@ -186,7 +172,7 @@ class _Attacher:
         (moved,) = inputs
         others = [each for each in reads if each[0] != place]
         others += [(arg.slice, arg.size) for arg in kernel.args[:-1]]
-        if any(_overlap(moved, other) for other in others):
+        if any(overlap(moved, other) for other in others):
             return None
         if any(at.buffer == self._staging.buffer for at, _ in slices(before)):
             return None
@@ -226,7 +212,7 @@ class _Attacher:
             # Values are finished while others are still being computed. What an epilogue reads must not be overwritten before.
             written = [(out, size)] if to == out else [(out, size), (to, size)]
             read = [*operands, *((each.slice, each.size) for each in (*biases, *addends) if each.slice != to)]
-            if any(_overlap(a, b) for a in written for b in read) or (len(written) == 2 and _overlap(*written)):
+            if any(overlap(a, b) for a in written for b in read) or (len(written) == 2 and overlap(*written)):
                 continue
             if any(each.slice == to for each in biases) or any(each.slice == out for each in addends):
                 continue
@@ -236,8 +222,3 @@ class _Attacher:
 
             return Epilogue(at(way.bias), at(way.addend), at(way.addend_bias), to, way.low, way.high)
         return None
-
-
-def _overlap(a: tuple[Slice, int], b: tuple[Slice, int]) -> bool:
-    (one, size), (other, other_size) = a, b
-    return one.buffer == other.buffer and one.offset < other.offset + other_size and other.offset < one.offset + size

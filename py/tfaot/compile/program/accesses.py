@@ -1,0 +1,36 @@
+"""What thunks read and write, for passes that change their order."""
+
+from __future__ import annotations
+
+from collections.abc import Container
+
+from tfaot.compile.program.thunks import Convolution, Dot, Kernel, Slice, Sweep, Thunk, slices, walk
+
+Place = tuple[Slice, int]
+"""Where bytes are, and how many."""
+
+
+def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Place]]:
+    """Returns what a thunk may read, and what it writes. If its writes are unknown, all are reads.
+
+    Args:
+      thunk: the thunk.
+      single: symbols of kernels with one result, which is their last argument.
+    """
+    reads = [each for inner in walk((thunk,)) for each in slices(inner)]
+    if isinstance(thunk, Dot | Convolution):
+        writes = [reads.pop(0)]
+        if thunk.epilogue:
+            writes.append(reads.pop(2))  # after the operands
+        return reads, writes
+    if isinstance(thunk, Sweep):
+        return reads, [reads[array] for array in thunk.written]
+    if isinstance(thunk, Kernel) and thunk.symbol in single:
+        return reads[:-1], reads[-1:]
+    return reads, []
+
+
+def overlap(a: Place, b: Place) -> bool:
+    """Returns whether two places have bytes in common."""
+    (one, size), (other, other_size) = a, b
+    return one.buffer == other.buffer and one.offset < other.offset + other_size and other.offset < one.offset + size
