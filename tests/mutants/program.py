@@ -38,6 +38,9 @@ _BYTES = {"f": 4, "d": 8}
 _PLACE = re.compile(r"b\[(\d+)\] \+ (\d+)")
 _KERNEL = re.compile(r"^if \((\w+)\(calls \+ (\d+)\) != nullptr\) return false;$")
 _WORKGROUPS = re.compile(r"^if \(!::tfaot::RunWorkgroups\(&(\w+), calls\[(\d+)\]\)\) return false;$")
+_SWEEP = re.compile(r"^kernels::RunSweep<(Formula\d+)>\(\d+, \{(.*)\}, \{.*\}, instance\.threads\);$")
+_FORMULA = re.compile(r"^struct (Formula\d+) \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
+_PUT = re.compile(r"kernels::Put<Value>\(arrays\[(\d+)\]")
 _COPY = re.compile(r"^std::memcpy\((b\[.*), (b\[.*), (\d+)\);$")
 _FOR = re.compile(r"^for \(std::int64_t i = 0; i < (\d+); \+\+i\) \{$")
 _PRODUCT = re.compile(
@@ -148,6 +151,8 @@ class Program:
         self._args = [_numbers(line) for line in _table(text, "kKernelArgs")]
         counts = [_numbers(line)[3] for line in _table(text, "kCalls")]
         self._first_arg = [sum(counts[:index]) for index in range(len(counts) + 1)]
+        self._formulas = {name: [*map(int, _PUT.findall(body))] for name, body in _FORMULA.findall(text)}
+        """The arrays that each formula writes."""
         self._mutants: list[Mutant] = []
         self.mutated = self._rewritten()
         """The text, with switches."""
@@ -189,6 +194,11 @@ class Program:
             return self._kernel(text, found[1], int(found[2]))
         if found := _PRODUCT.match(text):
             return self._product(*found.groups())
+        if found := _SWEEP.match(text):
+            self._site += 1
+            arrays = _split(found[2])
+            self._skip(found[0], [_place(arrays[index]) for index in self._formulas[found[1]]])
+            return f"if (M::Runs({self._site})) {text}"
         if found := _COPY.match(text):
             self._site += 1
             self._skip(f"copy of {found[3]} bytes", [_place(found[1])])

@@ -24,6 +24,7 @@ from tfaot.compile.program.epilogues import epilogues
 from tfaot.compile.program.loops import pack_loops
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
+from tfaot.compile.program.sweeps import sweeps
 from tfaot.compile.program.winograd import winograd
 from tfaot.core.errors import TfaotError
 from tfaot.graph.program import Program
@@ -103,6 +104,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "register or in the nearest cache.",
         Compiled,
         epilogues,
+    ),
+    Pass(
+        "sweeps",
+        "Computes kernels over the same arrays, such as the three that update a variable with Adam, in one pass over memory.",
+        Compiled,
+        sweeps,
     ),
     Pass(
         "row_sums",

@@ -1,8 +1,5 @@
-// SIMD vectors as wide as the translation unit's target allows.
-//
-// They use the vector extensions that GCC and Clang share, so one source works
-// for SSE2, AVX2, AVX-512, and any other target. All functions are pure.
-// Nothing here allocates or has state.
+// Functions of the vectors in lanes.h. All are pure. Nothing here allocates or
+// has state.
 #ifndef TFAOT_KERNELS_VECTOR_H_
 #define TFAOT_KERNELS_VECTOR_H_
 
@@ -17,46 +14,11 @@
 #include <emmintrin.h>
 #endif
 
-#include "tfaot/kernels/isa.h"
-
-#define TFAOT_INLINE inline __attribute__((always_inline))
-#define TFAOT_NOINLINE __attribute__((noinline))
+#include "tfaot/kernels/lanes.h"
 
 // The linker merges what several translation units of a program instantiate, so
-// everything here is in the namespace of the CPU level (isa.h). It must not
-// merge code that only some of the program's CPUs can run.
+// everything here is in the namespace of the CPU level (isa.h).
 namespace tfaot::kernels::TFAOT_ISA {
-
-#if defined(__AVX512F__)
-constexpr int kVectorBytes = 64;
-#elif defined(__AVX2__) && defined(__FMA__)
-constexpr int kVectorBytes = 32;
-#else
-constexpr int kVectorBytes = 16;
-#endif
-
-// Some CPUs process a vector of 64 bytes in two halves. Where only one half has
-// values, a vector of that half takes half the time.
-constexpr int kHalfBytes = kVectorBytes == 64 ? 32 : kVectorBytes;
-
-template <typename T, int kBytes>
-struct VectorOf {
-  typedef T Type __attribute__((vector_size(kBytes)));
-};
-
-// A vector of as many T as the target processes at once.
-template <typename T>
-using Vector = typename VectorOf<T, kVectorBytes>::Type;
-
-// Half of the widest vectors, and all of others.
-template <typename T>
-using HalfVector = typename VectorOf<T, kHalfBytes>::Type;
-
-// The number of T in a vector.
-template <typename T>
-constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
-template <typename T>
-constexpr int kHalfLanes = kHalfBytes / static_cast<int>(sizeof(T));
 
 // Reads a V from any address.
 template <typename V, typename T>

@@ -159,11 +159,13 @@ class ExecutorTest(StageTest):
             self._kernels[cpu] = tuple(str(path) for path in folder.glob("*.o"))
         return self._kernels[cpu]
 
-    def sources(self, model: str, cpu: str = "x86-64-v3", steps: int = 4, **kwargs: Any) -> Exported:
+    def sources(
+        self, model: str, cpu: str = "x86-64-v3", steps: int = 4, passes: tuple[str, ...] = ("*",), **kwargs: Any
+    ) -> Exported:
         """Exports and compiles a model. Leaves `m.h`, `m.cc`, and tfcompile's own header `tfcompile.h`."""
         exported = self.export(HEAD + model, golden_steps=steps, **kwargs)
         with keeping_header(exported):
-            self.compile(exported, isa=(cpu,))
+            self.compile(exported, isa=(cpu,), passes=passes)
         os.rename(exported.path("header"), exported.path("m.h"))
         os.rename(exported.path("source"), exported.path("m.cc"))
         return exported
@@ -267,6 +269,32 @@ class ExecutorTest(StageTest):
         source = Path(exported.path("m.cc")).read_text()
         calls = [line for line in source.splitlines() if "TFAOT_ISA::Run" in line or "(calls + " in line]
         self.assertEqual([line.endswith("});") for line in calls], [True] * 9, calls)
+
+    def test_sweeps(self) -> None:
+        """Protects every bit of updates: kernels in one pass give what they give one by one, with and without fused sums."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            results, sources = [], []
+            for passes in (("*",), ("*", "!sweeps")):
+                exported = self.program(MODELS["updates"], cpu=cpu, passes=passes)
+                self.assert_like_tensorflow(exported, cpu=cpu)
+                results.append((exported.folder / "results").read_bytes())
+                sources.append(Path(exported.path("m.cc")).read_text())
+            self.assertEqual([source.count("RunSweep<") for source in sources], [2, 0])
+            for part in (
+                "Abs(",
+                "Maximum(",
+                "Minimum(",
+                "Rounded(",
+                "Sqrt(",
+                " / ",
+                " > ",
+                " ? ",
+                "s0)",
+                " * ",
+                "= -v",
+            ):
+                self.assertIn(part, sources[0])
+            self.assertEqual(results[0], results[1])
 
     def test_random_state(self) -> None:
         """Protects graphs whose random ops the export stage doesn't replace: states match XLA's, one by one."""

@@ -102,6 +102,40 @@ def model_fn(xs, _):
     f = tf.nn.bias_add(tf.matmul(d, d, transpose_a=True), tf.constant(rng.standard_normal(65)))
     return again, tf.nn.relu(tf.nn.conv2d(again, weights(3, 3, 9, 9), 1, "SAME") + again), u, tf.minimum(f, 1.0)
 """,
+    # Kernels that share arrays: rules by which optimizers update variables, with every operation that a formula can have. Rows are
+    # whole vectors. For values after the last one, XLA's compiler can fuse the other of two products with their sum.
+    "updates": """
+def input_fn():
+    return inputs(g=(f32, 7, 64), d=(f64, 5, 32), rate=(f32,))
+
+def model_fn(xs, _):
+    g, d, rate = xs
+    assigned = []
+
+    def variable(name, like):
+        return v1.get_variable(name, like.shape, like.dtype, initializer=v1.ones_initializer())
+
+    def set_to(v, value):
+        assigned.append(v.assign(value))
+        return value
+
+    for kind, x in (("f", g), ("d", d)):
+        v, m, s = (variable(kind + name, x) for name in "vms")
+        m1 = set_to(m, 0.9 * m + 0.1 * x)
+        s1 = set_to(s, 0.999 * s + 0.001 * tf.square(x))
+        set_to(v, v - tf.cast(rate, x.dtype) * m1 / (tf.sqrt(s1) + 1e-7))
+        w, a, u = (variable(kind + name, x) for name in "wau")
+        a1 = set_to(a, a + (x - a) * 0.1)
+        u1 = set_to(u, tf.maximum(0.99 * u, tf.abs(x)))
+        set_to(w, w - 0.01 * tf.where(a1 * x > 0.0, a1, -x * tf.constant(0.5, x.dtype)) / u1)
+        y, b, e = (variable(kind + name, x) for name in "ybe")
+        c = tf.minimum(tf.maximum(x, -0.5), 0.5)
+        e1 = set_to(e, 0.9 * e + 0.1 * c * c)
+        b1 = set_to(b, 0.5 * b + 0.01 * c * tf.math.rsqrt(e1 + 1e-3))
+        set_to(y, y - b1)
+    with tf.control_dependencies(assigned):
+        return tf.identity(rate)
+""",
     # Constant right sides: with one or more rows, shared, also read elsewhere, transposed, and in other dtypes.
     "constants": """
 def input_fn():

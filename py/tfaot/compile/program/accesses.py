@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from tfaot.compile.program.thunks import Convolution, Copy, Dot, Kernel, Pack, Slice, Thunk, slices, walk
+from tfaot.compile.program.thunks import Convolution, Copy, Dot, Kernel, Pack, Slice, Sweep, Thunk, slices, walk
 
 Place = tuple[Slice, int]
-"""A part of a buffer, with its size in bytes."""
+"""Where bytes are, and how many."""
 
 
-def accesses(thunk: Thunk, known: Container[str]) -> tuple[list[Place], list[Place]]:
+def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Place]]:
     """Returns what a thunk may read, and what it writes. If its writes are unknown, all are reads.
 
     Args:
       thunk: with all thunks in it.
-      known: the symbols of kernels with one result, which is their last argument.
+      single: the symbols of kernels with one result, which is their last argument.
     """
     reads = [each for inner in walk((thunk,)) for each in slices(inner)]
     if isinstance(thunk, Dot | Convolution):
@@ -25,12 +25,14 @@ def accesses(thunk: Thunk, known: Container[str]) -> tuple[list[Place], list[Pla
         return reads, writes
     if isinstance(thunk, Copy | Pack):
         return reads[1:], reads[:1]
-    if isinstance(thunk, Kernel) and thunk.symbol in known:
+    if isinstance(thunk, Sweep):
+        return reads, [reads[array] for array in thunk.written]
+    if isinstance(thunk, Kernel) and thunk.symbol in single:
         return reads[:-1], reads[-1:]
     return reads, []
 
 
 def overlap(a: Place, b: Place) -> bool:
-    """Returns whether two places share a byte."""
+    """Returns whether two places have bytes in common."""
     (one, size), (other, other_size) = a, b
     return one.buffer == other.buffer and one.offset < other.offset + other_size and other.offset < one.offset + size

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tfaot.compile.program import packing, thunks
+from tfaot.compile.program.formulas import Formula, Operation
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
 from tfaot.core import templates
 from tfaot.core.errors import TfaotError
@@ -105,6 +106,7 @@ class _Plan:
         self._calls: list[str] = []
         self._products: list[str] = []
         self._images: list[str] = []
+        self._formulas: dict[Formula, int] = {}
         self.kernels = set[str]()
         """As `Rendered.kernels`."""
         self._scratch: list[str] = []
@@ -146,6 +148,7 @@ class _Plan:
             "constants": self._constants,
             "facts": [*self._facts],
             "first_use": first_use,
+            "formulas": [*map(_formula, self._formulas)],
             "images": self._images,
             "kernel_args": [f"{{{offset}u, {size}u, {buffer}u}}" for offset, size, buffer in self._kernel_args],
             "kernels": sorted({thunk.symbol for thunk in all_thunks if isinstance(thunk, thunks.Kernel)}),
@@ -184,6 +187,8 @@ class _Plan:
             return [indent + self._dot(thunk)]
         if isinstance(thunk, thunks.Convolution):
             return [indent + self._convolution(thunk)]
+        if isinstance(thunk, thunks.Sweep):
+            return [indent + self._sweep(thunk)]
         if isinstance(thunk, thunks.Copy):
             return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
         if isinstance(thunk, thunks.Pack):
@@ -219,6 +224,11 @@ class _Plan:
         if kernel.workgroups == (1, 1, 1):
             return f"if ({kernel.symbol}(calls + {call}) != nullptr) return false;"
         return f"if (!::tfaot::RunWorkgroups(&{kernel.symbol}, calls[{call}])) return false;"
+
+    def _sweep(self, sweep: thunks.Sweep) -> str:
+        index = self._formulas.setdefault(sweep.formula, len(self._formulas))
+        arrays, scalars = (", ".join(map(self._at, places)) for places in (sweep.arrays, sweep.scalars))
+        return f"kernels::RunSweep<Formula{index}>({sweep.count}, {{{arrays}}}, {{{scalars}}}, instance.threads);"
 
     def _dot(self, dot: thunks.Dot) -> str:
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
@@ -337,9 +347,80 @@ def _title(thunk: Thunk) -> str:
     """Returns what hooks are told that a thunk is."""
     if isinstance(thunk, thunks.Kernel):
         return thunk.symbol
+    if isinstance(thunk, thunks.Sweep):
+        return f"sweep {thunk.count}"
     if isinstance(thunk, thunks.Dot):
         return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
     return type(thunk).__name__.lower()
+
+
+_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
+_COMPARISONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
+_FUNCTIONS = {"abs": "Abs", "maximum": "Maximum", "minimum": "Minimum", "sqrt": "Sqrt", "stored": "Rounded"}
+
+
+def _formula(formula: Formula) -> dict[str, Any]:
+    """Returns the names that the template of a formula uses."""
+    dtype = _CPP[formula.dtype]
+    places = {each.place for each in formula.operations if each.opcode == "scalar"}
+    streams = sum(each.opcode == "array" for each in formula.operations) + len(formula.results)
+    slow = sum(each.opcode in ("divide", "sqrt", "rsqrt") for each in formula.operations)
+    values = [_value(each, dtype) for each in formula.operations]
+    # The C++ compiler must not fuse a product that XLA's compiler rounds.
+    summed = {
+        operand
+        for each in formula.operations
+        if each.opcode not in ("multiply", "divide")
+        for operand in each.operands
+        if formula.operations[operand].opcode == "multiply"
+    }
+    return {
+        "arrays": 1 + max(place for place in _arrays(formula)),
+        "cost": 2 * (streams + slow),
+        "dtype": dtype,
+        "results": formula.results,
+        "scalars": sorted(places),
+        "scalar_count": 1 + max(places, default=-1),
+        "values": [f"kernels::Rounded({value})" if index in summed else value for index, value in enumerate(values)],
+    }
+
+
+def _arrays(formula: Formula) -> list[int]:
+    """Returns the places of the arrays that a formula reads and writes."""
+    read = [each.place for each in formula.operations if each.opcode == "array"]
+    return [*read, *(place for place, _ in formula.results)]
+
+
+def _value(operation: Operation, dtype: str) -> str:
+    """Returns an operation in C++."""
+    v = [f"v{operand}" for operand in operation.operands]
+    opcode = operation.opcode
+    if opcode == "array":
+        return f"kernels::Get<V, {dtype}>(arrays[{operation.place}], i)"
+    if opcode == "scalar":
+        return f"kernels::All<V>(s{operation.place})"
+    if opcode == "constant":
+        suffix = "f" if dtype == "float" else ""
+        return f"kernels::All<V>({float(operation.text)!r}{suffix})"
+    if opcode == "multiply_add":
+        return f"{v[0]} * {v[1]} + {v[2]}"
+    if opcode == "multiply_subtract":
+        return f"{v[0]} * {v[1]} - {v[2]}"
+    if opcode == "subtract_product":
+        return f"{v[2]} - {v[0]} * {v[1]}"
+    if opcode == "compare":
+        return f"{v[0]} {_COMPARISONS[operation.text]} {v[1]}"
+    if opcode == "select":
+        return f"{v[0]} ? {v[1]} : {v[2]}"
+    if opcode == "clamp":
+        return f"kernels::Minimum(kernels::Maximum({v[1]}, {v[0]}), {v[2]})"
+    if opcode == "negate":
+        return "-" + v[0]
+    if opcode == "rsqrt":
+        return f"kernels::All<V>({dtype}(1)) / kernels::Sqrt({v[0]})"
+    if opcode in _OPERATORS:
+        return f"{v[0]} {_OPERATORS[opcode]} {v[1]}"
+    return f"kernels::{_FUNCTIONS[opcode]}({', '.join(v)})"
 
 
 def _packing(thunk: thunks.Dot | thunks.Convolution) -> str:

@@ -47,17 +47,17 @@ def pack_loops(compiled: Compiled) -> int:
     return max(sum(isinstance(each, Pack) for each in walk(one.thunks)) for one in compiled.functions.values())
 
 
-def packed(function: CompiledFunction, known: Container[str]) -> CompiledFunction:
+def packed(function: CompiledFunction, single: Container[str]) -> CompiledFunction:
     """Returns a function that packs right sides before its loops.
 
     Args:
       function: from tfcompile's header, after `prepack`.
-      known: the symbols of kernels with one result, which is their last argument.
+      single: the symbols of kernels with one result, which is their last argument.
 
     Returns:
       A function with the same results, with a buffer for each packed right side.
     """
-    packer = _Packer(list(function.buffers), known)
+    packer = _Packer(list(function.buffers), single)
     thunks = packer.sequence(function.thunks)
     return dataclasses.replace(function, buffers=tuple(packer.buffers), thunks=thunks)
 
@@ -65,9 +65,9 @@ def packed(function: CompiledFunction, known: Container[str]) -> CompiledFunctio
 class _Packer:
     """Packs right sides before outer loops first, so that an inner loop doesn't pack them again."""
 
-    def __init__(self, buffers: list[Buffer], known: Container[str]) -> None:
+    def __init__(self, buffers: list[Buffer], single: Container[str]) -> None:
         self.buffers = buffers
-        self._known = known
+        self._single = single
 
     def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
         result: list[Thunk] = []
@@ -82,7 +82,7 @@ class _Packer:
 
     def _packs(self, loop: For | While) -> dict[Dot, Pack]:
         """Returns how to pack the right sides that a loop doesn't change, by product. Products may share one."""
-        written = [place for thunk in walk((loop,)) for place in _may_write(thunk, self._known)]
+        written = [place for thunk in walk((loop,)) for place in _may_write(thunk, self._single)]
         shared: dict[Pack, Pack] = {}
         found: dict[Dot, Pack] = {}
         for dot in walk((loop,)):
@@ -101,11 +101,11 @@ class _Packer:
         return found
 
 
-def _may_write(thunk: Thunk, known: Container[str]) -> list[Place]:
+def _may_write(thunk: Thunk, single: Container[str]) -> list[Place]:
     """Returns what a thunk itself may write, without the thunks in it."""
     if bodies(thunk):
         return []
-    reads, writes = accesses(thunk, known)
+    reads, writes = accesses(thunk, single)
     return writes or reads
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from tfaot.compile.program.formulas import Formula
+
 
 @dataclass(frozen=True)
 class Buffer:
@@ -111,6 +113,25 @@ class Convolution:
 
 
 @dataclass(frozen=True)
+class Sweep:
+    """Applies a formula to arrays of `count` values. An array can overlap what is written only if it is the same array.
+
+    tfcompile's header has none. The pass `sweeps` makes them from kernels.
+    """
+
+    formula: Formula
+    count: int
+    arrays: tuple[Slice, ...]
+    scalars: tuple[Slice, ...]
+    """Single values."""
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The arrays that it writes."""
+        return tuple(array for array, _ in self.formula.results)
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy of bytes that don't overlap."""
 
@@ -204,7 +225,7 @@ class Conditional:
     branches: tuple[tuple[Thunk, ...], ...]
 
 
-Thunk = Kernel | Dot | Convolution | Copy | Pack | Sort | TopK | Rng | Call | For | While | Conditional
+Thunk = Kernel | Dot | Convolution | Sweep | Copy | Pack | Sort | TopK | Rng | Call | For | While | Conditional
 
 
 @dataclass(frozen=True)
@@ -274,6 +295,9 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
             (thunk.kernel, size * _area(thunk.kernel_size) * thunk.kernel_channels * thunk.filters),
             *_epilogue_slices(thunk.epilogue, out_size, size * thunk.filters),
         )
+    if isinstance(thunk, Sweep):
+        size = SIZES[thunk.formula.dtype]
+        return (*((at, size * thunk.count) for at in thunk.arrays), *((at, size) for at in thunk.scalars))
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
     if isinstance(thunk, Pack):

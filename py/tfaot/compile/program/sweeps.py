@@ -1,0 +1,140 @@
+"""The pass `sweeps`: computes elementwise kernels that share arrays in one pass over memory.
+
+XLA on CPUs never fuses several results into one kernel. So it updates a variable with Adam in three kernels, two of
+which read what the third needs, and the square root and quotient of the third leave the core's other units idle.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Mapping
+
+from tfaot.compile.program.accesses import accesses, overlap
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, live
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Kernel, Slice, Sweep, Thunk, slices, walk, with_bodies
+
+_MOST_ARRAYS = 12
+"""A core's prefetchers follow only so many streams."""
+
+
+def sweeps(compiled: Compiled) -> int:
+    """Merges kernels at all CPU levels.
+
+    Returns:
+      The number of sweeps at the level with the most.
+    """
+    known: dict[str, Elementwise | None] = {}
+    for text in compiled.optimized_hlo:
+        known |= elementwise(text)
+    compiled.functions = {isa: merge(function, known) for isa, function in compiled.functions.items()}
+    return max(
+        sum(isinstance(each, Sweep) for each in walk(function.thunks)) for function in compiled.functions.values()
+    )
+
+
+def merge(function: CompiledFunction, known: Mapping[str, Elementwise | None]) -> CompiledFunction:
+    """Merges each kernel into an earlier one with the same number of values that shares an array with it.
+
+    Args:
+      function: the function from tfcompile's header.
+      known: the result of `elementwise` for its kernels.
+    """
+    return dataclasses.replace(function, thunks=_sequence(function.thunks, known))
+
+
+def _sequence(sequence: tuple[Thunk, ...], known: Mapping[str, Elementwise | None]) -> tuple[Thunk, ...]:
+    result: list[Thunk] = []
+    alone: dict[int, Kernel] = {}
+    """Kernels that nothing was merged with yet, by their sweep's index in `result`."""
+    for thunk in sequence:
+        sweep = _sweep(thunk, known.get(thunk.symbol)) if isinstance(thunk, Kernel) else None
+        if sweep is None:
+            result.append(with_bodies(thunk, lambda body: _sequence(body, known)))
+        elif (index := _join(sweep, result, known)) is not None:
+            alone.pop(index, None)
+        else:
+            assert isinstance(thunk, Kernel)
+            alone[len(result)] = thunk
+            result.append(sweep)
+    return tuple(alone.get(index, thunk) for index, thunk in enumerate(result))
+
+
+def _sweep(kernel: Kernel, known: Elementwise | None) -> Sweep | None:
+    """Returns what a kernel does, if its arguments are as its formula has them."""
+    if known is None or len(kernel.args) != known.arguments:
+        return None
+    size = SIZES[known.formula.dtype]
+    arrays, scalars = ([kernel.args[index] for index in numbers] for numbers in (known.arrays, known.scalars))
+    if any(each.size != size * known.count for each in arrays) or any(each.size != size for each in scalars):
+        return None
+    sweep = Sweep(
+        known.formula, known.count, tuple(each.slice for each in arrays), tuple(each.slice for each in scalars)
+    )
+    return sweep if _by_index(sweep, sweep) else None
+
+
+def _by_index(one: Sweep, other: Sweep) -> bool:
+    """Returns whether what one sweep writes, the other uses only at the same index."""
+    return all(
+        not overlap(slices(a)[array], place) or (index < len(b.arrays) and place == slices(a)[array])
+        for a, b in ((one, other), (other, one))
+        for array in a.written
+        for index, place in enumerate(slices(b))
+    )
+
+
+def _join(sweep: Sweep, result: list[Thunk], single: Container[str]) -> int | None:
+    """Merges a sweep into one of the thunks before it, if possible. Returns the index of the thunk."""
+    for index in reversed(range(len(result))):
+        before = result[index]
+        if isinstance(before, Sweep) and (merged := _merged(before, sweep)):
+            result[index] = merged
+            return index
+        if not _may_swap(sweep, before, single):
+            return None
+    return None
+
+
+def _may_swap(sweep: Sweep, before: Thunk, single: Container[str]) -> bool:
+    """Returns whether a sweep may move before a thunk that it follows."""
+    reads, writes = accesses(sweep, single)
+    others, written = accesses(before, single)
+    # If a thunk's results are unknown, anything that it uses may be one.
+    return not any(overlap(a, b) for a in writes for b in (*others, *written)) and not any(
+        overlap(a, b) for a in reads for b in written or others
+    )
+
+
+def _merged(first: Sweep, second: Sweep) -> Sweep | None:
+    """Returns a sweep that does what two do one after the other, if they share an array."""
+    alike = (first.count, first.formula.dtype) == (second.count, second.formula.dtype)
+    if not alike or not {*first.arrays} & {*second.arrays} or not _by_index(first, second):
+        return None
+    arrays = tuple(dict.fromkeys((*first.arrays, *second.arrays)))
+    if len(arrays) > _MOST_ARRAYS:
+        return None
+    scalars = tuple(dict.fromkeys((*first.scalars, *second.scalars)))
+    operations = list(_moved(first, arrays, scalars))
+    values = {arrays.index(first.arrays[array]): value for array, value in first.formula.results}
+    number: list[int] = []
+    """The second sweep's operations among all."""
+    for operation in _moved(second, arrays, scalars):
+        if operation.opcode == "array" and operation.place in values:
+            operation = Operation("stored", (values[operation.place],))
+        else:
+            operation = dataclasses.replace(operation, operands=tuple(number[each] for each in operation.operands))
+        number.append(len(operations))
+        operations.append(operation)
+    values |= {arrays.index(second.arrays[array]): number[value] for array, value in second.formula.results}
+    formula = live(Formula(first.formula.dtype, tuple(operations), tuple(values.items())))
+    return Sweep(formula, first.count, arrays, scalars)
+
+
+def _moved(sweep: Sweep, arrays: tuple[Slice, ...], scalars: tuple[Slice, ...]) -> list[Operation]:
+    """Returns a sweep's operations with the places that its arrays and scalars have in longer lists."""
+    places = {"array": [*map(arrays.index, sweep.arrays)], "scalar": [*map(scalars.index, sweep.scalars)]}
+    return [
+        dataclasses.replace(each, place=places[each.opcode][each.place]) if each.opcode in places else each
+        for each in sweep.formula.operations
+    ]

@@ -1,0 +1,153 @@
+"""What elementwise kernels compute, and which kernels have no formula."""
+
+from __future__ import annotations
+
+import unittest
+
+from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, live
+
+SHAPE = "f32[6,4]{1,0}"
+
+
+def module(*lines: str, parameters: str = "xx", root: str = SHAPE) -> str:
+    """Returns the text of a module with a kernel `m_k`, whose computation has these lines after its parameters.
+
+    Args:
+      lines: instructions; the last one is the root
+      parameters: a letter each: `x` has the result's shape, `s` is a single value, `t` has another layout, `f` the same
+        values in one dimension, `r` one value for each column, and `i` integers
+      root: the result's shape
+    """
+    shapes = {"x": SHAPE, "s": "f32[]", "t": "f32[6,4]{0,1}", "f": "f32[24]{0}", "r": "f32[4]{0}", "i": "s32[6,4]{1,0}"}
+    declared = [f"  %p{index} = {shapes[kind]} parameter({index})" for index, kind in enumerate(parameters)]
+    body = [f"  %{line}" for line in lines[:-1]] + [f'  ROOT %{lines[-1]}, metadata={{op_type="Add"}}']
+    names = ", ".join(f"%a.{index}" for index in range(len(parameters)))
+    return "\n".join(
+        [
+            "HloModule m, is_scheduled=true",
+            "",
+            "%f (p0: f32[6,4]) -> f32[6,4] {",
+            *declared,
+            *body,
+            "}",
+            "",
+            "ENTRY %main (a.0: f32[6,4]) -> f32[6,4] {",
+            f"  ROOT %k = {root} fusion({names}), kind=kLoop, calls=%f, metadata={{}}",
+            "}",
+        ]
+    )
+
+
+def read(*lines: str, parameters: str = "xx", root: str = SHAPE) -> Elementwise | None:
+    """Returns what the kernel of such a module computes."""
+    return elementwise(module(*lines, parameters=parameters, root=root))["m_k"]
+
+
+def opcodes(*lines: str, parameters: str = "xx") -> list[tuple[str, tuple[int, ...]]]:
+    """Returns a kernel's operations after its reads."""
+    found = read(*lines, parameters=parameters)
+    assert found
+    return [(each.opcode, each.operands) for each in found.formula.operations if each.operands]
+
+
+class FormulasTest(unittest.TestCase):
+    """Reading optimized HLO."""
+
+    def test_update(self) -> None:
+        """Protects updates of variables: arrays, single values, and constants keep their roles, in the kernel's order."""
+        got = read(
+            "rate = f32[6,4]{1,0} broadcast(%p1), dimensions={}",
+            "c = f32[] constant(1e-07)",
+            "cs = f32[6,4]{1,0} broadcast(%c), dimensions={}",
+            "root = f32[6,4]{1,0} sqrt(%p2)",
+            "sum = f32[6,4]{1,0} add(%root, %cs)",
+            "step = f32[6,4]{1,0} multiply(%rate, %p0)",
+            "r = f32[6,4]{1,0} divide(%step, %sum)",
+            parameters="xsx",
+        )
+        operations = (
+            Operation("array", place=0),
+            Operation("scalar", place=0),
+            Operation("array", place=1),
+            Operation("constant", text="1e-07"),
+            Operation("sqrt", (2,)),
+            Operation("add", (4, 3)),
+            Operation("multiply", (1, 0)),
+            Operation("divide", (6, 5)),
+        )
+        self.assertEqual(got, Elementwise(Formula("float", operations, ((2, 7),)), 24, (0, 2, 3), (1,), 4))
+
+    def test_products_and_sums(self) -> None:
+        """Protects bits: a product and a sum round once where XLA's compiler fuses them, and twice elsewhere."""
+        square, other = f"a = {SHAPE} multiply(%p0, %p0)", f"b = {SHAPE} multiply(%p0, %p1)"
+        for lines, want in (
+            ((square, f"r = {SHAPE} add(%a, %p1)"), [("multiply_add", (0, 0, 1))]),
+            ((square, f"r = {SHAPE} add(%p1, %a)"), [("multiply_add", (0, 0, 1))]),
+            ((square, f"r = {SHAPE} subtract(%a, %p1)"), [("multiply_subtract", (0, 0, 1))]),
+            ((square, f"r = {SHAPE} subtract(%p1, %a)"), [("subtract_product", (0, 0, 1))]),
+            ((square, other, f"r = {SHAPE} add(%b, %a)"), [("multiply", (0, 0)), ("multiply_add", (0, 1, 2))]),
+            ((square, f"r = {SHAPE} add(%a, %a)"), [("multiply", (0, 0)), ("add", (1, 1))]),
+            (
+                (square, f"b = {SHAPE} add(%a, %p1)", f"r = {SHAPE} divide(%b, %a)"),
+                [("multiply", (0, 0)), ("add", (2, 1)), ("divide", (3, 2))],
+            ),
+        ):
+            with self.subTest(lines):
+                self.assertEqual(opcodes(*lines), want)
+
+    def test_choices(self) -> None:
+        """Protects bounded updates: comparisons keep their direction, and a selection its order."""
+        got = read("c = pred[6,4]{1,0} compare(%p0, %p1), direction=GE", f"r = {SHAPE} select(%c, %p1, %p0)")
+        assert got
+        self.assertEqual(
+            got.formula.operations[2:], (Operation("compare", (0, 1), text="GE"), Operation("select", (2, 1, 0)))
+        )
+
+    def test_bounds(self) -> None:
+        """Protects clipped gradients: bounds can be single values."""
+        bounds = ("low = f32[] constant(-1)", "high = f32[] constant(1)")
+        got = read(*bounds, f"r = {SHAPE} clamp(%low, %p0, %high)", parameters="x")
+        assert got
+        self.assertEqual([each.opcode for each in got.formula.operations], ["array", "constant", "constant", "clamp"])
+        self.assertEqual(got.formula.operations[-1].operands, (1, 0, 2))
+
+    def test_reshaped(self) -> None:
+        """Protects flattened values: a bitcast moves nothing."""
+        self.assertEqual(
+            opcodes(f"b = {SHAPE} bitcast(%p1)", f"r = {SHAPE} add(%p0, %b)", parameters="xf"), [("add", (0, 1))]
+        )
+
+    def test_others(self) -> None:
+        """Protects numbers: a kernel that isn't arithmetic of values at the same index has no formula."""
+        for name, got in {
+            "another layout": read(f"r = {SHAPE} add(%p0, %p1)", parameters="xt"),
+            "a row": read(
+                f"b = {SHAPE} broadcast(%p1), dimensions={{1}}", f"r = {SHAPE} add(%p0, %b)", parameters="xr"
+            ),
+            "another dtype": read(f"c = {SHAPE} convert(%p1)", f"r = {SHAPE} add(%p0, %c)", parameters="xi"),
+            "integers": read("r = s32[6,4]{1,0} add(%p0, %p1)", parameters="ii", root="s32[6,4]{1,0}"),
+            "a transposition": read(f"b = {SHAPE} transpose(%p1), dimensions={{1,0}}", f"r = {SHAPE} add(%p0, %b)"),
+            "a function": read(f"b = {SHAPE} exponential(%p1)", f"r = {SHAPE} add(%p0, %b)"),
+            "a reduction": read("r = f32[6]{0} reduce(%p0, %p1), dimensions={1}", parameters="xs", root="f32[6]{0}"),
+            "infinity": read(
+                "i = f32[] constant(inf)",
+                f"is = {SHAPE} broadcast(%i), dimensions={{}}",
+                f"r = {SHAPE} add(%p0, %is)",
+                parameters="x",
+            ),
+            "a single value": read("r = f32[] add(%p0, %p1)", parameters="ss", root="f32[]"),
+            "two results": read(f"r = ({SHAPE}, {SHAPE}) tuple(%p0, %p1)"),
+        }.items():
+            with self.subTest(name):
+                self.assertIsNone(got)
+        self.assertEqual(elementwise(module(f"r = {SHAPE} add(%p0, %p1)", root=f"({SHAPE}, {SHAPE})")), {})
+
+    def test_unused(self) -> None:
+        """Protects C++ without warnings: operations that no result needs are gone."""
+        read_two = (Operation("array", place=0), Operation("array", place=1))
+        formula = Formula("float", (*read_two, Operation("negate", (0,)), Operation("sqrt", (1,))), ((2, 3),))
+        self.assertEqual(live(formula), Formula("float", (read_two[1], Operation("sqrt", (0,))), ((2, 1),)))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,169 @@
+// Protects formulas of compiled models: every value of an array, special
+// values, and the same bits on any pool.
+#include "tfaot/kernels/sweep.h"
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tests/runtime/kernels/fuzz.h"
+#include "tests/runtime/pools.h"
+#include "tfaot/threads.h"
+
+namespace tfaot::kernels {
+namespace {
+
+int failed = 0;
+
+void Expect(bool holds, const char* what) {
+  if (holds) return;
+  std::printf("FAILED: %s\n", what);
+  ++failed;
+}
+
+// As compiled models have it: x += rate * (y * y), and z = sqrt(x) as stored.
+template <typename T>
+struct Update {
+  using Value = T;
+  static constexpr std::size_t kArrays = 3;
+  static constexpr std::size_t kScalars = 1;
+  static constexpr int kCost = 100;
+  explicit Update(const Places<kScalars>& scalars)
+      : rate(Get<T, T>(scalars[0], 0)) {}
+  T rate;
+  template <typename V>
+  TFAOT_INLINE void At(const Places<kArrays>& arrays, std::int64_t i) const {
+    const auto x = Get<V, T>(arrays[0], i);
+    const auto y = Get<V, T>(arrays[1], i);
+    const auto step = Rounded(All<V>(rate) * Rounded(y * y));
+    const auto sum = Rounded(x + step);
+    Put<T>(arrays[0], i, sum);
+    Put<T>(arrays[2], i, Sqrt(sum));
+  }
+};
+
+// The functions that treat special values in their own way.
+template <typename T>
+struct Special {
+  using Value = T;
+  static constexpr std::size_t kArrays = 5;
+  static constexpr std::size_t kScalars = 0;
+  static constexpr int kCost = 1;
+  explicit Special(const Places<kScalars>&) {}
+  template <typename V>
+  TFAOT_INLINE void At(const Places<kArrays>& arrays, std::int64_t i) const {
+    const auto x = Get<V, T>(arrays[0], i);
+    const auto y = Get<V, T>(arrays[1], i);
+    Put<T>(arrays[2], i, Maximum(x, y));
+    Put<T>(arrays[3], i, Minimum(x, y));
+    Put<T>(arrays[4], i, Abs(x));
+  }
+};
+
+template <typename T>
+unsigned char* At(std::vector<T>& values) {
+  return reinterpret_cast<unsigned char*>(values.data());
+}
+
+template <typename T>
+std::vector<T> Values(std::int64_t size, std::uint32_t state) {
+  std::vector<T> values(static_cast<std::size_t>(size));
+  for (T& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = static_cast<T>(state >> 8) / 16777216;
+  }
+  return values;
+}
+
+template <typename T>
+bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+// Whole vectors, the values after them, and nothing beyond the end.
+template <typename T>
+void TestCounts() {
+  for (std::int64_t count = 0; count < 70; ++count) {
+    std::vector<T> x = Values<T>(count + 1, 1), y = Values<T>(count + 1, 2);
+    std::vector<T> z(static_cast<std::size_t>(count) + 1, T(7)), rate = {T(3)};
+    std::vector<T> want = x, roots = z;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+      want[i] = x[i] + Rounded(rate[0] * Rounded(y[i] * y[i]));
+      roots[i] = std::sqrt(want[i]);
+    }
+    RunSweep<Update<T>>(count, {At(x), At(y), At(z)}, {At(rate)}, nullptr);
+    Expect(SameBits(x, want), "what is written in place");
+    Expect(SameBits(z, roots), "what is written elsewhere");
+  }
+}
+
+template <typename T>
+void TestSpecialValues() {
+  constexpr T kInfinity = std::numeric_limits<T>::infinity();
+  const T values[] = {T(0), -T(0),      T(1),      -T(2),
+                      T(5), -kInfinity, kInfinity, std::nan("")};
+  std::vector<T> x, y;
+  for (const T a : values) {
+    for (const T b : values) x.push_back(a), y.push_back(b);
+  }
+  std::vector<T> most(x.size()), least(x.size()), size(x.size());
+  // The last values aren't in a vector.
+  for (const std::size_t skip : {0, 5}) {
+    RunSweep<Special<T>>(static_cast<std::int64_t>(x.size() - skip),
+                         {At(x) + skip * sizeof(T), At(y) + skip * sizeof(T),
+                          At(most), At(least), At(size)},
+                         {}, nullptr);
+    for (std::size_t i = 0; i + skip < x.size(); ++i) {
+      const T a = x[i + skip], b = y[i + skip];
+      const auto same = [](T got, T want) {
+        return std::memcmp(&got, &want, sizeof(T)) == 0;
+      };
+      if (std::isnan(a) || std::isnan(b)) {
+        Expect(std::isnan(most[i]) && std::isnan(least[i]), "NaN stays NaN");
+      } else {
+        const bool a_first = a < b || (a == b && std::signbit(a));
+        Expect(same(most[i], a_first ? b : a), "the maximum");
+        Expect(same(least[i], a_first ? a : b), "the minimum");
+      }
+      Expect(same(size[i], std::fabs(a)), "the absolute value");
+    }
+  }
+}
+
+// Parts for any pool are the whole, in the caller's floating-point mode.
+void TestPools() {
+  constexpr std::int64_t kCount = 300001;
+  const auto run = [&](ThreadPool* threads) {
+    std::vector<float> x = Values<float>(kCount, 1),
+                       y = Values<float>(kCount, 2);
+    std::vector<float> z(kCount), rate = {0.3f};
+    RunSweep<Update<float>>(kCount, {At(x), At(y), At(z)}, {At(rate)}, threads);
+    x.insert(x.end(), z.begin(), z.end());
+    return x;
+  };
+  const std::vector<float> whole = run(nullptr);
+  for (const int count : {1, 2, 3, 8}) {
+    ShuffledPool shuffled(count);
+    Expect(SameBits(run(&shuffled), whole), "a pool that shuffles");
+    Expect(shuffled.calls == (count == 1 ? 0 : 1), "one call of the pool");
+    Threads threads(count);
+    for (int i = 0; i < 10; ++i)
+      Expect(SameBits(run(&threads), whole), "threads");
+  }
+}
+
+}  // namespace
+}  // namespace tfaot::kernels
+
+int main() {
+  if (!tfaot::fuzz::CanRun()) return 0;
+  tfaot::kernels::TestCounts<float>();
+  tfaot::kernels::TestCounts<double>();
+  tfaot::kernels::TestSpecialValues<float>();
+  tfaot::kernels::TestSpecialValues<double>();
+  tfaot::kernels::TestPools();
+  return tfaot::kernels::failed != 0;
+}
