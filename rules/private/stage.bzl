@@ -9,7 +9,8 @@ visibility(["//rules/..."])
 TOOLCHAIN_TYPE = Label("//rules:toolchain_type")
 
 # What Bazel sets aside for a local action of each stage, in MB: the peak of the stage and the processes that it forks, for a
-# network of 3.5 million parameters. Small models need a half, and Bazel runs larger ones too. Bazel takes only top-level functions.
+# network of 3.5 million parameters. Small models need a half. For larger ones, a tag says more. Bazel takes only top-level
+# functions.
 
 def _export_resources(_os, _inputs):
     return {"cpu": 1, "memory": 1300}
@@ -57,6 +58,45 @@ _RESOURCES = {
     "TfaotStablehlo": _stablehlo_resources,
     "TfaotVerify": _verify_resources,
 }
+
+def _resources_4(_os, _inputs):
+    return {"cpu": 1, "memory": 4000}
+
+def _resources_8(_os, _inputs):
+    return {"cpu": 1, "memory": 8000}
+
+def _resources_16(_os, _inputs):
+    return {"cpu": 1, "memory": 16000}
+
+def _resources_32(_os, _inputs):
+    return {"cpu": 1, "memory": 32000}
+
+def _resources_64(_os, _inputs):
+    return {"cpu": 1, "memory": 64000}
+
+_LARGE = {
+    4000: _resources_4,
+    8000: _resources_8,
+    16000: _resources_16,
+    32000: _resources_32,
+    64000: _resources_64,
+}
+
+# Bazel reads it for tests, too.
+_MEMORY_TAG = "resources:memory:"
+
+def _resources(mnemonic, tags):
+    """Returns the `resource_set` of a stage: the next size above what a target's tag says, or the stage's own."""
+    given = [tag[len(_MEMORY_TAG):] for tag in tags if tag.startswith(_MEMORY_TAG)]
+    wrong = [value for value in given if not value.isdigit()]
+    if wrong:
+        fail("{0}{1} in tags has no number of megabytes. To do: write {0}8000, for example".format(_MEMORY_TAG, wrong[0]))
+    if not given:
+        return _RESOURCES[mnemonic]
+    for memory, resources in _LARGE.items():
+        if int(given[0]) <= memory:
+            return resources
+    return _resources_64
 
 def stage_attrs(main, library):
     """Returns the attributes of a rule that calls `run_stage`.
@@ -218,7 +258,7 @@ def run_stage(
         unused_inputs_list = unused[0] if unused else None,
         mnemonic = mnemonic,
         progress_message = progress_message,
-        resource_set = _RESOURCES[mnemonic],
+        resource_set = _resources(mnemonic, ctx.attr.tags),
         toolchain = TOOLCHAIN_TYPE,
         tools = depset(
             [ctx.file._start] + ([toolchain.interpreter] if toolchain.interpreter else []),

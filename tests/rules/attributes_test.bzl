@@ -29,6 +29,10 @@ _REFUSED = {
         {"checkpoint": ["small.ckpt"], "model": "small.py"},
         "checkpoint applies only to graph, but this target has model. To do: remove it.",
     ),
+    "memory": (
+        {"model": "small.py", "tags": ["manual", "resources:memory:lots"]},
+        "resources:memory:lots in tags has no number of megabytes. To do: write resources:memory:8000, for example",
+    ),
     "no_folder": (
         {"saved_model": "small.py"},
         "saved_model names 1 files, 0 of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, " +
@@ -85,7 +89,7 @@ def attributes_test_suite(*, name):
     native.filegroup(name = "folders", srcs = ["a/saved_model.pb", "b/saved_model.pb"], **private)
     tests = []
     for case, (attributes, message) in _REFUSED.items():
-        tf_aot_export(name = name + "." + case, cpp_class = "small::Small", **(attributes | private))
+        tf_aot_export(name = name + "." + case, cpp_class = "small::Small", **(private | attributes))
         _refused_test(name = case + "_test", message = message, target_under_test = name + "." + case)
         tests.append(case + "_test")
     for case, (attributes, message) in _REFUSED_LEVELS.items():

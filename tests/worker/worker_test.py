@@ -308,6 +308,39 @@ class SharedTest(unittest.TestCase):
         self.assertEqual(status, signal.SIGSEGV)
         self.assertIn("error: the stage was killed by SIGSEGV", output)
 
+    def test_bytecode(self) -> None:
+        """Protects short builds and edits of the rules: a module is compiled once for all requests, and again if it changes."""
+        warm = self.warm
+        package = warm.root / "own/py/tfaot"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text("")
+        (warm.root / "own/tools").mkdir()
+        (warm.root / "own/tools/main.py").write_text(
+            textwrap.dedent(
+                """\
+                import sys
+
+                compiled = []
+                sys.addaudithook(lambda event, args: compiled.append(str(args[1])) if event == "compile" else None)
+                from tfaot import module
+
+                print(module.value(), module.value.__code__.co_filename == module.__file__)
+                print(any(name.endswith("module.py") for name in compiled))
+                """
+            )
+        )
+        given = ["--stage_main=own/tools/main.py", "--stage_path=own/py", "--stage_path=packages"]
+        inputs = ["own/tools/main.py", "own/py/tfaot/__init__.py", "own/py/tfaot/module.py"]
+        module = package / "module.py"
+        for number in (1, 1, 2):
+            module.write_text(f"def value():\n    return {number}\n")
+            os.utime(module, (0, 0))  # Bazel's files need not have a time
+            self.assertEqual(warm.run(given, inputs), (0, f"{number} True\n{number == 2}\n"))
+        os.utime(module)
+        self.assertEqual(warm.run(given, inputs), (0, "2 True\nFalse\n"))
+        module.write_text("def value(:\n")
+        self.assertIn("SyntaxError", warm.run(given, inputs)[1])
+
     def test_no_state(self) -> None:
         """Protects one model from another: nothing that a request changes in its process is seen by the next."""
         warm = self.warm

@@ -27,7 +27,7 @@ IDLE_SECONDS = 60.0
 _LOG_LINES = 25
 """How many lines of a dead child's output an error quotes."""
 
-_POLL_SECONDS = 0.02
+_POLL_SECONDS = 0.002
 
 _stacks: int | None = None
 """In a child, the file descriptor to which it writes its stack on request. The outermost parent watches the whole tree."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -57,7 +57,17 @@ class _Sample:
     times: float
     """How many times as large as in other runs the noise is."""
     free: bool
-    """Whether the variables stay as the previous call left them."""
+    """Whether a free run continues from its first call."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Results:
+    """Results of each call in a run."""
+
+    restored: list[list[Array]]
+    """Outputs and written variables. Each call starts from variables as TensorFlow has them."""
+    free: list[list[Array]]
+    """Outputs only. Each call starts from variables as the previous call left them. Empty if there is no free run."""
 
 
 def measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: OwnRun) -> Measured:
@@ -86,21 +96,19 @@ def _measure(manifest: Manifest, graph: graph_pb2.GraphDef, run: OwnRun, *, prec
     """
     noisy = noise.noisy(graph, precise=precise)
     samples = [
-        _Sample(seed, EXCESS if precise and seed >= SAMPLES else 1.0, free=False)
+        _Sample(seed, EXCESS if precise and seed >= SAMPLES else 1.0, free=run.free and seed < FREE)
         for seed in range(SAMPLES + EXCURSIONS)
     ]
-    if run.free:
-        samples += [_Sample(seed, 1.0, free=True) for seed in range(FREE)]
     with contextlib.ExitStack() as stack:
 
         def lane(graph: noise.Noisy) -> _Lane:
             return _Lane(manifest, stack.enter_context(Runner(manifest, graph)), run, precise=precise)
 
         lanes = [lane(noisy)]
-        exact = _parts(lanes[0].run(free=False))
+        reference = lanes[0].run(free=run.free)
+        exact, free_exact = _parts(reference.restored), _parts(reference.free)
         if precise and not _same_numbers(_parts(run.results), exact):
             return None
-        free_exact = _parts(lanes[0].run(free=True)) if run.free else []
         found = Measured(lanes[0].noise, exact, _spreads(exact), free_exact, _spreads(free_exact))
         if two_fit(graph, run.initial.values()):
             lanes.append(lane(noise.other_stream(noisy)))
@@ -128,20 +136,30 @@ class _Lane:
         runner.amplitude(0.0)
         runner.assign((name, value) for name, value in run.initial.items() if name not in written)
 
-    def run(self, sample: _Sample | None = None, *, free: bool) -> list[list[Array]]:
-        """Returns the results of all calls, with a sample's noise, or without any."""
+    def run(self, sample: _Sample | None = None, *, free: bool) -> _Results:
+        """Returns the results of all calls, with a sample's noise, or without any.
+
+        The first call starts from the same variables in both kinds of run, so they share it.
+        """
         amplitude = self.noise * sample.times if sample else 0.0
         rng = np.random.default_rng(sample.seed) if sample else None
         moves = amplitude if self._precise else 0.0
-        start = {variable.name: self._run.initial[variable.name] for variable in self._manifest.written}
+
+        def assign(values: Mapping[str, Array]) -> None:
+            self._runner.assign((name, _moved(value, rng, moves)) for name, value in values.items())
+
+        first, *others = self._run.calls
         self._runner.amplitude(amplitude)
-        self._runner.assign((name, _moved(value, rng, moves)) for name, value in start.items())
-        results = []
-        for call, state in zip(self._run.calls, self._run.states, strict=True):
-            if not free:
-                self._runner.assign((name, _moved(value, rng, moves)) for name, value in state.items())
-            results.append(self._runner.call(call.entry, call.inputs))
-        return results
+        assign({variable.name: self._run.initial[variable.name] for variable in self._manifest.written})
+        restored = [self._runner.call(first.entry, first.inputs)]
+        continued = []
+        if free:
+            continued = [restored[0][: len(first.entry.outputs)]]
+            continued += [self._runner.outputs(call.entry, call.inputs) for call in others]
+        for call, state in zip(others, self._run.states[1:], strict=True):
+            assign(state)
+            restored.append(self._runner.call(call.entry, call.inputs))
+        return _Results(restored, continued)
 
     def spreads(self, samples: Sequence[_Sample], around: Measured) -> tuple[Spreads, Spreads]:
         """Makes runs. Returns their spreads around the reference: of those that restore variables, and of free runs."""
@@ -149,13 +167,12 @@ class _Lane:
         for sample in samples:
             results = self.run(sample, free=sample.free)
             if sample.free:
-                _add(free_spreads, _parts(results), around.free_exact)
-                continue
-            for call, each, want in zip(self._run.calls, results, self._run.results, strict=True):
+                _add(free_spreads, _parts(results.free), around.free_exact)
+            for call, each, want in zip(self._run.calls, results.restored, self._run.results, strict=True):
                 for index, (value, other) in enumerate(zip(each, want, strict=True)):
                     if value.shape != other.shape and sample.times == 1:
                         raise _wavering(self._manifest, call.entry, index)
-            _add(spreads, _parts(results), around.exact, times=sample.times)
+            _add(spreads, _parts(results.restored), around.exact, times=sample.times)
         return spreads, free_spreads
 
 
@@ -206,8 +223,12 @@ def _moved(value: Array, rng: np.random.Generator | None, size: float) -> Array:
     epsilon = float(ml_dtypes.finfo(value.dtype).eps) / 4
     if value.dtype.itemsize < 4:
         return value  # fed as bits
-    error = 1 + size * epsilon * 12**0.5 * (rng.random(value.shape) - 0.5)
-    wide: Array = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64) * error
+    error = rng.random(value.shape)
+    error -= 0.5
+    error *= size * epsilon * 12**0.5
+    error += 1
+    wide: Array = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
+    wide *= error
     return wide if value.dtype.kind == "f" else wide.astype(value.dtype)
 
 

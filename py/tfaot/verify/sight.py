@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 import ml_dtypes
 import numpy as np
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.core import fingerprint
-from tfaot.core.manifest import Manifest, Variable
+from tfaot.core.manifest import Manifest, Output, Variable
 from tfaot.verify.calls import Call
 from tfaot.verify.kept import Array, kept
 from tfaot.verify.runner import Runner, two_fit
@@ -69,6 +69,7 @@ class Probe:
         self._calls = calls
         self._rows = rows
         self._graph = graph
+        self._nodes = {node.name: node for node in graph.node}
         self._constants = dict(_constants(graph))
         self._large = sum(value.nbytes for value in initial.values()) > 1 << 30
 
@@ -89,16 +90,46 @@ class Probe:
 
     def _settled(self, call: Call) -> list[int]:
         """Returns results of a call that depend on no input or variable, such as a flag, or a counter that is set to 0."""
-        outputs = [output.name for output in call.entry.outputs]
-        return [
-            index
-            for index, tensor in enumerate(call.tensors)
-            if (
-                writes_constant(self._graph, outputs, tensor.name)
-                if isinstance(tensor, Variable)
-                else constant(self._graph, tensor.name)
+        writers = self._writers(output.name for output in call.entry.outputs)
+
+        def settled(tensor: Output | Variable) -> bool:
+            if isinstance(tensor, Output):
+                return self._constant(tensor.name)
+            found = writers.get(tensor.name, [])
+            return bool(found) and all(
+                node.op == "AssignVariableOp" and self._constant(node.input[1]) for node in found
             )
-        ]
+
+        return [index for index, tensor in enumerate(call.tensors) if settled(tensor)]
+
+    def _constant(self, tensor: str) -> bool:
+        """Returns whether a tensor of the main graph, `node:port`, depends on no input or variable."""
+        reached = {tensor.partition(":")[0]}
+        left = list(reached)
+        while left:
+            node = self._nodes[left.pop()]
+            if node.op in ("Placeholder", "PlaceholderWithDefault", "VarHandleOp") or node.name in self._constants:
+                return False
+            new = {name.partition(":")[0] for name in node.input if not name.startswith("^")} - reached
+            reached |= new
+            left += new
+        return True
+
+    def _writers(self, fetched: Iterable[str]) -> dict[str, list[node_def_pb2.NodeDef]]:
+        """Returns nodes that computing `fetched`, tensors of the main graph, runs, and that don't only read a variable, by variable."""
+        reached = {name.partition(":")[0] for name in fetched}
+        left = list(reached)
+        while left:
+            new = {name.removeprefix("^").partition(":")[0] for name in self._nodes[left.pop()].input} - reached
+            reached |= new
+            left += new
+        found: dict[str, list[node_def_pb2.NodeDef]] = {}
+        for node in (self._nodes[name] for name in reached):
+            if node.op != "ReadVariableOp":
+                for name in {ref.partition(":")[0] for ref in node.input}:
+                    if (handle := self._nodes.get(name)) is not None and handle.op == "VarHandleOp":
+                        found.setdefault(handle.attr["shared_name"].s.decode(), []).append(node)
+        return found
 
     def unseen_variables(self) -> list[str]:
         """Returns read-only variables, including frozen ones, whose influence is too small for any comparison to see.
@@ -205,38 +236,6 @@ class Probe:
         used = self._calls[step].entry.variables
         names = [self._manifest.variables[use.variable].name for use in used]
         return {name: changed(values[name], rng) for name in names}
-
-
-def constant(graph: graph_pb2.GraphDef, tensor: str) -> bool:
-    """Returns whether a tensor of the main graph, `node:port`, depends on no input or variable."""
-    nodes = {node.name: node for node in graph.node}
-    reached = {tensor.partition(":")[0]}
-    left = list(reached)
-    while left:
-        node = nodes[left.pop()]
-        if node.op in ("Placeholder", "PlaceholderWithDefault", "VarHandleOp"):
-            return False
-        new = {name.partition(":")[0] for name in node.input if not name.startswith("^")} - reached
-        reached |= new
-        left += new
-    return not any(name in reached for name, _ in _constants(graph))
-
-
-def writes_constant(graph: graph_pb2.GraphDef, fetched: Iterable[str], variable: str) -> bool:
-    """Returns whether computing `fetched`, tensors of the main graph, writes only constants to a variable."""
-    nodes = {node.name: node for node in graph.node}
-    handles = {
-        node.name for node in graph.node if node.op == "VarHandleOp" and node.attr["shared_name"].s.decode() == variable
-    }
-    reached = {name.partition(":")[0] for name in fetched}
-    left = list(reached)
-    while left:
-        new = {name.removeprefix("^").partition(":")[0] for name in nodes[left.pop()].input} - reached
-        reached |= new
-        left += new
-    users = [nodes[name] for name in reached if any(ref.partition(":")[0] in handles for ref in nodes[name].input)]
-    writers = [node for node in users if node.op != "ReadVariableOp"]
-    return bool(writers) and all(node.op == "AssignVariableOp" and constant(graph, node.input[1]) for node in writers)
 
 
 def changed(value: Array, rng: np.random.Generator, change: float = CHANGE) -> Array:

@@ -123,8 +123,8 @@ def units(value: Array, dtype: str) -> Array:
     info = ml_dtypes.finfo(value.dtype)
     magnitude = np.abs(reals(value)).astype(np.float64)
     largest = np.where(np.isfinite(magnitude), magnitude, 0.0)
-    with np.errstate(over="ignore"):
-        unit = np.exp2(np.floor(np.log2(np.maximum(largest, float(info.smallest_normal))))) * float(info.eps)
+    _, exponent = np.frexp(np.maximum(largest, float(info.smallest_normal)))
+    unit = np.ldexp(float(info.eps), exponent - 1)
     least: Array = np.maximum(unit, float(info.smallest_normal))
     return least
 

@@ -22,6 +22,7 @@ from typing import NoReturn
 from tfaot.core import environment
 from tfaot.worker import sandbox
 from tfaot.worker import stage as stages
+from tfaot.worker.bytecode import Bytecode
 from tfaot.worker.protocol import Request, Response
 from tfaot.worker.sandbox import Namespaces
 from tfaot.worker.stage import Stage
@@ -63,6 +64,7 @@ class Warm:
         self._children: dict[int, _Child] = {}
         self._count = 0
         self._repositories = sandbox.Repositories(folder / "repositories")
+        self._bytecode = Bytecode(folder)
         self._namespaces = namespaces
         environment.prepare(legacy_keras=legacy_keras)
         before = {*sys.modules}
@@ -121,6 +123,7 @@ class Warm:
         inputs, repositories = list(request.inputs), dict[str, Path]()
         with contextlib.suppress(OSError):  # the child meets the same error, and reports it
             inputs, repositories = self._repositories.staged(self._root / request.folder, request.inputs)
+        self._bytecode.renew(self._root / request.folder, stage.main, inputs)
         this = os.getpid()
         pid = os.fork() if self._namespaces is None else self._namespaces.fork()
         if pid == 0:
@@ -186,6 +189,7 @@ class Warm:
             os.chdir(own)
             if self._shadowed(stage):
                 stages.restart(request.arguments, folder / "flags")
+            self._bytecode.use(stage.main)
             status = stages.run(stage)
         except OSError as error:
             print(f"error: a worker can't run the stage: {error}", file=sys.stderr, flush=True)

@@ -6,6 +6,7 @@ and its server, and each has a package of its own.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import pathlib
@@ -99,6 +100,25 @@ load("//rules:defs.bzl", "tf_aot_library")
 [
     tf_aot_library(name = "m%d" % n, cpp_class = "m::M%d" % n, model = "m%d.py" % n, signature = {"x": "float32[2]"})
     for n in range(100)
+]
+"""
+
+MEMORY = """\
+load("//rules:defs.bzl", "tf_aot_library")
+
+[
+    tf_aot_library(
+        name = name + str(n),
+        cpp_class = "m::" + name,
+        model = "%s%d.py" % (name, n),
+        signature = {"x": "float32[2]"},
+        tags = tags,
+    )
+    for name, tags in [
+        ("large", ["resources:memory:6000"]),
+        ("small", []),
+    ]
+    for n in range(3)
 ]
 """
 
@@ -363,6 +383,21 @@ class RebuildTest(unittest.TestCase):
         self.assertEqual(self.workspace.spawns(*flags), [])
         (package / "m57.py").write_text("def model(x):\n    return x - 57.0\n")
         self.assertEqual([made(spawn) for spawn in self.workspace.spawns(*flags)], ["many:m57.export"])
+
+    def test_memory(self) -> None:
+        """Stages that don't fit into memory together run one after the other: by their kind, or by the target's tag."""
+        models = {f"{name}{n}_py": f"def model(x):\n    return x * {n}.5\n" for name in ("large", "small") for n in range(3)}
+        self.workspace.package("memory", BUILD=MEMORY, **models)
+        profile = pathlib.Path(self.folder, "profile.json")
+        flags = ("--output_groups=graph", "--jobs=3", "--local_cpu_resources=3", f"--profile={profile}")
+        for name, memory in (("small", 1400), ("large", 8000)):
+            targets = [f"//memory:{name}{n}" for n in range(3)]
+            self.workspace.spawns(*flags, f"--local_ram_resources={memory}", *targets, log=False)
+            events = json.loads(profile.read_text())["traceEvents"]
+            work = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].endswith(" working") and "dur" in e)
+            self.assertEqual(len(work), 3, events)
+            for (_, end), (start, _) in itertools.pairwise(work):
+                self.assertLessEqual(end, start, work)
 
 
 if __name__ == "__main__":
