@@ -18,15 +18,19 @@ def setUpModule() -> None:
 
 
 class ClustersTest(unittest.TestCase):
-    def _same(self, cut: Made, *steps: list[object], variables: dict[str, np.ndarray] | None = None) -> None:
-        """Runs the graph cut and uncut, and compares outputs and variables bit by bit."""
+    def _same(
+        self, cut: Made, *steps: list[object], variables: dict[str, np.ndarray] | None = None, close: float = 0.0
+    ) -> None:
+        """Runs the graph cut and uncut, and compares outputs and variables: bit by bit, unless `close` allows a difference."""
         theirs, ours = both(cut, variables)
         for values in steps:
-            for expected, found in zip(theirs.step(values), ours.step(values), strict=True):
-                np.testing.assert_array_equal(expected, found)
-            expected, found = theirs.variables(), ours.variables()
-            for name in expected:
-                np.testing.assert_array_equal(expected[name], found[name])
+            results = [*zip(theirs.step(values), ours.step(values), strict=True)]
+            after, found = theirs.variables(), ours.variables()
+            for expected, got in (*results, *((after[name], found[name]) for name in after)):
+                if close:
+                    np.testing.assert_allclose(expected, got, rtol=close, atol=close)
+                else:
+                    np.testing.assert_array_equal(expected, got)
 
     def test_around_an_op_that_does_not_compile(self) -> None:
         """What comes before an op without a kernel and what comes after it are two clusters, because one would be a cycle."""
@@ -288,7 +292,8 @@ class ClustersTest(unittest.TestCase):
                 kept = {node.name for node in cut.cut.graph.node} - cut.nodes.known
                 before = {pair for pair in effects(cut.nodes.graph) if kept.issuperset(pair)}
                 self.assertEqual(before - effects(cut.cut.graph), set())
-                self._same(cut, [_X], [_X + 1], variables={"v": np.ones(4, np.float32)})
+                # TensorFlow optimizes each of the two graphs, and that rounds differently. Text keeps three digits.
+                self._same(cut, [_X], [_X + 1], variables={"v": np.ones(4, np.float32)}, close=2e-3)
 
 
 if __name__ == "__main__":

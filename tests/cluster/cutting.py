@@ -103,6 +103,8 @@ def _function(part: Part) -> function_pb2.FunctionDef:
         operations = [each for each in graph.get_operations() if each.name not in fed]
         result = graph_to_function_def.graph_to_function_def(graph, operations, inputs, outputs)
     result.signature.name = part.cluster.name
+    # Like the op, it runs as a whole, when all of its inputs are there.
+    result.attr["_noinline"].b = True
     return result
 
 

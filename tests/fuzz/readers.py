@@ -30,7 +30,7 @@ from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
 
 SECONDS = 30
-"""The time limit of an input. An input takes 20 ms on average."""
+"""The time limit of an input. An input takes 20 ms on average. What takes longer is read again, and may use as much of a processor."""
 
 MEGABYTES = 8000
 """The most memory that a process may use."""
@@ -162,7 +162,7 @@ def judge(data: bytes, folder: Path) -> str:
     TensorFlow ends its process on some graphs. The tool then has to say which check of TensorFlow failed.
     """
     kind = KINDS[data[0] % len(KINDS)]
-    start = time.monotonic()
+    start = _processor_seconds()
     try:
         if kind in ("graph", "saved_model"):
             from tfaot.preflight import run
@@ -176,12 +176,17 @@ def judge(data: bytes, folder: Path) -> str:
             return f"the error names no cause: {error}"
     except Exception as error:
         return f"{error!r}"
-    took = time.monotonic() - start
+    took = _processor_seconds() - start
     return f"it took {took:.0f} s" if took > SECONDS else ""
 
 
+def _processor_seconds() -> float:
+    """Returns what this process and its children used of processors so far: a busy machine doesn't make an input slow."""
+    return sum(os.times()[:4])
+
+
 def limited(data: bytes) -> str:
-    """Calls `judge` in a group of processes that has to end within twice the time limit."""
+    """Calls `judge` in a group of processes that has to end within ten times the time limit."""
     with tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR")) as folder:
         answer = Path(folder) / "answer"
         pid = os.fork()
@@ -191,7 +196,7 @@ def limited(data: bytes) -> str:
             found = judge(data, Path(folder) / "input")
             answer.write_text(f"ended {found}", encoding="utf-8")
             os._exit(0)
-        deadline = time.monotonic() + 2 * SECONDS
+        deadline = time.monotonic() + 10 * SECONDS
         while os.waitpid(pid, os.WNOHANG) == (0, 0):
             if time.monotonic() > deadline:
                 os.killpg(pid, signal.SIGKILL)
@@ -451,8 +456,6 @@ class Campaign:
         for path in sorted((self.folder / "died").iterdir()):
             data = path.read_bytes()
             wrong = limited(data) if data else ""
-            if path.name.startswith("timeout") and not wrong:
-                wrong = f"it takes more than {SECONDS} s"
             if wrong:
                 self.keep(data, wrong)
             with self.log.open("a", encoding="utf-8") as log:

@@ -11,11 +11,15 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.cluster.batches import Rows, infer, static
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
-from tfaot.cluster.updates import Update, hoist, share_reads, spell_out
+from tfaot.cluster.reads import forward, hoist, share_reads
+from tfaot.cluster.resizes import RESIZES, sample
+from tfaot.cluster.sparse import ROWS, declared, densify
+from tfaot.cluster.updates import Update, spell_out
 from tfaot.core import dtypes
 from tfaot.export.traced import Function
 from tfaot.graph.attributes import Shape, attribute
 from tfaot.graph.calls import inline_calls
+from tfaot.graph.edits import Scope, set_attributes
 from tfaot.graph.names import canonical, producer, tensor_name
 from tfaot.graph.ops import CONTROL_FLOW_V1, definition, dtypes_of, has_effects
 from tfaot.graph.program import Program, Tensor
@@ -26,6 +30,9 @@ from tfaot.preflight.report import BLOCKER
 
 SIZES = {"Rank", "Shape", "Size", "VariableShape"}
 """Ops whose result is known as soon as their operand's shape is."""
+
+_SHAPED = {"BroadcastTo": 1, "Fill": 0, "Reshape": 1}
+"""Ops of which an operand is the shape of the result."""
 
 OPEN = "sizes aren't known"
 """Why an op stays that has an operand or a result of unknown size."""
@@ -60,6 +67,8 @@ class Nodes:
     """The same graph with updates of variables as they were."""
     updates: Mapping[str, Update]
     """The updates of variables that `graph` spells out, by their nodes in `uncut`."""
+    pixels: Mapping[str, tuple[str, ...]]
+    """Nodes that compute on the pixels that a resize reads, and the nodes of `uncut` that they stand for."""
 
     def is_open(self, operand: str) -> bool:
         """Returns whether a tensor has a size that isn't known."""
@@ -70,9 +79,14 @@ class Nodes:
         """Returns the batch whose rows a candidate has; empty for one whose sizes are all known."""
         return _batch(node, self.tensors, self.rows)
 
-    def origins(self) -> dict[str, str]:
-        """Returns the update that each node of its arithmetic belongs to."""
-        return {name: update for update, made in self.updates.items() for name in made.arithmetic}
+    def origins(self) -> dict[str, tuple[str, ...]]:
+        """Returns the nodes of the uncut graph that each node stands for which a rewriting made."""
+        left = {node.name for node in self.graph.node} - set(self.updates)
+        found = dict(self.pixels)
+        for update, made in self.updates.items():
+            found |= {name: tuple(each for each in stands if each not in left) for name, stands in made.sums.items()}
+            found |= dict.fromkeys(made.arithmetic, (update,))
+        return found
 
     def is_candidate(self, name: str) -> bool:
         """Returns whether a node can be a part of a cluster."""
@@ -104,13 +118,31 @@ def examine(function: Function, *, what: str, kept: Collection[str] = (), batche
     fetched = frozenset(map(producer, fetches))
     runs = predicates(graph.node)
     hoist(graph, runs, fetched)
+    fed = [tensor_name(edge.name)[0] for edge in function.inputs]
+    stands: dict[str, Mapping[str, tuple[str, ...]]] = {}
+    replaced: Mapping[str, Tensor] = {}
+    pixels: Mapping[str, tuple[str, ...]] = {}
+    if any(node.op in ROWS or node.op in RESIZES for node in graph.node):
+        replaced = infer(graph, what, fed, batched=False).tensors
+        stands |= densify(graph, replaced, runs, kept)
+        pixels = sample(graph, replaced, runs, fetched)
+        graph = _ordered(prune(graph, fetched, fed))
+        runs = predicates(graph.node)
     updates = spell_out(graph, runs, kept)
+    updates = {
+        name: dataclasses.replace(made, sums=stands[name]) if name in stands else made for name, made in updates.items()
+    }
     share_reads(graph, fetched)
+    graph = _ordered(graph)
+    forward(graph, predicates(graph.node), fetched)
     graph = _ordered(_without_groups(graph))
     when = predicates(graph.node)
-    inferred = infer(graph, what, [tensor_name(edge.name)[0] for edge in function.inputs], batched=batched)
-    tensors, rows = inferred.tensors, inferred.rows
+    inferred = infer(graph, what, fed, batched=batched)
+    tensors, rows = {**replaced, **inferred.tensors}, inferred.rows
     _fold_sizes(graph, tensors, when)
+    tensors = {**tensors, **_fold_shapes(graph, tensors, when)}
+    graph = _ordered(prune(graph, fetched, fed))
+    when = predicates(graph.node)
     reasons = _reasons(dataclasses.replace(function, graph=graph), graph, tensors, rows)
     known = _known(graph, reasons)
     sized = _sized(graph, rows, reasons, known)
@@ -123,7 +155,7 @@ def examine(function: Function, *, what: str, kept: Collection[str] = (), batche
     known = _known(graph, reasons)
     sized = _sized(graph, rows, reasons, known)
     reasons = {name: why for name, why in reasons.items() if name not in sized}
-    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates)
+    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates, pixels)
 
 
 class _Whole(Program):
@@ -225,12 +257,33 @@ def _fold_sizes(graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], when: 
 
 def _measured(node: node_def_pb2.NodeDef, tensor: Tensor) -> Shape | None:
     """Returns the shape of a tensor, or that of the variable if it is a handle."""
-    if tensor.dtype != types_pb2.DT_RESOURCE:
-        return tensor.shape
-    shape = node.attr["shape"].shape
-    if node.op != "VarHandleOp" or shape.unknown_rank:
-        return None
-    return tuple(None if dim.size < 0 else dim.size for dim in shape.dim)
+    return declared(node) if tensor.dtype == types_pb2.DT_RESOURCE else tensor.shape
+
+
+def _fold_shapes(
+    graph: graph_pb2.GraphDef, tensors: Mapping[str, Tensor], when: Mapping[str, Predicate]
+) -> dict[str, Tensor]:
+    """Gives ops whose operand is the shape of their result that shape as a constant, if it is known, in place.
+
+    Returns:
+      The new constants.
+    """
+    made: dict[str, Tensor] = {}
+    scope = Scope.graph(graph)
+    nodes = {node.name: node for node in graph.node}
+    for node in list(graph.node):
+        position = _SHAPED.get(node.op)
+        shape = tensors[f"{node.name}:0"].shape if position is not None else None
+        if position is None or when[node.name] != ALWAYS or shape is None or None in shape:
+            continue
+        if nodes[producer(node.input[position])].op == "Const":
+            continue
+        dtype = tensors[canonical(node.input[position])].dtype
+        value = scope.add(f"{node.name}/tfaot_shape", "Const", [], {"dtype": dtype})
+        set_attributes(value, {"value": np.array(shape, dtypes.BY_ENUM[dtype].name)})
+        node.input[position] = value.name
+        made[f"{value.name}:0"] = Tensor((len(shape),), dtype)
+    return made
 
 
 def _reasons(

@@ -305,7 +305,7 @@ def apart_from(nodes: Nodes, found: Found) -> set[str]:
     return {
         update
         for update, made in nodes.updates.items()
-        if not any(cluster.issuperset(set(made.arithmetic) - nodes.known) for cluster in inside)
+        if not any(cluster.issuperset({*made.arithmetic, *made.sums} - nodes.known) for cluster in inside)
     }
 
 
@@ -409,7 +409,9 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
     copied = {*nodes.known, *nodes.sized}
     origins = nodes.origins()
     contained = {
-        part.cluster.name: list(dict.fromkeys(origins.get(name, name) for name in part.cluster.nodes))
+        part.cluster.name: list(
+            dict.fromkeys(each for name in part.cluster.nodes for each in origins.get(name, (name,)) if each in operations)
+        )
         for part in made.parts
     }
 

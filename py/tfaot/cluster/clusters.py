@@ -85,7 +85,7 @@ def find(nodes: Nodes, *, least: int) -> Found:
 
     def count(names: Sequence[str]) -> int:
         # TensorFlow's kernel of an update is fused, too, so the update counts as one op.
-        return len({origins.get(name, name) for name in names if operations[name] not in MOVES})
+        return len({each for name in names if operations[name] not in MOVES for each in origins.get(name, (name,))})
 
     left = dict(nodes.reasons)
     batches = _batches(nodes)

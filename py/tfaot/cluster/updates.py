@@ -7,18 +7,16 @@ and TensorFlow stores it without a copy: the variable takes the tensor.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.cluster.predicates import ALWAYS, Predicate
+from tfaot.cluster.reads import Before, accesses
 from tfaot.core import dtypes
 from tfaot.graph.edits import Scope, replace, set_attributes
 from tfaot.graph.names import producer
-from tfaot.graph.ops import BRANCHING, CONTROL_FLOW_V1, FORWARDS, IDENTITIES, has_effects
-from tfaot.graph.variables import READS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +63,8 @@ class Update:
     """The nodes that can join a cluster."""
     writes: tuple[str, ...]
     """The nodes that store values."""
+    sums: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    """If it was an update of rows: the nodes that compute what it adds to all rows, and what they stand for in the model."""
 
 
 _Formula = Callable[[Sequence[_Value], bool], Sequence[_Value]]
@@ -147,86 +147,6 @@ _RULES: Mapping[str, _Rule] = {
 """The ops that are spelled out, as TensorFlow's kernels compute them."""
 
 
-def hoist(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], fetched: Collection[str]) -> None:
-    """Makes reads of variables wait only for the writes of their own variables before them, and constants for nothing.
-
-    What else they wait for, such as writes of other variables, would keep what uses their values from sharing a cluster
-    with what computes these writes. Effects and outputs behind them wait for that instead.
-
-    Args:
-      graph: all calls are inlined. It changes in place.
-      when: when each node runs. Nodes in branches and loops stay as they are.
-      fetched: the nodes of the outputs.
-    """
-    handles, writers = _variables(graph)
-    before = _Before(graph, writers)
-    reads: dict[str, list[str]] = {}
-    for node in graph.node:
-        if node.op == "Const" and node.input and when[node.name] == ALWAYS:
-            reads[node.name] = []
-        variables = handles.get(producer(node.input[0])) if node.op == "ReadVariableOp" else None
-        if variables is None or len(variables) != 1 or when[node.name] != ALWAYS:
-            continue
-        waits = [name for name in writers[next(iter(variables))] if before(name, node.name)]
-        if all(when[name] == ALWAYS for name in waits):
-            reads[node.name] = waits
-    users: dict[str, list[node_def_pb2.NodeDef]] = defaultdict(list)
-    for node in graph.node:
-        for name in {producer(operand) for operand in node.input}:
-            users[name].append(node)
-    added: dict[str, dict[str, None]] = defaultdict(dict)
-    for node in [node for node in graph.node if node.name in reads]:
-        wanted = [f"^{name}" for name in reads[node.name]]
-        data = [operand for operand in node.input if not operand.startswith("^")]
-        dropped = [operand for operand in node.input[len(data) :] if operand not in wanted]
-        if not dropped:
-            continue
-        node.input[:] = [*data, *wanted]
-        for end in _ends(node.name, users, {*reads} - {*fetched}, fetched):
-            added[end].update(dict.fromkeys(dropped))
-    for node in graph.node:
-        node.input.extend(operand for operand in added[node.name] if operand not in node.input)
-
-
-def _ends(
-    start: str, users: Mapping[str, Sequence[node_def_pb2.NodeDef]], reads: Collection[str], fetched: Collection[str]
-) -> list[str]:
-    """Returns the first nodes behind a read whose place in the order matters: outputs, effects, and what decides what runs."""
-    if start in fetched:
-        return [start]
-    found, seen, pending = [], {start}, [start]
-    while pending:
-        for user in users[pending.pop()]:
-            if user.name in seen:
-                continue
-            seen.add(user.name)
-            if user.name not in reads and (user.name in fetched or user.op in CONTROL_FLOW_V1 or has_effects(user.op)):
-                found.append(user.name)
-            else:
-                pending.append(user.name)
-    return found
-
-
-def share_reads(graph: graph_pb2.GraphDef, fetched: Collection[str]) -> None:
-    """Makes one read of those that return the same value, in place."""
-    first: dict[tuple[str, ...], str] = {}
-    same: dict[str, str] = {}
-    for node in graph.node:
-        if node.op == "ReadVariableOp" and node.name not in fetched:
-            kept = first.setdefault((node.input[0], *sorted(node.input[1:])), node.name)
-            if kept != node.name:
-                same[node.name] = kept
-    for node in graph.node:
-        data = [operand for operand in node.input if not operand.startswith("^")]
-        waits = dict.fromkeys(
-            f"^{same.get(operand[1:], operand[1:])}" for operand in node.input if operand.startswith("^")
-        )
-        node.input[:] = [*(same.get(operand.removesuffix(":0"), operand) for operand in data), *waits]
-    left = [node for node in graph.node if node.name not in same]
-    del graph.node[:]
-    graph.node.extend(left)
-
-
 def spell_out(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], kept: Collection[str]) -> Mapping[str, Update]:
     """Spells out the updates of floats in a graph, in place. A NoOp with an update's name waits for its writes.
 
@@ -241,8 +161,8 @@ def spell_out(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], kept: Co
     Returns:
       What became of each update that is spelled out, by its node.
     """
-    handles, writers = _variables(graph)
-    before = _Before(graph, writers)
+    handles, writers = accesses(graph)
+    before = Before(graph, writers)
     nodes = {node.name: node for node in graph.node}
     waits: dict[str, list[list[str]]] = {}
     for node in list(graph.node):
@@ -300,42 +220,3 @@ def _spell(scope: Scope, node: node_def_pb2.NodeDef, others: Sequence[Sequence[s
     replace(node, "NoOp", [], {})
     node.input.extend(writes)
     return Update(tuple(made), tuple(write.removeprefix("^") for write in writes))
-
-
-def _variables(graph: graph_pb2.GraphDef) -> tuple[dict[str, frozenset[str]], dict[str, list[str]]]:
-    """Returns the variables whose handle each node returns, and the nodes that may change each variable."""
-    handles: dict[str, frozenset[str]] = {}
-    writers: dict[str, list[str]] = defaultdict(list)
-    for node in graph.node:
-        if node.op == "VarHandleOp":
-            handles[node.name] = frozenset({node.attr["shared_name"].s.decode()})
-            continue
-        given = [
-            handles[name] for operand in node.input if (name := producer(operand)) in handles and operand[0] != "^"
-        ]
-        if not given:
-            continue
-        if node.op in FORWARDS or node.op in BRANCHING or node.op in IDENTITIES:
-            handles[node.name] = frozenset().union(*given)
-        elif node.op not in READS:
-            for name in frozenset().union(*given):
-                writers[name].append(node.name)
-    return handles, writers
-
-
-class _Before:
-    """Answers which writes always end before a node starts."""
-
-    def __init__(self, graph: graph_pb2.GraphDef, writers: Mapping[str, Sequence[str]]) -> None:
-        """Takes a graph whose nodes are in order, but for the ways back of loops."""
-        self._bits = {name: 1 << bit for bit, name in enumerate({name for each in writers.values() for name in each})}
-        self._found: dict[str, int] = {}
-        for node in graph.node:
-            found = 0
-            for operand in node.input:
-                name = producer(operand)
-                found |= self._found.get(name, 0) | self._bits.get(name, 0)
-            self._found[node.name] = found
-
-    def __call__(self, write: str, node: str) -> bool:
-        return bool(self._bits[write] & self._found[node])
