@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfaot.compile.program import packing, thunks
-from tfaot.compile.program.formulas import Formula, Operation
+from tfaot.compile.program import formula_code, packing, thunks
+from tfaot.compile.program.formulas import Formula
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
 from tfaot.core import templates
 from tfaot.core.errors import TfaotError
@@ -148,7 +148,7 @@ class _Plan:
             "constants": self._constants,
             "facts": [*self._facts],
             "first_use": first_use,
-            "formulas": [*map(_formula, self._formulas)],
+            "formulas": [*map(formula_code.code, self._formulas)],
             "images": self._images,
             "kernel_args": [f"{{{offset}u, {size}u, {buffer}u}}" for offset, size, buffer in self._kernel_args],
             "kernels": sorted({thunk.symbol for thunk in all_thunks if isinstance(thunk, thunks.Kernel)}),
@@ -352,75 +352,6 @@ def _title(thunk: Thunk) -> str:
     if isinstance(thunk, thunks.Dot):
         return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
     return type(thunk).__name__.lower()
-
-
-_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
-_COMPARISONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
-_FUNCTIONS = {"abs": "Abs", "maximum": "Maximum", "minimum": "Minimum", "sqrt": "Sqrt", "stored": "Rounded"}
-
-
-def _formula(formula: Formula) -> dict[str, Any]:
-    """Returns the names that the template of a formula uses."""
-    dtype = _CPP[formula.dtype]
-    places = {each.place for each in formula.operations if each.opcode == "scalar"}
-    streams = sum(each.opcode == "array" for each in formula.operations) + len(formula.results)
-    slow = sum(each.opcode in ("divide", "sqrt", "rsqrt") for each in formula.operations)
-    values = [_value(each, dtype) for each in formula.operations]
-    # The C++ compiler must not fuse a product that XLA's compiler rounds.
-    summed = {
-        operand
-        for each in formula.operations
-        if each.opcode not in ("multiply", "divide")
-        for operand in each.operands
-        if formula.operations[operand].opcode == "multiply"
-    }
-    return {
-        "arrays": 1 + max(place for place in _arrays(formula)),
-        "cost": 2 * (streams + slow),
-        "dtype": dtype,
-        "results": formula.results,
-        "scalars": sorted(places),
-        "scalar_count": 1 + max(places, default=-1),
-        "values": [f"kernels::Rounded({value})" if index in summed else value for index, value in enumerate(values)],
-    }
-
-
-def _arrays(formula: Formula) -> list[int]:
-    """Returns the places of the arrays that a formula reads and writes."""
-    read = [each.place for each in formula.operations if each.opcode == "array"]
-    return [*read, *(place for place, _ in formula.results)]
-
-
-def _value(operation: Operation, dtype: str) -> str:
-    """Returns an operation in C++."""
-    v = [f"v{operand}" for operand in operation.operands]
-    opcode = operation.opcode
-    if opcode == "array":
-        return f"kernels::Get<V, {dtype}>(arrays[{operation.place}], i)"
-    if opcode == "scalar":
-        return f"kernels::All<V>(s{operation.place})"
-    if opcode == "constant":
-        suffix = "f" if dtype == "float" else ""
-        return f"kernels::All<V>({float(operation.text)!r}{suffix})"
-    if opcode == "multiply_add":
-        return f"{v[0]} * {v[1]} + {v[2]}"
-    if opcode == "multiply_subtract":
-        return f"{v[0]} * {v[1]} - {v[2]}"
-    if opcode == "subtract_product":
-        return f"{v[2]} - {v[0]} * {v[1]}"
-    if opcode == "compare":
-        return f"{v[0]} {_COMPARISONS[operation.text]} {v[1]}"
-    if opcode == "select":
-        return f"{v[0]} ? {v[1]} : {v[2]}"
-    if opcode == "clamp":
-        return f"kernels::Minimum(kernels::Maximum({v[1]}, {v[0]}), {v[2]})"
-    if opcode == "negate":
-        return "-" + v[0]
-    if opcode == "rsqrt":
-        return f"kernels::All<V>({dtype}(1)) / kernels::Sqrt({v[0]})"
-    if opcode in _OPERATORS:
-        return f"{v[0]} {_OPERATORS[opcode]} {v[1]}"
-    return f"kernels::{_FUNCTIONS[opcode]}({', '.join(v)})"
 
 
 def _packing(thunk: thunks.Dot | thunks.Convolution) -> str:
