@@ -107,7 +107,8 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     ),
     Pass(
         "sweeps",
-        "Computes kernels over the same arrays, such as the three that update a variable with Adam, in one pass over memory.",
+        "Computes kernels over the same arrays, such as the three that update a variable with Adam, in one pass over memory. "
+        "Threads can share it.",
         Compiled,
         sweeps,
     ),

@@ -36,6 +36,8 @@ KNOWN = {
     "product": known(READ, OTHER, Operation("multiply", (0, 1)), arrays=2),
     "scaled": known(READ, Operation("scalar", place=0), Operation("multiply", (0, 1)), arrays=1, scalars=1),
     "longer": known(READ, Operation("sqrt", (0,)), arrays=1, count=16),
+    "large": known(READ, Operation("sqrt", (0,)), arrays=1, count=65536),
+    "smaller": known(READ, Operation("sqrt", (0,)), arrays=1, count=65535),
     "other": None,
 }
 
@@ -132,6 +134,12 @@ class MergeTest(unittest.TestCase):
                 self.assertEqual(
                     [*map(type, got)], [Sweep, type(between)] if moves else [Kernel, type(between), Kernel]
                 )
+
+    def test_alone(self) -> None:
+        """Protects threads: they share a large kernel, even if it has no array in common with another."""
+        (got,) = merged(kernel("large", 0, 1 << 20, size=1 << 18))
+        self.assertIsInstance(got, Sweep)
+        self.unchanged(kernel("smaller", 0, 1 << 20, size=(1 << 18) - 4))
 
     def test_loops(self) -> None:
         """Protects steps in loops: kernels in a body are merged, and not with those outside."""

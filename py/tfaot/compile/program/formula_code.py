@@ -15,7 +15,7 @@ def code(formula: Formula) -> dict[str, Any]:
     """Returns the names that the template of a formula uses."""
     dtype = formula.dtype
     places = {each.place for each in formula.operations if each.opcode == "scalar"}
-    streams = sum(each.opcode == "array" for each in formula.operations) + len(formula.results)
+    read = {each.place for each in formula.operations if each.opcode == "array"}
     slow = sum(each.opcode in ("divide", "sqrt", "rsqrt") for each in formula.operations)
     values = [_value(each, dtype) for each in formula.operations]
     # The C++ compiler must not fuse a product that XLA's compiler rounds.
@@ -27,20 +27,15 @@ def code(formula: Formula) -> dict[str, Any]:
         if formula.operations[operand].opcode == "multiply"
     }
     return {
-        "arrays": 1 + max(place for place in _arrays(formula)),
-        "cost": 2 * (streams + slow),
+        "arrays": 1 + max(read | {place for place, _ in formula.results}),
+        # A multiply-add for each two bytes of a float that move, as measured. Slow operations take as long.
+        "cost": 2 * (len(read) + len(formula.results) + slow),
         "dtype": dtype,
         "results": formula.results,
         "scalars": sorted(places),
         "scalar_count": 1 + max(places, default=-1),
         "values": [f"kernels::Rounded({value})" if index in summed else value for index, value in enumerate(values)],
     }
-
-
-def _arrays(formula: Formula) -> list[int]:
-    """Returns the places of the arrays that a formula reads and writes."""
-    read = [each.place for each in formula.operations if each.opcode == "array"]
-    return [*read, *(place for place, _ in formula.results)]
 
 
 def _value(operation: Operation, dtype: str) -> str:

@@ -2,6 +2,7 @@
 
 XLA on CPUs never fuses several results into one kernel. So it updates a variable with Adam in three kernels, two of
 which read what the third needs, and the square root and quotient of the third leave the core's other units idle.
+Threads can share a sweep, and can't share XLA's kernels.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from tfaot.compile.program.thunks import SIZES, CompiledFunction, Kernel, Slice,
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
+
+_SHARED = 65536
+"""The least number of values for which a kernel alone becomes a sweep, which threads can share, as XLA's kernels can't be."""
 
 
 def sweeps(compiled: Compiled) -> int:
@@ -36,6 +40,8 @@ def sweeps(compiled: Compiled) -> int:
 def merge(function: CompiledFunction, known: Mapping[str, Elementwise | None]) -> CompiledFunction:
     """Merges each kernel into an earlier one with the same number of values that shares an array with it.
 
+    Large kernels that are left become sweeps, too.
+
     Args:
       function: the function from tfcompile's header.
       known: the result of `elementwise` for its kernels.
@@ -46,7 +52,7 @@ def merge(function: CompiledFunction, known: Mapping[str, Elementwise | None]) -
 def _sequence(sequence: tuple[Thunk, ...], known: Mapping[str, Elementwise | None]) -> tuple[Thunk, ...]:
     result: list[Thunk] = []
     alone: dict[int, Kernel] = {}
-    """Kernels that nothing was merged with yet, by their sweep's index in `result`."""
+    """Small kernels that nothing was merged with yet, by their sweep's index in `result`."""
     for thunk in sequence:
         sweep = _sweep(thunk, known.get(thunk.symbol)) if isinstance(thunk, Kernel) else None
         if sweep is None:
@@ -55,7 +61,8 @@ def _sequence(sequence: tuple[Thunk, ...], known: Mapping[str, Elementwise | Non
             alone.pop(index, None)
         else:
             assert isinstance(thunk, Kernel)
-            alone[len(result)] = thunk
+            if sweep.count < _SHARED:
+                alone[len(result)] = thunk
             result.append(sweep)
     return tuple(alone.get(index, thunk) for index, thunk in enumerate(result))
 
