@@ -12,7 +12,6 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 from tfaot.cluster.batches import Rows, infer, static
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
 from tfaot.cluster.reads import forward, hoist, share_reads
-from tfaot.cluster.resizes import RESIZES, sample
 from tfaot.cluster.sparse import ROWS, declared, densify
 from tfaot.cluster.updates import Update, spell_out
 from tfaot.core import dtypes
@@ -67,8 +66,6 @@ class Nodes:
     """The same graph with updates of variables as they were."""
     updates: Mapping[str, Update]
     """The updates of variables that `graph` spells out, by their nodes in `uncut`."""
-    pixels: Mapping[str, tuple[str, ...]]
-    """Nodes that compute on the pixels that a resize reads, and the nodes of `uncut` that they stand for."""
 
     def is_open(self, operand: str) -> bool:
         """Returns whether a tensor has a size that isn't known."""
@@ -80,9 +77,9 @@ class Nodes:
         return _batch(node, self.tensors, self.rows)
 
     def origins(self) -> dict[str, tuple[str, ...]]:
-        """Returns the nodes of the uncut graph that each node stands for which a rewriting made."""
+        """Returns the nodes of the uncut graph that each node of an update's arithmetic stands for."""
         left = {node.name for node in self.graph.node} - set(self.updates)
-        found = dict(self.pixels)
+        found: dict[str, tuple[str, ...]] = {}
         for update, made in self.updates.items():
             found |= {name: tuple(each for each in stands if each not in left) for name, stands in made.sums.items()}
             found |= dict.fromkeys(made.arithmetic, (update,))
@@ -121,11 +118,9 @@ def examine(function: Function, *, what: str, kept: Collection[str] = (), batche
     fed = [tensor_name(edge.name)[0] for edge in function.inputs]
     stands: dict[str, Mapping[str, tuple[str, ...]]] = {}
     replaced: Mapping[str, Tensor] = {}
-    pixels: Mapping[str, tuple[str, ...]] = {}
-    if any(node.op in ROWS or node.op in RESIZES for node in graph.node):
+    if any(node.op in ROWS for node in graph.node):
         replaced = infer(graph, what, fed, batched=False).tensors
         stands |= densify(graph, replaced, runs, kept)
-        pixels = sample(graph, replaced, runs, fetched)
         graph = _ordered(prune(graph, fetched, fed))
         runs = predicates(graph.node)
     updates = spell_out(graph, runs, kept)
@@ -155,7 +150,7 @@ def examine(function: Function, *, what: str, kept: Collection[str] = (), batche
     known = _known(graph, reasons)
     sized = _sized(graph, rows, reasons, known)
     reasons = {name: why for name, why in reasons.items() if name not in sized}
-    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates, pixels)
+    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates)
 
 
 class _Whole(Program):

@@ -159,6 +159,7 @@ _IDLE = (
     | CONTROL_FLOW_V1
     | {
         "AssignVariableOp",
+        "Const",
         "NoOp",
         "Placeholder",
         "PlaceholderV2",
