@@ -13,6 +13,7 @@ from tfaot.compile.passes.batch_norm import fold_batch_norm
 from tfaot.compile.passes.erfc import erfc
 from tfaot.compile.passes.gather_gradients import gather_gradients
 from tfaot.compile.passes.hoist_projections import hoist_projections
+from tfaot.compile.passes.image_means import image_means
 from tfaot.compile.passes.loop_invariants import loop_invariants
 from tfaot.compile.passes.max_pools import max_pools
 from tfaot.compile.passes.residuals import residuals
@@ -117,6 +118,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Computes sums and means along rows, as in layer norms, by adding vectors, inside the kernels around them.",
         Program,
         row_sums,
+    ),
+    Pass(
+        "image_means",
+        "Computes sums and means over the pixels of images by adding vectors of channels.",
+        Program,
+        image_means,
     ),
     Pass(
         "short_products",
