@@ -199,4 +199,5 @@ class Before:
             self._found[node.name] = found
 
     def __call__(self, write: str, node: str) -> bool:
+        """Returns whether a write ends before a node starts."""
         return bool(self._bits[write] & self._found[node])
