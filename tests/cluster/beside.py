@@ -241,7 +241,8 @@ round's ratio. {_priority()}
 
 def _priority() -> str:
     if os.sched_getscheduler(0) == os.SCHED_FIFO:
-        return "Other programs kept the machine busy, so the processes had a real-time priority (`chrt -f 5`)."
+        busy = "Other programs kept the machine busy, so the processes had a real-time priority (`chrt -f 5`)."
+        return f"{busy}\nCompare ratios, not microseconds."
     return "No process had a priority."
 
 

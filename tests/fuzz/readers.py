@@ -30,7 +30,8 @@ from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
 
 SECONDS = 30
-"""The time limit of an input. An input takes 20 ms on average. What takes longer is read again, and may use as much of a processor."""
+"""The time limit of an input. An input takes 20 ms on average. What takes longer is read again, with a limit of a
+processor's time."""
 
 MEGABYTES = 8000
 """The most memory that a process may use."""

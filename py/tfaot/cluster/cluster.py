@@ -411,7 +411,9 @@ def plan(nodes: Nodes, found: Found, made: Cut, function: Function, cpp_class: s
     origins = nodes.origins()
     contained = {
         part.cluster.name: list(
-            dict.fromkeys(each for name in part.cluster.nodes for each in origins.get(name, (name,)) if each in operations)
+            dict.fromkeys(
+                each for name in part.cluster.nodes for each in origins.get(name, (name,)) if each in operations
+            )
         )
         for part in made.parts
     }

@@ -76,9 +76,7 @@ def forward(graph: graph_pb2.GraphDef, when: Mapping[str, Predicate], fetched: C
     _drop_unread(graph, variable)
 
 
-def _drop_unread(
-    graph: graph_pb2.GraphDef, variable: Callable[[node_def_pb2.NodeDef, str], str | None]
-) -> None:
+def _drop_unread(graph: graph_pb2.GraphDef, variable: Callable[[node_def_pb2.NodeDef, str], str | None]) -> None:
     """Drops writes after which another write comes, before anything else uses the variable. What computes the value stays."""
     handles, _ = accesses(graph)
     users: dict[str, list[str]] = defaultdict(list)
@@ -201,4 +199,5 @@ class Before:
             self._found[node.name] = found
 
     def __call__(self, write: str, node: str) -> bool:
+        """Returns whether a write ends before a node starts."""
         return bool(self._bits[write] & self._found[node])

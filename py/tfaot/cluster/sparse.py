@@ -67,9 +67,7 @@ def densify(
         handle = nodes[producer(node.input[0])]
         names = handles.get(handle.name, frozenset())
         shape = declared(handle)
-        dense = any(
-            nodes[each].op in _DENSE and before(each, node.name) for name in names for each in writers[name]
-        )
+        dense = any(nodes[each].op in _DENSE and before(each, node.name) for name in names for each in writers[name])
         dtype = dtypes.BY_ENUM.get(node.attr["dtype"].type)
         if not dense or not shape or dtype is None or not dtype.floating:
             continue
@@ -82,7 +80,7 @@ def densify(
 def declared(handle: node_def_pb2.NodeDef) -> tuple[int, ...] | None:
     """Returns the shape of the variable of a VarHandleOp, if all of its sizes are known."""
     shape = handle.attr["shape"].shape if handle.op == "VarHandleOp" else None
-    return None if shape is None or shape.unknown_rank else complete([dim.size for dim in shape.dim])
+    return None if shape is None or shape.unknown_rank else complete(tuple(dim.size for dim in shape.dim))
 
 
 class _Rewriting:
