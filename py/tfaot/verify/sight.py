@@ -116,7 +116,7 @@ class Probe:
         return True
 
     def _writers(self, fetched: Iterable[str]) -> dict[str, list[node_def_pb2.NodeDef]]:
-        """Returns nodes that computing `fetched`, tensors of the main graph, runs, and that don't only read a variable, by variable."""
+        """Returns nodes that computing `fetched`, tensors of the main graph, runs, and that write a variable, by variable."""
         reached = {name.partition(":")[0] for name in fetched}
         left = list(reached)
         while left:
