@@ -64,15 +64,12 @@ class Runner:
                 value = v1.placeholder(tf.float64, [])
                 handle = tf.raw_ops.VarHandleOp(dtype=tf.float64, shape=[], shared_name=AMPLITUDE)
                 self._amplitude = value, tf.raw_ops.AssignVariableOp(resource=handle, value=value)
-        self._config = session_config()
-        # Noise is many calls of small functions, each of which costs 40 microseconds.
-        self._config.graph_options.optimizer_options.do_function_inlining = self._amplitude is not None
-        self._session = v1.Session(graph=self._graph, config=self._config)
+        self._session = v1.Session(graph=self._graph, config=session_config())
 
     def twin(self) -> Runner:
         """Returns another session of the same graph. Its variables have no values yet."""
         twin = copy.copy(self)
-        twin._session = v1.Session(graph=self._graph, config=self._config)
+        twin._session = v1.Session(graph=self._graph, config=session_config())
         return twin
 
     def __enter__(self) -> Runner:

@@ -18,7 +18,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.core import fingerprint
-from tfaot.core.manifest import Manifest, Output, Variable
+from tfaot.core.manifest import Manifest, Tensor, Variable
 from tfaot.verify.calls import Call
 from tfaot.verify.kept import Array, kept
 from tfaot.verify.runner import Runner, two_fit
@@ -92,8 +92,8 @@ class Probe:
         """Returns results of a call that depend on no input or variable, such as a flag, or a counter that is set to 0."""
         writers = self._writers(output.name for output in call.entry.outputs)
 
-        def settled(tensor: Output | Variable) -> bool:
-            if isinstance(tensor, Output):
+        def settled(tensor: Tensor) -> bool:
+            if not isinstance(tensor, Variable):
                 return self._constant(tensor.name)
             found = writers.get(tensor.name, [])
             return bool(found) and all(
@@ -116,7 +116,7 @@ class Probe:
         return True
 
     def _writers(self, fetched: Iterable[str]) -> dict[str, list[node_def_pb2.NodeDef]]:
-        """Returns nodes that computing `fetched`, tensors of the main graph, runs, and that don't only read a variable, by variable."""
+        """Returns nodes that computing `fetched`, tensors of the main graph, runs, and that write a variable, by variable."""
         reached = {name.partition(":")[0] for name in fetched}
         left = list(reached)
         while left:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterable
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 from pathlib import Path
+from typing import Any
 
 _PACKAGE = "py/tfaot/"
 
@@ -65,7 +66,7 @@ class Bytecode:
 
         find = FileFinder.path_hook((Loader, SOURCE_SUFFIXES))
 
-        def hook(folder: str) -> FileFinder:
+        def hook(folder: str) -> Any:
             if not f"{folder}/".startswith(f"{package}/"):
                 raise ImportError(folder)
             return find(folder)

@@ -386,7 +386,9 @@ class RebuildTest(unittest.TestCase):
 
     def test_memory(self) -> None:
         """Stages that don't fit into memory together run one after the other: by their kind, or by the target's tag."""
-        models = {f"{name}{n}_py": f"def model(x):\n    return x * {n}.5\n" for name in ("large", "small") for n in range(3)}
+        models = {
+            f"{name}{n}_py": f"def model(x):\n    return x * {n}.5\n" for name in ("large", "small") for n in range(3)
+        }
         self.workspace.package("memory", BUILD=MEMORY, **models)
         profile = pathlib.Path(self.folder, "profile.json")
         flags = ("--output_groups=graph", "--jobs=3", "--local_cpu_resources=3", f"--profile={profile}")
@@ -394,7 +396,9 @@ class RebuildTest(unittest.TestCase):
             targets = [f"//memory:{name}{n}" for n in range(3)]
             self.workspace.spawns(*flags, f"--local_ram_resources={memory}", *targets, log=False)
             events = json.loads(profile.read_text())["traceEvents"]
-            work = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].endswith(" working") and "dur" in e)
+            work = sorted(
+                (e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].endswith(" working") and "dur" in e
+            )
             self.assertEqual(len(work), 3, events)
             for (_, end), (start, _) in itertools.pairwise(work):
                 self.assertLessEqual(end, start, work)
