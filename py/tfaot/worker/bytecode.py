@@ -23,7 +23,8 @@ class Bytecode:
 
     def __init__(self, folder: Path) -> None:
         """Takes an existing folder of its own."""
-        self._file = str(folder / "module.pyc")
+        self._file = folder / "module.pyc"
+        """Only there while a module is compiled."""
         self._compiled: dict[str, bytes] = {}
         self._states: dict[str, tuple[int, ...]] = {}
 
@@ -46,8 +47,9 @@ class Bytecode:
         state = (status.st_ino, status.st_size, status.st_mtime_ns)
         if self._states.get(name) != state:
             checked = py_compile.PycInvalidationMode.CHECKED_HASH
-            py_compile.compile(path, self._file, dfile=name, doraise=True, invalidation_mode=checked)
-            self._compiled[name] = Path(self._file).read_bytes()
+            py_compile.compile(path, str(self._file), dfile=name, doraise=True, invalidation_mode=checked)
+            self._compiled[name] = self._file.read_bytes()
+            self._file.unlink()
             self._states[name] = state
 
     def use(self, main: str) -> None:

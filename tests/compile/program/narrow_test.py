@@ -210,6 +210,22 @@ class NarrowTest(unittest.TestCase):
         # A matrix that stays in float32 stays XLA's.
         self.assertEqual(self.run_pass("int8", matrix("bfloat16"), plain)[1], (plain,))
 
+    def test_levels(self) -> None:
+        """Protects CPUs without a level's instructions: kernels that stay XLA's are those of their own level."""
+        values = matrix("bfloat16")
+        places = ((Slice(1, 0), DEPTH * COLUMNS), (Slice(0, 0), DEPTH), (Slice(0, 4096), COLUMNS))
+        kernels = {
+            isa: Kernel(f"{isa}_b_dot_2_kernel", self.kernel("", *places).args, (1, 1, 1)) for isa in ("v3", "v4")
+        }
+        functions = {isa: function(kernel, sizes=(values.nbytes,)) for isa, kernel in kernels.items()}
+        texts = [HLO.replace("HloModule a.", f"HloModule {isa}.") for isa in kernels]
+        compiled = Compiled(functions, {"c1": memoryview(values.tobytes())}, texts, weights="int8")
+        self.assertEqual(narrow.narrow(compiled), 0)
+        self.assertEqual(
+            {isa: each.thunks for isa, each in compiled.functions.items()},
+            {isa: (kernel,) for isa, kernel in kernels.items()},
+        )
+
 
 MODEL = """\
 import numpy as np

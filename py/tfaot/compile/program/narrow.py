@@ -36,16 +36,17 @@ def narrow(compiled: Compiled) -> int:
     known: dict[str, VectorProduct] = {}
     for text in compiled.optimized_hlo:
         known |= vector_products(text)
-    kernels: dict[Thunk, Kernel] = {}
+    # Equal products of several levels have kernels of their own.
+    kernels: dict[str, dict[Thunk, Kernel]] = {isa: {} for isa in compiled.functions}
     compiled.functions = {
-        isa: dataclasses.replace(function, thunks=_products(function.thunks, known, kernels))
+        isa: dataclasses.replace(function, thunks=_products(function.thunks, known, kernels[isa]))
         for isa, function in compiled.functions.items()
     }
     packed = {"bfloat16": _bfloat16, "int8": _int8}[compiled.weights]
     count = packing.pack(compiled, compiled.weights, _applies, packed)
     # The others stay as XLA made them.
     compiled.functions = {
-        isa: dataclasses.replace(function, thunks=_kernels(function.thunks, kernels))
+        isa: dataclasses.replace(function, thunks=_kernels(function.thunks, kernels[isa]))
         for isa, function in compiled.functions.items()
     }
     return count
