@@ -29,7 +29,7 @@ constexpr std::size_t kHugePage = std::size_t{1} << 21;
 
 // Returns the bytes to map for a block. Near the largest size, the sum wraps
 // around, and the result is zero, which can't be mapped.
-constexpr std::size_t MappedBytes(std::size_t bytes) {
+[[maybe_unused]] constexpr std::size_t MappedBytes(std::size_t bytes) {
   return bytes < 2 * kHugePage
              ? bytes
              : (bytes + kHugePage - 1) / kHugePage * kHugePage;

@@ -6,9 +6,31 @@ from typing import Any
 
 from tfaot.compile.program.formulas import Formula, Operation
 
-_OPERATORS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/"}
-_COMPARISONS = {"EQ": "==", "NE": "!=", "GE": ">=", "GT": ">", "LE": "<=", "LT": "<"}
-_FUNCTIONS = {"abs": "Abs", "maximum": "Maximum", "minimum": "Minimum", "sqrt": "Sqrt", "stored": "Rounded"}
+_CODE = {
+    "abs": "kernels::Abs({0})",
+    "add": "{0} + {1}",
+    "clamp": "kernels::Minimum(kernels::Maximum({1}, {0}), {2})",
+    "compare EQ": "{0} == {1}",
+    "compare GE": "{0} >= {1}",
+    "compare GT": "{0} > {1}",
+    "compare LE": "{0} <= {1}",
+    "compare LT": "{0} < {1}",
+    "compare NE": "{0} != {1}",
+    "divide": "{0} / {1}",
+    "maximum": "kernels::Maximum({0}, {1})",
+    "minimum": "kernels::Minimum({0}, {1})",
+    "multiply": "{0} * {1}",
+    "multiply_add": "{0} * {1} + {2}",
+    "multiply_subtract": "{0} * {1} - {2}",
+    "negate": "-{0}",
+    "rsqrt": "kernels::All<V>({dtype}(1)) / kernels::Sqrt({0})",
+    "select": "{0} ? {1} : {2}",
+    "sqrt": "kernels::Sqrt({0})",
+    "stored": "kernels::Rounded({0})",
+    "subtract": "{0} - {1}",
+    "subtract_product": "{2} - {0} * {1}",
+}
+"""C++ of operations, with the places of their operands."""
 
 
 def code(formula: Formula) -> dict[str, Any]:
@@ -40,7 +62,6 @@ def code(formula: Formula) -> dict[str, Any]:
 
 def _value(operation: Operation, dtype: str) -> str:
     """Returns an operation in C++."""
-    v = [f"v{operand}" for operand in operation.operands]
     opcode = operation.opcode
     if opcode == "array":
         return f"kernels::Get<V, {dtype}>(arrays[{operation.place}], i)"
@@ -49,22 +70,5 @@ def _value(operation: Operation, dtype: str) -> str:
     if opcode == "constant":
         suffix = "f" if dtype == "float" else ""
         return f"kernels::All<V>({float(operation.text)!r}{suffix})"
-    if opcode == "multiply_add":
-        return f"{v[0]} * {v[1]} + {v[2]}"
-    if opcode == "multiply_subtract":
-        return f"{v[0]} * {v[1]} - {v[2]}"
-    if opcode == "subtract_product":
-        return f"{v[2]} - {v[0]} * {v[1]}"
-    if opcode == "compare":
-        return f"{v[0]} {_COMPARISONS[operation.text]} {v[1]}"
-    if opcode == "select":
-        return f"{v[0]} ? {v[1]} : {v[2]}"
-    if opcode == "clamp":
-        return f"kernels::Minimum(kernels::Maximum({v[1]}, {v[0]}), {v[2]})"
-    if opcode == "negate":
-        return "-" + v[0]
-    if opcode == "rsqrt":
-        return f"kernels::All<V>({dtype}(1)) / kernels::Sqrt({v[0]})"
-    if opcode in _OPERATORS:
-        return f"{v[0]} {_OPERATORS[opcode]} {v[1]}"
-    return f"kernels::{_FUNCTIONS[opcode]}({', '.join(v)})"
+    code = _CODE[f"{opcode} {operation.text}" if opcode == "compare" else opcode]
+    return code.format(*(f"v{operand}" for operand in operation.operands), dtype=dtype)

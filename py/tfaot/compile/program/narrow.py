@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tfaot.compile.program import packing
+from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.thunks import Dot, Epilogue, Kernel, SizedSlice, Thunk, with_bodies
+from tfaot.compile.program.thunks import Dot, Epilogue, Kernel, Thunk, with_bodies
 from tfaot.compile.program.vectors import VectorProduct, vector_products
 
 SMALLEST = 4096
@@ -165,7 +166,7 @@ def _dot(kernel: Kernel, product: VectorProduct) -> Dot | None:
     read = [args[product.row], args[product.matrix]]
     if addend is not None and addend.slice != out:
         read.append(addend)
-    if any(_overlap(args[-1], each) for each in read):
+    if any(overlap((out, args[-1].size), (each.slice, each.size)) for each in read):
         return None
     epilogue = None
     if addend is not None:
@@ -193,11 +194,3 @@ def _kernels(sequence: tuple[Thunk, ...], kernels: Mapping[Thunk, Kernel]) -> tu
         return kernels.get(thunk) or with_bodies(thunk, lambda body: _kernels(body, kernels))
 
     return tuple(map(changed, sequence))
-
-
-def _overlap(a: SizedSlice, b: SizedSlice) -> bool:
-    return (
-        a.slice.buffer == b.slice.buffer
-        and a.slice.offset < b.slice.offset + b.size
-        and b.slice.offset < a.slice.offset + a.size
-    )
