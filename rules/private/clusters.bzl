@@ -333,8 +333,8 @@ def tf_aot_clusters(
       saved_model_tags: (list[str]) tags of the SavedModel's meta graph
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters
-      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:12000` makes Bazel set aside 12,000 MB
-        for each stage.
+      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:16000` makes Bazel set aside 16,000 MB
+        for each stage. Other sizes are rounded up to 4, 8, 16, 32, or 64 GB.
       target_compatible_with: (list[Label]) as in any rule, for all targets
       test_size: (str) Bazel's test size of NAME_test
       testonly: (bool) as in any rule

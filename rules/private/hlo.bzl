@@ -253,8 +253,8 @@ def tf_aot_hlo(
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
       stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
-      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:12000` makes Bazel set aside 12,000 MB
-        for each stage.
+      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:16000` makes Bazel set aside 16,000 MB
+        for each stage. Other sizes are rounded up to 4, 8, 16, 32, or 64 GB.
       target_compatible_with: (list[Label]) as in any rule, for all targets
       testonly: (bool) as in any rule
       unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without

@@ -144,8 +144,8 @@ def tf_aot_library(
       stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
       stub_golden: (str) the path of checked-in copies of NAME.h and NAME.stub.cc, without `.h` and `.cc`. NAME_stub is then made
         from them, without the toolchain, and tests compare them. A failure prints the command that updates a copy.
-      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:12000` makes Bazel set aside 12,000 MB
-        for each stage.
+      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:16000` makes Bazel set aside 16,000 MB
+        for each stage. Other sizes are rounded up to 4, 8, 16, 32, or 64 GB.
       taps: (list[str]) patterns of nodes inside the model; `!pattern` excludes some again. NAME_taps_test compares their
         values, and names the first one that diverges. The library doesn't change (docs/guide/debugging.md).
       target_compatible_with: (list[Label]) as in any rule, for all targets
