@@ -29,10 +29,10 @@ PACKAGE_SOURCES = [
 # The sources with the kernels of a CPU level, compiled for each level. A package has those that its model calls.
 PACKAGE_KERNELS = [
     "tfaot/kernels/convolution_f32.cc",
-    "tfaot/kernels/narrow_f32.cc",
     "tfaot/kernels/products_f32.cc",
     "tfaot/kernels/products_f64.cc",
     "tfaot/kernels/products_s32.cc",
+    "tfaot/kernels/stream_f32.cc",
     "tfaot/kernels/winograd_f32.cc",
 ]
 

@@ -10,12 +10,13 @@ from typing import Any, Generic, TypeVar
 from tensorflow.core.framework import graph_pb2
 
 from tfaot.compile.passes.batch_norm import fold_batch_norm
+from tfaot.compile.passes.channel_sums import channel_sums
 from tfaot.compile.passes.erfc import erfc
 from tfaot.compile.passes.gather_gradients import gather_gradients
 from tfaot.compile.passes.hoist_projections import hoist_projections
-from tfaot.compile.passes.image_means import image_means
 from tfaot.compile.passes.loop_invariants import loop_invariants
 from tfaot.compile.passes.max_pools import max_pools
+from tfaot.compile.passes.pool_gradients import pool_gradients
 from tfaot.compile.passes.residuals import residuals
 from tfaot.compile.passes.row_sums import row_sums
 from tfaot.compile.passes.short_products import short_products
@@ -25,6 +26,7 @@ from tfaot.compile.program.epilogues import epilogues
 from tfaot.compile.program.loops import pack_loops
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
+from tfaot.compile.program.row_products import row_products
 from tfaot.compile.program.sweeps import sweeps
 from tfaot.compile.program.winograd import winograd
 from tfaot.core.errors import TfaotError
@@ -100,6 +102,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         narrow,
     ),
     Pass(
+        "row_products",
+        "Stores a constant matrix of at least 1 MB, which only products of one row read, in the order in which they read it, as "
+        "one stream. Threads can share such a product.",
+        Compiled,
+        row_products,
+    ),
+    Pass(
         "epilogues",
         "The product or convolution also adds the bias and another value, and applies bounds, while its sums are still in a "
         "register or in the nearest cache.",
@@ -120,10 +129,10 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         row_sums,
     ),
     Pass(
-        "image_means",
-        "Computes sums and means over the pixels of images by adding vectors of channels.",
+        "channel_sums",
+        "Computes sums and means over the pixels of images, or over a whole batch as in batch norm, by adding vectors of channels.",
         Program,
-        image_means,
+        channel_sums,
     ),
     Pass(
         "short_products",
@@ -136,6 +145,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Computes max pooling as maxima of shifted images, a vector of channels at a time, instead of one value at a time.",
         Program,
         max_pools,
+    ),
+    Pass(
+        "pool_gradients",
+        "Computes gradients of max pooling as comparisons with the maximum, a vector of channels at a time, instead of one value "
+        "at a time.",
+        Program,
+        pool_gradients,
     ),
     Pass(
         "residuals",

@@ -103,10 +103,10 @@ void RunWinograd(const Images& images, const void* input, const void* kernel,
                  void* out, void* scratch, ThreadPool* threads = nullptr,
                  const Epilogue& epilogue = {});
 
-// Like RunProducts, for one product whose right side is packed as kBfloat16 or
-// kInt8. T is float. `right` is aligned to 4 bytes.
+// Like RunProducts, for one product whose right side is packed as kFloat32,
+// kBfloat16, or kInt8. T is float. `right` is aligned to 4 bytes.
 template <typename T>
-void RunNarrow(const Products& products, const void* left, const void* right,
+void RunStream(const Products& products, const void* left, const void* right,
                void* out, ThreadPool* threads = nullptr,
                const Epilogue& epilogue = {});
 

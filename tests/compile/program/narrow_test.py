@@ -34,7 +34,7 @@ def matrix(dtype: str, depth: int = DEPTH, columns: int = COLUMNS) -> Matrix:
 
 
 def unpacked(dtype: str, contents: bytes, depth: int, columns: int) -> Matrix:
-    """Reads what kernels read, by the definition in runtime/tfaot/kernels/narrow.h."""
+    """Reads what kernels read, by the definition in runtime/tfaot/kernels/stream.h."""
     panels = -(-columns // 32)
     result = np.zeros((depth, columns), np.float32)
     factors = np.ones(panels * 32, np.float32)
@@ -256,9 +256,9 @@ class ModelTest(StageTest):
             passes = json.loads(Path(exported.path("passes")).read_text())
             self.assertEqual((passes["narrow"], passes["fold_batch_norm"]), (2, 0))
             self.assertEqual({each["packing"] for each in passes["packed"]}, {dtype})
-            self.assertEqual(passes["kernels"], ["tfaot/kernels/narrow_f32.cc"])
+            self.assertEqual(passes["kernels"], ["tfaot/kernels/stream_f32.cc"])
             source = Path(exported.path("source")).read_text()
-            self.assertEqual(len(re.findall(r"RunNarrow<float>\(", source)), 2)
+            self.assertEqual(len(re.findall(r"RunStream<float>\(", source)), 2)
         plain = self.export(MODEL)
         self.compile(plain)
         passes = json.loads(Path(plain.path("passes")).read_text())

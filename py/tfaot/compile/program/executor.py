@@ -279,10 +279,10 @@ class _Plan:
         dtype = thunk.dtype
         self._facts.update(dict.fromkeys(packing.facts(thunk.packing)))
         operands = ", ".join((sizes, *map(self._at, places)))
-        if thunk.packing in ("bfloat16", "int8"):
-            self.kernels.add("tfaot/kernels/narrow_f32.cc")
+        if thunk.packing in packing.STREAMS:
+            self.kernels.add("tfaot/kernels/stream_f32.cc")
             return (
-                f"kernels::TFAOT_ISA::RunNarrow<float>({operands}, instance.threads{self._epilogue(thunk.epilogue)});"
+                f"kernels::TFAOT_ISA::RunStream<float>({operands}, instance.threads{self._epilogue(thunk.epilogue)});"
             )
         if dtype in _SOURCES if what == "Products" else dtype == "float":
             self.kernels.add(f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc")

@@ -7,17 +7,13 @@ otherwise.
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
-
 import numpy as np
 import numpy.typing as npt
 
 from tfaot.compile.program import packing
-from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.thunks import Dot, Epilogue, Kernel, Thunk, with_bodies
-from tfaot.compile.program.vectors import VectorProduct, vector_products
+from tfaot.compile.program.row_products import pack, padded
+from tfaot.compile.program.thunks import Dot
 
 SMALLEST = 4096
 """The fewest values of a matrix that is stored in fewer bits. Smaller ones are in a cache."""
@@ -28,29 +24,11 @@ _UNIT = 2.0**-24
 
 
 def narrow(compiled: Compiled) -> int:
-    """Stores the constants that have the values of a narrower dtype in that dtype, and returns how many.
-
-    XLA's own kernels for a product of one row become calls of the runtime, if their matrix is such a constant.
-    """
+    """Stores the constants that have the values of a narrower dtype in that dtype, and returns how many."""
     if not compiled.weights:
         return 0
-    known: dict[str, VectorProduct] = {}
-    for text in compiled.optimized_hlo:
-        known |= vector_products(text)
-    # Equal products of several levels have kernels of their own.
-    kernels: dict[str, dict[Thunk, Kernel]] = {isa: {} for isa in compiled.functions}
-    compiled.functions = {
-        isa: dataclasses.replace(function, thunks=_products(function.thunks, known, kernels[isa]))
-        for isa, function in compiled.functions.items()
-    }
     packed = {"bfloat16": _bfloat16, "int8": _int8}[compiled.weights]
-    count = packing.pack(compiled, compiled.weights, _applies, packed)
-    # The others stay as XLA made them.
-    compiled.functions = {
-        isa: dataclasses.replace(function, thunks=_kernels(function.thunks, kernels[isa]))
-        for isa, function in compiled.functions.items()
-    }
-    return count
+    return pack(compiled, compiled.weights, _applies, packed)
 
 
 def bfloat16_of(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16] | None:
@@ -100,9 +78,9 @@ def _bfloat16(values: memoryview, product: packing.Product) -> bytes | None:
     halves = bfloat16_of(matrix)
     if halves is None:
         return None
-    padded = _padded(halves, 1)
-    depth, columns = padded.shape
-    blocks = padded.reshape(depth, columns // packing.NARROW, 2, 16).transpose(1, 0, 3, 2)
+    filled = padded(halves, 1)
+    depth, columns = filled.shape
+    blocks = filled.reshape(depth, columns // packing.STREAM, 2, 16).transpose(1, 0, 3, 2)
     return _smaller(blocks.tobytes(), values)
 
 
@@ -113,84 +91,14 @@ def _int8(values: memoryview, product: packing.Product) -> bytes | None:
     if found is None:
         return None
     integers, factors = found
-    padded = _padded(integers, 2)
-    depth, columns = padded.shape
-    blocks = padded.reshape(depth // 2, 2, columns // packing.NARROW, 2, 16).transpose(2, 0, 4, 1, 3)
+    filled = padded(integers, 2)
+    depth, columns = filled.shape
+    blocks = filled.reshape(depth // 2, 2, columns // packing.STREAM, 2, 16).transpose(2, 0, 4, 1, 3)
     scale = np.zeros(columns, np.float32)
     scale[: len(factors)] = factors * np.float32(_UNIT)
     return _smaller(scale.tobytes() + blocks.tobytes(), values)
 
 
-def _padded(matrix: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic]:
-    """Adds zeros: columns up to a whole panel, and rows up to a whole block."""
-    depth, columns = matrix.shape
-    return np.pad(matrix, ((0, -depth % rows), (0, -columns % packing.NARROW)))
-
-
 def _smaller(contents: bytes, values: memoryview) -> bytes | None:
     """Returns None if the last panel is so empty that nothing is saved."""
     return contents if len(contents) < len(values) else None
-
-
-def _products(
-    sequence: tuple[Thunk, ...], known: Mapping[str, VectorProduct], kernels: dict[Thunk, Kernel]
-) -> tuple[Thunk, ...]:
-    """Returns thunks with products in place of the kernels that are known. Adds to `kernels` what each one replaces."""
-
-    def changed(thunk: Thunk) -> Thunk:
-        if not isinstance(thunk, Kernel):
-            return with_bodies(thunk, lambda body: _products(body, known, kernels))
-        product = known.get(thunk.symbol)
-        dot = None if product is None else _dot(thunk, product)
-        if dot is None:
-            return thunk
-        kernels[dot] = thunk
-        return dot
-
-    return tuple(map(changed, sequence))
-
-
-def _dot(kernel: Kernel, product: VectorProduct) -> Dot | None:
-    """Returns the product that a kernel computes, or None if the runtime can't compute it in place."""
-    args = kernel.args
-    depth, columns = product.depth, product.columns
-    if len(args) != product.arguments:
-        return None
-    out = args[-1].slice
-    addend = None if product.addend is None else args[product.addend]
-    sizes = {product.row: depth, product.matrix: depth * columns, len(args) - 1: columns}
-    if addend is not None:
-        sizes[product.addend or 0] = columns
-    if any(args[index].size != 4 * size for index, size in sizes.items()):
-        return None
-    read = [args[product.row], args[product.matrix]]
-    if addend is not None and addend.slice != out:
-        read.append(addend)
-    if any(overlap((out, args[-1].size), (each.slice, each.size)) for each in read):
-        return None
-    epilogue = None
-    if addend is not None:
-        epilogue = Epilogue(None, addend.slice, None, out, float("-inf"), float("inf"))
-    return Dot(
-        dtype="float",
-        batch=1,
-        out=out,
-        lhs=args[product.matrix].slice,
-        rhs=args[product.row].slice,
-        strides=(columns, depth * columns, depth),
-        m=columns,
-        n=1,
-        k=depth,
-        transpose_lhs=product.transposed,
-        transpose_rhs=False,
-        epilogue=epilogue,
-    )
-
-
-def _kernels(sequence: tuple[Thunk, ...], kernels: Mapping[Thunk, Kernel]) -> tuple[Thunk, ...]:
-    """Returns thunks with the original kernels in place of products that aren't packed."""
-
-    def changed(thunk: Thunk) -> Thunk:
-        return kernels.get(thunk) or with_bodies(thunk, lambda body: _kernels(body, kernels))
-
-    return tuple(map(changed, sequence))

@@ -27,8 +27,10 @@ PANEL_BYTES = 64
 """The bytes in a panel's row: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert the same number."""
 BLOCK = 64
 """The filters in a block: `kWinogradFilters`, asserted in the same way."""
-NARROW = 32
-"""The columns in a panel of weights that have fewer bits: `kNarrowColumns`, asserted in the same way."""
+STREAM = 32
+"""The columns in a panel of a matrix that a product of few rows reads: `kStreamColumns`, asserted in the same way."""
+STREAMS = ("float32", "bfloat16", "int8")
+"""The packings for such products, by the dtype that they store."""
 
 
 @dataclasses.dataclass
@@ -82,9 +84,9 @@ def facts(packing: str) -> tuple[str, ...]:
     """Returns what a program must assert about the kernels that read a packing, in C++: that they use the same numbers."""
     panels = f"::tfaot::kernels::kPanelBytes == {PANEL_BYTES}"
     block = f"::tfaot::kernels::kWinogradFilters == {BLOCK}"
-    narrow = (f"::tfaot::kernels::kNarrowColumns == {NARROW}",)
-    known = {"none": (), "panels": (panels,), "winograd": (panels, block), "bfloat16": narrow, "int8": narrow}
-    return known[packing]
+    stream = (f"::tfaot::kernels::kStreamColumns == {STREAM}",)
+    known = {"none": (), "panels": (panels,), "winograd": (panels, block)}
+    return stream if packing in STREAMS else known[packing]
 
 
 def matrix(product: Product) -> tuple[int, int]:

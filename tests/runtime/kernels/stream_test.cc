@@ -1,6 +1,6 @@
-// Compares products with narrow weights with three plain loops, exactly, on
+// Compares products with streamed weights with three plain loops, exactly, on
 // random sizes.
-#include "tfaot/kernels/narrow.h"
+#include "tfaot/kernels/stream.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +9,7 @@
 #include <cstring>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "tests/runtime/kernels/finishing.h"
@@ -38,10 +39,10 @@ struct Packed {
 template <typename Panels>
 Packed Pack(Random& random, int64_t depth, int64_t columns) {
   Packed packed = {Array<float>(depth * columns, 0), {}};
-  const int64_t panels = (columns + kNarrowColumns - 1) / kNarrowColumns;
+  const int64_t panels = (columns + kStreamColumns - 1) / kStreamColumns;
   const int64_t blocks = (depth + Panels::kBlockRows - 1) / Panels::kBlockRows;
-  const int64_t factors = Panels::kScaled ? panels * kNarrowColumns : 0;
-  const int64_t size = factors * 4 + panels * blocks * kNarrowBlock;
+  const int64_t factors = Panels::kScaled ? panels * kStreamColumns : 0;
+  const int64_t size = factors * 4 + panels * blocks * Panels::kBlock;
   // One more byte than the kernel may read would be outside the vector.
   packed.in_floats.assign(static_cast<std::size_t>(size / 4), 0.0f);
   auto* const to = reinterpret_cast<unsigned char*>(packed.in_floats.data());
@@ -53,9 +54,9 @@ Packed Pack(Random& random, int64_t depth, int64_t columns) {
     if (Panels::kScaled) {
       packed.in_floats[static_cast<std::size_t>(j)] = std::ldexp(factor, -24);
     }
-    const int64_t panel = j / kNarrowColumns;
+    const int64_t panel = j / kStreamColumns;
     const int64_t word = j % 16;
-    const int64_t half = j % kNarrowColumns / 16;
+    const int64_t half = j % kStreamColumns / 16;
     for (int64_t k = 0; k < depth; ++k) {
       const auto integer = static_cast<int>(
           random.OneIn(20) ? random.Between(-127, 127) : random.Between(-4, 4));
@@ -63,8 +64,10 @@ Packed Pack(Random& random, int64_t depth, int64_t columns) {
       packed.values.data()[k * columns + j] = value;
       const int64_t block = panel * blocks + k / Panels::kBlockRows;
       unsigned char* const at =
-          to + factors * 4 + block * kNarrowBlock + word * 4;
-      if (Panels::kScaled) {
+          to + factors * 4 + block * Panels::kBlock + word * 4;
+      if constexpr (std::is_same_v<Panels, Float32Panels>) {
+        std::memcpy(at + half * 64, &value, 4);
+      } else if constexpr (Panels::kScaled) {
         at[2 * (k % 2) + half] = static_cast<unsigned char>(integer & 0xff);
       } else {
         std::uint32_t bits;
@@ -79,7 +82,7 @@ Packed Pack(Random& random, int64_t depth, int64_t columns) {
 }
 
 template <typename Panels>
-void Check(Random& random, const NarrowProduct& product) {
+void Check(Random& random, const StreamProduct& product) {
   const int64_t rows = product.rows;
   const int64_t columns = product.columns;
   const Array<float> left = Array<float>::Filled(random, rows * product.depth);
@@ -102,7 +105,7 @@ void Check(Random& random, const NarrowProduct& product) {
   const int64_t parts = random.OneIn(3) ? 3 : 1;
   for (int64_t r = 0; r < row_parts; ++r) {
     for (int64_t i = 0; i < parts; ++i) {
-      MultiplyNarrow<Panels>(product, left.data(), right.bytes(), out.data(),
+      MultiplyStream<Panels>(product, left.data(), right.bytes(), out.data(),
                              {{}, {r, row_parts}, {i, parts}}, finishing.get());
     }
   }
@@ -111,7 +114,9 @@ void Check(Random& random, const NarrowProduct& product) {
       std::to_string(rows) + " x " + std::to_string(product.depth) + " x " +
           std::to_string(columns) +
           (product.transposed_left ? ", left transposed" : "") +
-          (Panels::kScaled ? ", int8" : ", bfloat16")));
+          (Panels::kScaled        ? ", int8"
+           : Panels::kBlock == 64 ? ", bfloat16"
+                                  : ", float32")));
 }
 
 // Protects all paths and their edges: each combination of rows, columns, and
@@ -119,7 +124,7 @@ void Check(Random& random, const NarrowProduct& product) {
 template <typename Panels>
 void RandomSizes(Random& random, int cases) {
   for (int i = 0; i < cases; ++i) {
-    NarrowProduct product;
+    StreamProduct product;
     product.rows = random.OneIn(2) ? 1 : random.Between(0, 12);
     product.columns = random.OneIn(10) ? 0 : random.Between(1, 100);
     product.depth = random.OneIn(8)    ? random.Between(500, 1100)
@@ -134,13 +139,13 @@ void RandomSizes(Random& random, int cases) {
 template <typename Panels>
 void AddsInPlace(Random& random) {
   for (int i = 0; i < 300; ++i) {
-    const NarrowProduct product = {random.Between(1, 5), random.Between(1, 70),
+    const StreamProduct product = {random.Between(1, 5), random.Between(1, 70),
                                    random.Between(1, 40), false};
     const Array<float> left =
         Array<float>::Filled(random, product.rows * product.depth);
     const Packed right = Pack<Panels>(random, product.depth, product.columns);
     Array<float> sums(product.rows * product.columns, 0);
-    MultiplyNarrow<Panels>(product, left.data(), right.bytes(), sums.data(), {},
+    MultiplyStream<Panels>(product, left.data(), right.bytes(), sums.data(), {},
                            nullptr);
     Array<float> out =
         Array<float>::Filled(random, product.rows * product.columns);
@@ -150,7 +155,7 @@ void AddsInPlace(Random& random) {
     finish.addend = out.data();
     finish.low = -std::numeric_limits<float>::infinity();
     finish.high = std::numeric_limits<float>::infinity();
-    MultiplyNarrow<Panels>(product, left.data(), right.bytes(), out.data(), {},
+    MultiplyStream<Panels>(product, left.data(), right.bytes(), out.data(), {},
                            &finish);
     Require(Same(sums, out, "an addend in place"));
   }
@@ -161,7 +166,7 @@ void AddsInPlace(Random& random) {
 template <typename Panels>
 void SameBitsInParts(Random& random) {
   for (int i = 0; i < 200; ++i) {
-    const NarrowProduct product = {random.Between(1, 9), random.Between(1, 200),
+    const StreamProduct product = {random.Between(1, 9), random.Between(1, 200),
                                    random.Between(1, 1200), false};
     Array<float> left(product.rows * product.depth, random.Between(0, 3));
     for (int64_t j = 0; j < left.size(); ++j) {
@@ -170,11 +175,11 @@ void SameBitsInParts(Random& random) {
     }
     const Packed right = Pack<Panels>(random, product.depth, product.columns);
     Array<float> whole(product.rows * product.columns, 0);
-    MultiplyNarrow<Panels>(product, left.data(), right.bytes(), whole.data(),
+    MultiplyStream<Panels>(product, left.data(), right.bytes(), whole.data(),
                            {}, nullptr);
     Array<float> parts(product.rows * product.columns, 1);
     for (int64_t part = 0; part < 6; ++part) {
-      MultiplyNarrow<Panels>(product, left.data(), right.bytes(), parts.data(),
+      MultiplyStream<Panels>(product, left.data(), right.bytes(), parts.data(),
                              {{}, {part / 3, 2}, {part % 3, 3}}, nullptr);
     }
     Require(Same(whole, parts, "a product in parts"));
@@ -186,7 +191,7 @@ void SameBitsInParts(Random& random) {
 template <typename Panels>
 void InfinityAndNan(Random& random) {
   for (int i = 0; i < 200; ++i) {
-    const NarrowProduct product = {random.Between(1, 6), random.Between(1, 50),
+    const StreamProduct product = {random.Between(1, 6), random.Between(1, 50),
                                    random.Between(1, 30), random.OneIn(2)};
     Array<float> left(product.rows * product.depth, 0);
     for (int64_t j = 0; j < left.size(); ++j) left.data()[j] = 0;
@@ -196,7 +201,7 @@ void InfinityAndNan(Random& random) {
         product.transposed_left ? at % product.rows : at / product.depth;
     const Packed right = Pack<Panels>(random, product.depth, product.columns);
     Array<float> out(product.rows * product.columns, 0);
-    MultiplyNarrow<Panels>(product, left.data(), right.bytes(), out.data(), {},
+    MultiplyStream<Panels>(product, left.data(), right.bytes(), out.data(), {},
                            nullptr);
     for (int64_t j = 0; j < out.size(); ++j) {
       const float got = out.data()[j];
@@ -219,6 +224,7 @@ void Run(Random& random) {
 int main() {
   if (!tfaot::fuzz::CanRun()) return 0;
   tfaot::fuzz::Random random(20261123);
+  tfaot::kernels::Run<tfaot::kernels::Float32Panels>(random);
   tfaot::kernels::Run<tfaot::kernels::Bfloat16Panels>(random);
   tfaot::kernels::Run<tfaot::kernels::Int8Panels>(random);
   return 0;

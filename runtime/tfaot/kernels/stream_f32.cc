@@ -1,15 +1,15 @@
 #include "tfaot/kernels/calls.h"
 #include "tfaot/kernels/epilogue.h"
-#include "tfaot/kernels/narrow.h"
 #include "tfaot/kernels/parallel.h"
+#include "tfaot/kernels/stream.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
 
 template <>
-void RunNarrow<float>(const Products& products, const void* left,
+void RunStream<float>(const Products& products, const void* left,
                       const void* right, void* out, ThreadPool* threads,
                       const Epilogue& epilogue) {
-  const NarrowProduct product = {products.rows, products.columns,
+  const StreamProduct product = {products.rows, products.columns,
                                  products.depth, products.transposed_left};
   const auto run = [&](const Part& part) {
     const auto* const a = static_cast<const float*>(left);
@@ -17,18 +17,21 @@ void RunNarrow<float>(const Products& products, const void* left,
     auto* const to = static_cast<float*>(out);
     const Finish<float> finish = FinishOf<float>(epilogue, to);
     const Finish<float>* const end = finish.to != nullptr ? &finish : nullptr;
-    if (products.packing == Packing::kInt8) {
-      MultiplyNarrow<Int8Panels>(product, a, b, to, part, end);
-    } else {
-      MultiplyNarrow<Bfloat16Panels>(product, a, b, to, part, end);
+    switch (products.packing) {
+      case Packing::kInt8:
+        return MultiplyStream<Int8Panels>(product, a, b, to, part, end);
+      case Packing::kBfloat16:
+        return MultiplyStream<Bfloat16Panels>(product, a, b, to, part, end);
+      default:
+        return MultiplyStream<Float32Panels>(product, a, b, to, part, end);
     }
   };
   if (threads == nullptr) return run(Part{});
   const Work work = {1,
                      products.rows,
                      products.columns,
-                     kNarrowRows,
-                     kNarrowColumns,
+                     kStreamRows,
+                     kStreamColumns,
                      static_cast<double>(products.rows) *
                          static_cast<double>(products.columns) *
                          static_cast<double>(products.depth)};

@@ -1,16 +1,16 @@
-// The product of rows of floats with a matrix that is stored in fewer bits.
+// The product of few rows of floats with a matrix that is read as one stream.
 //
-// The matrix is a constant: kBfloat16 has the upper half of each float, and
-// kInt8 has integers with a factor for each column. Both are in panels of 32
-// columns, each with its rows one after another (packing.h), so that a product
-// of one row reads one stream. Values are widened in registers, and all
-// arithmetic is in float. Every product is computed and added, so infinities
+// The matrix is a constant, as floats (kFloat32) or in fewer bits: kBfloat16
+// has the upper half of each float, and kInt8 has integers with a factor for
+// each column. It is in panels of 32 columns, each with its rows one after
+// another (packing.h). Values are widened in registers, and all arithmetic is
+// in float. Every product is computed and added, so infinities
 // and NaN propagate.
 //
 // A call doesn't allocate or lock, and has no state. A result's bits don't
 // depend on whether it is computed at once or in parts.
-#ifndef TFAOT_KERNELS_NARROW_H_
-#define TFAOT_KERNELS_NARROW_H_
+#ifndef TFAOT_KERNELS_STREAM_H_
+#define TFAOT_KERNELS_STREAM_H_
 
 #include <algorithm>
 #include <cstdint>
@@ -25,7 +25,7 @@ namespace tfaot::kernels::TFAOT_ISA {
 
 // out[rows][columns] = left[rows][depth] * matrix[depth][columns], row-major.
 // A transposed left side is stored as left[depth][rows].
-struct NarrowProduct {
+struct StreamProduct {
   int64_t rows = 0;
   int64_t columns = 0;
   int64_t depth = 0;
@@ -33,42 +33,55 @@ struct NarrowProduct {
 };
 
 // The vectors in a row of a panel.
-constexpr int kNarrowVectors = static_cast<int>(kNarrowColumns) / kLanes<float>;
+constexpr int kStreamVectors = static_cast<int>(kStreamColumns) / kLanes<float>;
 
 // As many rows as have their sums in registers.
 #if defined(__AVX512F__)
-constexpr int kNarrowRows = 4;
+constexpr int kStreamRows = 4;
 #elif defined(__AVX2__) || defined(__aarch64__)
-constexpr int kNarrowRows = 2;
+constexpr int kStreamRows = 2;
 #else
-constexpr int kNarrowRows = 1;
+constexpr int kStreamRows = 1;
 #endif
 
 // A sum waits for the one before it. With one row, this many sums of a column
 // keep the multipliers busy.
-constexpr int kNarrowChains = std::max(1, 8 / kNarrowVectors);
+constexpr int kStreamChains = std::max(1, 8 / kStreamVectors);
 
 // The values along the inner dimension that are added up before they are added
 // to the rest, which limits rounding.
-constexpr int64_t kNarrowPiece = 512;
+constexpr int64_t kStreamPiece = 512;
 
-// How far ahead of its use a matrix is read, in bytes.
-constexpr int64_t kNarrowAhead = 2048;
+// A panel is blocks of kBlock bytes, one after another, with the values of
+// kBlockRows rows each. Words have 32 bits, and their lowest bits come first.
 
-// A panel is blocks of kNarrowBlock bytes, one after another, with the values
-// of kBlockRows rows each. Words have 32 bits, and their lowest bits come
-// first.
-
-// Word j of a block has column j and column j + 16.
-struct Bfloat16Panels {
+// A block is a row.
+struct Float32Panels {
+  static constexpr int64_t kBlock = 128;
   static constexpr int kBlockRows = 1;
-  static constexpr int kChains = kNarrowChains;
+  static constexpr int kChains = kStreamChains;
   static constexpr bool kScaled = false;
 
   TFAOT_INLINE static void Widen(const unsigned char* block,
-                                 Vector<float> (*values)[kNarrowVectors]) {
+                                 Vector<float> (*values)[kStreamVectors]) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kStreamVectors; ++v) {
+      values[0][v] = LoadAs<Vector<float>>(block + v * kVectorBytes);
+    }
+  }
+};
+
+// Word j of a block has column j and column j + 16.
+struct Bfloat16Panels {
+  static constexpr int64_t kBlock = 64;
+  static constexpr int kBlockRows = 1;
+  static constexpr int kChains = kStreamChains;
+  static constexpr bool kScaled = false;
+
+  TFAOT_INLINE static void Widen(const unsigned char* block,
+                                 Vector<float> (*values)[kStreamVectors]) {
     using Words = Vector<std::uint32_t>;
-    constexpr int kHalf = kNarrowVectors / 2;
+    constexpr int kHalf = kStreamVectors / 2;
 #pragma GCC unroll 8
     for (int v = 0; v < kHalf; ++v) {
       const auto words = LoadAs<Words>(block + v * kVectorBytes);
@@ -84,15 +97,16 @@ struct Bfloat16Panels {
 // Values are 2^24 times as large, because that takes fewer instructions. The
 // factors, which come before all panels, make up for it.
 struct Int8Panels {
+  static constexpr int64_t kBlock = 64;
   static constexpr int kBlockRows = 2;
   // Conversions limit the speed, and take registers.
   static constexpr int kChains = 1;
   static constexpr bool kScaled = true;
 
   TFAOT_INLINE static void Widen(const unsigned char* block,
-                                 Vector<float> (*values)[kNarrowVectors]) {
+                                 Vector<float> (*values)[kStreamVectors]) {
     using Words = Vector<std::uint32_t>;
-    constexpr int kHalf = kNarrowVectors / 2;
+    constexpr int kHalf = kStreamVectors / 2;
     constexpr std::uint32_t kTop = 0xff000000u;
 #pragma GCC unroll 8
     for (int v = 0; v < kHalf; ++v) {
@@ -115,28 +129,28 @@ struct Int8Panels {
 // Sets sums[r] to the sums of kRows rows for the columns of one panel.
 // `left[r * row_step + k * depth_step]` are the rows.
 template <typename Panels, int kRows, int kChains>
-TFAOT_NOINLINE void NarrowTile(const unsigned char* panel, const float* left,
+TFAOT_NOINLINE void StreamTile(const unsigned char* panel, const float* left,
                                int64_t row_step, int64_t depth_step,
-                               int64_t depth, float (*sums)[kNarrowColumns]) {
+                               int64_t depth, float (*sums)[kStreamColumns]) {
   using V = Vector<float>;
   constexpr int kBlockRows = Panels::kBlockRows;
   constexpr int kUnrolled = 4;
-  static_assert(kNarrowPiece % kUnrolled == 0 && kChains <= kUnrolled);
-  for (int64_t begin = 0; begin < depth || begin == 0; begin += kNarrowPiece) {
-    const int64_t end = std::min(begin + kNarrowPiece, depth);
-    V sum[kChains][kRows][kNarrowVectors] = {};
+  static_assert(kStreamPiece % kUnrolled == 0 && kChains <= kUnrolled);
+  for (int64_t begin = 0; begin < depth || begin == 0; begin += kStreamPiece) {
+    const int64_t end = std::min(begin + kStreamPiece, depth);
+    V sum[kChains][kRows][kStreamVectors] = {};
     // Adds rows k to k + count - 1, which are in one block.
     const auto add = [&](int64_t k, int count,
                          int chain) __attribute__((always_inline)) {
-      V values[kBlockRows][kNarrowVectors];
-      Panels::Widen(panel + k / kBlockRows * kNarrowBlock, values);
+      V values[kBlockRows][kStreamVectors];
+      Panels::Widen(panel + k / kBlockRows * Panels::kBlock, values);
 #pragma GCC unroll 2
       for (int i = 0; i < count; ++i) {
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           const V factor = left[r * row_step + (k + i) * depth_step] - V{};
 #pragma GCC unroll 8
-          for (int v = 0; v < kNarrowVectors; ++v) {
+          for (int v = 0; v < kStreamVectors; ++v) {
             sum[(chain + i) % kChains][r][v] += factor * values[i][v];
           }
         }
@@ -144,12 +158,6 @@ TFAOT_NOINLINE void NarrowTile(const unsigned char* panel, const float* left,
     };
     int64_t k = begin;
     for (; k + kUnrolled <= end; k += kUnrolled) {
-      const unsigned char* const ahead =
-          panel + k / kBlockRows * kNarrowBlock + kNarrowAhead;
-#pragma GCC unroll 4
-      for (int i = 0; i < kUnrolled; i += kBlockRows) {
-        __builtin_prefetch(ahead + i / kBlockRows * kNarrowBlock);
-      }
 #pragma GCC unroll 4
       for (int i = 0; i < kUnrolled; i += kBlockRows) add(k + i, kBlockRows, i);
     }
@@ -158,7 +166,7 @@ TFAOT_NOINLINE void NarrowTile(const unsigned char* panel, const float* left,
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-      for (int v = 0; v < kNarrowVectors; ++v) {
+      for (int v = 0; v < kStreamVectors; ++v) {
         V total = sum[0][r][v];
 #pragma GCC unroll 4
         for (int i = 1; i < kChains; ++i) total += sum[i][r][v];
@@ -171,7 +179,7 @@ TFAOT_NOINLINE void NarrowTile(const unsigned char* panel, const float* left,
 
 // Writes the sums of one panel's columns, of which the first `count` exist, and
 // finishes them.
-TFAOT_INLINE void WriteNarrow(const float* sums, const float* factors,
+TFAOT_INLINE void WriteStream(const float* sums, const float* factors,
                               int64_t column, int64_t count,
                               const Finisher<float>* finisher, bool keep,
                               float* out) {
@@ -202,40 +210,40 @@ TFAOT_INLINE void WriteNarrow(const float* sums, const float* factors,
 // aligned to 4 bytes. `finish` may be null. Its addend may be `out`, if so is
 // its `to`.
 template <typename Panels>
-void MultiplyNarrow(const NarrowProduct& product, const float* left,
+void MultiplyStream(const StreamProduct& product, const float* left,
                     const unsigned char* matrix, float* out, const Part& part,
                     const Finish<float>* finish) {
   const int64_t columns = product.columns;
-  const int64_t panels = (columns + kNarrowColumns - 1) / kNarrowColumns;
+  const int64_t panels = (columns + kStreamColumns - 1) / kStreamColumns;
   const float* factors = nullptr;
   if constexpr (Panels::kScaled) {
     factors = reinterpret_cast<const float*>(matrix);
-    matrix += panels * kNarrowColumns * static_cast<int64_t>(sizeof(float));
+    matrix += panels * kStreamColumns * static_cast<int64_t>(sizeof(float));
   }
   const int64_t blocks =
       (product.depth + Panels::kBlockRows - 1) / Panels::kBlockRows;
-  const Span rows = part.rows.Of(product.rows, kNarrowRows);
-  const Span span = part.columns.Of(columns, kNarrowColumns);
+  const Span rows = part.rows.Of(product.rows, kStreamRows);
+  const Span span = part.columns.Of(columns, kStreamColumns);
   const int64_t row_step = product.transposed_left ? 1 : product.depth;
   const int64_t depth_step = product.transposed_left ? product.rows : 1;
   const bool keep = finish != nullptr && finish->to != finish->sums;
-  float sums[kNarrowRows][kNarrowColumns];
-  for (int64_t j = span.begin; j < span.end; j += kNarrowColumns) {
+  float sums[kStreamRows][kStreamColumns];
+  for (int64_t j = span.begin; j < span.end; j += kStreamColumns) {
     const unsigned char* const panel =
-        matrix + j / kNarrowColumns * blocks * kNarrowBlock;
-    const int64_t count = std::min(kNarrowColumns, columns - j);
+        matrix + j / kStreamColumns * blocks * Panels::kBlock;
+    const int64_t count = std::min(kStreamColumns, columns - j);
     for (int64_t i = rows.begin; i < rows.end;) {
       const float* const from = left + i * row_step;
       int64_t height = 1;
       if (product.rows == 1) {
-        NarrowTile<Panels, 1, Panels::kChains>(panel, from, row_step,
+        StreamTile<Panels, 1, Panels::kChains>(panel, from, row_step,
                                                depth_step, product.depth, sums);
-      } else if (rows.end - i >= kNarrowRows) {
-        height = kNarrowRows;
-        NarrowTile<Panels, kNarrowRows, 1>(panel, from, row_step, depth_step,
+      } else if (rows.end - i >= kStreamRows) {
+        height = kStreamRows;
+        StreamTile<Panels, kStreamRows, 1>(panel, from, row_step, depth_step,
                                            product.depth, sums);
       } else {
-        NarrowTile<Panels, 1, 1>(panel, from, row_step, depth_step,
+        StreamTile<Panels, 1, 1>(panel, from, row_step, depth_step,
                                  product.depth, sums);
       }
       for (int64_t r = 0; r < height; ++r, ++i) {
@@ -243,9 +251,9 @@ void MultiplyNarrow(const NarrowProduct& product, const float* left,
         float* const to = out + i * columns + j;
         if (finish != nullptr) {
           const Finisher<float> finisher(*finish);
-          WriteNarrow(sums[r], scale, j, count, &finisher, keep, to);
+          WriteStream(sums[r], scale, j, count, &finisher, keep, to);
         } else {
-          WriteNarrow(sums[r], scale, j, count, nullptr, false, to);
+          WriteStream(sums[r], scale, j, count, nullptr, false, to);
         }
       }
     }
@@ -254,4 +262,4 @@ void MultiplyNarrow(const NarrowProduct& product, const float* left,
 
 }  // namespace tfaot::kernels::TFAOT_ISA
 
-#endif  // TFAOT_KERNELS_NARROW_H_
+#endif  // TFAOT_KERNELS_STREAM_H_

@@ -1,0 +1,94 @@
+"""Vectorizes sums and means over the pixels of images, or over all of a batch, with channels last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+from tensorflow.core.framework import node_def_pb2
+
+from tfaot.graph.attributes import FLOATS, attribute, complete, constant_of, numpy_dtype
+from tfaot.graph.names import tensor_name
+from tfaot.graph.program import Program
+
+_CHANNELS = 8
+"""The fewest channels that fill a vector."""
+_PIXELS, _BATCH = 8, 512
+"""The fewest values to add up: the pixels of an image, or all values of a channel in a batch. XLA is fast at adding up fewer
+rows of a batch, and makes them a part of other kernels."""
+_PIECE = 64
+"""The longest sum that isn't split, which limits rounding."""
+
+
+def channel_sums(program: Program) -> int:
+    """Writes sums over all axes but the last, with or without the first, as products with rows of ones.
+
+    XLA adds up one channel after another, or windows of pixels, one value at a time. A product of one row adds vectors of
+    channels. Long sums are sums of sums, so that few roundings follow one another.
+
+    Returns:
+      The number of ops.
+    """
+    nodes, tensors = program.nodes(), None
+    count = 0
+    for node in nodes.values():
+        if node.op not in ("BiasAddGrad", "Mean", "Sum") or node.attr["T"].type not in FLOATS:
+            continue
+        axes = _axes(program, nodes, node)
+        if axes is None:
+            continue
+        tensors = tensors or program.tensors()
+        name, port = tensor_name(node.input[0])
+        shape, out = complete(tensors[f"{name}:{port}"].shape), complete(tensors[f"{node.name}:0"].shape)
+        images = _images(shape, axes) if shape is not None else 0
+        if shape is not None and out is not None and images:
+            _write(program, node, images, shape, out)
+            count += 1
+    return count
+
+
+def _axes(program: Program, nodes: Mapping[str, node_def_pb2.NodeDef], node: node_def_pb2.NodeDef) -> list[int] | None:
+    """Returns the axes that an op sums over, or an empty list for all but the last. Returns None if they aren't known."""
+    if node.op == "BiasAddGrad":
+        return None if node.attr["data_format"].s == b"NCHW" else []
+    axes = constant_of(nodes, node.input[1], program.feeds)
+    return None if axes is None or not axes.size else axes.flatten().tolist()
+
+
+def _images(shape: tuple[int, ...], axes: list[int]) -> int:
+    """Returns how many separate sums each channel has: the images of a batch, or 1. Returns 0 if the op stays as it is."""
+    rank = len(shape)
+    if rank < 2 or 0 in shape or shape[-1] < _CHANNELS:
+        return 0
+    summed = {axis % rank for axis in axes} or set(range(rank - 1))
+    if summed == set(range(rank - 1)):
+        return 1 if math.prod(shape[:-1]) >= _BATCH else 0
+    return shape[0] if summed == set(range(1, rank - 1)) and math.prod(shape[1:-1]) >= _PIXELS else 0
+
+
+def _write(
+    program: Program, node: node_def_pb2.NodeDef, images: int, shape: tuple[int, ...], out: tuple[int, ...]
+) -> None:
+    rows, channels = math.prod(shape[:-1]) // images, shape[-1]
+    dtype, tensor_dtype = node.attr["T"], numpy_dtype(node.attr["T"].type)
+
+    def constant(value: npt.ArrayLike, kind: npt.DTypeLike = np.int32) -> str:
+        added: str = program.constant(f"{node.name}/constant", np.array(value, kind), origin=node.name).name
+        return added
+
+    def add(op: str, *operands: str, **attributes: object) -> str:
+        added: str = program.add(op, f"{node.name}/{op}", operands, origin=node.name, T=dtype, **attributes).name
+        return added
+
+    x, left = node.input[0], rows
+    while left > 1:
+        piece = max(each for each in range(1, _PIECE + 1) if left % each == 0)
+        piece = left if piece == 1 else piece  # a large prime number
+        left //= piece
+        x = add("Reshape", x, constant((images * left, piece, channels)), Tshape=np.dtype("int32"))
+        x = add("BatchMatMulV2", constant(np.ones((images * left, 1, piece)), tensor_dtype), x)
+    if node.op == "Mean":
+        x = add("RealDiv", x, constant(rows, tensor_dtype))
+    program.become(node, "Reshape", (x, constant(out)), T=attribute(dtype), Tshape=np.dtype("int32"))
