@@ -13,6 +13,7 @@ from tfaot.compile.passes.batch_norm import fold_batch_norm
 from tfaot.compile.passes.channel_sums import channel_sums
 from tfaot.compile.passes.erfc import erfc
 from tfaot.compile.passes.gather_gradients import gather_gradients
+from tfaot.compile.passes.head_products import head_products
 from tfaot.compile.passes.hoist_projections import hoist_projections
 from tfaot.compile.passes.loop_invariants import loop_invariants
 from tfaot.compile.passes.max_pools import max_pools
@@ -139,6 +140,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Multiplies a row by a constant matrix of few rows by adding these rows as vectors, instead of summing each column.",
         Program,
         short_products,
+    ),
+    Pass(
+        "head_products",
+        "Multiplies one query by cached keys and values where they are, for all heads at once, instead of first copying them head "
+        "by head.",
+        Program,
+        head_products,
     ),
     Pass(
         "max_pools",
