@@ -142,7 +142,7 @@ bool IsSmall(const Convolution& c, int64_t limit) {
 }
 
 void RandomShapes(Random& random, int cases, bool dilated, bool grouped) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     Convolution c;
     c.batch = random.Between(1, 3);
     c.groups = grouped ? random.Between(1, 5) : 1;

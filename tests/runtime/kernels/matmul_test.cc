@@ -96,7 +96,7 @@ int64_t AnySize(Random& random) {
 // blocks.
 template <typename T>
 void RandomSizes(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     MatrixProduct product;
     product.rows = AnySize(random);
     product.columns = AnySize(random);

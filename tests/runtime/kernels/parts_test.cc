@@ -97,7 +97,7 @@ int64_t AnySize(Random& random, int64_t large) {
 // part's.
 template <typename T>
 void Products(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     MatrixProduct product;
     product.rows = AnySize(random, 400);
     product.columns = AnySize(random, random.OneIn(10) ? 5000 : 300);
@@ -138,7 +138,7 @@ void Products(Random& random, int cases) {
 // right side doesn't change a bit.
 template <typename T>
 void PackedProducts(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     MatrixProduct product;
     product.rows = random.Between(2 * kTileRows, 60);
     product.columns = random.Between(2, 100);
@@ -181,7 +181,7 @@ Axis AnyAxis(Random& random) {
 // Protects convolutions, depthwise, grouped, and dense, forward and gradients:
 // outputs and filters can be split anywhere.
 void Convolutions(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     Convolution c;
     c.batch = random.Between(1, 3);
     c.groups = random.OneIn(2) ? 1 : random.Between(1, 90);

@@ -123,7 +123,7 @@ void Check(Random& random, const StreamProduct& product) {
 // inner values goes through other tiles, panels, blocks, and pieces.
 template <typename Panels>
 void RandomSizes(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     StreamProduct product;
     product.rows = random.OneIn(2) ? 1 : random.Between(0, 12);
     product.columns = random.OneIn(10) ? 0 : random.Between(1, 100);

@@ -183,7 +183,7 @@ Array<float> Scratch(Random& random, const Images& c) {
 // Protects the algorithm, the use of each value, and epilogues. With integers,
 // and kernels that are multiples of four, everything is exact.
 void Exact(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     const Images c = AnyImages(random);
     const Array<float> input = Array<float>::Filled(random, InputSize(c));
     Array<float> kernel =
@@ -206,7 +206,7 @@ void Exact(Random& random, int cases) {
 
 // Protects accuracy: no result has a larger error than rounding can cause.
 void Rounding(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     const Images c = AnyImages(random);
     const Array<float> input = Rough(random, InputSize(c));
     const Array<float> kernel = Rough(random, 9 * c.input_channels * c.filters);
@@ -231,7 +231,7 @@ void Rounding(Random& random, int cases) {
 
 // Protects numbers from threads: parts have the same bits as the whole.
 void Parts(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     const Images c = AnyImages(random);
     const Array<float> input = Rough(random, InputSize(c));
     const Array<float> kernel = Rough(random, 9 * c.input_channels * c.filters);
@@ -263,7 +263,7 @@ void Parts(Random& random, int cases) {
 // Protects what we document about infinities and NaN: no output that meets one
 // is finite, and no output is corrupted unless its tile meets one.
 void NotFinite(Random& random, int cases) {
-  for (int i = 0; i < cases; ++i) {
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
     const Images c = AnyImages(random);
     Array<float> input = Rough(random, InputSize(c));
     const Array<float> kernel = Rough(random, 9 * c.input_channels * c.filters);
