@@ -143,8 +143,7 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     ),
     Pass(
         "head_products",
-        "Multiplies one query by cached keys and values where they are, for all heads at once, instead of first copying them head "
-        "by head.",
+        "Multiplies one query by a cache's keys as rows of channels, so that XLA doesn't transpose them value by value.",
         Program,
         head_products,
     ),

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.compile.passes.graphs import Array, PassTest, config_of, run
+from tests.compile.passes.graphs import Array, PassTest
 
 NAME = "head_products"
 RNG = np.random.default_rng(19)
@@ -38,7 +38,7 @@ class HeadProductsTest(PassTest):
     def attention(
         self, queries: int, positions: int, heads: int, channels: int, batch: int = 1, dtype: str = "float32"
     ) -> int:
-        """Returns how many products of an attention the pass changes, out of two."""
+        """Returns how many products of an attention the pass changes, out of two. Only scores can change."""
         import tensorflow as tf
 
         def attend(query: Any, keys: Any, values: Any) -> Any:
@@ -51,18 +51,17 @@ class HeadProductsTest(PassTest):
         return self.rewritten(NAME, attend, query, normal(*cache, dtype=dtype), normal(*cache, dtype=dtype))
 
     def test_sizes(self) -> None:
-        """With one query and 2 to 32 heads, both products change, in both float types."""
-        for positions, heads, channels in ((257, 8, 64), (16, 8, 64), (128, 2, 32), (100, 12, 7), (32, 32, 8)):
-            self.assertEqual(self.attention(1, positions, heads, channels), 2)
-        self.assertEqual(self.attention(1, 64, 4, 32, dtype="float64"), 2)
+        """With one query, scores change, in both float types, for few and many heads."""
+        for positions, heads, channels in ((257, 8, 64), (16, 8, 64), (128, 2, 32), (100, 12, 7), (32, 40, 8)):
+            self.assertEqual(self.attention(1, positions, heads, channels), 1)
+        self.assertEqual(self.attention(1, 64, 4, 32, dtype="float64"), 1)
 
     def test_stays(self) -> None:
-        """Several queries, a batch, one head, many heads, few positions or values, and other dtypes don't change."""
+        """Several queries, a batch, one head, few positions or values, and other dtypes don't change."""
         for queries, positions, heads, channels, batch in (
             (2, 64, 4, 32, 1),
             (1, 64, 4, 32, 2),
             (1, 257, 1, 64, 1),
-            (1, 64, 33, 8, 1),
             (1, 15, 8, 128, 1),
             (1, 31, 8, 33, 1),
         ):
@@ -70,18 +69,24 @@ class HeadProductsTest(PassTest):
         self.assertEqual(self.attention(1, 64, 4, 32, dtype="float16"), 0)
 
     def test_orders(self) -> None:
-        """The operands may be swapped or adjoint, and the keys are found behind one transposition, several, or identities."""
+        """Only keys that a product reads by channels change, on either side, behind transpositions and identities."""
         import tensorflow as tf
 
-        def net(query: Any, keys: Any) -> Any:
+        def rows(query: Any, keys: Any) -> Any:
             query, keys = split(query, 4), tf.identity(split(joined(keys), 4))
+            return [tf.matmul(query, keys, adjoint_b=True), tf.matmul(keys, query, adjoint_b=True)]
+
+        def columns(query: Any, keys: Any) -> Any:
+            query, keys = split(query, 4), tf.transpose(tf.identity(split(joined(keys), 4)), (0, 1, 3, 2))
+            turned = tf.transpose(query, (0, 1, 3, 2))
             return [
-                tf.matmul(query, keys, adjoint_b=True),
-                tf.matmul(keys, query, adjoint_b=True),
-                tf.matmul(tf.transpose(query, (0, 1, 3, 2)), tf.transpose(keys, (0, 1, 3, 2)), adjoint_a=True),
+                tf.matmul(query, keys),
+                tf.matmul(turned, keys, adjoint_a=True),
+                tf.matmul(keys, query, adjoint_a=True, adjoint_b=True),
             ]
 
-        self.assertEqual(self.rewritten(NAME, net, normal(1, 1, 128), normal(1, 64, 128)), 3)
+        self.assertEqual(self.rewritten(NAME, rows, normal(1, 1, 128), normal(1, 64, 128)), 0)
+        self.assertEqual(self.rewritten(NAME, columns, normal(1, 1, 128), normal(1, 64, 128)), 3)
 
     def test_heads_first(self) -> None:
         """A cache that has each head's rows together needs no copy, and stays."""
@@ -118,20 +123,17 @@ class HeadProductsTest(PassTest):
 
     def test_einsum(self) -> None:
         """The equations of Keras, KerasHub, and others change, whatever their letters are and whatever operand is first."""
-        query, cache, weights = normal(1, 1, 4, 32), normal(1, 64, 4, 32), normal(1, 4, 1, 64)
+        query, cache = normal(1, 1, 4, 32), normal(1, 64, 4, 32)
         for equation, first, second in (
             ("BTNH,BSNH->BNTS", query, cache),
             ("aecd,abcd->acbe", cache, query),
             ("bqhd, bkhd -> bqkh", query, cache),
-            ("BNTS,BSNH->BTNH", weights, cache),
-            ("acbe,aecd->abcd", weights, cache),
-            ("bkhd,bhqk->bhdq", cache, weights),
         ):
             with self.subTest(equation):
                 self.assertEqual(self.einsum(equation, first, second), 1)
 
     def test_other_equations(self) -> None:
-        """Several queries, a diagonal, an ellipsis, and sums over a head or a position stay."""
+        """Several queries, a diagonal, an ellipsis, and sums over a head or a position stay, and so do values."""
         query, cache = normal(1, 1, 4, 32), normal(1, 64, 4, 32)
         for equation, row in (
             ("BTNH,BSNH->BNTS", normal(1, 2, 4, 32)),
@@ -143,6 +145,7 @@ class HeadProductsTest(PassTest):
             with self.subTest(equation):
                 self.assertEqual(self.einsum(equation, row, cache), 0)
         self.assertEqual(self.einsum("bbhd,bshd->bhs", query, cache), 0)
+        self.assertEqual(self.einsum("BNTS,BSNH->BTNH", normal(1, 4, 1, 64), cache), 0)
 
     def test_not_joined(self) -> None:
         """A cache that no concatenation makes stays, because its copy is cheap."""
@@ -156,28 +159,8 @@ class HeadProductsTest(PassTest):
         self.assertEqual(self.rewritten(NAME, net, normal(1, 1, 4, 32), normal(1, 64, 4, 32)), 0)
 
     def test_keys_not_finite(self) -> None:
-        """A key that isn't finite makes the other heads' scores NaN at its position, and changes nothing else."""
-        import tensorflow as tf
-
-        from tfaot.compile import table
-
-        query, keys = normal(1, 1, 4, 32), normal(1, 64, 4, 32)
+        """A key that isn't finite reaches only its head's score, as in the original product."""
         for special in (math.inf, math.nan):
+            keys = normal(1, 64, 4, 32)
             keys[0, 3, 2, 5] = special
-            with tf.Graph().as_default() as graph:
-                x0 = tf.compat.v1.placeholder(tf.float32, query.shape, "x0")
-                x1 = tf.compat.v1.placeholder(tf.float32, keys.shape, "x1")
-                tf.einsum("bthd,bshd->bhts", x0, joined(x1))
-                feeds, fetches = [query, keys], [graph.get_operations()[-1].outputs[0].name]
-            applied = table.apply(graph.as_graph_def(), config_of(["x0:0", "x1:0"], feeds, fetches), [NAME])
-            self.assertEqual(applied.places, {**dict.fromkeys(applied.places), NAME: 1})
-            want, got = (run(each, fetches, feeds)[0] for each in (graph.as_graph_def(), applied.graph))
-            want[0, [0, 1, 3], 0, 3] = math.nan
-            np.testing.assert_allclose(got, want, atol=1e-4)
-
-    def test_values_not_finite(self) -> None:
-        """A value that isn't finite reaches only its head's channel, as in the original product."""
-        for special in (math.inf, math.nan):
-            values = normal(1, 64, 4, 32)
-            values[0, 3, 2, 5] = special
-            self.assertEqual(self.einsum("bhqk,bkhd->bqhd", np.abs(normal(1, 4, 1, 64)), values), 1)
+            self.assertEqual(self.einsum("bthd,bshd->bhts", np.abs(normal(1, 1, 4, 32)), keys), 1)

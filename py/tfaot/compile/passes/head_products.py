@@ -1,4 +1,4 @@
-"""Speeds up attention with one query, as in a decoder with a cache: multiplies keys and values where they are."""
+"""Speeds up attention with one query, as in a decoder with a cache: copies keys in the order that is fast."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import numpy as np
 import numpy.typing as npt
 from tensorflow.core.framework import node_def_pb2
 
-from tfaot.graph.attributes import FLOATS, complete, constant_of, numpy_dtype, type_attribute
+from tfaot.graph.attributes import FLOATS, complete, constant_of, type_attribute
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import IDENTITIES
 from tfaot.graph.program import Program, Tensor
 
-_HEADS = 32
-"""The most heads. The products do this many times the arithmetic."""
 _POSITIONS = 16
 """The fewest positions, that is, rows of the keys."""
 _VALUES = 8192
-"""The fewest keys or values. A copy of fewer takes about as long as the pass's small kernels."""
+"""The fewest keys. A copy of fewer takes little time."""
 
 _Nodes = Mapping[str, node_def_pb2.NodeDef]
 _Axes = dict[str, int]
@@ -37,24 +35,22 @@ class _Operand:
 
 @dataclasses.dataclass(frozen=True)
 class _Product:
-    """A product of each head's part of the cache with that head's row."""
+    """A product of each head's keys with that head's query."""
 
-    row: _Operand
-    """The query, or the probabilities."""
-    cache: _Operand
-    """The keys or values: position, head, channel."""
+    query: _Operand
+    keys: _Operand
+    """Position, head, channel."""
     result: str
     """The letters of the result's axes."""
     shape: tuple[int, ...]
 
 
 def head_products(program: Program) -> int:
-    """Rewrites products of one query with keys, and of its probabilities with values, so that nothing is transposed.
+    """Rewrites products of one query with keys, so that the keys' copy has each head's rows, and not its columns.
 
-    A cache has rows of all heads' channels. For a product in batches, XLA first copies it head by head, which takes many
-    times longer than the product. As one matrix, it's multiplied in place: the keys by a matrix with a column for each
-    head, which is zero outside the head's channels; the values by all heads' probabilities, and of the result, only each
-    head's channels are taken.
+    A cache has rows of all heads' channels. For a product in batches, XLA copies it head by head. If a product wants each
+    head's channels one after another, that copy is a transposition, one value at a time, and takes many times longer than
+    the product. The product of the query with rows of channels is as fast.
 
     Returns:
       The number of products.
@@ -86,25 +82,22 @@ def _product(
     )
     if any(left[each] != right[each] for each in left.keys() & right.keys()):
         return None
-    operands = [
+    first, second = (
         _origin(program, nodes, tensor, axes, sizes)
         for tensor, axes, sizes in zip(node.input, letters[:2], (left, right), strict=True)
-    ]
+    )
     out = "".join(each for each, size in result.items() if size != 1)
-    for row, cache in (operands, operands[::-1]):
-        if len(cache.axes) != 3:
+    for query, keys, given in ((first, second, letters[1]), (second, first, letters[0])):
+        if len(keys.axes) != 3:
             continue
-        (position, positions), (head, heads), (channel, channels) = cache.axes.items()
-        if (
-            {*row.axes, *out} != {position, head, channel}
-            or {*row.axes} & {*out} != {head}
-            or len(row.axes) != 2
-            or len(out) != 2
-        ):
+        (position, positions), (head, heads), (channel, channels) = keys.axes.items()
+        if {*query.axes} != {head, channel} or {*out} != {position, head} or len(query.axes) != 2 or len(out) != 2:
             continue
-        large = positions >= _POSITIONS and 1 < heads <= _HEADS and positions * heads * channels >= _VALUES
-        if large and _joined(program, nodes, cache.tensor):
-            return _Product(row, cache, out, shapes[2] or ())
+        # XLA makes an Einsum a product of columns.
+        columns = node.op == "Einsum" or given[-1] == position
+        large = positions >= _POSITIONS and positions * heads * channels >= _VALUES
+        if columns and large and _joined(program, nodes, keys.tensor):
+            return _Product(query, keys, out, shapes[2] or ())
     return None
 
 
@@ -144,7 +137,7 @@ def _origin(program: Program, nodes: _Nodes, tensor: str, letters: str, sizes: M
 
 
 def _joined(program: Program, nodes: _Nodes, tensor: str) -> bool:
-    """Returns whether a tensor is a concatenation. XLA copies one to another order one value at a time, and others faster."""
+    """Returns whether a tensor is a concatenation. XLA transposes one together with it, and others faster."""
     while _full(tensor) not in program.feeds:
         node = nodes[tensor_name(tensor)[0]]
         if node.op == "ConcatV2":
@@ -172,31 +165,11 @@ def _write(program: Program, node: node_def_pb2.NodeDef, product: _Product) -> N
     def ordered(tensor: str, axes: str, wanted: str) -> str:
         return tensor if axes == wanted else add("Transpose", tensor, constant([1, 0]), Tperm=int32)
 
-    (position, positions), (head, heads), (channel, channels) = product.cache.axes.items()
-    cache = reshaped(product.cache.tensor, positions, heads * channels)
-    row, axes = reshaped(product.row.tensor, *product.row.axes.values()), "".join(product.row.axes)
-    if channel in product.row.axes:
-        own = constant(np.eye(heads).reshape(heads, 1, heads), np.bool_)
-        query = reshaped(ordered(row, axes, head + channel), heads, channels, 1)
-        zero = constant(0, numpy_dtype(node.attr["T"].type))
-        columns = reshaped(add("SelectV2", own, query, zero), heads * channels, heads)
-        result = add("MatMul", cache, columns, transpose_a=False, transpose_b=False)
-        axes = position + head
-    else:
-        mixed = add("MatMul", ordered(row, axes, head + position), cache, transpose_a=False, transpose_b=False)
-        result = add(
-            "StridedSlice",
-            reshaped(mixed, heads * heads, channels),
-            constant([0, 0]),
-            constant([heads * heads, channels]),
-            constant([heads + 1, 1]),
-            Index=int32,
-            begin_mask=0,
-            end_mask=0,
-            ellipsis_mask=0,
-            new_axis_mask=0,
-            shrink_axis_mask=0,
-        )
-        axes = head + channel
-    result = ordered(result, axes, product.result)
-    program.become(node, "Reshape", (result, constant(product.shape)), T=dtype, Tshape=int32)
+    (position, positions), (head, heads), (channel, channels) = product.keys.axes.items()
+    query = reshaped(product.query.tensor, *product.query.axes.values())
+    query = reshaped(ordered(query, "".join(product.query.axes), head + channel), heads, 1, channels)
+    keys = reshaped(product.keys.tensor, positions, heads, channels)
+    keys = add("Transpose", keys, constant([1, 0, 2]), Tperm=int32)
+    scores = reshaped(add("BatchMatMulV2", query, keys, adj_x=False, adj_y=True), heads, positions)
+    scores = ordered(scores, head + position, product.result)
+    program.become(node, "Reshape", (scores, constant(product.shape)), T=dtype, Tshape=int32)
