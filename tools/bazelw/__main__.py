@@ -17,15 +17,16 @@ def _start() -> int:
         sys.stderr.write("bazelw: python3 is older than 3.10; put a newer one on PATH, then call bazelw again\n")
         return 1
     sys.path.insert(0, _ROOT)
-    # Byte code goes to the cache folder, because the repository must not contain generated files. The one module that knows
-    # where the cache folder is must be imported before we can say so.
+    # Byte code goes to the cache folder, because the repository must not contain generated files. The modules that know where
+    # the cache folder is must be imported before we can say so.
     sys.dont_write_bytecode = True
-    from tools.bazelw import cache
+    from tools.bazelw import cache, errors
 
-    folder = cache.location(os.environ)
-    if folder is not None:
-        sys.pycache_prefix = str(folder / "pycache")
+    try:
+        sys.pycache_prefix = str(cache.usable(os.environ) / "pycache")
         sys.dont_write_bytecode = False
+    except errors.BazelwError:
+        pass  # cli.main reports it, and nothing is written to a folder that it refuses
     from tools.bazelw import cli
 
     return cli.main(sys.argv[1:], os.environ, _ROOT)

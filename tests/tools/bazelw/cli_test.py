@@ -1,3 +1,4 @@
+import os
 import shutil
 import signal
 import subprocess
@@ -76,9 +77,11 @@ class CliTest(ScratchTest):
     def test_cache_under_tmp(self) -> None:
         """Protects against builds that fail mysteriously: one sentence, a way out, no traceback, nothing written."""
         self.bazel("")
-        code, out, err = self.call("build", RULES_TFAOT_CACHE="/tmp/bazelw_test_refused")
+        refused = Path(f"/tmp/bazelw_test_refused.{os.getpid()}")
+        code, out, err = self.call("build", RULES_TFAOT_CACHE=str(refused))
         self.assertEqual((code, out), (1, ""))
-        self.assertRegex(err, "^bazelw: the cache folder /tmp/bazelw_test_refused is under /tmp.*\n$")
+        self.assertRegex(err, f"^bazelw: the cache folder {refused} is under /tmp.*set RULES_TFAOT_CACHE.*\n$")
+        self.assertFalse(refused.exists())
 
     def test_cache_that_cannot_be_written(self) -> None:
         """Protects users with a full disk or another user's folder: no traceback, but a way out."""
