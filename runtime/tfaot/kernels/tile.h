@@ -617,9 +617,11 @@ TFAOT_NOINLINE void MultiplyNarrow(const Rows<T>& rows, const Right<T>& right,
     if (stride == 1 || rows.segments > 1) {
       // Columns must not be at distances at which they evict each other.
       stride = kStride;
+      // Eight columns at once are only read in place. GCC can't see that.
+      const int64_t copied = std::min<int64_t>(count, kMost);
       for (int64_t s = 0; s < rows.segments; ++s) {
         Transpose(right.segments[s] + column, right.row_stride, rows.length,
-                  count, buffer + s * rows.length, stride);
+                  copied, buffer + s * rows.length, stride);
       }
       strip = buffer;
     }
