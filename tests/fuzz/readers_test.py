@@ -100,6 +100,32 @@ class ReadersTest(StageTest):
         saved.meta_graphs[0].object_graph_def.nodes[0].children[0].node_id = 12345
         self.assertIn("it lacks object 12345", self.message(b"\1" + saved.SerializeToString()))
 
+    def test_entry_points(self) -> None:
+        """A function of a SavedModel whose argument could have any dtype is an error that names both."""
+        from tensorflow.core.protobuf import saved_model_pb2
+
+        saved = saved_model_pb2.SavedModel.FromString(readers.saved_models()[0])
+        (meta_graph,) = saved.meta_graphs
+        for function in meta_graph.graph_def.library.function:
+            if function.signature.name in meta_graph.object_graph_def.concrete_functions:
+                argument = function.signature.input_arg[0]
+                argument.type, argument.type_attr = 0, "T"
+        message = self.message(b"\1" + saved.SerializeToString())
+        self.assertRegex(message, "x of the function .*, which .* calls, has no dtype")
+
+    def test_signatures(self) -> None:
+        """A signature of TensorFlow 1 whose dtype doesn't exist is an error with its number and the graph's dtype."""
+        from tensorflow.core.protobuf import saved_model_pb2
+
+        saved = saved_model_pb2.SavedModel.FromString(readers.saved_models()[1])
+        (signature,) = saved.meta_graphs[0].signature_def.values()
+        for edges in signature.inputs, signature.outputs:
+            (edge,) = edges.values()
+            right, edge.dtype = edge.dtype, 3329
+            message = self.message(b"\1" + saved.SerializeToString())
+            self.assertRegex(message, "has the wrong dtype 3329\n +found: .* is float32 in the graph")
+            edge.dtype = right
+
     def test_mutants(self) -> None:
         """A few hundred changed inputs, the same ones every time, end as they should."""
         seeds = [data for data in readers.seeds() if len(data) < 3000]

@@ -32,6 +32,7 @@ from tfaot.export import verdict
 from tfaot.export.rewrites import edges, lists
 from tfaot.export.traced import Edge, Function
 from tfaot.graph import convolutions
+from tfaot.graph.attributes import dtype_shown
 from tfaot.graph.names import tensor_name
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
@@ -458,7 +459,7 @@ def candidates(name: str, dtype: int = 0) -> list[Instance]:
         tries += [(a, b) for a in _SHAPES[:5] for b in _SHAPES[:4] if a != b]
     if count > 2:
         tries += [(a, *[b] * (count - 1)) for a in _SHAPES[:5] for b in _SHAPES[:3] if a != b]
-    shown = kernels.shown(dtype) + ", " if dtype else ""
+    shown = dtype_shown(dtype) + ", " if dtype else ""
     return [Instance(name, f"{shown}operands {list(each)}", _definition_build(op, each, dtype)) for each in tries]
 
 

@@ -43,6 +43,7 @@ class OpsTest(unittest.TestCase):
 
     def test_tables(self) -> None:
         """Protects the tables from ops that aren't what they say: with kernels, or without."""
+        from tfaot.graph.attributes import dtype_shown
         from tfaot.preflight import kernels, knowledge, ops
 
         registered = {str(op.name): op for op in ops.registered()}
@@ -71,7 +72,7 @@ class OpsTest(unittest.TestCase):
                 self.assertLessEqual({*names}, {*knowledge.CONSTANTS[op]})
         for op, refused in knowledge.REFUSED_DTYPES.items():
             for attribute, names in refused.items():
-                allowed = {kernels.shown(dtype) for kernel in kernels.table()[op] for dtype in kernel[attribute]}
+                allowed = {dtype_shown(dtype) for kernel in kernels.table()[op] for dtype in kernel[attribute]}
                 self.assertTrue({*names.split()} & allowed, op)
 
 

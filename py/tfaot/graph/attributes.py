@@ -102,6 +102,16 @@ def dtype_name(enum: int) -> str:
     return str(types_pb2.DataType.Name(enum))
 
 
+def dtype_shown(enum: int) -> str:
+    """Returns a dtype's name as users write it, such as `float32`; the number if no such dtype exists."""
+    import tensorflow as tf
+
+    try:
+        return str(tf.as_dtype(enum).name)
+    except TypeError:
+        return dtype_name(enum) if enum in types_pb2.DataType.values() else str(enum)
+
+
 def shape_of(shape: Any) -> Shape:
     """Converts a `tf.TensorShape` to a tuple."""
     return None if shape.rank is None else tuple(shape.as_list())

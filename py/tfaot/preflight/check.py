@@ -18,7 +18,7 @@ from tfaot.export.rewrites import freeze, seeds
 from tfaot.export.rewrites.random import state
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Edge, Function, Shape, Source
-from tfaot.graph.attributes import Array
+from tfaot.graph.attributes import Array, dtype_shown
 from tfaot.graph.names import canonical, tensor_name
 from tfaot.graph.ops import definition, dtypes_of, functions_of
 from tfaot.graph.prune import prune
@@ -341,7 +341,7 @@ class Checker:
         for kind, edges in (("input", self._function.inputs), ("output", self._function.outputs)):
             for edge in edges:
                 if edge.dtype not in dtypes.BY_ENUM:
-                    what = f"the {kind} {edge.label} is {kernels.shown(edge.dtype)}, which can't cross the model's edge"
+                    what = f"the {kind} {edge.label} is {dtype_shown(edge.dtype)}, which can't cross the model's edge"
                     rewrite = f"use one of {', '.join(dtype.name for dtype in dtypes.ALL)}"
                     self._add_place("edge_dtype", BLOCKER, "", what, rewrite, _edge_place(edge, ""))
         if self._opened:

@@ -10,7 +10,7 @@ from tensorflow.core.framework import node_def_pb2, op_def_pb2
 from tensorflow.python.framework import kernels
 from tensorflow.python.util import pywrap_xla_ops
 
-from tfaot.graph.attributes import dtype_name
+from tfaot.graph.attributes import dtype_shown
 from tfaot.graph.ops import attribute_of
 from tfaot.preflight import knowledge
 
@@ -74,7 +74,7 @@ def compiled_dtypes(op: str) -> tuple[Mapping[str, tuple[str, ...]], ...]:
 
 
 def _without(allowed: frozenset[int], refused: str) -> tuple[str, ...]:
-    return tuple(name for dtype in sorted(allowed) if (name := shown(dtype)) not in refused.split())
+    return tuple(name for dtype in sorted(allowed) if (name := dtype_shown(dtype)) not in refused.split())
 
 
 def _lacking(
@@ -86,16 +86,6 @@ def _lacking(
         value = attribute_of(node, name, defined)
         given = list(value.list.type) if value.WhichOneof("value") == "list" else [value.type]
         compiled = _without(allowed, refused.get(name, ""))
-        if wrong := [dtype for dtype in map(shown, given) if dtype not in compiled]:
+        if wrong := [dtype for dtype in map(dtype_shown, given) if dtype not in compiled]:
             result[name] = (wrong[0], compiled)
     return result
-
-
-def shown(dtype: int) -> str:
-    """Returns a dtype's name as users write it, such as `float32`."""
-    import tensorflow as tf
-
-    try:
-        return str(tf.as_dtype(dtype).name)
-    except TypeError:
-        return dtype_name(dtype)

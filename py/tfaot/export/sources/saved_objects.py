@@ -22,7 +22,7 @@ from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
 from tfaot.export.sources.functions import Leaf, leaves_of, output_label
 from tfaot.export.sources.subgraph import add_done, add_placeholder, check_form, imported, operand, unused_name
 from tfaot.export.traced import Array, Dims, Edge, Function, shown
-from tfaot.graph.attributes import shape_of
+from tfaot.graph.attributes import dtype_shown, shape_of
 from tfaot.graph.names import take, tensor_name
 from tfaot.graph.prune import prune
 
@@ -49,7 +49,7 @@ class _Variant:
     @property
     def takes(self) -> str:
         """Its inputs, for messages."""
-        return ", ".join(f"{e.label}: {tf.as_dtype(e.dtype).name}{shown(e.shape)}" for e in self.inputs)
+        return ", ".join(f"{e.label}: {dtype_shown(e.dtype)}{shown(e.shape)}" for e in self.inputs)
 
 
 class SavedObjects:
@@ -248,6 +248,9 @@ class SavedObjects:
         if name not in self._library or name not in self._objects.concrete_functions:
             raise self._contradiction(f"it lacks the function {name}, which {entry_point} calls")
         function = self._library[name]
+        edges = [*function.signature.input_arg, *function.signature.output_arg]
+        if untyped := [arg.name for arg in edges if not arg.type]:
+            raise self._contradiction(f"{untyped[0]} of the function {name}, which {entry_point} calls, has no dtype")
         saved = self._objects.concrete_functions[name]
         bound = tuple(saved.bound_inputs)
         arguments = list(function.signature.input_arg)[: len(function.signature.input_arg) - len(bound)]

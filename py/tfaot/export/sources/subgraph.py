@@ -13,7 +13,7 @@ from tfaot.core import refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
-from tfaot.graph.attributes import shape_of, shape_proto
+from tfaot.graph.attributes import dtype_shown, shape_of, shape_proto
 from tfaot.graph.names import canonical, take, tensor_name
 from tfaot.graph.prune import prune, reached
 from tfaot.graph.wellformed import is_tensor_name, problems, unreadable_operands
@@ -163,7 +163,7 @@ def _found(
         tensor = operation.outputs[port]
         if fetch.dtype not in (types_pb2.DT_INVALID, tensor.dtype.base_dtype.as_datatype_enum):
             raise TfaotError(
-                f"{what}: the output {fetch.label} has the wrong dtype {tf.as_dtype(fetch.dtype).name}",
+                f"{what}: the output {fetch.label} has the wrong dtype {dtype_shown(fetch.dtype)}",
                 exists=f"{fetch.tensor} is {tensor.dtype.base_dtype.name} in the graph",
                 do="use the graph's dtype, or remove the dtype",
             )
@@ -341,7 +341,7 @@ def _with_types(graph: graph_pb2.GraphDef, feeds: Sequence[Feed], what: str, sou
         dtype = outputs[port].dtype.base_dtype
         if feed.dtype not in (types_pb2.DT_INVALID, dtype.as_datatype_enum):
             raise TfaotError(
-                f"{what}: the input {feed.label} has the wrong dtype {tf.as_dtype(feed.dtype).name}",
+                f"{what}: the input {feed.label} has the wrong dtype {dtype_shown(feed.dtype)}",
                 exists=f"{feed.tensor} is {dtype.name} in the graph",
                 do="use the graph's dtype, or remove the dtype",
             )
