@@ -3,8 +3,8 @@
     ./bazelw run -c opt //tests/cluster:beside -- --page
 
 Each model runs in three processes: TensorFlow, TensorFlow with TF_XLA_FLAGS=--tf_xla_auto_jit=2, and TensorFlow with the
-compiled clusters. They take turns, so that other programs on the machine slow all of them alike. A figure is the median of
-the rounds.
+compiled clusters. They take turns, so that other programs on the machine slow all of them alike. Where a process's memory
+and threads lie changes its times for as long as it lives, so each way starts several times, and the page has the spread.
 """
 
 from __future__ import annotations
@@ -106,11 +106,28 @@ def work(model: str, way: str) -> None:
         print((time.perf_counter() - start) / count * 1e6, flush=True)
 
 
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """A figure of several starts of the processes."""
+
+    values: tuple[float, ...]
+    """One of each start."""
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return statistics.median(self.values)
+
+    def shown(self) -> str:
+        """Returns the median, and the least and greatest."""
+        return f"{self.median:.2f} ({min(self.values):.2f}–{max(self.values):.2f})"
+
+
 class Worker:
     """One of the processes."""
 
     def __init__(self, model: str, way: str, **environment: str) -> None:
-        """Starts it, and waits until it is warm."""
+        """Starts it. Its first answer says that it is warm."""
         flags = {"TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"} if way == "auto_jit" else {}
         if "TF_DUMP_GRAPH_PREFIX" in environment:
             flags["TF_XLA_FLAGS"] += " --tf_xla_clustering_debug"
@@ -122,6 +139,9 @@ class Worker:
             text=True,
             env=os.environ | flags | environment,
         )
+
+    def ready(self) -> None:
+        """Waits until it is warm."""
         self._answer()
 
     def _answer(self) -> str:
@@ -152,7 +172,9 @@ def jit_clusters(model: str) -> list[list[str]]:
     from tensorflow.core.framework import graph_pb2
 
     with tempfile.TemporaryDirectory() as folder:
-        Worker(model, "auto_jit", TF_DUMP_GRAPH_PREFIX=folder).end()
+        worker = Worker(model, "auto_jit", TF_DUMP_GRAPH_PREFIX=folder)
+        worker.ready()
+        worker.end()
         found: dict[str, list[str]] = {}
         for path in sorted(Path(folder).glob("mark_for_compilation_annotated*.pbtxt")):
             for node in text_format.Parse(path.read_text(), graph_pb2.GraphDef()).node:
@@ -162,29 +184,41 @@ def jit_clusters(model: str) -> list[list[str]]:
     return list(found.values())
 
 
-def measured(model: str, rounds: int, seconds: float) -> dict[str, float]:
-    """Returns the median time of a step for each way, in microseconds, and of its ratio to TensorFlow's."""
+def started(model: str, rounds: int, seconds: float) -> dict[str, float]:
+    """Starts a process for each way, and measures them in turns.
+
+    Returns the median time of a step in TensorFlow, in microseconds, and the median of the others' ratios to it.
+    """
     workers = {way: Worker(model, way) for way in WAYS}
+    for worker in workers.values():
+        worker.ready()
     times: dict[str, list[float]] = {way: [] for way in WAYS}
     for _ in range(rounds):
         for way, worker in workers.items():
             times[way].append(worker.microseconds(seconds))
     for worker in workers.values():
         worker.end()
-    result = {way: statistics.median(values) for way, values in times.items()}
-    for way in WAYS[1:]:
-        ratios = [own / theirs for own, theirs in zip(times[way], times["TensorFlow"], strict=True)]
-        result[f"{way}/TensorFlow"] = statistics.median(ratios)
-    return result
+    theirs = times["TensorFlow"]
+    ratios = {way: [own / their for own, their in zip(times[way], theirs, strict=True)] for way in WAYS[1:]}
+    return {"TensorFlow": statistics.median(theirs)} | {way: statistics.median(each) for way, each in ratios.items()}
 
 
-def row(model: str, rounds: int, seconds: float) -> str:
+def measured(model: str, starts: int, rounds: int, seconds: float) -> dict[str, Spread]:
+    """Returns what `started` returns, from several starts."""
+    found = []
+    for number in range(starts):
+        found.append(started(model, rounds, seconds))
+        print(f"{model}, start {number + 1} of {starts}: {found[-1]}", file=sys.stderr, flush=True)
+    return {way: Spread(tuple(each[way] for each in found)) for way in WAYS}
+
+
+def row(model: str, starts: int, rounds: int, seconds: float) -> str:
     """Measures one model. Returns a row of the table."""
     with open(files_of(model).plan, encoding="utf-8") as file:
         plan = json.load(file)
     theirs = counted(plan, jit_clusters(model))
     ours = counted(plan, [cluster["nodes"] for cluster in plan["clusters"]])
-    times = measured(model, rounds, seconds)
+    times = measured(model, starts, rounds, seconds)
 
     def shown(found: Found) -> str:
         fixed = "–" if found.fixed is None else f"{found.fixed:.0%}"
@@ -195,14 +229,14 @@ def row(model: str, rounds: int, seconds: float) -> str:
         str(sum(map(len, plan["computing"].values()))),
         shown(theirs),
         shown(ours),
-        f"{times['TensorFlow']:.0f}",
-        f"{times['auto_jit/TensorFlow']:.2f}",
-        f"{times['clusters/TensorFlow']:.2f}",
+        f"{times['TensorFlow'].median:.0f}",
+        times["auto_jit"].shown(),
+        times["clusters"].shown(),
     ]
     return "| " + " | ".join(cells) + " |"
 
 
-def page(rows: Sequence[str]) -> str:
+def page(rows: Sequence[str], starts: int) -> str:
     """Returns the page."""
     return f"""\
 # Clusters beside TensorFlow's own
@@ -234,8 +268,9 @@ ours | share | known sizes | TensorFlow, µs | auto_jit | ours |
 |---|---|---|---|---|---|---|---|---|---|---|
 {chr(10).join(rows)}
 
-{_machine()}. Each figure is a median of rounds in which the three processes take turns, and a ratio is the median of each
-round's ratio. {_priority()}
+{_machine()}. Three processes take turns, one for each way, and a ratio is the median of each round's ratio. They
+start {starts} times, because where memory and threads lie changes the times of a process for as long as it lives: figures are
+medians of the starts, with the least and the greatest. {_priority()}
 """
 
 
@@ -256,8 +291,9 @@ def main() -> None:
     """Parses the flags, and measures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--page", action="store_true", help=f"write {PAGE}")
-    parser.add_argument("--rounds", type=int, default=15, help="turns of each process")
-    parser.add_argument("--seconds", type=float, default=0.5, help="the length of a turn")
+    parser.add_argument("--starts", type=int, default=9, help="how many times the processes start")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each process")
+    parser.add_argument("--seconds", type=float, default=0.3, help="the length of a turn")
     parser.add_argument("--model", action="append", help="only this one; may be repeated")
     parser.add_argument("--work", nargs=2, metavar=("MODEL", "WAY"), help="be one of the processes")
     flags = parser.parse_args()
@@ -266,10 +302,10 @@ def main() -> None:
         return
     rows = []
     for model in flags.model or MODELS:
-        rows.append(row(model, flags.rounds, flags.seconds))
+        rows.append(row(model, flags.starts, flags.rounds, flags.seconds))
         print(rows[-1], flush=True)
     if flags.page:
-        (Path(os.environ["BUILD_WORKSPACE_DIRECTORY"]) / PAGE).write_text(page(rows), encoding="utf-8")
+        (Path(os.environ["BUILD_WORKSPACE_DIRECTORY"]) / PAGE).write_text(page(rows, flags.starts), encoding="utf-8")
 
 
 if __name__ == "__main__":
