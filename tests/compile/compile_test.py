@@ -652,6 +652,23 @@ class OutputsTest(CompileTest):
             ).stdout
             self.assertEqual("%zmm" in code, wide, size)
 
+    def test_gathers(self) -> None:
+        """At x86-64-v4, no instruction reads or writes several places: on AMD's CPUs, it takes longer than single ones."""
+        exported = self.export(
+            PREAMBLE
+            + """\
+def model_fn(x, n):
+    rows = tf.constant([i % 7.0 for i in range(256 * 512)], shape=[256, 8, 64]) * tf.reshape(x[0], [1, 1, 1])
+    return tf.transpose(tf.concat([rows, rows[:1] + 1.0], 0), [1, 2, 0]) * 2.0
+"""
+        )
+        self.compile(exported, isa=("x86-64-v4",))
+        code = subprocess.run(
+            ["objdump", "-d", exported.path("object")], check=True, stdout=subprocess.PIPE, text=True
+        ).stdout
+        self.assertIn("%ymm", code)
+        self.assertNotRegex(code, "vp?(gather|scatter)")
+
     def test_names(self) -> None:
         """Keywords, member names, `/ . -`, and digits compile in names of inputs, outputs, and variables."""
         exported = self.compiled(AWKWARD)

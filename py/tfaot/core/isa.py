@@ -9,6 +9,8 @@ from tfaot.core.errors import TfaotError, listed
 
 TARGET_TRIPLE = "x86_64-pc-linux"
 _ARM_TRIPLE = "aarch64-none-linux-gnu"
+# AMD's CPUs run these instructions slowly, and so do Intel's with the microcode against "Downfall".
+_NO_GATHERS = "+prefer-no-gather,+prefer-no-scatter"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,13 +20,14 @@ class Target:
     triple: str
     cpu: str
     features: str = ""
+    """In addition to those of the CPU."""
     vectors: int = 0
     """Bits of the vectors that XLA's kernels of larger models use; 0 is XLA's own choice for the CPU."""
 
 
 TARGETS = {
     **{level: Target(TARGET_TRIPLE, level) for level in ("x86-64", "x86-64-v2", "x86-64-v3")},
-    "x86-64-v4": Target(TARGET_TRIPLE, "x86-64-v4", vectors=512),
+    "x86-64-v4": Target(TARGET_TRIPLE, "x86-64-v4", _NO_GATHERS, vectors=512),
     "armv8-a": Target(_ARM_TRIPLE, "generic", "+neon"),
     "armv8.2-a+dotprod+fp16": Target(_ARM_TRIPLE, "generic", "+neon,+crc,+lse,+rdm,+fullfp16,+dotprod"),
 }
