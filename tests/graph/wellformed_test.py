@@ -42,6 +42,11 @@ class WellformedTest(unittest.TestCase):
         """Operands that have no form, or name nothing, are found, also in functions and in what these return."""
         self.assertIn("takes 'x:', which isn't", self.problems(lambda g: g.node[2].input.__setitem__(0, "x:")))
         self.assertIn("takes 'z', which doesn't exist", self.problems(lambda g: g.node[2].input.__setitem__(0, "z")))
+        for damaged in ("n:out0", "n:y:", "^n"):
+            self.assertIn(
+                f"the result 'r' of the function f is {damaged!r}, which isn't a tensor's name",
+                self.problems(lambda g, damaged=damaged: g.library.function[0].ret.__setitem__("r", damaged)),
+            )
         body = "library.function[0]"
         self.assertIn(
             "takes 'q', which doesn't exist",

@@ -146,6 +146,9 @@ def _of_operands(function: function_pb2.FunctionDef, where: str, library: Librar
     for arg in function.signature.output_arg:
         if arg.name not in function.ret:
             yield f"the result {arg.name!r}{where} has no value"
+    for name, operand in sorted(function.ret.items()):
+        if operand.startswith("^") or not _FUNCTION_OPERAND.fullmatch(operand):
+            yield f"the result {name!r}{where} is {operand!r}, which isn't a tensor's name"
     given = [(f"the node {node.name!r}{where} takes", each) for node in function.node_def for each in node.input]
     given += [(f"the result {name!r}{where} is", operand) for name, operand in sorted(function.ret.items())]
     arguments = {arg.name for arg in function.signature.input_arg}
