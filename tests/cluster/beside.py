@@ -34,6 +34,7 @@ MODELS = {
     "orders": "examples/clusters",
     "words": "tests/cluster",
     "recommender": "tests/cluster",
+    "speaker": "tests/cluster",
 }
 """The folder of each model."""
 WAYS = ("TensorFlow", "auto_jit", "clusters")

@@ -2,6 +2,7 @@
 
 import random
 import unittest
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -9,6 +10,23 @@ import tensorflow as tf
 from tests.cluster.cutting import Made, both, effects, made
 
 v1 = tf.compat.v1
+def _rounded(x: tf.Tensor) -> tf.Tensor:
+    """Rounds through text, which XLA has no kernel for."""
+    return tf.ensure_shape(tf.strings.to_number(tf.strings.as_string(x, precision=4)), [4])
+
+
+def _traced(function: Any, *specs: tf.TensorSpec) -> tuple[tf.Graph, list[tf.Tensor], list[tf.Tensor]]:
+    """Returns the graph of a function of TensorFlow 2, its inputs, and its outputs."""
+    v1.enable_control_flow_v2()
+    try:
+        with tf.Graph().as_default() as graph:
+            inputs = [v1.placeholder(spec.dtype, spec.shape) for spec in specs]
+            outputs = function(*inputs)
+    finally:
+        v1.disable_control_flow_v2()
+    return graph, inputs, list(outputs) if isinstance(outputs, tuple) else [outputs]
+
+
 _X = np.array([0.5, -1.0, 2.0, 0.25], np.float32)
 
 
@@ -31,6 +49,24 @@ class ClustersTest(unittest.TestCase):
                     np.testing.assert_allclose(expected, got, rtol=close, atol=close)
                 else:
                     np.testing.assert_array_equal(expected, got)
+
+    def _original(
+        self,
+        cut: Made,
+        graph: tf.Graph,
+        inputs: list[tf.Tensor],
+        outputs: list[tf.Tensor],
+        *steps: list[object],
+        variables: dict[str, np.ndarray] | None = None,
+    ) -> None:
+        """Compares the cut graph with the model, whose loops and branches are functions."""
+        ours = both(cut, variables)[1]
+        with graph.as_default(), v1.Session() as session:
+            session.run(v1.global_variables_initializer())
+            for values in steps:
+                expected = session.run(outputs, dict(zip(inputs, values, strict=True)))
+                for each, got in zip(expected, ours.step(values), strict=True):
+                    np.testing.assert_allclose(each, got, rtol=1e-6, atol=1e-6)
 
     def test_around_an_op_that_does_not_compile(self) -> None:
         """What comes before an op without a kernel and what comes after it are two clusters, because one would be a cycle."""
@@ -144,14 +180,8 @@ class ClustersTest(unittest.TestCase):
         self.assertEqual([sorted(set(ops) - wires) for ops in cut.operations], [["Exp", "Sin"], ["Cos", "Mul", "Tan"]])
         self._same(cut, [_X])
 
-    def test_branches_and_loops_of_functions(self) -> None:
-        """A loop whose body compiles is in a cluster, and one whose body holds an op without a kernel stays."""
-
-        def body(x: tf.Tensor) -> tf.Tensor:
-            return tf.exp(x) * 0.5
-
-        def odd(x: tf.Tensor) -> tf.Tensor:
-            return tf.ensure_shape(tf.strings.to_number(tf.strings.as_string(x)), [4])
+    def test_loops_of_functions(self) -> None:
+        """A loop whose body compiles is in a cluster. One whose body holds an op without a kernel is cut, nested branches too."""
 
         @tf.function(autograph=False)
         def loops(x: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -159,23 +189,64 @@ class ClustersTest(unittest.TestCase):
                 return tf.reduce_sum(z) < 10.0
 
             def once(i: tf.Tensor, z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-                return i + 1, odd(z)
+                z = _rounded(tf.exp(tf.sin(z)) * tf.cos(x))
+                return i + 1, tf.cond(i < 1, lambda: _rounded(tf.tanh(z) * tf.exp(x)), lambda: tf.sqrt(tf.abs(z)) * 2.0)
 
-            good = tf.while_loop(small, lambda z: (body(z),), [x], maximum_iterations=5)[0]
-            bad = tf.while_loop(lambda i, z: i < 2, once, [0, x])[1]
-            return tf.sin(good), tf.cos(bad)
+            good = tf.while_loop(small, lambda z: (tf.exp(z) * 0.5,), [x], maximum_iterations=5)[0]
+            cut = tf.while_loop(lambda i, z: i < 3, once, [0, x])[1]
+            return tf.sin(good), tf.cos(cut) * tf.exp(cut)
 
-        v1.enable_control_flow_v2()
-        try:
-            with tf.Graph().as_default() as graph:
-                x = v1.placeholder(tf.float32, [4], "x")
-                cut = made(graph, [x], list(loops(x)))
-        finally:
-            v1.disable_control_flow_v2()
-        loops = [ops for ops in cut.operations if "StatelessWhile" in ops]
-        self.assertEqual([(ops.count("StatelessWhile"), "Sin" in ops) for ops in loops], [(1, True)])
-        self.assertTrue(any("AsString" in why for why in cut.found.left.values()))
+        graph, (x,), outputs = _traced(loops, tf.TensorSpec([4]))
+        cut = made(graph, [x], outputs, least=2)
+        whole = [ops for ops in cut.operations if "StatelessWhile" in ops]
+        self.assertEqual([(ops.count("StatelessWhile"), "Sin" in ops) for ops in whole], [(1, True)])
+        for inside in (["Cos", "Exp", "Mul", "Sin"], ["Exp", "Mul", "Tanh"], ["Abs", "Mul", "Sqrt"], ["Cos", "Exp", "Mul"]):
+            self.assertIn(inside, cut.operations)
         self._same(cut, [_X])
+        self._original(cut, graph, [x], outputs, [_X])
+
+    def test_training_through_loops_of_functions(self) -> None:
+        """Loops that keep values for their gradients, and read and write variables around text, have the same results."""
+        def model(x: tf.Tensor, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+            v = v1.get_variable("v", initializer=np.ones(4, np.float32), use_resource=True)
+
+            def once(i: tf.Tensor, z: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+                y = tf.exp(tf.sin(z) * v) * tf.cos(x) + tf.stop_gradient(_rounded(z))
+                return i + 1, tf.tanh(y) * 0.5
+
+            @tf.function(autograph=False)
+            def step() -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+                with tf.GradientTape() as tape:
+                    z = tf.while_loop(lambda i, z: i < 3, once, [0, x], maximum_iterations=3)[1]
+                    loss = tf.reduce_sum(tf.square(z) + tf.sin(z))
+                gradient = tape.gradient(loss, v)
+
+                def write() -> tf.Tensor:
+                    v.assign(_rounded(v * 0.5 - 0.1 * gradient))
+                    return tf.sqrt(tf.abs(v + 1.0))
+
+                return loss, tf.cond(p, write, lambda: tf.exp(gradient) * 2.0), tf.cos(v.read_value())
+
+            return step()
+
+        graph, inputs, outputs = _traced(model, tf.TensorSpec([4]), tf.TensorSpec([], tf.bool))
+        cut = made(graph, inputs, outputs, least=2)
+        self.assertTrue(any({"Cos", "Exp", "Sin"} <= {*ops} for ops in cut.operations), cut.operations)
+        variables, steps = {"v": np.ones(4, np.float32)}, ([_X, True], [_X, False], [_X * 2, True])
+        self._same(cut, *steps, variables=variables, close=1e-6)
+        self._original(cut, graph, inputs, outputs, *steps, variables=variables)
+
+    def test_bodies_that_stay(self) -> None:
+        """A pipeline computes a loop that doesn't compile in one call, so its body isn't cut."""
+
+        @tf.function(autograph=False)
+        def loop(x: tf.Tensor) -> tf.Tensor:
+            return tf.while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, _rounded(tf.exp(tf.sin(z)))), [0, x])[1]
+
+        graph, (x,), outputs = _traced(loop, tf.TensorSpec([4]))
+        cut = made(graph, [x], outputs, bodies=False)
+        self.assertEqual(cut.operations, [])
+        self.assertIn("AsString", cut.reason("StatelessWhile"))
 
     def test_branches_of_switch_and_merge(self) -> None:
         """A cluster never spans branches. Each branch's ops run only if it is taken, and the results are the same."""

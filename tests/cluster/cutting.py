@@ -47,7 +47,13 @@ class Made:
 
 
 def made(
-    graph: tf.Graph, inputs: Sequence[Any], outputs: Sequence[Any], *, least: int = 1, batched: bool = False
+    graph: tf.Graph,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    *,
+    least: int = 1,
+    batched: bool = False,
+    bodies: bool = True,
 ) -> Made:
     """Cuts a graph."""
 
@@ -66,7 +72,7 @@ def made(
         dims=Open({}),
         sources={},
     )
-    nodes, found = settled(function, what="the test's graph", least=least, refused={}, batched=batched)
+    nodes, found = settled(function, what="the test's graph", least=least, refused={}, batched=batched, bodies=bodies)
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
     return Made(
         nodes, found, cut(nodes, found.clusters, function.outputs, feeds, OP), function.inputs, function.outputs

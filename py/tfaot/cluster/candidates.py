@@ -10,6 +10,7 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.cluster.batches import Rows, infer, static
+from tfaot.cluster.lowered import FUNCTIONAL, lowered
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
 from tfaot.cluster.reads import forward, hoist, share_reads
 from tfaot.cluster.sparse import ROWS, declared, densify
@@ -98,7 +99,9 @@ class Nodes:
         return dataclasses.replace(self, reasons={**self.reasons, **refused})
 
 
-def examine(function: Function, *, what: str, kept: Collection[str] = (), batched: bool = False) -> Nodes:
+def examine(
+    function: Function, *, what: str, kept: Collection[str] = (), batched: bool = False, bodies: bool = True
+) -> Nodes:
     """Returns the nodes that a function's outputs need.
 
     Args:
@@ -106,10 +109,11 @@ def examine(function: Function, *, what: str, kept: Collection[str] = (), batche
       what: the model, for messages.
       kept: updates of variables that stay one op.
       batched: whether the first dimensions that inputs leave open count the rows of a batch.
+      bodies: whether to cut the bodies of loops and branches that don't compile whole.
     """
     fetches = [edge.name for edge in function.outputs]
     feeds = {canonical(edge.name): Tensor(edge.shape, edge.dtype) for edge in function.inputs}
-    graph = _ordered(_without_groups(_inlined(function.graph, feeds, fetches)))
+    graph = _ordered(_without_groups(_inlined(function, feeds, fetches, bodies)))
     uncut = graph_pb2.GraphDef()
     uncut.CopyFrom(graph)
     fetched = frozenset(map(producer, fetches))
@@ -163,15 +167,33 @@ class _Whole(Program):
         self._names = {node.name for node in self.graph.node}
 
 
-def _inlined(graph: graph_pb2.GraphDef, feeds: Mapping[str, Tensor], fetches: Sequence[str]) -> graph_pb2.GraphDef:
+def _inlined(
+    function: Function, feeds: Mapping[str, Tensor], fetches: Sequence[str], bodies: bool
+) -> graph_pb2.GraphDef:
+    """Returns the graph without calls, and if bodies are cut, without loops and branches that don't compile whole."""
     program = _Whole(graph_pb2.GraphDef(), feeds, fetches)
-    program.graph.CopyFrom(graph)
+    program.graph.CopyFrom(function.graph)
     program.prune()
+    _inline(program)
+    edges = [tensor_name(each)[0] for each in (*feeds, *fetches)]
+    tried: set[str] = set()
+    while bodies and (names := _blocked(dataclasses.replace(function, graph=program.graph)) - tried):
+        program.graph.CopyFrom(lowered(program.graph, names, edges))
+        _inline(program)
+        tried |= names
+    return program.graph
+
+
+def _blocked(function: Function) -> set[str]:
+    bodies = {node.name for node in function.graph.node if node.op in FUNCTIONAL}
+    return bodies & _blockers(function).keys() if bodies else set()
+
+
+def _inline(program: Program) -> None:
     for attributes in (node.attr for node in program.graph.node):
         attributes.pop("_XlaMustCompile", None)
         attributes.pop("_output_shapes", None)
     inline_calls(program)
-    return program.graph
 
 
 def _without_groups(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:

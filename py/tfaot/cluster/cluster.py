@@ -205,7 +205,12 @@ def cluster(request: Request) -> None:
     refused: dict[str, str] = {}
     while True:
         nodes, found = settled(
-            function, what=what, least=request.least, refused=refused, batched=bool(request.batch_sizes)
+            function,
+            what=what,
+            least=request.least,
+            refused=refused,
+            batched=bool(request.batch_sizes),
+            bodies=request.pipeline is None,  # a pipeline calls the rest in one order
         )
         made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
         new = {node: why for part in made.parts for node, why in trial.refused(part).items()}
@@ -288,12 +293,12 @@ def _write_pipeline(
 
 
 def settled(
-    function: Function, *, what: str, least: int, refused: Mapping[str, str], batched: bool = False
+    function: Function, *, what: str, least: int, refused: Mapping[str, str], batched: bool = False, bodies: bool = True
 ) -> tuple[Nodes, Found]:
     """Returns a function's nodes and clusters. Updates of variables that aren't part of one cluster stay one op."""
     kept: set[str] = set()
     while True:
-        nodes = examine(function, what=what, kept=kept, batched=batched).without(refused)
+        nodes = examine(function, what=what, kept=kept, batched=batched, bodies=bodies).without(refused)
         found = find(nodes, least=least)
         if not (apart := apart_from(nodes, found)):
             return nodes, found
