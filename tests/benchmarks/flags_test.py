@@ -56,7 +56,9 @@ class FlagsTest(unittest.TestCase):
     def test_main(self) -> None:
         """The main measures a set, and replaces only its own previous text in a page."""
         page = self.folder / "page.md"
-        page.write_text("# Flags\n\nBy hand.\n\n<!-- Below: written by benchmarks/flags.py. -->\nOld.\n", encoding="utf-8")
+        page.write_text(
+            "# Flags\n\nBy hand.\n\n<!-- Below: written by benchmarks/flags.py. -->\nOld.\n", encoding="utf-8"
+        )
         words = ["flags.py", "--models", "mlp", "--sets", "width_128", "ynn", "--rounds", "1", "--starts", "1"]
         words += ["--batch_ms", "0.1", "--exported", EXPORTED, "--packages", PACKAGES, "--page", str(page)]
         with mock.patch.object(sys, "argv", words), contextlib.redirect_stdout(io.StringIO()):

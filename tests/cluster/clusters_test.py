@@ -8,8 +8,11 @@ import numpy as np
 import tensorflow as tf
 
 from tests.cluster.cutting import Made, both, effects, made
+from tfaot.cluster.lowered import FUNCTIONAL
 
 v1 = tf.compat.v1
+
+
 def _rounded(x: tf.Tensor) -> tf.Tensor:
     """Rounds through text, which XLA has no kernel for."""
     return tf.ensure_shape(tf.strings.to_number(tf.strings.as_string(x, precision=4)), [4])
@@ -200,13 +203,19 @@ class ClustersTest(unittest.TestCase):
         cut = made(graph, [x], outputs, least=2)
         whole = [ops for ops in cut.operations if "StatelessWhile" in ops]
         self.assertEqual([(ops.count("StatelessWhile"), "Sin" in ops) for ops in whole], [(1, True)])
-        for inside in (["Cos", "Exp", "Mul", "Sin"], ["Exp", "Mul", "Tanh"], ["Abs", "Mul", "Sqrt"], ["Cos", "Exp", "Mul"]):
+        for inside in (
+            ["Cos", "Exp", "Mul", "Sin"],
+            ["Exp", "Mul", "Tanh"],
+            ["Abs", "Mul", "Sqrt"],
+            ["Cos", "Exp", "Mul"],
+        ):
             self.assertIn(inside, cut.operations)
         self._same(cut, [_X])
         self._original(cut, graph, [x], outputs, [_X])
 
     def test_training_through_loops_of_functions(self) -> None:
         """Loops that keep values for their gradients, and read and write variables around text, have the same results."""
+
         def model(x: tf.Tensor, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
             v = v1.get_variable("v", initializer=np.ones(4, np.float32), use_resource=True)
 
@@ -233,6 +242,7 @@ class ClustersTest(unittest.TestCase):
         cut = made(graph, inputs, outputs, least=2)
         self.assertTrue(any({"Cos", "Exp", "Sin"} <= {*ops} for ops in cut.operations), cut.operations)
         variables, steps = {"v": np.ones(4, np.float32)}, ([_X, True], [_X, False], [_X * 2, True])
+        self.assertFalse(FUNCTIONAL & {node.op for node in cut.nodes.graph.node})
         self._same(cut, *steps, variables=variables, close=1e-6)
         self._original(cut, graph, inputs, outputs, *steps, variables=variables)
 

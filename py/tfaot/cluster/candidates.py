@@ -40,6 +40,9 @@ OPEN = "sizes aren't known"
 _LARGEST_GROUP = 32
 """A NoOp that waits for more stays: with many users, the graph would grow by the product."""
 
+_TYPES = ("T", "Tin", "Tout")
+"""The attributes of loops and branches with the dtypes of operands and results."""
+
 _HANDLES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
 
@@ -185,8 +188,14 @@ def _inlined(
 
 
 def _blocked(function: Function) -> set[str]:
-    bodies = {node.name for node in function.graph.node if node.op in FUNCTIONAL}
-    return bodies & _blockers(function).keys() if bodies else set()
+    """Returns the loops and branches that no cluster can have: they don't compile, or take variables or lists."""
+    bodies = [node for node in function.graph.node if node.op in FUNCTIONAL]
+    found = {node.name for node in bodies} & _blockers(function).keys() if bodies else set()
+    return found | {
+        node.name
+        for node in bodies
+        if any(set(_HANDLES) & {*node.attr[key].list.type} for key in _TYPES if key in node.attr)
+    }
 
 
 def _inline(program: Program) -> None:
