@@ -1,5 +1,8 @@
 """Tests of clusters for batches: which ops join them, that results are TensorFlow's, and what is refused."""
 
+import os
+import subprocess
+import sys
 import unittest
 
 import numpy as np
@@ -67,7 +70,53 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual(cut.reason("Sin"), "sizes aren't known")
 
 
+_COUNT = """\
+import os, sys
+import numpy as np
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tfaot.graph.attributes import types_attribute
+
+tf.load_op_library(sys.argv[1])
+with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+    inputs = [tf.compat.v1.placeholder(dtype, [None]) for dtype in (tf.int32, tf.float32, tf.float32)]
+    graph = graph_pb2.GraphDef()
+    graph.CopyFrom(tf.compat.v1.get_default_graph().as_graph_def())
+    node = graph.node.add(name="call", op="TfaotM8examples6Orders", input=[each.op.name for each in inputs])
+    node.attr["cluster"].i = 0
+    node.attr["Tin"].CopyFrom(types_attribute([each.dtype.as_datatype_enum for each in inputs]))
+    node.attr["Tout"].CopyFrom(types_attribute([int(tf.float32.as_datatype_enum)]))
+    names = [each.op.name + ":0" for each in inputs]
+    *fed, called = tf.import_graph_def(graph, return_elements=[*names, "call:0"], name="again")
+    session.run([tensor.op.name + ":0" for tensor in fed], {each: np.ones(1, each.dtype.as_numpy_dtype) for each in fed})
+    counts = [len(os.listdir("/proc/self/task"))]
+    for rows in (3, 1_000_000):
+        for _ in range(6):
+            session.run(called, {each: np.ones(rows, each.dtype.as_numpy_dtype) for each in fed})
+        counts.append(len(os.listdir("/proc/self/task")))
+print(*(count - counts[0] for count in counts[1:]))
+"""
+"""Prints how many threads runs of a cluster start: with few rows, and then with many."""
+
+
 class OrdersTest(unittest.TestCase):
+    def test_threads(self) -> None:
+        """Runs that are shorter than waking up threads start none. TFAOT_THREADS sets the number for all runs."""
+
+        def started(**environment: str) -> list[int]:
+            run = subprocess.run(
+                [sys.executable, "-c", _COUNT, str(ROOT / "examples/clusters/liborders.so")],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
+                stdout=subprocess.PIPE,
+                check=True,
+                text=True,
+            )
+            return [int(count) for count in run.stdout.split()]
+
+        self.assertEqual(started(), [0, len(os.sched_getaffinity(0)) - 1])
+        self.assertEqual(started(TFAOT_THREADS="4"), [3, 3])
+        self.assertEqual(started(TFAOT_THREADS="1"), [0, 0])
+
     def test_rows_differ(self) -> None:
         """Inputs of one cluster with different numbers of rows are an error, and aren't read."""
         tf.load_op_library(str(ROOT / "examples/clusters/liborders.so"))
