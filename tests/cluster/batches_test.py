@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import unittest
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -70,42 +71,41 @@ class BatchesTest(unittest.TestCase):
         self.assertEqual(cut.reason("Sin"), "sizes aren't known")
 
 
-_COUNT = """\
-import os, sys
-import numpy as np
-import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
-from tfaot.graph.attributes import types_attribute
-
-tf.load_op_library(sys.argv[1])
-with tf.Graph().as_default(), tf.compat.v1.Session() as session:
-    inputs = [tf.compat.v1.placeholder(dtype, [None]) for dtype in (tf.int32, tf.float32, tf.float32)]
+def _called(inputs: Sequence[tf.Tensor]) -> tuple[list[tf.Tensor], tf.Tensor]:
+    """Adds a graph that calls the cluster of `orders` to the default one. Returns its copies of the inputs, and its result."""
     graph = graph_pb2.GraphDef()
-    graph.CopyFrom(tf.compat.v1.get_default_graph().as_graph_def())
+    graph.CopyFrom(v1.get_default_graph().as_graph_def())
     node = graph.node.add(name="call", op="TfaotM8examples6Orders", input=[each.op.name for each in inputs])
     node.attr["cluster"].i = 0
     node.attr["Tin"].CopyFrom(types_attribute([each.dtype.as_datatype_enum for each in inputs]))
     node.attr["Tout"].CopyFrom(types_attribute([int(tf.float32.as_datatype_enum)]))
-    names = [each.op.name + ":0" for each in inputs]
-    *fed, called = tf.import_graph_def(graph, return_elements=[*names, "call:0"], name="again")
-    session.run([tensor.op.name + ":0" for tensor in fed], {each: np.ones(1, each.dtype.as_numpy_dtype) for each in fed})
-    counts = [len(os.listdir("/proc/self/task"))]
-    for rows in (3, 1_000_000):
-        for _ in range(6):
-            session.run(called, {each: np.ones(rows, each.dtype.as_numpy_dtype) for each in fed})
-        counts.append(len(os.listdir("/proc/self/task")))
-print(*(count - counts[0] for count in counts[1:]))
-"""
-"""Prints how many threads runs of a cluster start: with few rows, and then with many."""
+    names = [each.name for each in inputs]
+    *fed, result = tf.import_graph_def(graph, return_elements=[*names, "call:0"], name="again")
+    return fed, result
+
+
+def count_threads(library: str) -> None:
+    """Prints how many threads runs of the cluster have started: after some with few rows, and after some with many."""
+    tf.load_op_library(library)
+    with tf.Graph().as_default(), v1.Session() as session:
+        inputs, result = _called([v1.placeholder(dtype, [None]) for dtype in (tf.int32, tf.float32, tf.float32)])
+        session.run([tf.identity(each) for each in inputs], {each: np.ones(1, each.dtype.as_numpy_dtype) for each in inputs})
+        before = len(os.listdir("/proc/self/task"))
+        for rows in (3, 1_000_000):
+            for _ in range(6):
+                session.run(result, {each: np.ones(rows, each.dtype.as_numpy_dtype) for each in inputs})
+            print(len(os.listdir("/proc/self/task")) - before)
 
 
 class OrdersTest(unittest.TestCase):
     def test_threads(self) -> None:
         """Runs that are shorter than waking up threads start none. TFAOT_THREADS sets the number for all runs."""
 
+        count = "import sys; from tests.cluster import batches_test; batches_test.count_threads(sys.argv[1])"
+
         def started(**environment: str) -> list[int]:
             run = subprocess.run(
-                [sys.executable, "-c", _COUNT, str(ROOT / "examples/clusters/liborders.so")],
+                [sys.executable, "-c", count, str(ROOT / "examples/clusters/liborders.so")],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment},
                 stdout=subprocess.PIPE,
                 check=True,
@@ -120,18 +120,11 @@ class OrdersTest(unittest.TestCase):
     def test_rows_differ(self) -> None:
         """Inputs of one cluster with different numbers of rows are an error, and aren't read."""
         tf.load_op_library(str(ROOT / "examples/clusters/liborders.so"))
-        graph = graph_pb2.GraphDef()
         values = [np.zeros(3, np.int32), np.zeros(2, np.float32), np.zeros(3, np.float32)]
         with tf.Graph().as_default(), v1.Session() as session:
-            inputs = [tf.constant(value) for value in values]
-            graph.CopyFrom(v1.get_default_graph().as_graph_def())
-            node = graph.node.add(name="call", op="TfaotM8examples6Orders", input=[each.op.name for each in inputs])
-            node.attr["cluster"].i = 0
-            node.attr["Tin"].CopyFrom(types_attribute([each.dtype.as_datatype_enum for each in inputs]))
-            node.attr["Tout"].CopyFrom(types_attribute([int(tf.float32.as_datatype_enum)]))
-            (called,) = tf.import_graph_def(graph, return_elements=["call:0"], name="again")
+            _, result = _called([tf.constant(value) for value in values])
             with self.assertRaises(tf.errors.InvalidArgumentError) as raised:
-                session.run(called)
+                session.run(result)
         self.assertIn("examples::Orders got float32[2] for", str(raised.exception))
         self.assertIn("with any number of rows that all inputs have: 3", str(raised.exception))
 

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from tests.cluster.cutting import Made, both, effects, made
-from tfaot.cluster.lowered import FUNCTIONAL
+from tfaot.cluster.control_flow import FUNCTIONAL
 
 v1 = tf.compat.v1
 

@@ -10,7 +10,7 @@ import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.cluster.batches import Rows, infer, static
-from tfaot.cluster.lowered import FUNCTIONAL, lowered
+from tfaot.cluster.control_flow import FUNCTIONAL, lowered
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
 from tfaot.cluster.reads import forward, hoist, share_reads
 from tfaot.cluster.sparse import ROWS, declared, densify
@@ -21,7 +21,7 @@ from tfaot.graph.attributes import Shape, attribute
 from tfaot.graph.calls import inline_calls
 from tfaot.graph.edits import Scope, set_attributes
 from tfaot.graph.names import canonical, producer, tensor_name
-from tfaot.graph.ops import CONTROL_FLOW_V1, definition, dtypes_of, has_effects
+from tfaot.graph.ops import CALLS, CONTROL_FLOW_V1, definition, dtypes_of, has_effects
 from tfaot.graph.program import Program, Tensor
 from tfaot.graph.prune import prune
 from tfaot.preflight import knowledge
@@ -39,9 +39,6 @@ OPEN = "sizes aren't known"
 
 _LARGEST_GROUP = 32
 """A NoOp that waits for more stays: with many users, the graph would grow by the product."""
-
-_TYPES = ("T", "Tin", "Tout")
-"""The attributes of loops and branches with the dtypes of operands and results."""
 
 _HANDLES = (types_pb2.DT_RESOURCE, types_pb2.DT_VARIANT)
 
@@ -191,11 +188,12 @@ def _blocked(function: Function) -> set[str]:
     """Returns the loops and branches that no cluster can have: they don't compile, or take variables or lists."""
     bodies = [node for node in function.graph.node if node.op in FUNCTIONAL]
     found = {node.name for node in bodies} & _blockers(function).keys() if bodies else set()
-    return found | {
-        node.name
-        for node in bodies
-        if any(set(_HANDLES) & {*node.attr[key].list.type} for key in _TYPES if key in node.attr)
-    }
+    return found | {node.name for node in bodies if _takes_handles(node)}
+
+
+def _takes_handles(node: node_def_pb2.NodeDef) -> bool:
+    call = CALLS[node.op]
+    return any(dtype in _HANDLES for key in (call.types, call.results) for dtype in node.attr[key].list.type)
 
 
 def _inline(program: Program) -> None:

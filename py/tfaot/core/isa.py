@@ -9,7 +9,7 @@ from tfaot.core.errors import TfaotError, listed
 
 TARGET_TRIPLE = "x86_64-pc-linux"
 _ARM_TRIPLE = "aarch64-none-linux-gnu"
-# AMD's CPUs run these instructions slowly, and so do Intel's with the microcode against "Downfall".
+# LLVM uses them for copies that transpose. On Zen 4, single loads and stores are faster (docs/internals/kernels.md).
 _NO_GATHERS = "+prefer-no-gather,+prefer-no-scatter"
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tensorflow.core.framework import graph_pb2
-from tensorflow.core.protobuf import config_pb2, meta_graph_pb2, rewriter_config_pb2
-from tensorflow.python.grappler import tf_optimizer
+
+from tfaot.graph.grappler import without_functions
 
 _INTERFACE = "api_implements"
 """The attribute that names the interface that a function implements."""
@@ -26,16 +26,9 @@ def inlined(graph: graph_pb2.GraphDef, edges: Iterable[str]) -> graph_pb2.GraphD
     """
     if not any(_INTERFACE in function.attr for function in graph.library.function):
         return graph
-    meta = meta_graph_pb2.MetaGraphDef()
-    meta.graph_def.CopyFrom(graph)
-    for function in meta.graph_def.library.function:
+    without = graph_pb2.GraphDef()
+    without.CopyFrom(graph)
+    for function in without.library.function:
         function.attr.pop(_INTERFACE, None)
         function.attr.pop("api_preferred_device", None)
-    meta.collection_def["train_op"].node_list.value.extend(edges)
-    config = config_pb2.ConfigProto()
-    rewrite = config.graph_options.rewrite_options
-    rewrite.min_graph_nodes = -1
-    rewrite.optimizers.append("function")
-    rewrite.function_optimization = rewriter_config_pb2.RewriterConfig.AGGRESSIVE
-    result: graph_pb2.GraphDef = tf_optimizer.OptimizeGraph(config, meta)
-    return result
+    return without_functions(without, edges)
