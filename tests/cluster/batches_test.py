@@ -89,7 +89,9 @@ def count_threads(library: str) -> None:
     tf.load_op_library(library)
     with tf.Graph().as_default(), v1.Session() as session:
         inputs, result = _called([v1.placeholder(dtype, [None]) for dtype in (tf.int32, tf.float32, tf.float32)])
-        session.run([tf.identity(each) for each in inputs], {each: np.ones(1, each.dtype.as_numpy_dtype) for each in inputs})
+        session.run(
+            [tf.identity(each) for each in inputs], {each: np.ones(1, each.dtype.as_numpy_dtype) for each in inputs}
+        )
         before = len(os.listdir("/proc/self/task"))
         for rows in (3, 1_000_000):
             for _ in range(6):
@@ -100,7 +102,6 @@ def count_threads(library: str) -> None:
 class OrdersTest(unittest.TestCase):
     def test_threads(self) -> None:
         """Runs that are shorter than waking up threads start none. TFAOT_THREADS sets the number for all runs."""
-
         count = "import sys; from tests.cluster import batches_test; batches_test.count_threads(sys.argv[1])"
 
         def started(**environment: str) -> list[int]:
