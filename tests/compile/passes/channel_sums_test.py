@@ -44,7 +44,7 @@ class ChannelSumsTest(PassTest):
 
     def test_batches(self) -> None:
         """Sums over all axes but the last, as batch norm has them, in both float types, and a prime number of rows."""
-        for shape in ((32, 8, 8, 32), (3, 14, 14, 12), (1024, 9), (1, 521, 8), (2, 4, 8, 8, 16)):
+        for shape in ((32, 8, 8, 32), (3, 14, 14, 12), (128, 9), (1, 521, 8), (2, 4, 8, 8, 16)):
             axes = list(range(len(shape) - 1))
             for keepdims in (False, True):
                 self.assertEqual(self.reduced(normal(*shape), axes, keepdims), 2, shape)
@@ -60,7 +60,7 @@ class ChannelSumsTest(PassTest):
             return tf.raw_ops.BiasAddGrad(out_backprop=x, data_format=data_format)
 
         self.assertEqual(self.rewritten(NAME, lambda x: gradient(x, "NHWC"), normal(4, 12, 12, 8)), 1)
-        self.assertEqual(self.rewritten(NAME, lambda x: gradient(x, "NHWC"), normal(4, 8, 12, 8)), 0)
+        self.assertEqual(self.rewritten(NAME, lambda x: gradient(x, "NHWC"), normal(1, 8, 12, 8)), 0)
         self.assertEqual(self.rewritten(NAME, lambda x: gradient(x, "NCHW"), normal(4, 12, 12, 8), jit=True), 0)
 
     def test_stays(self) -> None:
@@ -72,7 +72,7 @@ class ChannelSumsTest(PassTest):
             self.assertEqual(self.reduced(image, axes), 0, axes)
         for shape in ((4, 2, 3, 12), (4, 14, 14, 7), (0, 14, 14, 12), (14, 12)):
             self.assertEqual(self.reduced(normal(*shape), list(range(1, len(shape) - 1))), 0, shape)
-        for shape in ((511, 12), (1024, 7), (0, 12), (1024,)):
+        for shape in ((127, 12), (1024, 7), (0, 12), (1024,)):
             self.assertEqual(self.reduced(normal(*shape), 0), 0, shape)
         self.assertEqual(self.reduced(image.astype("float16"), [1, 2], rtol=1e-2), 0)
         self.assertEqual(self.rewritten(NAME, lambda x: tf.reduce_sum(x, [1, 2]), image.astype("int32")), 0)

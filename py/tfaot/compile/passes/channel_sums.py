@@ -15,9 +15,9 @@ from tfaot.graph.program import Program
 
 _CHANNELS = 8
 """The fewest channels that fill a vector."""
-_PIXELS, _BATCH = 8, 512
-"""The fewest values to add up: the pixels of an image, or all values of a channel in a batch. XLA is fast at adding up fewer
-rows of a batch, and makes them a part of other kernels."""
+_PIXELS, _BATCH = 8, 128
+"""The fewest values to add up: the pixels of an image, or all values of a channel in a batch. XLA makes sums over a batch a part
+of the kernels before them, which then compute one value at a time. For fewer values, that takes less than another kernel."""
 _PIECE = 64
 """The longest sum that isn't split, which limits rounding."""
 
