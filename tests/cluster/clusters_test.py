@@ -254,7 +254,7 @@ class ClustersTest(unittest.TestCase):
             return tf.while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, _rounded(tf.exp(tf.sin(z)))), [0, x])[1]
 
         graph, (x,), outputs = _traced(loop, tf.TensorSpec([4]))
-        cut = made(graph, [x], outputs, bodies=False)
+        cut = made(graph, [x], outputs, pipeline=True)
         self.assertEqual(cut.operations, [])
         self.assertIn("AsString", cut.reason("StatelessWhile"))
 
