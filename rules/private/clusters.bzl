@@ -112,7 +112,7 @@ tf_aot_cluster = rule(
         ),
         "min_ops": attr.int(
             doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
-            default = 4,
+            default = 3,
         ),
         "pipeline": attr.bool(
             doc = "Whether to write a C++ class that calls the program for what stays with TensorFlow.",
@@ -268,7 +268,7 @@ def tf_aot_clusters(
         graph = None,
         inputs = [],
         isa = None,
-        min_ops = 4,
+        min_ops = 3,
         model = None,
         outputs = [],
         passes = ["*"],

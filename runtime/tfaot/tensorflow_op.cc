@@ -63,7 +63,8 @@ int WantedThreads() {
   return wanted;
 }
 
-// How long an entry point runs on one thread, as its first runs show.
+// How long an entry point runs on one thread, as its first runs show. The
+// others read no clock and take no lock: for small clusters, both count.
 // Thread-safe.
 class Effort {
  public:
@@ -74,9 +75,14 @@ class Effort {
   bool Large(std::int64_t rows) const {
     constexpr double kLarge = 3e-4;  // seconds
     if (WantedThreads() > 0) return true;
-    std::lock_guard<std::mutex> lock(mutex_);
-    return runs_ >= kRuns &&
+    return runs_ >= kLeastRuns &&
            seconds_of_row_ * static_cast<double>(rows) >= kLarge;
+  }
+
+  // Returns whether a run on one thread should be timed: one of the first runs,
+  // or one of the first with as many rows.
+  bool Wanted(std::int64_t rows) const {
+    return runs_ < kMostRuns || rows > most_rows_;
   }
 
   // Notes the time of a run on one thread.
@@ -84,14 +90,21 @@ class Effort {
     std::lock_guard<std::mutex> lock(mutex_);
     const double row = seconds / static_cast<double>(rows);
     if (runs_ == 0 || row < seconds_of_row_) seconds_of_row_ = row;
-    if (runs_ < kRuns) ++runs_;
+    if (rows > most_rows_) {
+      most_rows_ = rows;
+      runs_ =
+          std::min<int>(runs_, kLeastRuns);  // more rows, fewer seconds each
+    }
+    if (runs_ < kMostRuns) ++runs_;
   }
 
  private:
-  static constexpr int kRuns = 3;  // the first one touches memory
-  mutable std::mutex mutex_;
-  int runs_ = 0;
-  double seconds_of_row_ = 0;  // the least
+  static constexpr int kLeastRuns = 3;  // the first one touches memory
+  static constexpr int kMostRuns = 100;
+  std::mutex mutex_;  // of writes
+  std::atomic<int> runs_{0};
+  std::atomic<double> seconds_of_row_{0};  // the least
+  std::atomic<std::int64_t> most_rows_{0};
 };
 
 // Instances that no run uses. Thread-safe.
@@ -223,10 +236,10 @@ void ReadArguments(TF_OpKernelConstruction* construction, Kernel& kernel,
   if (TF_GetCode(status) != TF_OK) return;
   codes.resize(static_cast<std::size_t>(inputs));
   for (const std::int64_t code : codes) {
-    kernel.arguments.push_back({kernel.taken,
-                                (code & 1) != 0,
-                                {(code & 2) != 0, (code & 4) != 0,
-                                 (code & 8) != 0}});
+    kernel.arguments.push_back(
+        {kernel.taken,
+         (code & 1) != 0,
+         {(code & 2) != 0, (code & 4) != 0, (code & 8) != 0}});
     kernel.taken += kernel.arguments.back().Count();
   }
 }
@@ -337,9 +350,9 @@ void FillSample(Model& model, const EntryPointInfo& entry,
     count *= pixels.dims[axis];
   }
   if (count == 0) return;
-  const Images all{images, TF_Dim(image, rank - 3), TF_Dim(image, rank - 2),
-                   static_cast<std::size_t>(pixels.bytes) /
-                       static_cast<std::size_t>(count)};
+  const Images all{
+      images, TF_Dim(image, rank - 3), TF_Dim(image, rank - 2),
+      static_cast<std::size_t>(pixels.bytes) / static_cast<std::size_t>(count)};
   float* weights[2] = {nullptr, nullptr};
   for (std::size_t part = 1; part < argument.Count(); ++part) {
     weights[part - 1] = static_cast<float*>(Values(model, parts[part]));
@@ -370,11 +383,11 @@ std::string TakeInput(TF_OpKernelContext* context, int index,
   if (sampled) {
     dims.assign(wanted.dims.begin(), wanted.dims.end());
     std::fill(dims.end() - 3, dims.end() - 1, -1);
-    return Message(std::string(Model::Info().cpp_class) + " got " + shown +
-                       " for the image of " + wanted.name,
-                   "it takes " + Shown(wanted.dtype, dims) +
-                       ", and neither size is zero",
-                   "feed an image that has pixels");
+    return Message(
+        std::string(Model::Info().cpp_class) + " got " + shown +
+            " for the image of " + wanted.name,
+        "it takes " + Shown(wanted.dtype, dims) + ", and neither size is zero",
+        "feed an image that has pixels");
   }
   if (!wanted.batched) {
     return Message(std::string(Model::Info().cpp_class) + " got " + shown +
@@ -423,18 +436,18 @@ bool Run(Model& model, const Kernel& kernel,
       std::memcpy(Values(model, input), data, Bytes(input, rows));
     }
   }
-  std::vector<bool> placed(outputs.size());
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const TensorInfo& output = entry.outputs[i];
-    placed[i] = PlaceIn(model, output, Row(output, outputs[i].get(), first));
+    static_cast<void>(
+        PlaceIn(model, output, Row(output, outputs[i].get(), first)));
   }
   if (!Call(model, entry, rows)) return false;
   const Model& done = model;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const TensorInfo& output = entry.outputs[i];
-    if (placed[i]) continue;
-    std::memcpy(Row(output, outputs[i].get(), first), Values(done, output),
-                Bytes(output, rows));
+    void* const to = Row(output, outputs[i].get(), first);
+    const void* const from = Values(done, output);
+    if (from != to) std::memcpy(to, from, Bytes(output, rows));
   }
   return true;
 }
@@ -446,7 +459,7 @@ void Compute(Kernel& kernel, TF_OpKernelContext* context) {
   if (kernel.taken != entry.inputs.size() || taken != entry.outputs.size()) {
     Fail(context, TF_INVALID_ARGUMENT,
          Message(std::string(Model::Info().cpp_class) + "::" + entry.name +
-                     " got " +  std::to_string(kernel.taken) + " inputs for " +
+                     " got " + std::to_string(kernel.taken) + " inputs for " +
                      std::to_string(taken) + " outputs",
                  "it takes " + std::to_string(entry.inputs.size()) + " for " +
                      std::to_string(entry.outputs.size()),
@@ -462,9 +475,9 @@ void Compute(Kernel& kernel, TF_OpKernelContext* context) {
   outputs.reserve(taken);
   for (std::size_t i = 0; i < given && error.empty(); ++i) {
     const Argument& argument = kernel.arguments[i];
-    error = TakeInput(context, static_cast<int>(i),
-                      entry.inputs[argument.first], argument.sampled, rows,
-                      status.get(), inputs);
+    error =
+        TakeInput(context, static_cast<int>(i), entry.inputs[argument.first],
+                  argument.sampled, rows, status.get(), inputs);
   }
   for (std::size_t i = 0; i < taken && error.empty(); ++i) {
     error = MakeOutput(context, static_cast<int>(i), entry.outputs[i], rows,
@@ -484,14 +497,18 @@ void Compute(Kernel& kernel, TF_OpKernelContext* context) {
   }
   // The class takes batches up to the largest size that it was compiled for.
   const std::int64_t most = entry.max_batch > 0 ? entry.max_batch : 1;
-  const auto start = std::chrono::steady_clock::now();
+  using Clock = std::chrono::steady_clock;
+  const bool timed = !threads && kernel.effort.Wanted(all);
+  const Clock::time_point start = timed ? Clock::now() : Clock::time_point();
   for (std::int64_t row = 0; row < all && error.empty(); row += most) {
     const std::int64_t part = all - row < most ? all - row : most;
-    if (!Run(*model, kernel, inputs, outputs, row, part)) error = model->error();
+    if (!Run(*model, kernel, inputs, outputs, row, part))
+      error = model->error();
   }
-  const std::chrono::duration<double> took =
-      std::chrono::steady_clock::now() - start;
-  if (!threads) kernel.effort.Add(all, took.count());
+  if (timed) {
+    const std::chrono::duration<double> took = Clock::now() - start;
+    kernel.effort.Add(all, took.count());
+  }
   All().Give(std::move(model));
   if (!error.empty()) Fail(context, TF_INTERNAL, error);
 }

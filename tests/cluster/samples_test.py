@@ -36,9 +36,15 @@ def _inside(cut: Made) -> set[str]:
 
 class SamplesTest(unittest.TestCase):
     def test_numbers(self) -> None:
-        """The compiled clusters give TensorFlow's numbers for images of any size: larger, smaller, of one row, and of one column."""
+        """The compiled clusters give TensorFlow's numbers for images of any size: large, small, of one row, of one column."""
         folder = ROOT / "tests/cluster"
-        names = ("libresizes.so", "resizes.saved_model", "resizes.plan.json", "resizes.inputs.safetensors", "resizes.uncut.pb")
+        names = (
+            "libresizes.so",
+            "resizes.saved_model",
+            "resizes.plan.json",
+            "resizes.inputs.safetensors",
+            "resizes.uncut.pb",
+        )
         loaded = Loaded(Files(*(str(folder / name) for name in names)))
         self.assertNotIn("sizes aren't known", loaded.plan["left"])
         theirs, ours = Running(loaded.uncut), Running(loaded.cut)
@@ -55,7 +61,7 @@ class SamplesTest(unittest.TestCase):
                     np.testing.assert_allclose(other, one, rtol=2e-6, atol=2e-6 * float(np.abs(one).max()))
 
     def test_values(self) -> None:
-        """What a cluster's own test feeds is the sample that the op would make: the cluster's function gives TensorFlow's numbers."""
+        """What a cluster's own test feeds is a sample as the op makes it: the cluster's function gives TensorFlow's numbers."""
         ways: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
             "half pixels": lambda pixels: tf.image.resize(_float(pixels), [6, 11]) - 0.5,
             "corners": lambda pixels: raw.ResizeBilinear(images=_float(pixels), size=[6, 11], align_corners=True) - 0.5,

@@ -293,7 +293,13 @@ def _write_pipeline(
 
 
 def settled(
-    function: Function, *, what: str, least: int, refused: Mapping[str, str], batched: bool = False, pipeline: bool = False
+    function: Function,
+    *,
+    what: str,
+    least: int,
+    refused: Mapping[str, str],
+    batched: bool = False,
+    pipeline: bool = False,
 ) -> tuple[Nodes, Found]:
     """Returns a function's nodes and clusters. Updates of variables that aren't part of one cluster stay one op."""
     kept: set[str] = set()

@@ -136,12 +136,12 @@ class Sample:
             return
 
         def add(op: str, operands: Sequence[str], types: Mapping[str, int], **numbers: int) -> str:
-            return scope.add(f"{self.resize}/tfaot_{op}", op, operands, types, **numbers).name
+            return str(scope.add(f"{self.resize}/tfaot_{op}", op, operands, types, **numbers).name)
 
         def constant(value: object) -> str:
             made = scope.add(f"{self.resize}/tfaot_constant", "Const", [], {"dtype": _INDEX})
             set_attributes(made, {"value": np.array(value, np.int32)})
-            return made.name
+            return str(made.name)
 
         def halves(tensor: str, axis: int) -> tuple[str, str]:
             name = add("Split", [constant(axis), tensor], {"T": _FLOAT}, num_split=2)
@@ -158,9 +158,7 @@ class Sample:
             add("Reshape", [weight, constant(shape)], {"T": _FLOAT, "Tshape": _INDEX})
             for weight, shape in zip(weights, ([1, -1, 1, 1], [1, 1, -1, 1]), strict=True)
         )
-        lines = [
-            add("AddV2", between(*halves(line, 2), across), {"T": _FLOAT}) for line in halves(pixels, 1)
-        ]
+        lines = [add("AddV2", between(*halves(line, 2), across), {"T": _FLOAT}) for line in halves(pixels, 1)]
         replace(node, "AddV2", between(lines[0], lines[1], down), {"T": node.attr["T"]})
         node.attr["T"].type = _FLOAT
 
@@ -207,7 +205,9 @@ def find(
 
 def _fits(tensor: Tensor) -> bool:
     """Returns whether only the height and the width of an image are unknown."""
-    return tensor.shape is not None and len(tensor.shape) in (3, 4) and None not in (*tensor.shape[:-3], tensor.shape[-1])
+    return (
+        tensor.shape is not None and len(tensor.shape) in (3, 4) and None not in (*tensor.shape[:-3], tensor.shape[-1])
+    )
 
 
 def _image(
