@@ -3,6 +3,7 @@
 import random
 import unittest
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -273,6 +274,10 @@ class ClustersTest(unittest.TestCase):
         )  # the branch's, and the loop's with `w`
         self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
         self._original(cut, graph, inputs, outputs, [_X, np.array(True)], [_X, np.array(False)])
+        with mock.patch("tfaot.cluster.control_flow._MOST_BYTES", 0):  # they would make the graph too large
+            cut = made(graph, inputs, outputs)
+        self.assertIn(["(4, 1)", "(4, 4)"], [sorted(str(e.shape) for e in p.function.inputs) for p in cut.cut.parts])
+        self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
 
     def test_bodies_that_stay(self) -> None:
         """A pipeline computes a loop that doesn't compile in one call, so its body isn't cut."""

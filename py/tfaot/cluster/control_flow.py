@@ -17,6 +17,9 @@ FUNCTIONAL = frozenset(op for op, call in CALLS.items() if call.functions != ("f
 _LOWER = "_lower_using_switch_merge"
 """The attribute of ops that TensorFlow replaces with Switch, Merge, Enter, and Exit before it runs them."""
 
+_MOST_BYTES = 1 << 29
+"""The most bytes of constants that bodies get copies of. A graph has to stay below 2 GiB."""
+
 
 def lowered(graph: graph_pb2.GraphDef, names: Collection[str], edges: Iterable[str]) -> graph_pb2.GraphDef:
     """Replaces loops and branches with the ops of TensorFlow 1, as TensorFlow itself does it.
@@ -37,13 +40,14 @@ def lowered(graph: graph_pb2.GraphDef, names: Collection[str], edges: Iterable[s
 
 
 def _copy_constants(graph: graph_pb2.GraphDef, names: Collection[str]) -> None:
-    """Gives bodies their own copies of the constants that they take and return unchanged, in place.
+    """Gives bodies their own copies of the constants that they take, unless a step changes them, in place.
 
     The ops of TensorFlow 1 would pass such a constant from step to step, and no cluster in the body would know its value.
     """
     nodes = {node.name: node for node in graph.node}
     library = {function.signature.name: function for function in graph.library.function}
     taken = set(library)
+    left = _MOST_BYTES
     for node in graph.node:
         if node.name not in names or node.op not in FUNCTIONAL:
             continue
@@ -54,8 +58,10 @@ def _copy_constants(graph: graph_pb2.GraphDef, names: Collection[str]) -> None:
         if call.is_loop:
             steps = [body for each, body in bodies if each.name == node.attr["body"].func.name]
             constants = {index: found for index, found in constants.items() if _passes(steps[0], index)}
-        if not constants:
+        size = len(bodies) * sum(constant.ByteSize() for constant in constants.values())
+        if not constants or size > left:
             continue
+        left -= size
         for each, function in bodies:
             for index, constant in constants.items():
                 _copy(function, index, constant)
