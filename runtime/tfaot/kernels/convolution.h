@@ -370,6 +370,24 @@ struct DepthwiseRun {
   }
 };
 
+// Moves a pointer. Keeps a compiler from computing all multiples of a distance
+// ahead, for which it would run out of registers.
+template <typename T>
+TFAOT_INLINE void Move(T** at, int64_t values) {
+  *at += values;
+  __asm__("" : "+r"(*at));
+}
+
+// Keeps a compiler from reading a value again each time that it is used.
+template <typename V>
+TFAOT_INLINE void Keep(V& value) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(value));
+#elif defined(__aarch64__)
+  __asm__("" : "+w"(value));
+#endif
+}
+
 // Computes kVectors vectors of channels, starting at `channel`, of kPixels
 // outputs. Unless kTaps is 0, it is the number of taps along y, the taps are
 // adjacent, and kStride is the stride in pixels. Values that several outputs
@@ -392,17 +410,20 @@ TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
           w[t][v] = Load(kernel + t * run.kernel_y_tap + v * kWidth);
         }
       }
+      const T* at = input;
 #pragma GCC unroll 32
       for (int i = 0; i < (kPixels - 1) * kStride + kTaps; ++i) {
 #pragma GCC unroll 8
         for (int v = 0; v < kVectors; ++v) {
-          const V value = Load(input + i * run.input_y_tap + v * kWidth);
+          V value = Load(at + v * kWidth);
+          Keep(value);
 #pragma GCC unroll 8
           for (int p = 0; p < kPixels; ++p) {
             const int t = i - p * kStride;
             if (t >= 0 && t < kTaps) sum[p][v] += value * w[t][v];
           }
         }
+        Move(&at, run.input_y_tap);
       }
     } else {
       const T* from = input;
@@ -439,9 +460,8 @@ TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
 #pragma GCC unroll 8
   for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) {
-      Store(out + p * run.out_step + v * kWidth, sum[p][v]);
-    }
+    for (int v = 0; v < kVectors; ++v) Store(out + v * kWidth, sum[p][v]);
+    Move(&out, run.out_step);
   }
 }
 
@@ -507,11 +527,9 @@ template <typename T>
 DepthwiseFunction<T> FindDepthwise(const Phase& y) {
   if (y.dilation == 1 && y.stride == 1) {
     if (y.taps == 3) return &DepthwiseOutputs<T, kDepthwisePixels, 3, 1>;
-    if (y.taps == 5) return &DepthwiseOutputs<T, kDepthwisePixels, 5, 1>;
   }
   if (y.dilation == 1 && y.stride == 2) {
     if (y.taps == 3) return &DepthwiseOutputs<T, kDepthwisePixels, 3, 2>;
-    if (y.taps == 5) return &DepthwiseOutputs<T, kDepthwisePixels, 5, 2>;
   }
   return &DepthwiseOutputs<T, kDepthwisePixels, 0, 0>;
 }
@@ -552,6 +570,169 @@ inline Range OutputsInside(const Phase& phase) {
   return outputs;
 }
 
+// Channels that are computed from a copy: as many as a cache line has.
+template <typename T>
+constexpr int kLine = 64 / static_cast<int>(sizeof(T));
+
+// The taps along y, and the most along x, of a depthwise convolution that is
+// computed from a copy. With fewer taps, the copy takes as long as it gains.
+constexpr int kCopiedTaps = 5;
+
+// Computes a cache line of channels of kPixels adjacent outputs along y, from
+// copies: value c of pixel y of the line of tap x is at
+// lines[x][y * kLine + c], and that of tap (x, y) of the kernel at
+// kernel[(x * kCopiedTaps + y) * kLine + c].
+template <typename T, int kPixels, int kStride>
+TFAOT_INLINE void CopiedBlock(const T* const* lines, int64_t taps_x,
+                              int64_t pixel, const T* kernel,
+                              const Finish<T>* finish, T* out,
+                              int64_t out_step) {
+  using V = Vector<T>;
+  for (int at = 0; at < kLine<T>; at += kLanes<T>) {
+    V sum[kPixels] = {};
+    const T* weights = kernel + at;
+    for (int64_t tx = 0; tx < taps_x; ++tx) {
+      const T* const from = lines[tx] + pixel * kLine<T> + at;
+      V w[kCopiedTaps];
+#pragma GCC unroll 8
+      for (int t = 0; t < kCopiedTaps; ++t) w[t] = Load(weights + t * kLine<T>);
+#pragma GCC unroll 32
+      for (int i = 0; i < (kPixels - 1) * kStride + kCopiedTaps; ++i) {
+        V value = Load(from + i * kLine<T>);
+        Keep(value);
+#pragma GCC unroll 8
+        for (int p = 0; p < kPixels; ++p) {
+          const int t = i - p * kStride;
+          if (t >= 0 && t < kCopiedTaps) sum[p] += value * w[t];
+        }
+      }
+      weights += kCopiedTaps * kLine<T>;
+    }
+    if (finish != nullptr) {
+      const V bias = Load(finish->bias + at);
+      const V low = finish->low - V{};
+      const V high = finish->high - V{};
+#pragma GCC unroll 8
+      for (int p = 0; p < kPixels; ++p) {
+        sum[p] = Min(high, Max(low, sum[p] + bias));
+      }
+    }
+    T* to = out + at;
+#pragma GCC unroll 8
+    for (int p = 0; p < kPixels; ++p) {
+      Store(to, sum[p]);
+      to += out_step;
+    }
+  }
+}
+
+// Computes a line of outputs like CopiedBlock.
+template <typename T, int kStride>
+TFAOT_NOINLINE void CopiedLine(const T* const* lines, int64_t taps_x,
+                               const T* kernel, const Finish<T>* finish, T* out,
+                               int64_t out_step, int64_t outputs) {
+  int64_t done = 0;
+  const auto block = [&](auto pixels) {
+    constexpr int kPixels = decltype(pixels)::value;
+    CopiedBlock<T, kPixels, kStride>(lines, taps_x, done * kStride, kernel,
+                                     finish, out + done * out_step, out_step);
+    done += kPixels;
+  };
+  while (outputs - done >= 8) block(std::integral_constant<int, 8>());
+  if (outputs - done >= 4) block(std::integral_constant<int, 4>());
+  if (outputs - done >= 2) block(std::integral_constant<int, 2>());
+  if (outputs - done >= 1) block(std::integral_constant<int, 1>());
+}
+
+// What DepthwiseCopied copies a stripe's lines into.
+template <typename T>
+constexpr int64_t kCopied = (24 << 10) / static_cast<int64_t>(sizeof(T));
+
+template <typename T>
+using CopiedFunction = void (*)(const T* const*, int64_t, const T*,
+                                const Finish<T>*, T*, int64_t, int64_t);
+
+// Returns the function that computes lines from copies, or null if they are
+// computed in place.
+template <typename T>
+CopiedFunction<T> FindCopied(const Phase& x, const Phase& y, int64_t channels) {
+  if (channels < kLine<T> || x.dilation != 1 || y.dilation != 1 ||
+      x.taps > kCopiedTaps || y.taps != kCopiedTaps) {
+    return nullptr;
+  }
+  return y.stride == 1   ? &CopiedLine<T, 1>
+         : y.stride == 2 ? &CopiedLine<T, 2>
+                         : nullptr;
+}
+
+// Computes lines of outputs for a cache line of channels, for
+// ConvolveDepthwise. Pixels of an image are as far apart as its channels are
+// many, so the first-level cache can't keep them, and every output would read
+// them again from the second level. A copy of the lines that an output's taps
+// meet is dense, and has zeros around the image.
+template <typename T>
+TFAOT_NOINLINE void DepthwiseCopied(const DensePart<T>& part, Span lines,
+                                    CopiedFunction<T> compute,
+                                    const Finish<T>* finish) {
+  alignas(64) T buffer[kCopied<T>];
+  alignas(64) T kernel[kCopiedTaps * kCopiedTaps * kLine<T>];
+  const Phase& x = part.x;
+  const Phase& y = part.y;
+  const auto copy = [](const T* from, T* to) {
+    for (int c = 0; c < kLine<T>; c += kLanes<T>) Store(to + c, Load(from + c));
+  };
+  const auto clear = [](T* to, T* end) {
+    for (; to < end; to += kLanes<T>) Store(to, Vector<T>{});
+  };
+  for (int64_t tx = 0; tx < x.taps; ++tx) {
+    for (int64_t ty = 0; ty < y.taps; ++ty) {
+      copy(part.Tap(tx, ty), kernel + (tx * y.taps + ty) * kLine<T>);
+    }
+  }
+  // Input line i is in slot i % kSlots.
+  constexpr int64_t kSlots = 8;
+  static_assert(kSlots >= kCopiedTaps && (kSlots & (kSlots - 1)) == 0);
+  constexpr int64_t kRoom = kCopied<T> / (kSlots * kLine<T>);  // pixels in it
+  const int64_t most = (kRoom - y.taps) / y.stride + 1;
+  for (int64_t first = 0; first < y.outputs; first += most) {
+    const int64_t outputs = std::min(most, y.outputs - first);
+    const int64_t begin = y.base + first * y.stride;
+    const int64_t pixels = (outputs - 1) * y.stride + y.taps;
+    const int64_t inside = std::clamp<int64_t>(-begin, 0, pixels);
+    const int64_t end = std::clamp<int64_t>(y.input - begin, inside, pixels);
+    int64_t image = lines.begin / x.outputs;
+    int64_t ox = lines.begin - image * x.outputs;
+    int64_t copied = 0;  // the first input line that isn't
+    for (int64_t line = lines.begin; line < lines.end; ++line) {
+      const int64_t px = x.base + ox * x.stride;
+      const Range taps = TapsInside(x, px);
+      const T* rows[kCopiedTaps];
+      for (int64_t t = taps.begin; t < taps.end; ++t) {
+        T* const to = buffer + ((px + t) & (kSlots - 1)) * kRoom * kLine<T>;
+        rows[t - taps.begin] = to;
+        if (px + t < copied) continue;
+        copied = px + t + 1;
+        clear(to, to + inside * kLine<T>);
+        const T* from = part.Pixel(image, px + t, begin + inside);
+        for (int64_t i = inside; i < end; ++i) {
+          copy(from, to + i * kLine<T>);
+          from += part.input_pixel;
+        }
+        clear(to + end * kLine<T>, to + pixels * kLine<T>);
+      }
+      compute(rows, taps.end - taps.begin,
+              kernel + taps.begin * y.taps * kLine<T>, finish,
+              part.Out(image, ox, first), y.output_step * part.output_pixel,
+              outputs);
+      if (++ox == x.outputs) {
+        ox = 0;
+        ++image;
+        copied = 0;
+      }
+    }
+  }
+}
+
 // Computes a part with one channel and one filter in each of `groups` groups.
 template <typename T>
 TFAOT_NOINLINE void ConvolveDepthwise(DensePart<T> part, int64_t groups,
@@ -576,6 +757,32 @@ TFAOT_NOINLINE void ConvolveDepthwise(DensePart<T> part, int64_t groups,
   const bool at_once = finish != nullptr && finish->to == finish->sums &&
                        finish->bias != nullptr && finish->addend == nullptr;
   if (at_once) run.finish = &finish_part;
+  if (const auto compute = FindCopied<T>(x, y, groups)) {
+    // The second-level cache keeps the lines of a stripe for all channels.
+    constexpr int64_t kStripe = (256 << 10) / static_cast<int64_t>(sizeof(T));
+    const int64_t stripe = std::max<int64_t>(
+        kStripe / (x.stride * y.input * part.input_pixel), 2 * x.taps);
+    for (int64_t i = lines.begin; i < lines.end; i += stripe) {
+      const Span some = {i, std::min(i + stripe, lines.end)};
+      for (int64_t c = 0; c < groups; c += kLine<T>) {
+        // If too few channels are left, computes some twice.
+        const int64_t channel = std::min(c, groups - kLine<T>);
+        DensePart<T> line = part;
+        line.input += channel;
+        line.kernel += channel;
+        line.output += channel;
+        const Finish<T> shifted =
+            at_once ? finish_part.Shifted(channel) : Finish<T>{};
+        DepthwiseCopied(line, some, compute, at_once ? &shifted : nullptr);
+      }
+      for (int64_t line = some.begin;
+           finish != nullptr && !at_once && line < some.end; ++line) {
+        FinishRows(finish_part, part.Out(line / x.outputs, line % x.outputs, 0),
+                   y.output_step * part.output_pixel, y.outputs, 0, groups);
+      }
+    }
+    return;
+  }
   run.input_x_tap = x.dilation * y.input * part.input_pixel;
   run.input_y_tap = y.dilation * part.input_pixel;
   run.input_step = y.stride * part.input_pixel;

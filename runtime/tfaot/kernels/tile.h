@@ -15,6 +15,7 @@
 #include <type_traits>
 
 #include "tfaot/kernels/packing.h"
+#include "tfaot/kernels/part.h"
 #include "tfaot/kernels/vector.h"
 
 namespace tfaot::kernels::TFAOT_ISA {
@@ -312,10 +313,10 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
         }
 #pragma GCC unroll 16
         for (int r = 0; r < kRows; ++r) {
-          const T a = row[r][k];
+          const V a = row[r][k] - V{};
 #pragma GCC unroll 16
-          for (int v = 0; v < kBefore; ++v) sum[r][v] += (a - V{}) * b[v];
-          last[r] += (a - Last{}) * b_last;
+          for (int v = 0; v < kBefore; ++v) sum[r][v] += a * b[v];
+          last[r] += First<Last>(a) * b_last;
         }
       }
       if constexpr (!kCopy) values += length * right_stride;
@@ -663,10 +664,6 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
       kMostVectors > kTileVectors && vectors > 1 && vectors % kTileVectors == 1;
   if (wide_last) --strips;
   int64_t left_vectors = vectors;
-  // The tiles of a panel together prefetch the next panel. A single tile
-  // prefetches what it will soon read itself.
-  const int64_t tiles = (rows.rows + kTileRows - 1) / kTileRows;
-  const int64_t panel_fetch_step = (64 + tiles - 1) / tiles;
   for (int64_t column = 0; strips > 0; --strips) {
     // Strips are equally wide, unless one would begin within a panel and reach
     // into the next.
@@ -710,12 +707,11 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
       strip.values = const_cast<T*>(panel);  // read-only
       strip.right_stride = kPanelColumns<T>;
       strip.panel_step = right.panel_step;
-      strip.fetch = reinterpret_cast<const char*>(
-          rows.rows <= tile_rows ? panel + kFetchAhead<T>
-          : column + width < columns
-              ? right.Panel(column + width)
-              : right.Panel(0) + rows.depth() * kPanelColumns<T>);
-      strip.fetch_step = panel_fetch_step;
+      if (rows.rows <= tile_rows) {
+        // A single tile prefetches what it will soon read itself.
+        strip.fetch = reinterpret_cast<const char*>(panel + kFetchAhead<T>);
+        strip.fetch_step = kPanelBytes;
+      }
     } else if (right.column_stride != 1 || !filled) {
       copy();
     } else if (rows.segments == 1 && rows.rows < 2 * tile_rows) {
@@ -728,6 +724,18 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
         std::is_floating_point_v<T> && finish != nullptr &&
         finish->to == finish->sums && finish->bias != nullptr &&
         finish->addend == nullptr && filled;
+    // The tiles of a packed strip prefetch the panels of the next strip, or of
+    // the next piece of the inner dimension: each panel is a share of tiles.
+    const int64_t all_tiles = (rows.rows + tile_rows - 1) / tile_rows;
+    const int64_t panels =
+        std::clamp<int64_t>(width / kPanelColumns<T>, 1, all_tiles);
+    const T* const next_panel =
+        right.panel_step == 0 ? nullptr
+        : column + width < columns
+            ? right.Panel(column + width)
+            : right.Panel(0) + rows.depth() * kPanelColumns<T>;
+    int64_t panel = 0;
+    Span share = Share{0, panels}.Of(all_tiles, 1);
     // While this strip's tiles run, prefetch the next strip.
     const int64_t next = std::min(column + 2 * width, columns) - 1;
     int64_t fetched = right.far && column + width < columns ? 0 : rows.depth();
@@ -758,10 +766,18 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
         tiles =
             std::max<int64_t>(rest / tile_rows - (rest % tile_rows != 0), 1);
       }
+      if (right.panel_step != 0 && all_tiles > 1) {
+        const int64_t tile = r / tile_rows;
+        if (tile >= share.end) share = Share{++panel, panels}.Of(all_tiles, 1);
+        tiles = std::min(tiles, share.end - tile);
+        strip.fetch_step = (kPanelBytes + share.size() - 1) / share.size();
+        strip.fetch = reinterpret_cast<const char*>(next_panel +
+                                                    panel * right.panel_step) +
+                      (tile - share.begin) * strip.fetch_step * rows.depth();
+      }
       if (!copied) strip.right_stride = right.row_stride;
       FindTile<T>(static_cast<int>(height), count, half, !copied, finishing)(
           strip, rows.pointers + r, out + r, tiles);
-      strip.fetch += tiles * strip.fetch_step * rows.depth();
       if (finish != nullptr && !finishing) {
         FinishTile(*finish, out + r, height, column, exist);
       }

@@ -47,6 +47,15 @@ TFAOT_INLINE __m256i FirstMask(int64_t count) {
 }
 #endif
 
+// Returns the first values of a vector, as many as a V has. It takes no
+// instruction: a narrow register is the lower part of a wide one.
+template <typename V, typename Wide>
+TFAOT_INLINE V First(const Wide& vector) {
+  V first;
+  std::memcpy(&first, &vector, sizeof(first));
+  return first;
+}
+
 // Reads `count` values, at least one and fewer than a V has; the rest is zero.
 template <typename V, typename T>
 TFAOT_INLINE V LoadSomeAs(const T* from, int64_t count) {

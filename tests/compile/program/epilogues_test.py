@@ -240,6 +240,17 @@ def model_fn(x, _):
 """Four residual blocks, each two products with a bias."""
 
 
+MEAN = (
+    NET.partition("def model_fn")[0]
+    + """\
+def model_fn(x, _):
+    x = tf.nn.relu6(tf.matmul(tf.reshape(x, [24, 16]), kernel(16, 64)) + kernel(64))
+    return tf.reduce_mean(tf.reshape(x, [1, 4, 6, 64]), [1, 2])
+"""
+)
+"""A product with bias and bounds, and the mean of the pixels of an image."""
+
+
 class SwitchTest(StageTest):
     """The compile stage with and without epilogues."""
 
@@ -249,6 +260,14 @@ class SwitchTest(StageTest):
         for patterns, places in ((("*",), 8), (("*", "!residuals"), 5)):
             self.compile(exported, passes=patterns)
             self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], places)
+
+    def test_mean(self) -> None:
+        """Protects means: the runtime computes one, so that bias and bounds before it are an epilogue, at every level."""
+        exported = self.export(MEAN)
+        for cpu in ("x86-64-v3", "x86-64-v4"):
+            self.compile(exported, isa=(cpu,))
+            self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], 1)
+            self.assertIn("dot 1x2x24x64", Path(exported.path("source")).read_text())
 
     def test_switch(self) -> None:
         """Protects the switch: without epilogues, the kernels stay, and the output says so."""

@@ -14,7 +14,7 @@ from tests.compile.program.prepack_test import dot, function
 from tests.stages.harness import StageTest
 from tfaot.compile.program import row_products
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.thunks import Copy, Dot, Kernel, SizedSlice, Slice, Thunk
+from tfaot.compile.program.thunks import Call, Copy, Dot, For, Kernel, SizedSlice, Slice, Thunk, While
 
 DEPTH, COLUMNS = 530, 500
 """Not a whole panel, and more than `row_products.SMALLEST` values."""
@@ -43,13 +43,15 @@ def product(depth: int = DEPTH, columns: int = COLUMNS) -> Dot:
 class RowProductsTest(unittest.TestCase):
     """The pass on thunks."""
 
-    def run_pass(self, values: npt.NDArray[np.float32], *thunks: Thunk) -> tuple[Compiled, tuple[Thunk, ...]]:
+    def run_pass(
+        self, values: npt.NDArray[np.float32], *thunks: Thunk, isa: str = "x86-64-v3"
+    ) -> tuple[Compiled, tuple[Thunk, ...]]:
         """Returns the pass's result for a function with one constant."""
         compiled = Compiled(
-            {"v3": function(*thunks, sizes=(values.nbytes,))}, {"c1": memoryview(values.tobytes())}, (HLO,)
+            {isa: function(*thunks, sizes=(values.nbytes,))}, {"c1": memoryview(values.tobytes())}, (HLO,)
         )
         self.assertEqual(row_products.row_products(compiled), len(compiled.packed))
-        return compiled, compiled.functions["v3"].thunks
+        return compiled, compiled.functions[isa].thunks
 
     def test_values(self) -> None:
         """Protects numbers: a panel has 32 columns, row by row, with zeros past the last, wherever XLA stores columns."""
@@ -87,6 +89,21 @@ class RowProductsTest(unittest.TestCase):
         for change in ({"n": 2}, {"dtype": "int32_t"}):
             compiled, _ = self.run_pass(matrix(), dataclasses.replace(product(), **change))
             self.assertEqual(compiled.packed, {})
+
+    def test_loops(self) -> None:
+        """Protects recurrent layers: with AVX-512, a loop's matrix is a stream from 128 KB on, which the first level can't keep."""
+        self.assertEqual(row_products.SMALLEST_IN_LOOP, 128 * 256)
+        inside = While(Slice(0, 0), (), (product(128, 256),))
+        for thunk, isa, packed in (
+            (inside, "x86-64-v4", 1),
+            (For(3, (Call((product(128, 256),)),)), "x86-64-v4", 1),
+            (inside, "x86-64-v3", 0),
+            (product(128, 256), "x86-64-v4", 0),
+        ):
+            compiled, _ = self.run_pass(matrix(128, 256), thunk, isa=isa)
+            self.assertEqual(len(compiled.packed), packed, (thunk, isa))
+        compiled, _ = self.run_pass(matrix(127, 256), While(Slice(0, 0), (), (product(127, 256),)), isa="x86-64-v4")
+        self.assertEqual(compiled.packed, {})
 
 
 MODEL = """\

@@ -185,6 +185,27 @@ void Depthwise(Random& random) {
   }
 }
 
+// Protects lines that are computed from copies, in pieces that don't fit all of
+// a line.
+void WideDepthwise(Random& random) {
+  for (int i = 0; i < 100; ++i) {
+    Convolution c;
+    c.batch = random.Between(1, 2);
+    c.groups = c.input_channels = c.filters = random.Between(16, 40);
+    c.kernel_channels = 1;
+    for (Axis* axis : {&c.x, &c.y}) {
+      axis->kernel = 5;
+      axis->stride = random.Between(1, 2);
+      axis->input =
+          axis == &c.y ? random.Between(40, 200) : random.Between(4, 9);
+      axis->padding = random.Between(0, 4);
+      axis->output =
+          (axis->input + axis->padding + random.Between(1, 4)) / axis->stride;
+    }
+    Check(random, c);
+  }
+}
+
 // Protects gradients with respect to the kernel, whose "kernel" is as large as
 // the image and has the batch as its channels: long inner dimensions, which are
 // split.
@@ -267,6 +288,7 @@ void Run() {
   Dilated(random);
   Grouped(random);
   Depthwise(random);
+  WideDepthwise(random);
   KernelGradients(random);
   LongRuns(random);
   NanInInput(random);

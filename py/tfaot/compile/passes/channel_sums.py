@@ -25,7 +25,7 @@ _PIECE = 64
 def channel_sums(program: Program) -> int:
     """Writes sums over all axes but the last, with or without the first, as products with rows of ones.
 
-    XLA adds up one channel after another, or windows of pixels, one value at a time. A product of one row adds vectors of
+    XLA adds up one channel after another, or windows of pixels, one value at a time. A product with ones adds vectors of
     channels. Long sums are sums of sums, so that few roundings follow one another.
 
     Returns:
@@ -88,7 +88,11 @@ def _write(
         piece = left if piece == 1 else piece  # a large prime number
         left //= piece
         x = add("Reshape", x, constant((images * left, piece, channels)), Tshape=np.dtype("int32"))
-        x = add("BatchMatMulV2", constant(np.ones((images * left, 1, piece)), tensor_dtype), x)
+        # XLA would join a product of a single row with what computes the matrix, and vectorize it along the sum.
+        sums = 2 if images * left == 1 else 1
+        x = add("BatchMatMulV2", constant(np.ones((images * left, sums, piece)), tensor_dtype), x)
+        if sums > 1:
+            x = add("Slice", x, constant((0, 0, 0)), constant((1, 1, channels)), Index=np.dtype("int32"))
     if node.op == "Mean":
         x = add("RealDiv", x, constant(rows, tensor_dtype))
     program.become(node, "Reshape", (x, constant(out)), T=attribute(dtype), Tshape=np.dtype("int32"))

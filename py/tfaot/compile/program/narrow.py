@@ -28,7 +28,7 @@ def narrow(compiled: Compiled) -> int:
     if not compiled.weights:
         return 0
     packed = {"bfloat16": _bfloat16, "int8": _int8}[compiled.weights]
-    return pack(compiled, compiled.weights, _applies, packed)
+    return pack(compiled, compiled.weights, lambda product, _: _applies(product), packed)
 
 
 def bfloat16_of(matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16] | None:

@@ -15,23 +15,31 @@ import numpy.typing as npt
 from tfaot.compile.program import packing
 from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.thunks import Dot, Epilogue, Kernel, Thunk, with_bodies
+from tfaot.compile.program.thunks import Dot, Epilogue, For, Kernel, Thunk, While, walk, with_bodies
 from tfaot.compile.program.vectors import VectorProduct, vector_products
 
 SMALLEST = 1 << 18
 """The fewest values of a matrix that is read faster as one stream: 1 MB of float32, which is as much as the second-level
 cache of most CPUs, or more."""
+SMALLEST_IN_LOOP = 1 << 15
+"""The same for a matrix that a loop reads in each step, in programs with code for x86-64-v4. It doesn't fit in the first-level
+cache, and XLA's vectors of 64 bytes read the second level more slowly than a stream does."""
 
 
 def row_products(compiled: Compiled) -> int:
     """Packs constant matrices that only products of one row read, and returns how many."""
-    return pack(compiled, "float32", _applies, _float32)
+    smallest_in_loop = SMALLEST_IN_LOOP if "x86-64-v4" in compiled.functions else SMALLEST
+
+    def applies(product: packing.Product, in_loop: bool) -> bool:
+        return _applies(product, smallest_in_loop if in_loop else SMALLEST)
+
+    return pack(compiled, "float32", applies, _float32)
 
 
 def pack(
     compiled: Compiled,
     to: str,
-    applies: Callable[[packing.Product], bool],
+    applies: Callable[[packing.Product, bool], bool],
     packed: Callable[[memoryview, packing.Product], bytes | None],
 ) -> int:
     """Packs matrices for the runtime's products of few rows, and returns how many.
@@ -41,7 +49,7 @@ def pack(
     Args:
       compiled: changed in place.
       to: one of `packing.STREAMS`.
-      applies: as `packing.pack` has it.
+      applies: whether the packing is faster for a product, and whether a loop runs that product.
       packed: as `packing.pack` has it.
     """
     known: dict[str, VectorProduct] = {}
@@ -53,7 +61,15 @@ def pack(
         isa: dataclasses.replace(function, thunks=_products(function.thunks, known, kernels[isa]))
         for isa, function in compiled.functions.items()
     }
-    count = packing.pack(compiled, to, applies, packed)
+    looped = {
+        thunk
+        for function in compiled.functions.values()
+        for loop in walk(function.thunks)
+        if isinstance(loop, For | While)
+        for thunk in walk((loop,))
+        if isinstance(thunk, Dot)
+    }
+    count = packing.pack(compiled, to, lambda product: applies(product, product in looped), packed)
     # The others stay as XLA made them.
     compiled.functions = {
         isa: dataclasses.replace(function, thunks=_kernels(function.thunks, kernels[isa]))
@@ -68,12 +84,12 @@ def padded(matrix: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic
     return np.pad(matrix, ((0, -depth % rows), (0, -columns % packing.STREAM)))
 
 
-def _applies(product: packing.Product) -> bool:
+def _applies(product: packing.Product, smallest: int) -> bool:
     return (
         isinstance(product, Dot)
         and product.dtype == "float"
         and (product.batch, product.n) == (1, 1)
-        and product.k * product.m >= SMALLEST
+        and product.k * product.m >= smallest
         # Otherwise, zeros in the last panel are more to read than a stream saves.
         and -product.m % packing.STREAM * 8 <= product.m
     )
