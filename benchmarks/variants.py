@@ -16,7 +16,9 @@ from benchmarks.harness import Peer, say
 from tfaot import starlark
 
 _CPU = "x86-64-v3"
-_LEVEL = ("-O3", f"-march={_CPU}", "-fno-math-errno")
+_LEVEL = (f"-march={_CPU}", "-fno-math-errno")
+OPTIMIZED = "-O3"
+"""How the drivers' own C++ is compiled."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,8 +143,8 @@ class Builder:
         )
         with open(f"{library}.model.json", encoding="utf-8") as file:
             (out / "driver.cc").write_text(bind.source(json.load(file), "model.json", "model.h"), encoding="utf-8")
-        self._compile(*_LEVEL, "-c", f"{out}/executor.cc", f"-I{out}", at=out)
-        self._compile("-O3", "-c", f"{out}/model.cc", f"{out}/driver.cc", f"-I{out}", at=out)
+        self._compile(OPTIMIZED, *_LEVEL, "-c", f"{out}/executor.cc", f"-I{out}", at=out)
+        self._compile(OPTIMIZED, "-c", f"{out}/model.cc", f"{out}/driver.cc", f"-I{out}", at=out)
         self._compile("-c", f'-DTFAOT_VARIABLES="{library}.variables.safetensors"', f"{out}/variables.S", at=out)
         self._compile("-c", f"{out}/fingerprint.S", os.path.abspath(f"{library}.weights.S"), at=out)
         objects = [str(path) for path in sorted(out.glob("*.o"))]
@@ -156,9 +158,9 @@ class Builder:
             at = self._folder / "runtime"
             at.mkdir()
             package = starlark.execute(self._root, "runtime/package.bzl")
-            for kind, flags in (("PACKAGE_SOURCES", ("-O3",)), ("PACKAGE_KERNELS", _LEVEL)):
+            for kind, flags in (("PACKAGE_SOURCES", ()), ("PACKAGE_KERNELS", _LEVEL)):
                 sources = [str(self._root / "runtime" / path) for path in package[kind]]
-                self._compile(*flags, "-ffunction-sections", "-c", *sources, at=at)
+                self._compile(OPTIMIZED, *flags, "-ffunction-sections", "-c", *sources, at=at)
             self._runtime = [str(path) for path in sorted(at.glob("*.o"))]
         return self._runtime
 

@@ -32,7 +32,7 @@ def main() -> None:
     flag.add_model(parser)
     parser.add_argument("--cpp_class", required=True, help="the generated class with its namespaces, a::b::Class")
     parser.add_argument("--golden_steps", type=int, default=3, help="the number of steps that the tests verify")
-    parser.add_argument("--min_ops", type=int, default=4, help="the smallest number of ops that compute in a cluster")
+    parser.add_argument("--min_ops", type=int, default=3, help="the smallest number of ops that compute in a cluster")
     for output in _OUTPUTS:
         parser.add_argument(f"--out_{output}", required=True, help="output file or folder")
     for field in _PIPELINE:

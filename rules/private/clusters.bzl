@@ -5,7 +5,7 @@ load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 load("@rules_python//python:defs.bzl", "py_test")
-load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL")
+load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL", "EXACT")
 load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")
 load(":cxx.bzl", "cxx_of")
@@ -112,7 +112,7 @@ tf_aot_cluster = rule(
         ),
         "min_ops": attr.int(
             doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
-            default = 4,
+            default = 3,
         ),
         "pipeline": attr.bool(
             doc = "Whether to write a C++ class that calls the program for what stays with TensorFlow.",
@@ -148,7 +148,7 @@ def _tf_aot_ops_impl(ctx):
             "TFAOT_CLASS=" + library[TfaotGraphInfo].cpp_class.removeprefix("::"),
             "TFAOT_CLASS_HEADER=\"{}\"".format(include),
         ],
-        user_compile_flags = CXX + ["-O2", "-w"],
+        user_compile_flags = CXX + EXACT + ["-ffp-contract=off", "-O2", "-w"],
     )
 
     # It registers its op when it is loaded. Nothing else needs its symbols.
@@ -181,7 +181,7 @@ tf_aot_ops = rule(
             doc = "The library's name, without `lib` and `.so`. By default, the target's name.",
         ),
         "_parts": attr.label_list(
-            default = ["//runtime:message", "//runtime:threads"],
+            default = ["//runtime:message", "//runtime:sample", "//runtime:threads"],
             providers = [CcInfo],
         ),
         "_cpu": attr.label(default = "@tfaot_tensorflow//:cpu", providers = [platform_common.ConstraintValueInfo]),
@@ -268,7 +268,7 @@ def tf_aot_clusters(
         graph = None,
         inputs = [],
         isa = None,
-        min_ops = 4,
+        min_ops = 3,
         model = None,
         outputs = [],
         passes = ["*"],

@@ -250,18 +250,15 @@ constants, plain reads and writes of variables, and ops that only move data don'
 five such ops. An update by an optimizer is one op.
 
 The first share is of all such ops in the graph, and the second of those whose operands and results have known sizes. Of
-these, `tf_aot_clusters` takes at least as many as TensorFlow. TensorFlow also takes the others, and compiles a cluster
-again, at run time, for each new size. Ahead of time, an open size can only be a batch: `orders` has `batch_sizes`, and all of
-its ops but the parser are compiled, as in TensorFlow's clusters. `recommender` has gradients of as many items as `tf.unique`
-finds; [its updates of rows](../guide/clusters.md#updates-of-variables) become updates of whole variables, which compile.
+both, `tf_aot_clusters` takes at least as many as TensorFlow, which compiles a cluster again, at run time, for each new size. Ahead
+of time, an open size can be that of a batch: `orders` has `batch_sizes`, and all of its ops but the parser are compiled, as in
+TensorFlow's clusters. It can also be an image's: `classifier` resizes one, and its cluster takes
+[the pixels that the resize reads](../guide/clusters.md#images-of-any-size). `recommender` has gradients of as many items as
+`tf.unique` finds; [its updates of rows](../guide/clusters.md#updates-of-variables) become updates of whole variables, and compile.
 
-Two models stay behind TensorFlow's share of all ops. One is `classifier`, by three ops. They read an image whose height and
-width are open, and end in a resize, which computes one picture from all pixels. These sizes aren't those of a batch, so nothing
-can pad them or split them. TensorFlow could gather the four pixels that each result needs, and the rest would compile: commit
-88b3a37 does that. The share was TensorFlow's, the outputs were the same, and the step was slower: 714 µs, against 530 µs without
-it and 691 µs in TensorFlow alone. The pixels are many small copies, and the places need two more calls. So these ops stay. The
-other is `speaker`, whose loop appends text, by two scalar additions that count the loop's steps. In a cluster, the next step would
-wait for all of it. Outside, TensorFlow starts the step at once, so that steps that don't need each other's values run together.
+The loop of `speaker` appends text. Two scalar additions that count its steps stay, though TensorFlow's cluster has them. In the
+cluster that computes a step, they would be done when all of it is, and the next step's condition would wait. Outside, it is known
+at once. The three ops of that condition are a cluster of their own, which TensorFlow doesn't make.
 
 Times are a whole step in TensorFlow, and ratios are to TensorFlow without clusters, with its graph optimizations and all
 its threads: below 1 is faster.

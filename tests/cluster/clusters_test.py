@@ -3,6 +3,7 @@
 import random
 import unittest
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tensorflow as tf
@@ -246,6 +247,38 @@ class ClustersTest(unittest.TestCase):
         self._same(cut, *steps, variables=variables, close=1e-6)
         self._original(cut, graph, inputs, outputs, *steps, variables=variables)
 
+    def test_constants_of_bodies(self) -> None:
+        """Clusters in loops and branches know the constants that these take, unless a step changes them."""
+        weights, start = np.eye(4, dtype=np.float32) * 0.5, np.ones([4, 4], np.float32)
+
+        @tf.function(autograph=False)
+        def model(x: tf.Tensor, p: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+            fixed, changed = tf.constant(weights), tf.constant(start)
+
+            def once(i: tf.Tensor, z: tf.Tensor, w: tf.Tensor) -> tuple[tf.Tensor, ...]:
+                return i + 1, _rounded(tf.linalg.matvec(fixed, tf.sin(z)) + tf.linalg.matvec(w, z)), w * 0.5
+
+            z = tf.while_loop(lambda i, z, w: i < 3, once, [0, x, changed])[1]
+            return z, tf.cond(p, lambda: _rounded(tf.exp(tf.linalg.matvec(fixed, x))), lambda: x)
+
+        graph, inputs, outputs = _traced(model, tf.TensorSpec([4]), tf.TensorSpec([], tf.bool))
+        cut = made(graph, inputs, outputs)
+        takes = {
+            tuple(sorted(str(edge.shape) for edge in part.function.inputs)): ops
+            for part, ops in zip(cut.cut.parts, cut.operations, strict=True)
+            if any("BatchMatMulV2" in op or "MatMul" in op for op in ops)
+        }
+        # TensorFlow makes columns of vectors, which is free.
+        self.assertEqual(
+            sorted(takes), [("(4, 1)",), ("(4, 1)", "(4, 4)", "(4,)")]
+        )  # the branch's, and the loop's with `w`
+        self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
+        self._original(cut, graph, inputs, outputs, [_X, np.array(True)], [_X, np.array(False)])
+        with mock.patch("tfaot.cluster.control_flow._MOST_BYTES", 0):  # they would make the graph too large
+            cut = made(graph, inputs, outputs)
+        self.assertIn(["(4, 1)", "(4, 4)"], [sorted(str(e.shape) for e in p.function.inputs) for p in cut.cut.parts])
+        self._same(cut, [_X, np.array(True)], [_X, np.array(False)])
+
     def test_bodies_that_stay(self) -> None:
         """A pipeline computes a loop that doesn't compile in one call, so its body isn't cut."""
 
@@ -254,7 +287,7 @@ class ClustersTest(unittest.TestCase):
             return tf.while_loop(lambda i, z: i < 3, lambda i, z: (i + 1, _rounded(tf.exp(tf.sin(z)))), [0, x])[1]
 
         graph, (x,), outputs = _traced(loop, tf.TensorSpec([4]))
-        cut = made(graph, [x], outputs, bodies=False)
+        cut = made(graph, [x], outputs, pipeline=True)
         self.assertEqual(cut.operations, [])
         self.assertIn("AsString", cut.reason("StatelessWhile"))
 

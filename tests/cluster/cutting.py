@@ -53,7 +53,7 @@ def made(
     *,
     least: int = 1,
     batched: bool = False,
-    bodies: bool = True,
+    pipeline: bool = False,
 ) -> Made:
     """Cuts a graph."""
 
@@ -72,7 +72,9 @@ def made(
         dims=Open({}),
         sources={},
     )
-    nodes, found = settled(function, what="the test's graph", least=least, refused={}, batched=batched, bodies=bodies)
+    nodes, found = settled(
+        function, what="the test's graph", least=least, refused={}, batched=batched, pipeline=pipeline
+    )
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
     return Made(
         nodes, found, cut(nodes, found.clusters, function.outputs, feeds, OP), function.inputs, function.outputs

@@ -14,6 +14,10 @@ from tfaot.graph.attributes import types_attribute
 
 _OP = "TfaotM8examples10Classifier"
 _FLOAT = int(tf.float32.as_datatype_enum)
+_SAMPLE = (np.zeros([128, 128, 3], np.uint8), np.zeros([64], np.float32), np.zeros([64], np.float32))
+"""What the classifier's cluster takes: a sample of an image."""
+_BILINEAR = 5
+"""Says that the op takes the sample itself, for a resize that reads from the middle of pixels."""
 
 
 class OpTest(unittest.TestCase):
@@ -21,13 +25,14 @@ class OpTest(unittest.TestCase):
     def setUpClass(cls) -> None:
         tf.load_op_library(str(ROOT / "examples/clusters/libclassifier.so"))
 
-    def _refused(self, cluster: int, *values: np.ndarray, outputs: int = 1) -> str:
+    def _refused(self, cluster: int, *values: np.ndarray, outputs: int = 1, samples: tuple[int, ...] = ()) -> str:
         """Returns the error of running a cluster of the image classifier."""
         graph = graph_pb2.GraphDef()
         node = graph.node.add(name="call", op=_OP)
         node.attr["cluster"].i = cluster
         node.attr["Tin"].CopyFrom(types_attribute([tf.as_dtype(value.dtype).as_datatype_enum for value in values]))
         node.attr["Tout"].CopyFrom(types_attribute([_FLOAT] * outputs))
+        node.attr["samples"].list.i.extend(samples)
         with tf.Graph().as_default(), tf.compat.v1.Session() as session:
             inputs = [tf.constant(value) for value in values]
             node.input.extend(tensor.op.name for tensor in inputs)
@@ -41,21 +46,35 @@ class OpTest(unittest.TestCase):
 
     def test_another_cluster(self) -> None:
         """A cluster that the library doesn't have is an error."""
-        text = self._refused(7, np.zeros([1, 64, 64, 3], np.float32))
+        text = self._refused(7, *_SAMPLE)
         self.assertIn("examples::Classifier has no cluster 7\n  found: 1 clusters\n  to do: load the library", text)
 
     def test_another_shape(self) -> None:
         """An input of another shape or dtype is an error, and isn't read."""
-        text = self._refused(0, np.zeros([1, 8, 8, 3], np.float32))
-        self.assertIn("examples::Classifier got float32[1, 8, 8, 3] for", text)
-        self.assertIn("found: it takes float32[1, 64, 64, 3]", text)
-        self.assertIn("got float64[1, 64, 64, 3]", self._refused(0, np.zeros([1, 64, 64, 3])))
+        text = self._refused(0, _SAMPLE[0], _SAMPLE[1], np.zeros([8], np.float32))
+        self.assertIn("examples::Classifier got float32[8] for", text)
+        self.assertIn("found: it takes float32[64]", text)
+        self.assertIn("got float64[64]", self._refused(0, _SAMPLE[0], _SAMPLE[1], np.zeros([64])))
+
+    def test_another_image(self) -> None:
+        """An image without pixels, or of another rank, dtype, or number of channels, is an error, and isn't read."""
+        for shape, dtype in (
+            ([0, 5, 3], "uint8"),
+            ([5, 0, 3], "uint8"),
+            ([1, 5, 5, 3], "uint8"),
+            ([5, 5, 4], "uint8"),
+            ([5, 5, 3], "float32"),
+        ):
+            with self.subTest(shape=shape, dtype=dtype):
+                text = self._refused(0, np.zeros(shape, dtype), samples=(_BILINEAR,))
+                self.assertIn(f"examples::Classifier got {dtype}[{', '.join(map(str, shape))}] for the image of", text)
+                self.assertIn("found: it takes uint8[?, ?, 3], and neither size is zero\n  to do: feed an image", text)
 
     def test_another_number_of_inputs(self) -> None:
         """Another number of inputs or outputs is an error."""
         text = self._refused(0, *[np.zeros([1], np.float32)] * 2)
-        self.assertIn("examples::Classifier::cluster_0 got 2 inputs for 1 outputs\n  found: it takes 1 for 1", text)
-        self.assertIn("got 1 inputs for 2 outputs", self._refused(0, np.zeros([1, 64, 64, 3], np.float32), outputs=2))
+        self.assertIn("examples::Classifier::cluster_0 got 2 inputs for 1 outputs\n  found: it takes 3 for 1", text)
+        self.assertIn("got 3 inputs for 2 outputs", self._refused(0, *_SAMPLE, outputs=2))
 
     def test_no_library(self) -> None:
         """A file that isn't a library of ops is an error that names it."""

@@ -30,7 +30,7 @@ class CommitsTest(unittest.TestCase):
             [
                 sys.executable,
                 str(inner.ROOT / "tools/explain.py"),
-                *("--commits", "HEAD~1", "HEAD", "//:scorer_aot", "--", *inner.installed()),
+                *("--commits", "HEAD~1", "HEAD", "//:scorer_aot", "--", *inner.installed(), inner.UNOPTIMIZED),
             ],
             cwd=user,
             env={

@@ -10,6 +10,9 @@ import subprocess
 RUNFILES = pathlib.Path(os.environ["TEST_SRCDIR"])
 ROOT = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "MODULE.bazel")).parent
 
+UNOPTIMIZED = r"--per_file_copt=runtime/tfaot/kernels/.*\.cc@-O0"
+"""Compiles the kernels in a quarter of the time. Other tests are about their code, and none of these about their speed."""
+
 
 def tensorflow() -> tuple[str, pathlib.Path]:
     """Returns the canonical name and the folder of the repository that TensorFlow was installed into."""
@@ -35,7 +38,7 @@ class Bazel:
         """Takes a folder, which can be relative to `e2e/`, and flags for all builds."""
         self._workspace = ROOT / "e2e" / workspace
         self._base = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"{self._workspace.name}.base"
-        self._flags = ["--symlink_prefix=/", "--color=no", "--noshow_progress", *flags]
+        self._flags = ["--symlink_prefix=/", "--color=no", "--noshow_progress", UNOPTIMIZED, *flags]
 
     def run(self, command: str, *arguments: str) -> tuple[str, str]:
         """Runs a command. Returns its standard output and what Bazel said; if it fails, raises AssertionError with both."""

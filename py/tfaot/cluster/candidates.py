@@ -13,6 +13,8 @@ from tfaot.cluster.batches import Rows, infer, static
 from tfaot.cluster.control_flow import FUNCTIONAL, lowered
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
 from tfaot.cluster.reads import forward, hoist, share_reads
+from tfaot.cluster.samples import Sample
+from tfaot.cluster.samples import find as find_samples
 from tfaot.cluster.sparse import ROWS, declared, densify
 from tfaot.cluster.updates import Update, spell_out
 from tfaot.core import dtypes
@@ -67,6 +69,8 @@ class Nodes:
     """The same graph with updates of variables as they were."""
     updates: Mapping[str, Update]
     """The updates of variables that `graph` spells out, by their nodes in `uncut`."""
+    samples: Mapping[str, Sample]
+    """What candidates that are resizes of images of any size read, by node. The other nodes of a sample need it, too."""
 
     def is_open(self, operand: str) -> bool:
         """Returns whether a tensor has a size that isn't known."""
@@ -96,11 +100,15 @@ class Nodes:
 
     def without(self, refused: Mapping[str, str]) -> Nodes:
         """Returns the same, but that some nodes stay with TensorFlow."""
-        return dataclasses.replace(self, reasons={**self.reasons, **refused})
+        samples = {name: sample for name, sample in self.samples.items() if not refused.keys() & set(sample.nodes)}
+        lost = [each for name, sample in self.samples.items() if name not in samples for each in sample.nodes]
+        return dataclasses.replace(
+            self, samples=samples, reasons={**self.reasons, **dict.fromkeys(lost, OPEN), **refused}
+        )
 
 
 def examine(
-    function: Function, *, what: str, kept: Collection[str] = (), batched: bool = False, bodies: bool = True
+    function: Function, *, what: str, kept: Collection[str] = (), batched: bool = False, pipeline: bool = False
 ) -> Nodes:
     """Returns the nodes that a function's outputs need.
 
@@ -109,11 +117,12 @@ def examine(
       what: the model, for messages.
       kept: updates of variables that stay one op.
       batched: whether the first dimensions that inputs leave open count the rows of a batch.
-      bodies: whether to cut the bodies of loops and branches that don't compile whole.
+      pipeline: whether a C++ class runs the whole. It calls the rest in one order, and has no images of unknown size, so it takes
+        loops and branches whole, and no samples.
     """
     fetches = [edge.name for edge in function.outputs]
     feeds = {canonical(edge.name): Tensor(edge.shape, edge.dtype) for edge in function.inputs}
-    graph = _ordered(_without_groups(_inlined(function, feeds, fetches, bodies)))
+    graph = _ordered(_without_groups(_inlined(function, feeds, fetches, bodies=not pipeline)))
     uncut = graph_pb2.GraphDef()
     uncut.CopyFrom(graph)
     fetched = frozenset(map(producer, fetches))
@@ -143,6 +152,9 @@ def examine(
     graph = _ordered(prune(graph, fetched, fed))
     when = predicates(graph.node)
     reasons = _reasons(dataclasses.replace(function, graph=graph), graph, tensors, rows)
+    could = {name for name, why in reasons.items() if why == OPEN}
+    samples = {} if pipeline else find_samples(graph, tensors, when, could, fetched)
+    reasons = {name: why for name, why in reasons.items() if not any(name in each.nodes for each in samples.values())}
     known = _known(graph, reasons)
     sized = _sized(graph, rows, reasons, known)
     for node in graph.node:
@@ -154,7 +166,7 @@ def examine(
     known = _known(graph, reasons)
     sized = _sized(graph, rows, reasons, known)
     reasons = {name: why for name, why in reasons.items() if name not in sized}
-    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates)
+    return Nodes(graph, tensors, rows, when, frozenset(known), sized, reasons, fetched, uncut, updates, samples)
 
 
 class _Whole(Program):
@@ -168,7 +180,7 @@ class _Whole(Program):
 
 
 def _inlined(
-    function: Function, feeds: Mapping[str, Tensor], fetches: Sequence[str], bodies: bool
+    function: Function, feeds: Mapping[str, Tensor], fetches: Sequence[str], *, bodies: bool
 ) -> graph_pb2.GraphDef:
     """Returns the graph without calls, and if bodies are cut, without loops and branches that don't compile whole."""
     program = _Whole(graph_pb2.GraphDef(), feeds, fetches)

@@ -210,7 +210,7 @@ def cluster(request: Request) -> None:
             least=request.least,
             refused=refused,
             batched=bool(request.batch_sizes),
-            bodies=request.pipeline is None,  # a pipeline calls the rest in one order
+            pipeline=request.pipeline is not None,
         )
         made = cut(nodes, found.clusters, function.outputs, feeds, op_name(request.cpp_class))
         new = {node: why for part in made.parts for node, why in trial.refused(part).items()}
@@ -293,12 +293,18 @@ def _write_pipeline(
 
 
 def settled(
-    function: Function, *, what: str, least: int, refused: Mapping[str, str], batched: bool = False, bodies: bool = True
+    function: Function,
+    *,
+    what: str,
+    least: int,
+    refused: Mapping[str, str],
+    batched: bool = False,
+    pipeline: bool = False,
 ) -> tuple[Nodes, Found]:
     """Returns a function's nodes and clusters. Updates of variables that aren't part of one cluster stay one op."""
     kept: set[str] = set()
     while True:
-        nodes = examine(function, what=what, kept=kept, batched=batched, bodies=bodies).without(refused)
+        nodes = examine(function, what=what, kept=kept, batched=batched, pipeline=pipeline).without(refused)
         found = find(nodes, least=least)
         if not (apart := apart_from(nodes, found)):
             return nodes, found
@@ -398,7 +404,7 @@ def _inside(
     for step, values in enumerate(steps):
         for part in parts:
             try:
-                found[part.cluster.name, step] = running.inside(part.inputs, values)
+                found[part.cluster.name, step] = part.taken(running.inside(part.inputs, values))
             except (tf.errors.OpError, ValueError):
                 continue  # a branch that isn't taken, or the inside of a loop
     return found

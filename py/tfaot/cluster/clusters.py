@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
@@ -137,6 +138,9 @@ def _merged(
             ):
                 data.append((first, number))
     merging = Merging(len(order), edges)
+    for sample in nodes.samples.values():  # each node is the only user of the one before it
+        for before, after in itertools.pairwise(sample.nodes):
+            merging.merge(index[before], index[after])
     changed = True
     while changed:
         changed = False

@@ -11,12 +11,14 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.cluster.candidates import SIZES, Nodes
 from tfaot.cluster.clusters import Cluster
+from tfaot.cluster.samples import Sample
 from tfaot.core import dtypes
 from tfaot.export.sources.subgraph import add_placeholder
-from tfaot.export.traced import Edge, Function
+from tfaot.export.traced import Array, Edge, Function
 from tfaot.graph.attributes import type_attribute, types_attribute
 from tfaot.graph.edits import set_attributes
 from tfaot.graph.names import canonical, producer, take, tensor_name
+from tfaot.graph.program import Tensor
 from tfaot.graph.prune import prune
 
 
@@ -29,11 +31,21 @@ class Part:
     """The node of the cut graph that calls it."""
     function: Function
     inputs: tuple[str, ...]
-    """What the function takes: tensors of the uncut graph, `node:port`."""
+    """What its node takes: tensors of the uncut graph, `node:port`."""
+    samples: Mapping[int, Sample]
+    """The inputs of which the function takes a sample, in several tensors. It takes the others as they are."""
     outputs: tuple[str, ...]
     """What it returns."""
     rows: Mapping[str, int]
     """How many elements a row has in the first dimension, of those tensors that have rows there."""
+
+    def taken(self, values: Sequence[Array]) -> list[Array]:
+        """Returns what the function takes if these are the values of `inputs`."""
+        return [
+            each
+            for index, value in enumerate(values)
+            for each in (self.samples[index].values(value) if index in self.samples else [value])
+        ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +99,9 @@ def cut(nodes: Nodes, clusters: Sequence[Cluster], outputs: Sequence[Edge], feed
                 "Tout": types_attribute(nodes.tensors[each].dtype for each in part.outputs),
             },
         )
+        if part.samples:
+            codes = [part.samples[place].code if place in part.samples else 0 for place in range(len(part.inputs))]
+            call.attr["samples"].list.i.extend(codes)
     edges = [dataclasses.replace(edge, name=canonical(moved.get(canonical(edge.name), edge.name))) for edge in outputs]
     pruned = prune(result, [producer(edge.name) for edge in edges], feeds)
     return Cut(pruned, tuple(edges), tuple(parts))
@@ -182,7 +197,9 @@ def _part(
             if not _is_measured(nodes, by_name[name]):
                 pending.append(name)
     taken = set(by_name)
-    inputs: dict[str, Edge] = {}
+    samples = [nodes.samples[name].within(copied) for name in cluster.nodes if name in nodes.samples]
+    sampled = {sample.path[0]: sample for sample in samples}
+    inputs: dict[str | Sample, list[Edge]] = {}
     for node in [node for node in nodes.graph.node if node.name in copied]:
         if _is_measured(nodes, node):
             continue
@@ -197,14 +214,19 @@ def _part(
                 continue
             if name not in copied:
                 tensor = canonical(operand)
-                if tensor not in inputs:
-                    fed = take(f"tfaot/input_{len(inputs)}", taken)
-                    inputs[tensor] = Edge(
-                        f"{fed}:0", f"input_{len(inputs)}", nodes.tensors[tensor].dtype, nodes.tensors[tensor].shape
+                given = sampled.get((node.name, tensor), tensor)
+                if given not in inputs:
+                    known = nodes.tensors[tensor]
+                    inputs[given] = _edges(
+                        [known] if isinstance(given, str) else given.parts(known), sum(map(len, inputs.values())), taken
                     )
-                operand = tensor_name(inputs[tensor].name)[0]
+                operand = tensor_name(inputs[given][0].name)[0]
             copy.input.append(operand)
-    batched = next((edge for edge in inputs.values() if edge.shape and edge.shape[0] is None), None)
+    for sample in samples:
+        sample.interpolate(graph, [tensor_name(edge.name)[0] for edge in inputs[sample][1:]])
+    edges = [edge for given in inputs.values() for edge in given]
+    tensors = tuple(given if isinstance(given, str) else given.image for given in inputs)
+    batched = next((edge for edge in edges if edge.shape and edge.shape[0] is None), None)
     for name in copied:
         if batched and _is_measured(nodes, by_name[name]):
             _measure(graph, nodes, by_name[name], batched, taken)
@@ -216,19 +238,28 @@ def _part(
         )
         identity.attr["T"].CopyFrom(type_attribute(known.dtype))
         results.append(Edge(f"{identity.name}:0", f"output_{index}", known.dtype, known.shape))
-    for edge in inputs.values():
+    for edge in edges:
         add_placeholder(graph, tensor_name(edge.name)[0], edge.dtype, edge.shape)
     names = [tensor_name(edge.name)[0] for edge in results]
     if cluster.batch and not batched:  # nothing says how many rows there are
-        return Part(cluster, call, Function(cluster.name, graph, (), tuple(results)), (), tuple(outputs), {})
-    graph = prune(graph, names, [tensor_name(edge.name)[0] for edge in inputs.values()])
-    function = Function(cluster.name, graph, tuple(inputs.values()), tuple(results))
+        return Part(cluster, call, Function(cluster.name, graph, (), tuple(results)), (), {}, tuple(outputs), {})
+    graph = prune(graph, names, [tensor_name(edge.name)[0] for edge in edges])
+    function = Function(cluster.name, graph, tuple(edges), tuple(results))
     rows = {
         tensor: nodes.rows[tensor].each
-        for tensor in (*inputs, *outputs)
+        for tensor in (*tensors, *outputs)
         if tensor in nodes.rows and nodes.rows[tensor].axis == 0
     }
-    return Part(cluster, call, function, tuple(inputs), tuple(outputs), rows)
+    places = {place: given for place, given in enumerate(inputs) if isinstance(given, Sample)}
+    return Part(cluster, call, function, tensors, places, tuple(outputs), rows)
+
+
+def _edges(tensors: Sequence[Tensor], first: int, taken: set[str]) -> list[Edge]:
+    """Returns inputs of a cluster's function, numbered from `first`."""
+    return [
+        Edge(f"{take(f'tfaot/input_{number}', taken)}:0", f"input_{number}", tensor.dtype, tensor.shape)
+        for number, tensor in enumerate(tensors, first)
+    ]
 
 
 def _is_measured(nodes: Nodes, node: node_def_pb2.NodeDef) -> bool:

@@ -144,7 +144,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
     rendered = executor.render(
         compiled.functions, cpp_class=wanted.internal_class, cost=cost.of(module), tensorflow=manifest.tensorflow
     )
-    _write(request, rendered, constants.merged(objects, compiled.replaced))
+    _write(request, rendered, constants.merged(objects, compiled.replaced, compiled.added))
     _write_text(request.out_fingerprint, stamp.to_json())
     source = fingerprint.assembly(fingerprint.symbol(manifest.cpp_class), stamp.fingerprint)
     _write_text(request.out_fingerprint_source, source)

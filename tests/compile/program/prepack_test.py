@@ -111,7 +111,7 @@ class PrepackTest(unittest.TestCase):
     def packings(self, *thunks: Thunk, sizes: tuple[int, ...] = (384,), results: tuple[int, ...] = (0,)) -> list[str]:
         """Returns how the right sides of products are packed."""
         got = packed({"v3": function(*thunks, sizes=sizes, results=results)}, values(*sizes))
-        self.assertEqual(len(got.packed), len(got.replaced))
+        self.assertEqual(len(got.packed), len(got.replaced) + len(got.added))
         return [thunk.packing for thunk in got.functions["v3"].thunks if isinstance(thunk, Dot | Convolution)]
 
     def test_values(self) -> None:
@@ -153,19 +153,36 @@ class PrepackTest(unittest.TestCase):
             self.assertEqual(self.packings(dataclasses.replace(convolution(), **other), sizes=(768,)), ["none"])  # type: ignore[arg-type]
 
     def test_other_readers(self) -> None:
-        """Protects other readers of a constant: a kernel, another operand, a result, or a part of it."""
+        """Protects other readers of a constant: a kernel, another operand, a result, or a part of it. They read the original."""
+        given = values(384, 384)
         for name, other in {
             "kernel": Kernel("k", (SizedSlice(Slice(1, 4), 4),), (1, 1, 1)),
             "copy": Copy(Slice(0, 4096), Slice(1, 0), 4),
-            "left side": dataclasses.replace(dot(right=2), rhs=Slice(1, 0)),
-            "in a loop": For(2, (dataclasses.replace(dot(right=2), rhs=Slice(1, 64)),)),
+            "left side": dataclasses.replace(dot(right=2, rows=1), rhs=Slice(1, 0)),
+            "in a loop": For(2, (dataclasses.replace(dot(right=2, rows=1), rhs=Slice(1, 64)),)),
             "a part": dot(depth=2),
-            "another packing": dot(depth=6, columns=16),
             "no packing": dot(rows=1),
         }.items():
             with self.subTest(name):
-                self.assertEqual(self.packings(dot(), other, sizes=(384, 384))[0], "none")
-        self.assertEqual(self.packings(dot(), results=(0, 1)), ["none"])
+                got = packed({"v3": function(dot(), other, sizes=(384, 384))}, given)
+                first, second = got.functions["v3"].thunks
+                self.assertEqual((first, second), (dataclasses.replace(dot(right=3), packing="panels"), other))
+                self.assertEqual(got.functions["v3"].buffers[3], Buffer(384, "constant", None, None))
+                self.assertEqual(got.functions["v3"].constants, ("c1", "c2", "c1_panels"))
+                matrix = np.frombuffer(given["c1"], np.float32).reshape(3, 32)
+                self.assertEqual((got.replaced, got.added), ({}, {"c1_panels": panels(matrix)}))
+        result = packed({"v3": function(dot(), results=(0, 1))}, values(384))
+        self.assertEqual((list(result.added), result.replaced), (["c1_panels"], {}))
+        self.assertEqual(self.packings(dot(), dot(depth=6, columns=16)), ["none", "none"])  # other bytes
+
+    def test_large_constants_stay_single(self) -> None:
+        """Protects memory: a large constant that something else reads isn't stored twice."""
+        thunks = (dot(), Copy(Slice(0, 4096), Slice(1, 0), 4))
+        with mock.patch("tfaot.compile.program.prepack._LARGEST_COPY", 383):
+            self.assertEqual(self.packings(*thunks), ["none"])
+            self.assertEqual(self.packings(dot()), ["panels"])
+        with mock.patch("tfaot.compile.program.prepack._LARGEST_COPY", 384):
+            self.assertEqual(self.packings(*thunks), ["panels"])
 
     def test_several_readers(self) -> None:
         """Protects shared weights: several products can read the same one, including in loops."""
@@ -195,11 +212,12 @@ class PrepackTest(unittest.TestCase):
         self.assertEqual(got.replaced["c1"], got.replaced["d1"])
         self.assertEqual(len(got.packed), 1)
         both["v2"] = function(dot(rows=1))
-        got = packed(both, {"c1": same, "d1": same})
-        self.assertEqual((got.replaced, got.functions), ({}, both))
-        twice = function(dot(), dot(right=2, rows=1), sizes=(384, 384))
-        got = packed({"v3": twice}, {"c1": same, "c2": same})
-        self.assertEqual((got.replaced, got.functions), ({}, {"v3": twice}))
+        with mock.patch("tfaot.compile.program.prepack._LARGEST_COPY", 0):
+            got = packed(both, {"c1": same, "d1": same})
+            self.assertEqual((got.replaced, got.functions), ({}, both))
+            twice = function(dot(), dot(right=2, rows=1), sizes=(384, 384))
+            got = packed({"v3": twice}, {"c1": same, "c2": same})
+            self.assertEqual((got.replaced, got.functions), ({}, {"v3": twice}))
 
 
 class CompiledTest(StageTest):
@@ -227,6 +245,23 @@ class CompiledTest(StageTest):
         self.assertEqual(
             written["packed"], [{"packing": "panels", "shape": [50, 96], "before": 50 * 96 * 4, "after": 50 * 96 * 4}]
         )
+
+    def test_stored_twice(self) -> None:
+        """Protects tables that are gathered from and whose transpose scores: both forms are stored, once for all CPU levels."""
+        table = np.random.default_rng(1).standard_normal([96, 50]).astype("float32")
+        exported = self.export(
+            "import numpy as np\n" + PREAMBLE.replace("[2]", "[6, 50]") + "def model_fn(x, n):\n"
+            '    w = tf.constant(np.random.default_rng(1).standard_normal([96, 50]).astype("float32"))\n'
+            "    best = tf.argmax(tf.matmul(x, w, transpose_b=True), -1)\n"
+            "    return tf.gather(w, best)\n"
+        )
+        self.compile(exported, isa=("x86-64-v2", "x86-64-v3"))
+        stored = Path(exported.path("constants")).read_bytes()
+        held = [bytes(value) for value in constants.values(stored).values()]
+        self.assertEqual((held.count(table.tobytes()), held.count(panels(table.T))), (2, 2))
+        self.assertEqual((stored.count(table.tobytes()), stored.count(panels(table.T))), (1, 1))
+        for level in ("x86-64-v2", "x86-64-v3"):
+            self.assertIn("kernels::Packing::kPanels", Path(exported.path(f"source.{level}")).read_text())
 
     def test_off(self) -> None:
         """Without the pass, constants are as the compiler wrote them."""

@@ -4,14 +4,16 @@ load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
 
 _FLAG = "//rules:cblas"
+_COPTS = "//command_line_option:per_file_copt"
 
 def _to_cblas_impl(_settings, attr):
-    return {_FLAG: attr.cblas}
+    # This build compiles all kernels again. The tests are about which products go to the library, not about our own code for them.
+    return {_FLAG: attr.cblas, _COPTS: [r"runtime/tfaot/kernels/.*\.cc@-O0"]}
 
 _to_cblas = transition(
     implementation = _to_cblas_impl,
     inputs = [],
-    outputs = [_FLAG],
+    outputs = [_FLAG, _COPTS],
 )
 
 def _with_cblas_test_impl(ctx):

@@ -175,7 +175,7 @@ class Workspace:
           log: whether to write a log. It lists every file of TensorFlow for each stage that ran.
         """
         path = self._root.parent / "log.json"
-        flags = [self._override, "--symlink_prefix=/", "--color=no", "--curses=no", f"--disk_cache={self._cache}"]
+        flags = [self._override, inner.UNOPTIMIZED, "--symlink_prefix=/", "--color=no", "--curses=no", f"--disk_cache={self._cache}"]
         flags += ["--remote_download_outputs=all", *([f"--execution_log_json_file={path}"] if log else [])]
         done = subprocess.run(
             [*self._bazel(), "build", *flags, *arguments],
@@ -192,7 +192,7 @@ class Workspace:
     def explained(self, target: str) -> Build:
         """Builds what `//tools:explain` reads of a target, as it does."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self._root.parent))
-        flags = [self._override, "--symlink_prefix=/", "--disk_cache="]
+        flags = [self._override, inner.UNOPTIMIZED, "--symlink_prefix=/", "--disk_cache="]
         return explain.built(target, self._root, folder, name=target, bazel=self._bazel(), flags=flags)
 
     def output(self, name: str) -> bytes:

@@ -46,6 +46,8 @@ class Compiled:
     """The dtype to which the export stage has rounded weights: `bfloat16` or `int8`. Empty if it hasn't."""
     replaced: dict[str, bytes] = dataclasses.field(default_factory=dict)
     """Replacements for constants' values, by symbol, without the constants that stay unchanged."""
+    added: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    """More constants, by symbol."""
     packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
     """The packed constants, by their index in `constants`."""
 
@@ -56,7 +58,7 @@ class Compiled:
 
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:
-        """All constants, in the order in which the functions first name them."""
+        """The compiler's constants, in the order in which the functions first name them."""
         found: dict[tuple[int, bytes], tuple[memoryview, list[tuple[str, int, str]]]] = {}
         for isa, function in self.functions.items():
             for buffer, symbol in _symbols(function):

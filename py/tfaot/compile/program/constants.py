@@ -25,12 +25,15 @@ def values(data: bytes) -> dict[str, memoryview]:
     return {name.decode(): value[ALIGNMENT:] for name, value in _constants(data)}
 
 
-def merged(objects: Iterable[bytes], replaced: Mapping[str, bytes] | None = None) -> bytes:
+def merged(
+    objects: Iterable[bytes], replaced: Mapping[str, bytes] | None = None, added: Mapping[str, bytes] | None = None
+) -> bytes:
     """Merges the constants of several object files into one. Each has the length that its own size gives, and is stored once.
 
     Args:
       objects: at least one object from tfcompile or from this function. Their symbols differ.
       replaced: values, by symbol, to store in place of the objects' own.
+      added: more values, by symbol.
 
     Raises:
       TfaotError: a file is something else, or contains anything besides constants.
@@ -39,18 +42,28 @@ def merged(objects: Iterable[bytes], replaced: Mapping[str, bytes] | None = None
     contents = bytearray()
     places: dict[bytes, int] = {}
     symbols = []
+
+    def store(name: bytes, value: memoryview) -> None:
+        nonlocal contents
+        content = hashlib.sha256(value).digest()
+        if content not in places:
+            contents += b"\0" * (-len(contents) % ALIGNMENT)
+            places[content] = len(contents)
+            contents += value
+        symbols.append(files.Symbol(name, places[content], len(value)))
+
     for data in objects:
         for name, value in _constants(data):
-            if replaced and (other := replaced.get(name.decode())) is not None:
-                value = memoryview(struct.pack(f"<Q{ALIGNMENT - 8}x", len(other)) + other)
-            content = hashlib.sha256(value).digest()
-            if content not in places:
-                contents += b"\0" * (-len(contents) % ALIGNMENT)
-                places[content] = len(contents)
-                contents += value
-            symbols.append(files.Symbol(name, places[content], len(value)))
+            other = replaced.get(name.decode()) if replaced else None
+            store(name, value if other is None else _sized(other))
         template = template or data
+    for symbol, values in (added or {}).items():
+        store(symbol.encode(), _sized(values))
     return files.write(template, contents, symbols)
+
+
+def _sized(values: bytes) -> memoryview:
+    return memoryview(struct.pack(f"<Q{ALIGNMENT - 8}x", len(values)) + values)
 
 
 def _constants(data: bytes) -> Iterator[tuple[bytes, memoryview]]:

@@ -5,21 +5,32 @@ order, a kernel reads a few values of each row and copies them side by side, aga
 object file contains the values in the order of their use, in place of the original. A packing doesn't depend on the CPU
 level, so levels still share what they have in common.
 
-A constant is packed if it is only ever read whole, as the right side of products or the kernel of convolutions, and if
-all of these need the same bytes.
+A constant is packed if it is read whole, as the right side of products or the kernel of convolutions, and if all of these
+need the same bytes. If something else reads it, too, as a gather reads an embedding whose transpose scores the words, the
+packed values are another constant, and it stays.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tfaot.compile.program.compiled import Compiled, Packed
-from tfaot.compile.program.thunks import Convolution, Dot, Thunk, slices, walk, with_bodies
+from tfaot.compile.program.thunks import (
+    Buffer,
+    CompiledFunction,
+    Convolution,
+    Dot,
+    Slice,
+    Thunk,
+    slices,
+    walk,
+    with_bodies,
+)
 
 Product = Dot | Convolution
 
@@ -43,11 +54,22 @@ class _Uses:
     """Whether anything else reads it."""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """Where a constant's packed values are."""
+
+    buffer: int
+    size: int
+    """Of the constant itself, in bytes."""
+
+
 def pack(
     compiled: Compiled,
     packing: str,
     applies: Callable[[Product], bool],
     packed: Callable[[memoryview, Product], bytes | None],
+    *,
+    largest_copy: int = 0,
 ) -> int:
     """Packs the constants that aren't packed yet, where that is faster. Returns how many it packed.
 
@@ -57,27 +79,43 @@ def pack(
       applies: whether the packing is faster for a product or convolution.
       packed: returns the bytes to store in place of a right side's values, possibly more, or None to leave it as it is.
         Only called where `applies` is true.
+      largest_copy: the most bytes of a constant that is packed though something else reads it, too, and has to stay.
     """
-    buffers: dict[str, set[int]] = {isa: set() for isa in compiled.functions}
+    moves: dict[str, dict[int, _Move]] = {isa: {} for isa in compiled.functions}
     count = 0
     for index, (constant, uses) in enumerate(zip(compiled.constants, _uses(compiled), strict=True)):
-        if index in compiled.packed or uses.other or not uses.products or not all(map(applies, uses.products)):
+        products = [each for each in uses.products if applies(each)]
+        stays = uses.other or len(products) < len(uses.products)
+        if index in compiled.packed or not products or (stays and len(constant.value) > largest_copy):
             continue
-        first, *rest = uses.products
+        first, *rest = products
         contents = packed(constant.value, first)
         if contents is None or any(packed(constant.value, each) != contents for each in rest):
             continue
         for isa, buffer, symbol in constant.places:
-            buffers[isa].add(buffer)
-            compiled.replaced[symbol] = contents
+            target = buffer
+            if stays:
+                compiled.added[f"{symbol}_{packing}"] = contents
+                compiled.functions[isa], target = _with_constant(
+                    compiled.functions[isa], f"{symbol}_{packing}", len(contents)
+                )
+            else:
+                compiled.replaced[symbol] = contents
+            moves[isa][buffer] = _Move(target, len(constant.value))
         compiled.packed[index] = Packed(packing, _shape(first), len(constant.value), len(contents))
         count += 1
     if count:
         compiled.functions = {
-            isa: dataclasses.replace(function, thunks=_with(function.thunks, packing, buffers[isa]))
+            isa: dataclasses.replace(function, thunks=_with(function.thunks, packing, applies, moves[isa]))
             for isa, function in compiled.functions.items()
         }
     return count
+
+
+def _with_constant(function: CompiledFunction, symbol: str, size: int) -> tuple[CompiledFunction, int]:
+    """Returns a function with one more constant, and its buffer."""
+    buffers = (*function.buffers, Buffer(size, "constant", None, None))
+    return dataclasses.replace(function, buffers=buffers, constants=(*function.constants, symbol)), len(buffers) - 1
 
 
 def facts(packing: str) -> tuple[str, ...]:
@@ -143,13 +181,21 @@ def _shape(product: Product) -> tuple[int, ...]:
     return *product.kernel_size, product.kernel_channels, product.filters
 
 
-def _with(sequence: tuple[Thunk, ...], packing: str, buffers: Set[int]) -> tuple[Thunk, ...]:
-    """Returns thunks whose products name the packing of the right sides in some buffers."""
+def _with(
+    sequence: tuple[Thunk, ...], packing: str, applies: Callable[[Product], bool], moves: Mapping[int, _Move]
+) -> tuple[Thunk, ...]:
+    """Returns thunks whose products read packed constants, and name the packing."""
 
     def changed(thunk: Thunk) -> Thunk:
         if not isinstance(thunk, Product):
-            return with_bodies(thunk, lambda body: _with(body, packing, buffers))
-        at, _ = slices(thunk)[_right(thunk)]
-        return dataclasses.replace(thunk, packing=packing) if at.buffer in buffers else thunk
+            return with_bodies(thunk, lambda body: _with(body, packing, applies, moves))
+        at, size = slices(thunk)[_right(thunk)]
+        move = moves.get(at.buffer)
+        if move is None or (at.offset, size) != (0, move.size) or not applies(thunk):
+            return thunk
+        right = Slice(move.buffer, 0)
+        if isinstance(thunk, Dot):
+            return dataclasses.replace(thunk, packing=packing, lhs=right)
+        return dataclasses.replace(thunk, packing=packing, kernel=right)
 
     return tuple(map(changed, sequence))
