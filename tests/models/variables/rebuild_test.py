@@ -175,7 +175,14 @@ class Workspace:
           log: whether to write a log. It lists every file of TensorFlow for each stage that ran.
         """
         path = self._root.parent / "log.json"
-        flags = [self._override, inner.UNOPTIMIZED, "--symlink_prefix=/", "--color=no", "--curses=no", f"--disk_cache={self._cache}"]
+        flags = [
+            self._override,
+            inner.UNOPTIMIZED,
+            "--symlink_prefix=/",
+            "--color=no",
+            "--curses=no",
+            f"--disk_cache={self._cache}",
+        ]
         flags += ["--remote_download_outputs=all", *([f"--execution_log_json_file={path}"] if log else [])]
         done = subprocess.run(
             [*self._bazel(), "build", *flags, *arguments],

@@ -7,6 +7,7 @@ import copy
 import json
 import os
 import re
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -48,6 +49,13 @@ class PagesTest(unittest.TestCase):
         for name, text in pages.pages(ROOT).items():
             with self.subTest(page=name):
                 self.assertEqual((ROOT / name).read_text(encoding="utf-8"), text, f"to do: {COMMAND}")
+
+    def test_program(self) -> None:
+        """Protects the command: outside of a checkout, where runfiles are all that it has, it still finds the sources."""
+        program = ROOT / "tools/dev/reference/reference"
+        if program.exists():  # under Bazel
+            done = subprocess.run([program, "--help"], capture_output=True, check=False, text=True)
+            self.assertEqual((done.returncode, done.stdout[:17]), (0, "usage: reference "), done.stderr)
 
     def test_undocumented(self) -> None:
         """Protects users: an attribute or an argument without documentation is an error, not a gap on the page."""
