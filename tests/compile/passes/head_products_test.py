@@ -132,7 +132,7 @@ class HeadProductsTest(PassTest):
         query = normal(1, 1, 4, 32)
         for shape, axis, sizes in (
             ((1, 64, 4, 32), 2, (3, 1)),
-            ((1, 64, 4, 32), 1, (1, 62, 1)),
+            ((1, 128, 4, 32), 1, (1, 126, 1)),
             ((1, 64, 128), 2, (96, 32)),
             ((64 * 4, 32), 0, (64, 192)),
             ((1, 128, 128), 2, (120, 8)),
@@ -206,6 +206,8 @@ class HeadProductsTest(PassTest):
             ("BTNH,BSNH->BNTS", normal(1, 2, 4, 32)),
             ("bthd,bshd->bts", query),
             ("bthd,bshd->bhd", query),
+            ("bthd,bshd->bh", query),
+            ("bh,bshd->bhs", normal(1, 4)),
             ("bthd,bshd->bshd", query),
             ("bt...,bs...->b...ts", query),
         ):

@@ -88,18 +88,16 @@ def _product(
     left, right, result = (
         dict(zip(axes, shape or (), strict=True)) for axes, shape in zip(letters, shapes, strict=True)
     )
-    if any(left[each] != right[each] for each in left.keys() & right.keys()):
-        return None
     first, second = (
         _origin(program, nodes, tensor, axes, sizes)
         for tensor, axes, sizes in zip(node.input, letters[:2], (left, right), strict=True)
     )
     out = "".join(each for each, size in result.items() if size != 1)
     for row, matrix in ((first, second), (second, first)):
-        if len(matrix.axes) != 3 or len(row.axes) != 2 or len(out) != 2 or not row.axes.keys() < matrix.axes.keys():
+        if len(matrix.axes) != 3 or len(out) != 2 or not row.axes.keys() < matrix.axes.keys():
             continue
         heads, inners = row.axes.keys() & {*out}, row.axes.keys() - {*out}
-        if len(heads) != 1 or not {*out} < matrix.axes.keys() or [*matrix.axes][-1] in heads:
+        if len(heads) != 1 or len(inners) != 1 or [*matrix.axes][-1] in heads:
             continue
         (head,), (inner,) = heads, inners
         for joined in matrix.axes.keys() - heads:
@@ -168,7 +166,7 @@ def _parts(
     if number is None or len(joining) != 2 or None in shapes:
         return ()
     whole, *rest = (shape or () for shape in shapes)
-    place = int(number) % len(whole)
+    place = int(number)
     # A change of shape can split the other axes, but it must keep this one.
     letters = [*matrix.axes]
     before = math.prod(matrix.axes[each] for each in letters[: letters.index(joined)])
