@@ -28,6 +28,7 @@ from tfaot.compile.program.loops import pack_loops
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.row_products import row_products
+from tfaot.compile.program.strided_products import strided_products
 from tfaot.compile.program.sweeps import sweeps
 from tfaot.compile.program.winograd import winograd
 from tfaot.core.errors import TfaotError
@@ -117,6 +118,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         epilogues,
     ),
     Pass(
+        "strided_products",
+        "Products read and write rows at any distance, such as those of attention's heads, so that XLA's copies in another order "
+        "are gone.",
+        Compiled,
+        strided_products,
+    ),
+    Pass(
         "sweeps",
         "Computes kernels over the same arrays, such as the three that update a variable with Adam, in one pass over memory. "
         "Threads can share it.",
@@ -143,7 +151,7 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     ),
     Pass(
         "head_products",
-        "Multiplies one query by a cache's keys as rows of channels, so that XLA doesn't transpose them value by value.",
+        "Multiplies one query by a cache and by new rows apart, so that XLA doesn't copy the cache to add a row to it.",
         Program,
         head_products,
     ),

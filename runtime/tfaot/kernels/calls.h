@@ -29,6 +29,12 @@ struct Products {
   std::int64_t right_step;
   std::int64_t out_step;
   Packing packing = Packing::kNone;  // of the right side
+  // Distances between rows as they are stored, in values. Zero means that rows
+  // are adjacent. Only RunProducts reads them, the right one if that side isn't
+  // packed.
+  std::int64_t left_stride = 0;
+  std::int64_t right_stride = 0;
+  std::int64_t out_stride = 0;  // also of the epilogue's arrays
 };
 
 // A spatial axis of a convolution, as in convolution.h.

@@ -61,10 +61,11 @@ constexpr std::int64_t kLeastSizeForLibrary = 256;
 // If the product goes to the library, writes a part of `out`, and finishes it
 // if `finish` is given, like Multiply. Returns whether it does.
 template <typename T>
-bool MultiplyInLibrary(const MatrixProduct& product, const T* left,
+bool MultiplyInLibrary(const MatrixProduct& given, const T* left,
                        const T* right, T* out, const Part& part,
                        const Finish<T>* finish) {
   if constexpr (std::is_floating_point_v<T>) {
+    const MatrixProduct product = given.Strided();
     const std::int64_t rows = product.rows;
     const std::int64_t columns = product.columns;
     const std::int64_t depth = product.depth;
@@ -72,7 +73,8 @@ bool MultiplyInLibrary(const MatrixProduct& product, const T* left,
     const bool transposed_right = product.transposed_right;
     if (product.packed_right ||
         std::min({rows, columns, depth}) < kLeastSizeForLibrary ||
-        std::max({rows, columns, depth}) >
+        std::max({rows, columns, depth, product.left_stride,
+                  product.right_stride, product.out_stride}) >
             std::numeric_limits<TFAOT_CBLAS_INT>::max()) {
       return false;
     }
@@ -89,11 +91,13 @@ bool MultiplyInLibrary(const MatrixProduct& product, const T* left,
       gemm(kRowMajor, transposed_left ? kTransposed : kAsItIs,
            transposed_right ? kTransposed : kAsItIs, size(in_rows.size()),
            size(in_columns.size()), size(depth), T(1),
-           left + in_rows.begin * (transposed_left ? 1 : depth),
-           size(transposed_left ? rows : depth),
-           right + in_columns.begin * (transposed_right ? depth : 1),
-           size(transposed_right ? depth : columns), T(0),
-           out + in_rows.begin * columns + in_columns.begin, size(columns));
+           left + in_rows.begin * (transposed_left ? 1 : product.left_stride),
+           size(product.left_stride),
+           right +
+               in_columns.begin * (transposed_right ? product.right_stride : 1),
+           size(product.right_stride), T(0),
+           out + in_rows.begin * product.out_stride + in_columns.begin,
+           size(product.out_stride));
     };
     if constexpr (std::is_same_v<T, float>) {
       run(&TFAOT_CBLAS_SGEMM);
@@ -101,8 +105,10 @@ bool MultiplyInLibrary(const MatrixProduct& product, const T* left,
       run(&TFAOT_CBLAS_DGEMM);
     }
     if (finish != nullptr) {
-      FinishRows(*finish, out + in_rows.begin * columns + in_columns.begin,
-                 columns, in_rows.size(), in_columns.begin, in_columns.size());
+      FinishRows(*finish,
+                 out + in_rows.begin * product.out_stride + in_columns.begin,
+                 product.out_stride, in_rows.size(), in_columns.begin,
+                 in_columns.size());
     }
     return true;
   } else {

@@ -36,13 +36,30 @@ struct MatrixProduct {
   bool transposed_left = false;
   bool transposed_right = false;
   bool packed_right = false;  // in panels (tile.h), transposed or not
+  // Distances between rows as they are stored, in values. Zero means that rows
+  // are adjacent. A packed right side has none.
+  int64_t left_stride = 0;
+  int64_t right_stride = 0;
+  int64_t out_stride = 0;
+
+  // Returns the same product with all distances, also of adjacent rows.
+  MatrixProduct Strided() const {
+    MatrixProduct strided = *this;
+    if (left_stride == 0) strided.left_stride = transposed_left ? rows : depth;
+    if (right_stride == 0) {
+      strided.right_stride = transposed_right ? depth : columns;
+    }
+    if (out_stride == 0) strided.out_stride = columns;
+    return strided;
+  }
 };
 
 // Computes out[j] = sum over k of left[k] * right[k][j] for the columns in
-// `span`. Reads `right` in memory order, eight rows at a time.
+// `span`. Reads `right`, whose rows are `stride` values apart, in memory order,
+// eight rows at a time.
 template <typename T>
 TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
-                                   int64_t columns, Span span, int64_t depth,
+                                   int64_t stride, Span span, int64_t depth,
                                    T* out) {
   using V = Vector<T>;
   constexpr int64_t kWidth = kLanes<T>;
@@ -53,7 +70,7 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
     const int64_t end = std::min(begin + kColumns, span.end);
     for (int64_t k = 0; k < depth; k += kStep) {
       const int64_t steps = std::min<int64_t>(kStep, depth - k);
-      const T* row = right + k * columns;
+      const T* row = right + k * stride;
       int64_t j = begin;
       if (steps == kStep) {
         V a[kStep];
@@ -62,7 +79,7 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
           V sum = k == 0 ? V{} : Load(out + j);
 #pragma GCC unroll 8
           for (int i = 0; i < kStep; ++i) {
-            sum += a[i] * Load(row + i * columns + j);
+            sum += a[i] * Load(row + i * stride + j);
           }
           Store(out + j, sum);
         }
@@ -70,7 +87,7 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
         for (; j + kWidth <= end; j += kWidth) {
           V sum = k == 0 ? V{} : Load(out + j);
           for (int64_t i = 0; i < steps; ++i) {
-            sum += left[k + i] * Load(row + i * columns + j);
+            sum += left[k + i] * Load(row + i * stride + j);
           }
           Store(out + j, sum);
         }
@@ -78,7 +95,7 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
       for (; j < end; ++j) {
         T sum = k == 0 ? T(0) : out[j];
         for (int64_t i = 0; i < steps; ++i) {
-          sum += left[k + i] * row[i * columns + j];
+          sum += left[k + i] * row[i * stride + j];
         }
         out[j] = sum;
       }
@@ -91,37 +108,47 @@ template <typename T>
 void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
               Part part = {}, const Finish<T>* finish = nullptr) {
   if (product.rows == 0 || product.columns == 0) return;
-  if (product.columns == 1 && product.rows > 1 && finish == nullptr &&
-      !product.packed_right) {
+  product = product.Strided();
+  if (product.columns == 1 && product.rows > 1 && product.out_stride == 1 &&
+      finish == nullptr && !product.packed_right) {
     // A column is a row of the transposed product.
     std::swap(left, right);
+    std::swap(product.left_stride, product.right_stride);
     std::swap(product.rows, product.columns);
     std::swap(part.rows, part.columns);
-    product.transposed_right = !product.transposed_left;
-    product.transposed_left = false;
+    std::swap(product.transposed_left, product.transposed_right);
+    product.transposed_left = !product.transposed_left;
+    product.transposed_right = !product.transposed_right;
+    product.out_stride = product.columns;
   }
-  if (product.rows == 1) product.transposed_left = false;  // equivalent
+  if (product.rows == 1 && product.left_stride == 1) {
+    product.transposed_left = false;  // equivalent
+  }
   if (product.packed_right) product.transposed_right = false;
   const int64_t rows = product.rows;
   const int64_t columns = product.columns;
   const int64_t depth = product.depth;
+  const int64_t left_stride = product.left_stride;
+  const int64_t right_stride = product.right_stride;
+  const int64_t out_stride = product.out_stride;
   const Span in_rows = part.rows.Of(rows, kTileRows);
   const Span in_columns = part.columns.Of(columns, kTileColumns<T>);
   if (in_rows.size() == 0 || in_columns.size() == 0) return;
   const auto finish_rows = [&] {
     if (finish == nullptr) return;
-    FinishRows(*finish, out + in_rows.begin * columns + in_columns.begin,
-               columns, in_rows.size(), in_columns.begin, in_columns.size());
+    FinishRows(*finish, out + in_rows.begin * out_stride + in_columns.begin,
+               out_stride, in_rows.size(), in_columns.begin, in_columns.size());
   };
   if (depth == 0) {
     for (int64_t i = in_rows.begin; i < in_rows.end; ++i) {
-      std::fill(out + i * columns + in_columns.begin,
-                out + i * columns + in_columns.end, T(0));
+      std::fill(out + i * out_stride + in_columns.begin,
+                out + i * out_stride + in_columns.end, T(0));
     }
     return finish_rows();
   }
-  if (rows == 1 && !product.transposed_right && !product.packed_right) {
-    RowTimesMatrix(left, right, columns, in_columns, depth, out);
+  if (rows == 1 && !product.transposed_left && !product.transposed_right &&
+      !product.packed_right) {
+    RowTimesMatrix(left, right, right_stride, in_columns, depth, out);
     return finish_rows();
   }
   Finish<T> finish_part = {};
@@ -173,25 +200,26 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
     const int64_t height = std::min(block, in_rows.end - i);
     for (int64_t k = 0; k < depth; k += step) {
       const int64_t length = std::min(step, depth - k);
-      const T* right_rows =
-          right + (product.packed_right       ? k * kPanelColumns<T>
-                   : product.transposed_right ? in_columns.begin * depth + k
-                                              : k * columns + in_columns.begin);
+      const T* right_rows = right + (product.packed_right ? k * kPanelColumns<T>
+                                     : product.transposed_right
+                                         ? in_columns.begin * right_stride + k
+                                         : k * right_stride + in_columns.begin);
       Right<T> right_side = {&right_rows,
-                             product.transposed_right ? 1 : columns,
-                             product.transposed_right ? depth : 1, far};
+                             product.transposed_right ? 1 : right_stride,
+                             product.transposed_right ? right_stride : 1, far};
       if (product.packed_right) {
         right_side.panel_step = depth * kPanelColumns<T>;
         right_side.first_column = in_columns.begin;
       }
       if (product.transposed_left) {
-        Transpose(left + k * rows + i, rows, length, height, copy,
+        Transpose(left + k * left_stride + i, left_stride, length, height, copy,
                   copied_stride);
       }
       for (int64_t r = 0; r < height; ++r) {
-        pointers[r] = product.transposed_left ? copy + r * copied_stride
-                                              : left + (i + r) * depth + k;
-        out_pointers[r] = out + (i + r) * columns + in_columns.begin;
+        pointers[r] = product.transposed_left
+                          ? copy + r * copied_stride
+                          : left + (i + r) * left_stride + k;
+        out_pointers[r] = out + (i + r) * out_stride + in_columns.begin;
       }
       const bool narrow =
           !product.packed_right &&

@@ -25,6 +25,9 @@ void RunProducts(const Products& products, const void* left, const void* right,
     product.transposed_left = products.transposed_left;
     product.packed_right = products.packing == Packing::kPanels;
     product.transposed_right = products.transposed_right;
+    product.left_stride = products.left_stride;
+    product.right_stride = products.right_stride;
+    product.out_stride = products.out_stride;
     const Span batch = part.batch.Of(products.batch, 1);
     for (std::int64_t i = batch.begin; i < batch.end; ++i) {
       const T* const a = static_cast<const T*>(left) + i * products.left_step;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -269,6 +270,14 @@ class ExecutorTest(StageTest):
         source = Path(exported.path("m.cc")).read_text()
         calls = [line for line in source.splitlines() if "TFAOT_ISA::Run" in line or "(calls + " in line]
         self.assertEqual([line.endswith("});") for line in calls], [True] * 9, calls)
+
+    def test_heads(self) -> None:
+        """Protects fast attention: its products read and write heads where they lie, without copies, also at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["heads"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            passes = json.loads(Path(exported.path("passes")).read_text())
+            self.assertEqual([passes[name] for name in ("head_products", "strided_products")], [4, 6])
 
     def test_sweeps(self) -> None:
         """Protects every bit of updates: kernels in one pass give what they give one by one, with and without fused sums."""

@@ -253,6 +253,32 @@ def model_fn(xs, _):
         with tf.control_dependencies([each.assign(each * 0.9) for each in variables]):
             return tf.identity(first), tf.identity(second)
 """,
+    # Products in batches that read heads where they lie: rows and columns of both sides, one query with a cache, two dtypes, and
+    # a result that goes back to rows of all heads.
+    "heads": """
+def input_fn():
+    return inputs(q=(f32, 2, 9, 24), k=(f32, 2, 13, 24), v=(f64, 2, 13, 24), cache=(f32, 3, 1, 70, 128), new=(f32, 3, 1, 1, 128))
+
+def model_fn(xs, _):
+    q, k, v, cache, new = xs
+
+    def split(x, heads):
+        return tf.transpose(tf.reshape(x, (*x.shape[:2], heads, -1)), (0, 2, 1, 3))
+
+    def attend(q, k, v, heads, columns):
+        keys = split(k, heads)
+        keys = tf.transpose(keys, (0, 1, 3, 2)) if columns else keys
+        scores = tf.matmul(split(q, heads), keys, transpose_b=not columns)
+        mixed = tf.matmul(tf.nn.softmax(scores), split(v, heads))
+        return tf.reshape(tf.transpose(mixed, (0, 2, 1, 3)), q.shape)
+
+    keys, values = (tf.concat([cache[i], new[i]], 1) for i in (1, 2))
+    gram = tf.matmul(split(v, 4), split(v, 4), transpose_a=True)
+    return (
+        attend(q, k, k * 2.0, 3, False), attend(q, k, k, 4, True), tf.cast(attend(v, v, v, 2, False), f32), tf.cast(gram, f32),
+        attend(new[0], keys, values, 4, False), attend(new[0], keys, values, 2, True),
+    )
+""",
     "algebra": """
 def input_fn():
     return inputs(x=(f32, 24, 24))

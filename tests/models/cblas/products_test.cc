@@ -23,16 +23,25 @@ Array<T> Reference(const Products& p, const Array<T>& left,
                    const Array<T>& right) {
   Array<T> out(p.batch * p.rows * p.columns, 0);
   std::fill(out.data(), out.data() + out.size(), T(0));
+  const auto distance = [](int64_t stride, int64_t width) {
+    return stride == 0 ? width : stride;
+  };
+  const int64_t left_stride =
+      distance(p.left_stride, p.transposed_left ? p.rows : p.depth);
+  const int64_t right_stride =
+      distance(p.right_stride, p.transposed_right ? p.depth : p.columns);
+  const int64_t out_stride = distance(p.out_stride, p.columns);
   for (int64_t batch = 0; batch < p.batch; ++batch) {
     const T* const a = left.data() + batch * p.left_step;
     const T* const b = right.data() + batch * p.right_step;
     for (int64_t i = 0; i < p.rows; ++i) {
-      T* const row = out.data() + batch * p.out_step + i * p.columns;
+      T* const row = out.data() + batch * p.out_step + i * out_stride;
       for (int64_t k = 0; k < p.depth; ++k) {
-        const T value = a[p.transposed_left ? k * p.rows + i : i * p.depth + k];
+        const T value =
+            a[p.transposed_left ? k * left_stride + i : i * left_stride + k];
         for (int64_t j = 0; j < p.columns; ++j) {
-          row[j] += value *
-                    b[p.transposed_right ? j * p.depth + k : k * p.columns + j];
+          row[j] += value * b[p.transposed_right ? j * right_stride + k
+                                                 : k * right_stride + j];
         }
       }
     }
@@ -63,6 +72,14 @@ void Check(Random& random, bool may_be_small) {
   p.left_step = p.rows * p.depth;
   p.right_step = random.OneIn(4) ? 0 : p.depth * p.columns;
   p.out_step = p.rows * p.columns;
+  if (random.OneIn(2)) {  // side by side
+    p.left_step = p.transposed_left ? p.rows : p.depth;
+    p.right_step = p.transposed_right ? p.depth : p.columns;
+    p.out_step = p.columns;
+    p.left_stride = p.batch * p.left_step;
+    p.right_stride = p.batch * p.right_step;
+    p.out_stride = p.batch * p.out_step;
+  }
   const Array<T> left = Array<T>::Filled(random, p.batch * p.rows * p.depth);
   const Array<T> right =
       Array<T>::Filled(random, p.batch * p.depth * p.columns);

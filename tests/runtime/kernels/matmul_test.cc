@@ -84,6 +84,80 @@ void Check(Random& random, const MatrixProduct& product) {
   }
 }
 
+// Returns a matrix whose rows of `width` values are `stride` apart, with values
+// in between that no correct result has.
+template <typename T>
+Array<T> Spread(Random& random, const Array<T>& dense, int64_t width,
+                int64_t stride) {
+  const int64_t rows = width == 0 ? 0 : dense.size() / width;
+  Array<T> spread =
+      Array<T>::Poisoned(random, rows == 0 ? 0 : (rows - 1) * stride + width);
+  for (int64_t i = 0; i < dense.size(); ++i) {
+    spread.data()[i / width * stride + i % width] = dense.data()[i];
+  }
+  return spread;
+}
+
+// Protects rows at any distance: a product reads and writes rows alone, and
+// computes the same.
+template <typename T>
+void CheckStrides(Random& random, const MatrixProduct& product) {
+  const int64_t rows = product.rows;
+  const int64_t columns = product.columns;
+  const int64_t depth = product.depth;
+  const Array<T> left = Array<T>::Filled(random, rows * depth);
+  const Array<T> matrix = Array<T>::Filled(random, depth * columns);
+  const Array<T> right =
+      product.packed_right
+          ? InPanels(random, matrix, depth, columns, product.transposed_right)
+          : matrix;
+  const Array<T> bias = Array<T>::Filled(random, columns);
+  const int64_t left_width = product.transposed_left ? rows : depth;
+  const int64_t right_width = product.transposed_right ? depth : columns;
+  const auto stride = [&](int64_t width) {
+    return random.OneIn(4) ? width : width + random.Between(1, 40);
+  };
+  MatrixProduct apart = product;
+  apart.left_stride = stride(left_width);
+  if (!product.packed_right) apart.right_stride = stride(right_width);
+  apart.out_stride = stride(columns);
+  Array<T> dense = Array<T>::Poisoned(random, rows * columns);
+  Array<T> got = Spread(random, dense, columns, apart.out_stride);
+  const Array<T> apart_left =
+      Spread(random, left, left_width, apart.left_stride);
+  const Array<T> apart_right =
+      product.packed_right
+          ? right
+          : Spread(random, right, right_width, apart.right_stride);
+  const int64_t parts = random.OneIn(3) ? 3 : 1;
+  const bool finished = std::is_floating_point_v<T> && random.OneIn(2);
+  const auto run = [&](const MatrixProduct& sizes, const Array<T>& a,
+                       const Array<T>& b, Array<T>& out) {
+    Finish<T> finish = {};
+    finish.sums = out.data();
+    finish.to = out.data();
+    finish.bias = bias.data();
+    finish.low = T(0);
+    finish.high = T(99);
+    for (int64_t i = 0; i < parts; ++i) {
+      Multiply(sizes, a.data(), b.data(), out.data(), {{}, {}, {i, parts}},
+               finished ? &finish : nullptr);
+    }
+  };
+  run(product, left, right, dense);
+  run(apart, apart_left, apart_right, got);
+  const std::string what =
+      std::to_string(sizeof(T)) + " bytes, " + std::to_string(rows) + " x " +
+      std::to_string(depth) + " x " + std::to_string(columns) +
+      ", rows apart: " + std::to_string(apart.left_stride) + ", " +
+      std::to_string(apart.right_stride) + ", " +
+      std::to_string(apart.out_stride) +
+      (product.transposed_left ? ", left transposed" : "") +
+      (product.transposed_right ? ", right transposed" : "") +
+      (product.packed_right ? ", right packed" : "");
+  Require(Same(Spread(random, dense, columns, apart.out_stride), got, what));
+}
+
 int64_t AnySize(Random& random) {
   if (random.OneIn(20)) return 0;
   if (random.OneIn(4)) return random.Between(1, 3);
@@ -106,6 +180,7 @@ void RandomSizes(Random& random, int cases) {
     product.transposed_right = random.OneIn(2);
     product.packed_right = random.OneIn(3);
     Check<T>(random, product);
+    CheckStrides<T>(random, product);
   }
 }
 
@@ -125,8 +200,10 @@ void SizesAtBounds(Random& random) {
           product.transposed_left = (transposes & 1) != 0;
           product.transposed_right = (transposes & 2) != 0;
           Check<float>(random, product);
+          CheckStrides<float>(random, product);
           product.packed_right = true;
           Check<float>(random, product);
+          CheckStrides<float>(random, product);
         }
       }
     }

@@ -95,6 +95,8 @@ void TestProducts() {
       {{1, 1, 1000, 1280, false, false, 0, 0, 0}, "a layer on one row"},
       {{1, 1000, 1, 1280, false, false, 0, 0, 0}, "a matrix times a column"},
       {{12, 64, 64, 64, false, true, 64 * 64, 64 * 64, 64 * 64}, "a batch"},
+      {{8, 64, 64, 64, false, true, 64, 64, 64, Packing::kNone, 512, 512, 512},
+       "a batch side by side"},
       {{1, 2, 9000, 300, false, false, 0, 0, 0}, "two rows, many columns"},
       {{1, 3000, 10, 300, false, false, 0, 0, 0}, "few columns"},
   };

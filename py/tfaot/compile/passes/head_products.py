@@ -1,10 +1,11 @@
-"""Speeds up attention with one query, as in a decoder with a cache: copies keys in the order that is fast."""
+"""Speeds up attention with one query, as in a decoder with a cache: multiplies by the cache and by new rows apart."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import string
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +17,9 @@ from tfaot.graph.ops import IDENTITIES
 from tfaot.graph.program import Program, Tensor
 
 _POSITIONS = 16
-"""The fewest positions, that is, rows of the keys."""
+"""The fewest positions, that is, rows of keys or values."""
 _VALUES = 8192
-"""The fewest keys. A copy of fewer takes little time."""
+"""The fewest keys or values. A copy of fewer takes little time."""
 
 _Nodes = Mapping[str, node_def_pb2.NodeDef]
 _Axes = dict[str, int]
@@ -35,22 +36,29 @@ class _Operand:
 
 @dataclasses.dataclass(frozen=True)
 class _Product:
-    """A product of each head's keys with that head's query."""
+    """A product of each head's row with that head's matrix: of a query with keys, or of weights with values."""
 
-    query: _Operand
-    keys: _Operand
-    """Position, head, channel."""
+    row: _Operand
+    parts: tuple[_Operand, ...]
+    """What the matrix is a concatenation of, along one of its axes."""
+    head: str
+    """The letter of the axis that both operands and the result have."""
+    inner: str
+    """The letter of the axis that the product adds along."""
+    joined: str
+    """The letter of the concatenation's axis, which is `inner` or the remaining axis of the matrix."""
     result: str
     """The letters of the result's axes."""
     shape: tuple[int, ...]
 
 
 def head_products(program: Program) -> int:
-    """Rewrites products of one query with keys, so that the keys' copy has each head's rows, and not its columns.
+    """Splits products of one row with a concatenation, so that nothing copies a cache in order to add a row to it.
 
-    A cache has rows of all heads' channels. For a product in batches, XLA copies it head by head. If a product wants each
-    head's channels one after another, that copy is a transposition, one value at a time, and takes many times longer than
-    the product. The product of the query with rows of channels is as fast.
+    A decoder joins a token's keys and values to those in a cache. XLA computes the concatenation in the copy that orders
+    rows by heads for a product in batches, one value at a time, which takes many times longer than the product. The scores of
+    joined keys are the scores of the cache, joined with those of the new keys. What weights and joined values give is the sum
+    of what the cache's values and the new values give.
 
     Returns:
       The number of products.
@@ -80,25 +88,27 @@ def _product(
     left, right, result = (
         dict(zip(axes, shape or (), strict=True)) for axes, shape in zip(letters, shapes, strict=True)
     )
-    if any(left[each] != right[each] for each in left.keys() & right.keys()):
-        return None
     first, second = (
         _origin(program, nodes, tensor, axes, sizes)
         for tensor, axes, sizes in zip(node.input, letters[:2], (left, right), strict=True)
     )
     out = "".join(each for each, size in result.items() if size != 1)
-    for query, keys, given in ((first, second, letters[1]), (second, first, letters[0])):
-        if len(keys.axes) != 3:
+    for row, matrix in ((first, second), (second, first)):
+        if len(matrix.axes) != 3 or len(out) != 2 or not row.axes.keys() < matrix.axes.keys():
             continue
-        (position, positions), (head, heads), (channel, channels) = keys.axes.items()
-        if {*query.axes} != {head, channel} or {*out} != {position, head} or len(query.axes) != 2 or len(out) != 2:
+        heads, inners = row.axes.keys() & {*out}, row.axes.keys() - {*out}
+        if len(heads) != 1 or len(inners) != 1 or [*matrix.axes][-1] in heads:
             continue
-        # XLA makes an Einsum a product of columns.
-        columns = node.op == "Einsum" or given[-1] == position
-        large = positions >= _POSITIONS and positions * heads * channels >= _VALUES
-        if columns and large and _joined(program, nodes, keys.tensor):
-            return _Product(query, keys, out, shapes[2] or ())
+        (head,), (inner,) = heads, inners
+        for joined in matrix.axes.keys() - heads:
+            parts = _parts(program, nodes, tensors, matrix, joined)
+            if parts and any(_is_large(part, joined) for part in parts):
+                return _Product(row, parts, head, inner, joined, out, shapes[2] or ())
     return None
+
+
+def _is_large(part: _Operand, joined: str) -> bool:
+    return part.axes[joined] >= _POSITIONS and math.prod(part.axes.values()) >= _VALUES
 
 
 def _full(tensor: str) -> str:
@@ -136,40 +146,75 @@ def _origin(program: Program, nodes: _Nodes, tensor: str, letters: str, sizes: M
     return _Operand(tensor, {each: sizes[each] for each in letters if sizes[each] != 1})
 
 
-def _joined(program: Program, nodes: _Nodes, tensor: str) -> bool:
-    """Returns whether a tensor is a concatenation. XLA transposes one together with it, and others faster."""
+def _parts(
+    program: Program, nodes: _Nodes, tensors: Mapping[str, Tensor], matrix: _Operand, joined: str
+) -> tuple[_Operand, ...]:
+    """Returns the two tensors that a matrix is a concatenation of along an axis. If it isn't one, returns nothing."""
+    tensor = matrix.tensor
     while _full(tensor) not in program.feeds:
         node = nodes[tensor_name(tensor)[0]]
         if node.op == "ConcatV2":
-            return True
-        if node.op not in IDENTITIES | {"Reshape"}:
             break
+        if node.op not in IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}:
+            return ()
         tensor = node.input[0]
-    return False
+    else:
+        return ()
+    *joining, axis = node.input
+    number = constant_of(nodes, axis, program.feeds)
+    shapes = [complete(tensors[_full(each)].shape) for each in (tensor, *joining)]
+    if number is None or len(joining) != 2 or None in shapes:
+        return ()
+    whole, *rest = (shape or () for shape in shapes)
+    place = int(number)
+    # A change of shape can split the other axes, but it must keep this one.
+    letters = [*matrix.axes]
+    before = math.prod(matrix.axes[each] for each in letters[: letters.index(joined)])
+    if whole[place] != matrix.axes[joined] or math.prod(whole[:place]) != before:
+        return ()
+    return tuple(
+        _Operand(each, matrix.axes | {joined: shape[place]}) for each, shape in zip(joining, rest, strict=True)
+    )
 
 
 def _write(program: Program, node: node_def_pb2.NodeDef, product: _Product) -> None:
     dtype, int32 = type_attribute(node.attr["T"].type), np.dtype("int32")
 
-    def constant(value: npt.ArrayLike, kind: npt.DTypeLike = np.int32) -> str:
-        added: str = program.constant(f"{node.name}/constant", np.array(value, kind), origin=node.name).name
+    def constant(value: npt.ArrayLike) -> str:
+        added: str = program.constant(f"{node.name}/constant", np.array(value, int32), origin=node.name).name
         return added
 
     def add(op: str, *operands: str, **attributes: object) -> str:
         added: str = program.add(op, f"{node.name}/{op}", operands, origin=node.name, T=dtype, **attributes).name
         return added
 
-    def reshaped(tensor: str, *shape: int) -> str:
-        return add("Reshape", tensor, constant(shape), Tshape=int32)
+    def ordered(tensor: str, axes: _Axes, wanted: Sequence[str]) -> str:
+        """Returns a tensor with its axes in some order."""
+        tensor = add("Reshape", tensor, constant([*axes.values()]), Tshape=int32)
+        order = [[*axes].index(each) for each in wanted]
+        return tensor if order == sorted(order) else add("Transpose", tensor, constant(order), Tperm=int32)
 
-    def ordered(tensor: str, axes: str, wanted: str) -> str:
-        return tensor if axes == wanted else add("Transpose", tensor, constant([1, 0]), Tperm=int32)
-
-    (position, positions), (head, heads), (channel, channels) = product.keys.axes.items()
-    query = reshaped(product.query.tensor, *product.query.axes.values())
-    query = reshaped(ordered(query, "".join(product.query.axes), head + channel), heads, 1, channels)
-    keys = reshaped(product.keys.tensor, positions, heads, channels)
-    keys = add("Transpose", keys, constant([1, 0, 2]), Tperm=int32)
-    scores = reshaped(add("BatchMatMulV2", query, keys, adj_x=False, adj_y=True), heads, positions)
-    scores = ordered(scores, head + position, product.result)
-    program.become(node, "Reshape", (scores, constant(product.shape)), T=dtype, Tshape=int32)
+    head, inner, joined = product.head, product.inner, product.joined
+    (remaining,) = {*product.result} - {head}
+    whole = product.row.axes | {each: size for part in product.parts for each, size in part.axes.items()}
+    row = ordered(product.row.tensor, product.row.axes, [head, inner])
+    results, start = [], 0
+    for part in product.parts:
+        sizes, own = part.axes, row
+        if joined == inner:
+            size = [sizes[head], sizes[inner]]
+            own = add("Slice", own, constant([0, start]), constant(size), Index=int32)
+            start += sizes[inner]
+        own = add("Reshape", own, constant([sizes[head], 1, sizes[inner]]), Tshape=int32)
+        # What is adjacent in memory stays adjacent.
+        order = [head, *(each for each in sizes if each != head)]
+        matrix = ordered(part.tensor, sizes, order)
+        one = add("BatchMatMulV2", own, matrix, adj_x=False, adj_y=order[-1] == inner)
+        results.append(add("Reshape", one, constant([sizes[head], sizes[remaining]]), Tshape=int32))
+    if joined == inner:
+        result = add("AddV2", *results)
+    else:
+        result = add("ConcatV2", *results, constant(1), N=len(results), Tidx=int32)
+    whole[remaining] = sum(part.axes[remaining] for part in product.parts) if joined == remaining else whole[remaining]
+    result = ordered(result, {head: whole[head], remaining: whole[remaining]}, product.result)
+    program.become(node, "Reshape", (result, constant(product.shape)), T=dtype, Tshape=int32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 
 from tfaot.compile.program.thunks import Convolution, Copy, Dot, Kernel, Pack, Slice, Sweep, Thunk, slices, walk
 
@@ -36,3 +36,31 @@ def overlap(a: Place, b: Place) -> bool:
     """Returns whether two places have bytes in common."""
     (one, size), (other, other_size) = a, b
     return one.buffer == other.buffer and one.offset < other.offset + other_size and other.offset < one.offset + size
+
+
+def is_read(place: Place, after: Sequence[Thunk], single: Container[str]) -> bool:
+    """Returns whether a thunk may read a place before all of it is overwritten."""
+    rest = [place]
+    for thunk in after:
+        reads, writes = accesses(thunk, single)
+        if any(overlap(each, read) for each in rest for read in reads):
+            return True
+        rest = [part for each in rest for part in without(each, writes)]
+        if not rest:
+            return False
+    return False
+
+
+def without(place: Place, writes: list[Place]) -> list[Place]:
+    """Returns what is left of a place after some writes."""
+    left = [place]
+    for written in writes:
+        parts = []
+        for at, size in left:
+            if not overlap((at, size), written):
+                parts.append((at, size))
+                continue
+            first, last = written[0].offset, written[0].offset + written[1]
+            parts += [(at, first - at.offset), (Slice(at.buffer, last), at.offset + size - last)]
+        left = [(at, size) for at, size in parts if size > 0]
+    return left

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tfaot.compile.program.accesses import accesses, overlap
+from tfaot.compile.program.accesses import accesses, is_read, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.thunks import (
@@ -77,22 +77,9 @@ def _in_place(
     if not isinstance(thunk, Dot | Convolution) or not thunk.epilogue or thunk.out.buffer not in temporary:
         return thunk
     to = thunk.epilogue.out
-    if thunk.epilogue.addend == to or _is_read(slices(thunk)[0], after, known):
+    if thunk.epilogue.addend == to or is_read(slices(thunk)[0], after, known):
         return thunk
     return dataclasses.replace(thunk, out=to)
-
-
-def _is_read(place: tuple[Slice, int], after: tuple[Thunk, ...], known: Mapping[str, tuple[Finish, ...]]) -> bool:
-    """Returns whether a thunk may read a place before all of it is overwritten."""
-    rest = [place]
-    for thunk in after:
-        reads, writes = accesses(thunk, known)
-        if any(overlap(each, read) for each in rest for read in reads):
-            return True
-        rest = [part for each in rest for part in _without(each, writes)]
-        if not rest:
-            return False
-    return False
 
 
 def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]) -> bool:
@@ -104,21 +91,6 @@ def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ..
     return not any(overlap(result, each) for each in (*others, *writes)) and not any(
         overlap(read, each) for read in reads for each in written
     )
-
-
-def _without(place: tuple[Slice, int], writes: list[tuple[Slice, int]]) -> list[tuple[Slice, int]]:
-    """Returns what is left of a place after some writes."""
-    left = [place]
-    for written in writes:
-        parts = []
-        for at, size in left:
-            if not overlap((at, size), written):
-                parts.append((at, size))
-                continue
-            first, last = written[0].offset, written[0].offset + written[1]
-            parts += [(at, first - at.offset), (Slice(at.buffer, last), at.offset + size - last)]
-        left = [(at, size) for at, size in parts if size > 0]
-    return left
 
 
 class _Attacher:

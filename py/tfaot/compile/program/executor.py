@@ -237,7 +237,8 @@ class _Plan:
         transposed = [str(flag).lower() for flag in (dot.transpose_rhs, dot.transpose_lhs)]
         index = len(self._products)
         sizes = ", ".join(map(str, (dot.batch, dot.n, dot.m, dot.k, *transposed, left_step, right_step, out_step)))
-        self._products.append(f"{{{sizes}, {_packing(dot)}}}")
+        apart = "".join(f", {distance}" for distance in reversed(dot.columns_apart)) if any(dot.columns_apart) else ""
+        self._products.append(f"{{{sizes}, {_packing(dot)}{apart}}}")
         return self._call("Products", dot, f"kProducts[{index}]", dot.rhs, dot.lhs, dot.out)
 
     def _convolution(self, c: thunks.Convolution) -> str:

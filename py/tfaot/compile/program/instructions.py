@@ -14,6 +14,8 @@ _INSTRUCTION = re.compile(
     r"(?P<opcode>[\w-]+)\((?P<operands>[^()]*)\)(?P<rest>.*)$"
 )
 
+_CALLS = re.compile(r", calls=%([^\s,]+)")
+
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
@@ -59,9 +61,28 @@ def symbol(hlo: str, name: str) -> str:
     return re.sub(r"\W", "_", f"{module[1]}_{name}") if module else ""
 
 
+def single_results(hlo: str) -> set[str]:
+    """Returns the symbols of a module's kernels that have one result, which is their last argument."""
+    found = computations(hlo)
+    fused = _fused(found)
+    return {
+        symbol(hlo, instruction.name + ending)
+        for name, computation in found.items()
+        if name not in fused
+        for instruction in computation.instructions.values()
+        for ending in ("", "_kernel")
+    }
+
+
 def numbers(text: str) -> tuple[int, ...]:
     """Reads a list of integers."""
     return tuple(map(int, text.split(","))) if text else ()
+
+
+def _fused(found: Mapping[str, Computation]) -> set[str]:
+    """Returns the computations that are inside a fusion's kernel."""
+    fusions = (each for one in found.values() for each in one.instructions.values() if each.opcode == "fusion")
+    return {called[1] for each in fusions if (called := _CALLS.search(each.rest))}
 
 
 def _computation(lines: Iterator[str]) -> Computation:

@@ -27,6 +27,8 @@ def has_panels(product: packing.Product) -> bool:
     if 5 * columns <= 4 * width or 3 * -(-columns // width) * width > 4 * columns or not depth:
         return False
     if isinstance(product, Dot):
+        if product.columns_apart[1]:
+            return False
         return product.dtype in ("float", "double", "int32_t") and product.batch == 1 and product.n > 1
     return (
         product.dtype == "float"

@@ -110,7 +110,7 @@ def _products(
         if not isinstance(thunk, Kernel):
             return with_bodies(thunk, lambda body: _products(body, known, kernels))
         product = known.get(thunk.symbol)
-        dot = None if product is None else _dot(thunk, product)
+        dot = None if product is None else product_of(thunk, product)
         if dot is None:
             return thunk
         kernels[dot] = thunk
@@ -119,10 +119,10 @@ def _products(
     return tuple(map(changed, sequence))
 
 
-def _dot(kernel: Kernel, product: VectorProduct) -> Dot | None:
+def product_of(kernel: Kernel, product: VectorProduct) -> Dot | None:
     """Returns the product that a kernel computes, or None if the runtime can't compute it in place."""
     args = kernel.args
-    depth, columns = product.depth, product.columns
+    batch, depth, columns = product.batch, product.depth, product.columns
     if len(args) != product.arguments:
         return None
     out = args[-1].slice
@@ -130,7 +130,7 @@ def _dot(kernel: Kernel, product: VectorProduct) -> Dot | None:
     sizes = {product.row: depth, product.matrix: depth * columns, len(args) - 1: columns}
     if addend is not None:
         sizes[product.addend or 0] = columns
-    if any(args[index].size != 4 * size for index, size in sizes.items()):
+    if any(args[index].size != 4 * batch * size for index, size in sizes.items()):
         return None
     read = [args[product.row], args[product.matrix]]
     if addend is not None and addend.slice != out:
@@ -142,7 +142,7 @@ def _dot(kernel: Kernel, product: VectorProduct) -> Dot | None:
         epilogue = Epilogue(None, addend.slice, None, out, float("-inf"), float("inf"))
     return Dot(
         dtype="float",
-        batch=1,
+        batch=batch,
         out=out,
         lhs=args[product.matrix].slice,
         rhs=args[product.row].slice,

@@ -83,6 +83,17 @@ class Dot:
     epilogue: Epilogue | None = None
     packing: str = "none"
     """The layout of `lhs`, the right side of the product of rows: as above, or a packing's name in `prepack`."""
+    columns_apart: tuple[int, int, int] = (0, 0, 0)
+    """The number of values from one stored column to the next, for out, lhs, and rhs. Zero means that columns are adjacent.
+
+    tfcompile's columns are. The pass `strided_products` sets these distances.
+    """
+
+    @property
+    def stored(self) -> tuple[tuple[int, int], ...]:
+        """The number of columns, and of values in each, as out, lhs, and rhs are stored."""
+        lhs, rhs = (self.k, self.m), (self.n, self.k)
+        return (self.n, self.m), lhs[::-1] if self.transpose_lhs else lhs, rhs[::-1] if self.transpose_rhs else rhs
 
 
 @dataclass(frozen=True)
@@ -276,13 +287,11 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
     if isinstance(thunk, Kernel):
         return tuple((arg.slice, arg.size) for arg in thunk.args)
     if isinstance(thunk, Dot):
-        size, out_step, lhs_step, rhs_step = SIZES[thunk.dtype], *thunk.strides
+        size = SIZES[thunk.dtype]
         out, lhs, rhs = (
-            (at, size * (step * max(thunk.batch - 1, 0) + values) if thunk.batch else 0)
-            for at, step, values in (
-                (thunk.out, out_step, thunk.m * thunk.n),
-                (thunk.lhs, lhs_step, thunk.m * thunk.k),
-                (thunk.rhs, rhs_step, thunk.k * thunk.n),
+            (at, size * _span(thunk.batch, step, apart, *shape))
+            for at, step, apart, shape in zip(
+                (thunk.out, thunk.lhs, thunk.rhs), thunk.strides, thunk.columns_apart, thunk.stored, strict=True
             )
         )
         return out, lhs, rhs, *_epilogue_slices(thunk.epilogue, out[1], size * thunk.m)
@@ -321,6 +330,13 @@ def _epilogue_slices(epilogue: Epilogue | None, size: int, bias_size: int) -> tu
     biases = ((place, bias_size) for place in (epilogue.bias, epilogue.addend_bias) if place)
     addend = ((epilogue.addend, size),) if epilogue.addend else ()
     return (epilogue.out, size), *biases, *addend
+
+
+def _span(batch: int, step: int, apart: int, columns: int, values: int) -> int:
+    """Returns the number of values from the first to the last of some matrices, including those in between."""
+    if not batch * columns * values:
+        return 0
+    return step * (batch - 1) + (apart or values) * (columns - 1) + values
 
 
 def _area(size: tuple[int, int]) -> int:

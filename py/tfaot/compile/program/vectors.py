@@ -1,4 +1,4 @@
-"""Reads the optimized HLO to find the XLA kernels that only multiply one row by a matrix.
+"""Reads the optimized HLO to find the XLA kernels that only multiply one row by a matrix, once or in a batch.
 
 XLA doesn't call the runtime for such products. It computes them in kernels of its own, which may also add another row.
 The reader is strict: any other kernel isn't listed.
@@ -6,10 +6,11 @@ The reader is strict: any other kernel isn't listed.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
-from tfaot.compile.program.instructions import Computation, Instruction, computations, symbol
+from tfaot.compile.program.instructions import Computation, Instruction, computations, numbers, symbol
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,14 @@ class VectorProduct:
     """Whether the matrix is stored as [columns][depth]."""
     arguments: int
     """The number of arguments. The last one is the result."""
+    batch: int = 1
+    """The number of such products. Each has its own row and matrix, one after another, and no addend."""
 
 
-_CONTRACTING = re.compile(r"^, lhs_contracting_dims=\{(\d)\}, rhs_contracting_dims=\{(\d)\}(?!, \w+_batch)")
+_CONTRACTING = re.compile(
+    r"^(?:, lhs_batch_dims=\{([\d,]+)\})?, lhs_contracting_dims=\{(\d)\}(?:, rhs_batch_dims=\{([\d,]+)\})?, "
+    r"rhs_contracting_dims=\{(\d)\}(?!, \w+_batch)"
+)
 _CALLS = re.compile(r", kind=kOutput, calls=%([^\s,]+)")
 
 
@@ -90,15 +96,36 @@ def _product(
     sides = [computation.instructions.get(operand) for operand in dot.operands]
     if not contracting or len(sides) != 2 or any(operand not in places for operand in dot.operands):
         return None
+    batches = [numbers(dimensions or "") for dimensions in contracting.group(1, 3)]
+    outer = len(batches[0])
+    if any(dimensions != tuple(range(outer)) for dimensions in batches):
+        return None
     for row, matrix, dimension in (
-        (sides[0], sides[1], int(contracting[2])),
-        (sides[1], sides[0], int(contracting[1])),
+        (sides[0], sides[1], int(contracting[4])),
+        (sides[1], sides[0], int(contracting[2])),
     ):
-        if row is None or matrix is None or {dot.dtype, row.dtype, matrix.dtype} != {"f32"} or len(matrix.shape) != 2:
+        if row is None or matrix is None or {dot.dtype, row.dtype, matrix.dtype} != {"f32"}:
             continue
-        depth, columns = matrix.shape[dimension], matrix.shape[1 - dimension]
-        if row.count == depth and dot.count == columns and row.name != matrix.name and len(matrix.layout) == 2:
+        if len(matrix.shape) != outer + 2 or len(matrix.layout) != outer + 2:
+            continue
+        if outer and (addend is not None or any(not _in_order(each, outer) for each in (dot, row, matrix))):
+            continue
+        batch, depth = math.prod(matrix.shape[:outer]), matrix.shape[dimension]
+        columns = matrix.count // max(batch * depth, 1)
+        if row.count == batch * depth and dot.count == batch * columns and row.name != matrix.name:
             return VectorProduct(
-                places[row.name], places[matrix.name], addend, depth, columns, matrix.layout[0] == dimension, arguments
+                places[row.name],
+                places[matrix.name],
+                addend,
+                depth,
+                columns,
+                matrix.layout[0] == dimension,
+                arguments,
+                batch,
             )
     return None
+
+
+def _in_order(value: Instruction, outer: int) -> bool:
+    """Returns whether the first dimensions of a value are its slowest in memory, in order."""
+    return value.layout[len(value.layout) - outer :] == tuple(reversed(range(outer)))

@@ -1,0 +1,114 @@
+"""Reads the optimized HLO to find the XLA kernels that only copy values of one array in another order.
+
+The reader is strict: any other kernel isn't listed.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tfaot.compile.program.instructions import Computation, Instruction, computations, numbers, symbol
+
+Order = npt.NDArray[np.int64]
+"""For each value of a copy, in memory order, the index of the original in its memory."""
+
+_CALLS = re.compile(r", kind=kLoop, calls=%([^\s,]+)")
+_DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
+_SLICE = re.compile(r"^, slice=\{([^}]*)\}")
+_RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
+_MOST_VALUES = 1 << 24
+"""The size of a copy up to which its order fits well in the compile stage's memory."""
+_OPCODES = {"parameter", "slice", "bitcast", "reshape", "transpose", "copy"}
+
+
+def copies(hlo: str) -> dict[str, Computation]:
+    """Finds a module's kernels with one argument besides the result, of which they copy values.
+
+    Args:
+      hlo: the text of a module after XLA's optimizations.
+
+    Returns:
+      What each kernel computes, by its symbol. Pass it to `order`.
+    """
+    found_in = computations(hlo)
+    found: dict[str, Computation] = {}
+    twice = set()
+    for computation in found_in.values():
+        for instruction in computation.instructions.values():
+            called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
+            if not called:
+                continue
+            kernel = symbol(hlo, instruction.name)
+            if kernel in found:
+                twice.add(kernel)  # two names map to one symbol
+            if _is_copy(found_in[called[1]]):
+                found[kernel] = found_in[called[1]]
+    return {kernel: copy for kernel, copy in found.items() if kernel not in twice}
+
+
+def order(copy: Computation) -> Order:
+    """Returns where each value of a copy comes from, for one of the `copies`."""
+    return _in_memory(_value(copy.root, copy.instructions), copy.instructions[copy.root])
+
+
+def _is_copy(computation: Computation) -> bool:
+    found = [*computation.instructions.values()]
+    return (
+        computation.complete
+        and bool(computation.root)
+        and {each.opcode for each in found} <= _OPCODES
+        and computation.instructions[computation.root].count <= _MOST_VALUES
+        and len({each.dtype for each in found}) == 1
+        and sum(each.opcode == "parameter" for each in found) == 1
+        and all(len(each.layout) == len(each.shape) for each in found)
+    )
+
+
+def _value(name: str, known: Mapping[str, Instruction]) -> Order:
+    """Returns what an instruction computes if each value of the parameter is its own index in memory."""
+    instruction = known[name]
+    if instruction.opcode == "parameter":
+        return _indices(instruction, [(0, size, 1) for size in instruction.shape])
+    operand = instruction.operands[0]
+    if instruction.opcode == "slice":
+        match = _SLICE.match(instruction.rest)
+        assert match
+        ranges = [(int(first), int(last), int(step or 1)) for first, last, step in _RANGE.findall(match[1])]
+        if known[operand].opcode == "parameter":  # which can be much larger
+            return _indices(known[operand], ranges)
+        return _value(operand, known)[tuple(slice(*each) for each in ranges)]
+    value = _value(operand, known)
+    if instruction.opcode == "transpose":
+        dimensions = _DIMENSIONS.match(instruction.rest)
+        assert dimensions
+        return value.transpose(numbers(dimensions[1]))
+    if instruction.opcode == "bitcast":
+        return _of_memory(_in_memory(value, known[operand]), instruction)
+    return value.reshape(instruction.shape)
+
+
+def _indices(parameter: Instruction, ranges: Sequence[tuple[int, int, int]]) -> Order:
+    """Returns the indices in memory of some of a parameter's values, from a range of each dimension."""
+    distances, distance = [0] * len(ranges), 1
+    for dimension in parameter.layout:
+        distances[dimension] = distance
+        distance *= parameter.shape[dimension]
+    along = (np.arange(*each) * distance for each, distance in zip(ranges, distances, strict=True))
+    return functools.reduce(np.add.outer, along, np.array(0))
+
+
+def _in_memory(value: Order, instruction: Instruction) -> Order:
+    """Returns an instruction's value in memory order."""
+    return value.transpose(instruction.layout[::-1]).ravel()
+
+
+def _of_memory(memory: Order, instruction: Instruction) -> Order:
+    """Returns an instruction's value, given in memory order."""
+    slowest_first = instruction.layout[::-1]
+    value = memory.reshape([instruction.shape[dimension] for dimension in slowest_first])
+    return value.transpose(np.argsort(slowest_first))

@@ -1,0 +1,219 @@
+"""The pass `strided_products`: products read and write rows where they lie, instead of copies in another order.
+
+XLA's products in batches want each one's rows one after another. If attention has the rows of all heads side by side, XLA
+copies them, head by head, before the product, and often again after it. Our products need only know how far rows are apart.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Set
+
+import numpy as np
+
+from tfaot.compile.program.accesses import Place, accesses, is_read, overlap, without
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.copies import Order, copies, order
+from tfaot.compile.program.instructions import Computation, single_results
+from tfaot.compile.program.packing import STREAMS
+from tfaot.compile.program.row_products import product_of
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Dot, Kernel, Slice, Thunk, slices
+from tfaot.compile.program.vectors import VectorProduct, vector_products
+
+_DTYPES = ("float", "double", "int32_t")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Matrices:
+    """Where a product's operand or result is in another array: an offset and distances, in values."""
+
+    start: int
+    step: int
+    """From one product to the next."""
+    apart: int
+    """From one stored column to the next."""
+    transposed: bool
+    """Whether columns and the values in them change places."""
+
+
+def strided_products(compiled: Compiled) -> int:
+    """Removes copies at all CPU levels.
+
+    Returns:
+      The number of copies that are gone, at the level with the most.
+    """
+    known = _Known(compiled)
+    before = {isa: len(function.thunks) for isa, function in compiled.functions.items()}
+    compiled.functions = {isa: _without_copies(function, known) for isa, function in compiled.functions.items()}
+    return max(before[isa] - len(function.thunks) for isa, function in compiled.functions.items())
+
+
+class _Known:
+    """What the optimized HLO says about kernels, by symbol."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        self.copies: dict[str, Computation] = {}
+        self.products: dict[str, VectorProduct] = {}
+        self.single: set[str] = set()
+        """The kernels with one result, which is their last argument."""
+        for text in compiled.optimized_hlo:
+            self.copies |= copies(text)
+            self.products |= vector_products(text)
+            self.single |= single_results(text)
+
+    def product(self, thunk: Thunk) -> Dot | None:
+        """Returns a thunk as a product of the runtime, if it is one or can be."""
+        if isinstance(thunk, Kernel) and thunk.symbol in self.products:
+            return product_of(thunk, self.products[thunk.symbol])
+        if isinstance(thunk, Dot) and thunk.dtype in _DTYPES and thunk.packing not in STREAMS:
+            return thunk
+        return None
+
+
+def _without_copies(function: CompiledFunction, known: _Known) -> CompiledFunction:
+    """Returns a function with the same results, without the copies that its products don't need."""
+    temporary = {
+        index
+        for index, buffer in enumerate(function.buffers)
+        if buffer.kind == "temp" and index not in function.results
+    }
+    # Loops stay: what a step writes, the next one may read.
+    sequence = list(function.thunks)
+    index = 0
+    while index < len(sequence):
+        thunk = sequence[index]
+        copy = known.copies.get(thunk.symbol) if isinstance(thunk, Kernel) else None
+        if isinstance(thunk, Kernel) and copy is not None and len(thunk.args) == 2:
+            changed = _reading(sequence, index, copy, known, temporary)
+            if changed is None:
+                changed = _writing(sequence, index, copy, known, temporary)
+            if changed is not None:
+                sequence = [*changed[:index], *changed[index + 1 :]]
+                continue
+        index += 1
+    return dataclasses.replace(function, thunks=tuple(sequence))
+
+
+def _reading(
+    sequence: list[Thunk], index: int, copy: Computation, known: _Known, temporary: Set[int]
+) -> list[Thunk] | None:
+    """Returns thunks whose products read the original of a copy. If anything else reads the copy, returns None."""
+    original, result = slices(sequence[index])
+    if result[0].buffer not in temporary or overlap(original, result):
+        return None
+    changed, rest, intact, indices = list(sequence), [result], True, None
+    for later in range(index + 1, len(sequence)):
+        reads, writes = accesses(sequence[later], known.single)
+        if any(overlap(each, read) for each in rest for read in reads):
+            product = known.product(sequence[later])
+            if product is None or not intact:
+                return None
+            indices = order(copy) if indices is None else indices
+            moved = _moved(product, original, result, indices)
+            if moved is None:
+                return None
+            changed[later] = moved
+        # If a thunk's results are unknown, anything that it uses may be one.
+        intact = intact and not any(overlap(original, each) for each in writes or reads)
+        rest = [part for each in rest for part in without(each, writes)]
+        if not rest:
+            break
+    return None if indices is None else changed
+
+
+def _moved(product: Dot, original: Place, copy: Place, indices: Order) -> Dot | None:
+    """Returns a product that reads an original in place of its copy, if it can."""
+    size = SIZES[product.dtype]
+    reads, writes = accesses(product, ())
+    _, *operands = slices(product)
+    if sum(overlap(copy, each) for each in reads) != sum(overlap(copy, each) for each in operands[:2]):
+        return None  # its epilogue reads the copy
+    if any(overlap(original, each) for each in writes):
+        return None
+    for number, place in enumerate(operands[:2], 1):
+        if not overlap(copy, place):
+            continue
+        found = _matrices(product, number, indices) if place == copy and len(indices) * size == copy[1] else None
+        if found is None:
+            return None
+        at = Slice(original[0].buffer, original[0].offset + found.start * size)
+        product = _with(product, number, found)
+        if number == 1:
+            product = dataclasses.replace(product, lhs=at, transpose_lhs=product.transpose_lhs != found.transposed)
+        else:
+            product = dataclasses.replace(product, rhs=at, transpose_rhs=product.transpose_rhs != found.transposed)
+    return product
+
+
+def _writing(
+    sequence: list[Thunk], index: int, copy: Computation, known: _Known, temporary: Set[int]
+) -> list[Thunk] | None:
+    """Returns thunks of which a product writes its result where a copy puts it. If anything else reads it, returns None."""
+    original, result = slices(sequence[index])
+    if original[0].buffer not in temporary or overlap(original, result):
+        return None
+    earlier = _writer(sequence[:index], original, result, known)
+    if earlier is None or is_read(original, sequence[index + 1 :], known.single):
+        return None
+    product = sequence[earlier]
+    assert isinstance(product, Dot)
+    _, *operands = slices(product)
+    indices, size = order(copy), SIZES[product.dtype]
+    if product.epilogue or any(overlap(result, each) for each in operands):
+        return None
+    found = _matrices(product, 0, np.argsort(indices))  # of a permutation, the inverse
+    if found is None or found.transposed:
+        return None
+    at = Slice(result[0].buffer, result[0].offset + found.start * size)
+    changed = list(sequence)
+    changed[earlier] = dataclasses.replace(_with(product, 0, found), out=at)
+    return changed
+
+
+def _writer(before: list[Thunk], original: Place, result: Place, known: _Known) -> int | None:
+    """Returns the index of the product that computes a copy's original, if it can write the copy's result by then."""
+    for index in reversed(range(len(before))):
+        thunk = before[index]
+        if isinstance(thunk, Dot) and slices(thunk)[0] == original:
+            return index if known.product(thunk) else None
+        reads, writes = accesses(thunk, known.single)
+        if any(overlap(place, each) for place in (original, result) for each in (*reads, *writes)):
+            return None
+    return None
+
+
+def _matrices(product: Dot, number: int, indices: Order) -> _Matrices | None:
+    """Returns where the values of a product's result (0), left side (1), or right side (2) are in another array.
+
+    Args:
+      product: whose values in that place are adjacent.
+      number: the place.
+      indices: for each value, where it is in the other array.
+    """
+    columns, values = product.stored[number]
+    if product.columns_apart[number] or len(indices) != product.batch * columns * values or not len(indices):
+        return None
+    array = indices.reshape(product.batch, columns, values)
+    start = int(array[0, 0, 0])
+    steps = [int(each[1]) - start if len(each) > 1 else 0 for each in (array[:, 0, 0], array[0, :, 0], array[0, 0])]
+    expected = start + sum(
+        step * numbers
+        for step, numbers in zip(steps, np.ogrid[tuple(slice(size) for size in array.shape)], strict=True)
+    )
+    if not np.array_equal(array, np.broadcast_to(expected, array.shape)):
+        return None
+    step, apart, adjacent = steps
+    if values == 1 or adjacent == 1:
+        return _Matrices(start, step, max(apart, values), False)
+    if columns == 1 or apart == 1:
+        return _Matrices(start, step, max(adjacent, columns), True)
+    return None
+
+
+def _with(product: Dot, number: int, found: _Matrices) -> Dot:
+    """Returns a product with the distances of one of its matrices."""
+    strides, apart = list(product.strides), list(product.columns_apart)
+    strides[number], apart[number] = found.step, found.apart
+    return dataclasses.replace(
+        product, strides=(strides[0], strides[1], strides[2]), columns_apart=(apart[0], apart[1], apart[2])
+    )

@@ -1,0 +1,347 @@
+"""Which products read and write rows where they lie, and that the results stay the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import unittest
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.copies import copies, order
+from tfaot.compile.program.instructions import single_results
+from tfaot.compile.program.strided_products import strided_products
+from tfaot.compile.program.thunks import (
+    Buffer,
+    Call,
+    CompiledFunction,
+    Copy,
+    Dot,
+    Epilogue,
+    Kernel,
+    SizedSlice,
+    Slice,
+    Thunk,
+    slices,
+)
+from tfaot.compile.program.vectors import VectorProduct, vector_products
+
+Array = npt.NDArray[Any]
+
+ROWS, HEADS, CHANNELS = 6, 3, 4
+COUNT = ROWS * HEADS * CHANNELS
+
+HEAD = "HloModule m, is_scheduled=true\n\n"
+
+COPY = f"""\
+%split (p: f32[1,{ROWS + 1},12]) -> f32[{HEADS},{ROWS},{CHANNELS}] {{
+  %p = f32[1,{ROWS + 1},12]{{2,1,0}} parameter(0)
+  %slice.1 = f32[1,{ROWS},12]{{2,1,0}} slice(%p), slice={{[0:1], [1:{ROWS + 1}], [0:12]}}
+  %bitcast.1 = f32[1,{ROWS},{HEADS},{CHANNELS}]{{3,2,1,0}} bitcast(%slice.1)
+  %transpose.1 = f32[1,{HEADS},{ROWS},{CHANNELS}]{{3,1,2,0}} transpose(%bitcast.1), dimensions={{0,2,1,3}}
+  %copy.1 = f32[1,{HEADS},{ROWS},{CHANNELS}]{{3,2,1,0}} copy(%transpose.1)
+  ROOT %bitcast.2 = f32[{HEADS},{ROWS},{CHANNELS}]{{2,1,0}} bitcast(%copy.1)
+}}
+"""
+"""[row, head, channel] without the first row, as [head, row, channel]."""
+
+TURN = f"""\
+%turn (p: f32[{ROWS},{HEADS},{CHANNELS}]) -> f32[{HEADS},{CHANNELS},{ROWS}] {{
+  %p = f32[{ROWS},{HEADS},{CHANNELS}]{{2,1,0}} parameter(0)
+  %transpose.2 = f32[{HEADS},{CHANNELS},{ROWS}]{{1,0,2}} transpose(%p), dimensions={{1,2,0}}
+  ROOT %copy.2 = f32[{HEADS},{CHANNELS},{ROWS}]{{2,1,0}} copy(%transpose.2)
+}}
+"""
+
+BACK = f"""\
+%back (p: f32[{HEADS},{ROWS},{CHANNELS}]) -> f32[{ROWS},12] {{
+  %p = f32[{HEADS},{ROWS},{CHANNELS}]{{2,1,0}} parameter(0)
+  %transpose.3 = f32[{ROWS},{HEADS},{CHANNELS}]{{2,0,1}} transpose(%p), dimensions={{1,0,2}}
+  %copy.3 = f32[{ROWS},{HEADS},{CHANNELS}]{{2,1,0}} copy(%transpose.3)
+  ROOT %bitcast.3 = f32[{ROWS},12]{{1,0}} bitcast(%copy.3)
+}}
+"""
+
+ENTRY = f"""\
+ENTRY %main (x: f32[1,{ROWS + 1},12], y: f32[{ROWS},{HEADS},{CHANNELS}], q: f32[{HEADS},{CHANNELS}]) -> f32[{ROWS},12] {{
+  %x = f32[1,{ROWS + 1},12]{{2,1,0}} parameter(0)
+  %y = f32[{ROWS},{HEADS},{CHANNELS}]{{2,1,0}} parameter(1)
+  %q = f32[{HEADS},{CHANNELS}]{{1,0}} parameter(2)
+  %copy_fusion = f32[{HEADS},{ROWS},{CHANNELS}]{{2,1,0}} fusion(%x), kind=kLoop, calls=%split
+  %turn_fusion = f32[{HEADS},{CHANNELS},{ROWS}]{{2,1,0}} fusion(%y), kind=kLoop, calls=%turn
+  %dot.1 = f32[{HEADS},{ROWS}]{{1,0}} dot(%q, %copy_fusion), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}}, \
+rhs_batch_dims={{0}}, rhs_contracting_dims={{2}}
+  %known = f32[{HEADS},{ROWS},{CHANNELS}]{{2,1,0}} negate(%copy_fusion)
+  ROOT %back_fusion = f32[{ROWS},12]{{1,0}} fusion(%known), kind=kLoop, calls=%back
+}}
+"""
+
+HLO = "\n".join((HEAD, COPY, TURN, BACK, ENTRY))
+
+
+def kernel(name: str, *places: tuple[Slice, int]) -> Kernel:
+    """Returns a kernel of the module, given its arguments and their numbers of values."""
+    return Kernel(f"m_{name}", tuple(SizedSlice(at, 4 * count) for at, count in places), (1, 1, 1))
+
+
+def dot(
+    lhs: Slice, rhs: Slice, out: Slice, *, m: int, n: int, k: int, batch: int = HEADS, transposed: bool = False
+) -> Dot:
+    """Returns a product in batches."""
+    strides = (m * n, m * k, k * n)
+    return Dot("float", batch, out, lhs, rhs, strides, m, n, k, transpose_lhs=transposed, transpose_rhs=False)
+
+
+def matrices(memory: Sequence[Array], product: Dot, number: int) -> Array:
+    """Returns a view of a product's result (0), left side (1), or right side (2) as stored: [batch, column, value]."""
+    place = (product.out, product.lhs, product.rhs)[number]
+    columns, values = product.stored[number]
+    apart = product.columns_apart[number] or values
+    start = memory[place.buffer][place.offset // 4 :]
+    shape = product.batch, columns, values
+    return np.lib.stride_tricks.as_strided(start, shape, [4 * each for each in (product.strides[number], apart, 1)])
+
+
+def run(thunks: Sequence[Thunk], memory: Sequence[Array]) -> None:
+    """Runs copies and products."""
+    known = copies(HLO)
+    for thunk in thunks:
+        if isinstance(thunk, Dot):
+            out, lhs, rhs = (matrices(memory, thunk, number) for number in range(3))
+            lhs = lhs.swapaxes(1, 2) if thunk.transpose_lhs else lhs
+            rhs = rhs.swapaxes(1, 2) if thunk.transpose_rhs else rhs
+            out[:] = rhs @ lhs
+            continue
+        assert isinstance(thunk, Kernel)
+        *inputs, (to, size) = (
+            (memory[at.buffer][at.offset // 4 :][: size // 4], size // 4) for at, size in slices(thunk)
+        )
+        if thunk.symbol == "m_dot_1_kernel":
+            keys = inputs[1][0].reshape(HEADS, ROWS, CHANNELS)
+            to[:] = np.einsum("hc,hrc->hr", inputs[0][0].reshape(HEADS, CHANNELS), keys).ravel()
+        else:
+            to[:] = inputs[0][0][order(known[thunk.symbol])] if thunk.symbol in known else -inputs[0][0]
+        assert len(to) == size
+
+
+# Buffers: an argument, then memory, then the result.
+X, Y, Q = Slice(0, 0), Slice(0, 400), Slice(0, 800)
+SPLIT, TURNED, OTHER = Slice(1, 0), Slice(1, 400), Slice(1, 800)
+RESULT = Slice(2, 0)
+TO_HEADS = kernel("copy_fusion", (X, COUNT + 12), (SPLIT, COUNT))
+TO_COLUMNS = kernel("turn_fusion", (Y, COUNT), (TURNED, COUNT))
+SCORES = kernel("dot_1_kernel", (Q, HEADS * CHANNELS), (SPLIT, COUNT), (RESULT, HEADS * ROWS))
+KNOWN = kernel("known", (SPLIT, COUNT), (OTHER, COUNT))
+# [2 queries] x [rows] of each head, with keys as columns: rows and channels change places.
+TWO = dot(TURNED, Q, RESULT, m=ROWS, n=2, k=CHANNELS)
+# Weights times values, whose result goes back to rows of all heads.
+MIXED = dot(SPLIT, Q, OTHER, m=CHANNELS, n=ROWS, k=ROWS)
+FROM_HEADS = kernel("back_fusion", (OTHER, COUNT), (RESULT, COUNT))
+
+
+class StridedProductsTest(unittest.TestCase):
+    """The pass on thunks."""
+
+    def changed(self, *thunks: Thunk, hlo: str = HLO) -> tuple[Thunk, ...]:
+        """Returns what the pass makes of thunks, after comparing what they compute."""
+        buffers = (Buffer(2000, "parameter", 0, None), Buffer(2000, "temp", None, None), Buffer(400, "temp", None, 0))
+        compiled = Compiled({"v3": CompiledFunction(buffers, (0,), (2,), (), (), thunks)}, {}, (hlo,))
+        count = strided_products(compiled)
+        got = compiled.functions["v3"].thunks
+        self.assertEqual(count, len(thunks) - len(got))
+        if any(
+            isinstance(each, Call | Copy) or each.symbol == "m_unknown" for each in thunks if not isinstance(each, Dot)
+        ):
+            return got
+        results = []
+        for sequence in (thunks, got):
+            memory = [np.random.default_rng(index).standard_normal(500).astype(np.float32) for index in range(3)]
+            run(sequence, memory)
+            results.append(memory[2])
+        np.testing.assert_allclose(results[1], results[0], rtol=1e-5, atol=1e-5)
+        return got
+
+    def assert_stays(self, *thunks: Thunk) -> None:
+        """Checks that the pass changes nothing."""
+        self.assertEqual(self.changed(*thunks), thunks)
+
+    def test_rows(self) -> None:
+        """Protects speed: a product of one row, which XLA computes itself, reads a slice of all heads' rows."""
+        (got,) = self.changed(TO_HEADS, SCORES)
+        assert isinstance(got, Dot)
+        self.assertEqual((got.lhs, got.transpose_lhs), (Slice(0, 48), True))
+        self.assertEqual((got.strides[1], got.columns_apart), (CHANNELS, (0, 12, 0)))
+        self.assertEqual(slices(got)[1], (Slice(0, 48), 4 * COUNT))
+
+    def test_columns(self) -> None:
+        """Protects speed: a transposition to columns becomes a transposed side."""
+        (got,) = self.changed(TO_COLUMNS, TWO)
+        assert isinstance(got, Dot)
+        self.assertEqual((got.lhs, got.transpose_lhs, got.columns_apart), (Y, True, (0, 12, 0)))
+        both = dataclasses.replace(dot(TURNED, TURNED, RESULT, m=CHANNELS, n=CHANNELS, k=ROWS), transpose_lhs=True)
+        (got,) = self.changed(TO_COLUMNS, both)
+        assert isinstance(got, Dot)
+        self.assertEqual((got.lhs, got.rhs, got.columns_apart), (Y, Y, (0, 12, 12)))
+        self.assertEqual((got.transpose_lhs, got.transpose_rhs), (False, True))
+
+    def test_result(self) -> None:
+        """Protects speed: a product writes each head's rows between those of the others."""
+        got = self.changed(KNOWN, MIXED, FROM_HEADS)
+        self.assertEqual(len(got), 2)
+        assert isinstance(got[1], Dot)
+        self.assertEqual((got[1].out, got[1].strides[0], got[1].columns_apart), (RESULT, CHANNELS, (12, 0, 0)))
+        self.assertEqual(len(self.changed(TO_HEADS, MIXED, FROM_HEADS)), 1)
+        there, from_there = ((place, COUNT) for place in (Slice(1, 1200), Slice(1, 1200)))
+        again = kernel("back_fusion", (OTHER, COUNT), there), kernel("back_fusion", from_there, (RESULT, COUNT))
+        self.assertEqual(len(self.changed(KNOWN, MIXED, *again)), 3)
+
+    def test_several_readers(self) -> None:
+        """Protects numbers: a copy goes only if products are all that read it, and if they read all of it."""
+        self.assertEqual(len(self.changed(TO_HEADS, SCORES, SCORES)), 2)
+        self.assert_stays(TO_HEADS, SCORES, KNOWN)
+        self.assert_stays(TO_HEADS, SCORES, kernel("unknown", (Slice(1, 8), 4)))
+        self.assert_stays(TO_HEADS, SCORES, Call((KNOWN,)))
+        self.assert_stays(TO_HEADS, dataclasses.replace(MIXED, batch=2))
+        self.assert_stays(TO_HEADS, dataclasses.replace(MIXED, lhs=Slice(1, 16), batch=2))
+        self.assert_stays(TO_HEADS, dataclasses.replace(MIXED, lhs=Slice(1, 16)))
+        kept = dataclasses.replace(TO_HEADS, args=(TO_HEADS.args[0], SizedSlice(RESULT, 4 * COUNT)))
+        self.assert_stays(kept, dataclasses.replace(MIXED, lhs=RESULT))
+
+    def test_overwritten_copy(self) -> None:
+        """Protects speed: what reads the copy's memory after something else was written there doesn't count."""
+        again = kernel("known", (Y, COUNT), (SPLIT, COUNT))
+        self.assertEqual(len(self.changed(TO_HEADS, SCORES, again, KNOWN)), 3)
+        half = kernel("known", (Y, COUNT // 2), (SPLIT, COUNT // 2))
+        self.assert_stays(TO_HEADS, SCORES, half, KNOWN)
+
+    def test_original(self) -> None:
+        """Protects numbers: nothing overwrites the original before the product has read it, not even the product."""
+        self.assert_stays(TO_HEADS, kernel("known", (Q, 12), (Slice(0, 100), 12)), SCORES)
+        self.assert_stays(TO_HEADS, kernel("unknown", (Q, 12), (Slice(0, 100), 12)), SCORES)
+        self.assert_stays(TO_HEADS, dataclasses.replace(MIXED, out=Slice(0, 40)))
+        self.assertEqual(len(self.changed(TO_HEADS, kernel("unknown", (Q, 12)), SCORES)), 2)
+        into = Epilogue(None, None, None, Slice(0, 40), 0, 1)
+        self.assert_stays(TO_HEADS, dataclasses.replace(MIXED, epilogue=into))
+
+    def test_other_products(self) -> None:
+        """Protects numbers: sides that aren't rows at equal distances, epilogues that read the copy, and other kernels stay."""
+        self.assert_stays(TO_HEADS, dot(SPLIT, Q, RESULT, batch=1, m=12, n=1, k=ROWS))
+        self.assert_stays(TO_HEADS, dataclasses.replace(MIXED, epilogue=Epilogue(SPLIT, None, None, OTHER, 0, 1)))
+        for change in (
+            {"packing": "float32"},
+            {"dtype": "Eigen::half"},
+            {"dtype": "double"},
+            {"strides": (24, 30, 36)},
+        ):
+            self.assertEqual(len(self.changed_alone(TO_HEADS, dataclasses.replace(MIXED, **change))), 2, change)
+        half = kernel("copy_fusion", (X, (COUNT + 12) // 2), (SPLIT, COUNT // 2))
+        products = half, dataclasses.replace(MIXED, dtype="Eigen::half")
+        self.assertEqual(len(self.changed_alone(*products, hlo=HLO.replace("f32", "f16"))), 2)
+        self.assert_stays(Call((TO_HEADS, SCORES)))
+
+    def changed_alone(self, *thunks: Thunk, hlo: str = HLO) -> tuple[Thunk, ...]:
+        """Like `changed`, for thunks that the test can't run."""
+        return self.changed(*thunks, Call(()), hlo=hlo)[:-1]
+
+    def test_other_results(self) -> None:
+        """Protects numbers: a product doesn't write early what something still reads, and not instead of its own result."""
+        self.assert_stays(KNOWN, MIXED, FROM_HEADS, kernel("known", (OTHER, COUNT), (SPLIT, COUNT)))
+        self.assert_stays(KNOWN, MIXED, kernel("known", (RESULT, COUNT), (TURNED, COUNT)), FROM_HEADS)
+        self.assert_stays(KNOWN, MIXED, kernel("known", (Y, 4), (Slice(2, 4), 4)), FROM_HEADS)
+        self.assert_stays(KNOWN, MIXED, kernel("known", (Y, 4), (OTHER, 4)), FROM_HEADS)
+        self.assert_stays(KNOWN, dataclasses.replace(MIXED, rhs=RESULT), FROM_HEADS)
+        self.assert_stays(KNOWN, dot(SPLIT, Q, OTHER, batch=1, m=12, n=ROWS, k=ROWS), FROM_HEADS)
+        to_columns = kernel("turn_fusion", (OTHER, COUNT), (RESULT, COUNT))
+        self.assert_stays(KNOWN, dot(SPLIT, Q, OTHER, batch=1, m=12, n=ROWS, k=ROWS), to_columns)
+        argument = Slice(0, 1200)
+        from_argument = kernel("back_fusion", (argument, COUNT), (RESULT, COUNT))
+        self.assert_stays(KNOWN, dataclasses.replace(MIXED, out=argument), from_argument)
+        clipped = dataclasses.replace(MIXED, epilogue=Epilogue(None, None, None, OTHER, 0, 1))
+        self.assertEqual(len(self.changed_alone(KNOWN, clipped, FROM_HEADS)), 3)
+        packed = dataclasses.replace(MIXED, packing="bfloat16")
+        self.assertEqual(len(self.changed_alone(KNOWN, packed, FROM_HEADS)), 3)
+
+
+class CopiesTest(unittest.TestCase):
+    """The reader of optimized HLO."""
+
+    def test_order(self) -> None:
+        """Protects numbers: slices, transpositions, and changes of shape, in every layout."""
+        x = np.arange((ROWS + 1) * 12).reshape(ROWS + 1, HEADS, CHANNELS)
+        known = copies(HLO)
+        self.assertEqual({*known}, {"m_copy_fusion", "m_turn_fusion", "m_back_fusion"})
+        np.testing.assert_array_equal(order(known["m_copy_fusion"]), x[1:].transpose(1, 0, 2).ravel())
+        other = "{3,2,1,0} bitcast(%slice.1)"
+        text = HLO.replace(other, other.replace("3,2,1,0", "2,3,1,0"))
+        columns = x[1:].reshape(ROWS, CHANNELS, HEADS).transpose(2, 0, 1)
+        np.testing.assert_array_equal(order(copies(text)["m_copy_fusion"]), columns.ravel())
+        root = f"ROOT %copy.2 = f32[{HEADS},{CHANNELS},{ROWS}]"
+        text = HLO.replace(root + "{2,1,0}", root + "{1,2,0}")
+        rows = x[:-1].transpose(1, 0, 2).ravel()
+        np.testing.assert_array_equal(order(copies(text)["m_turn_fusion"]), rows)
+        strided = HLO.replace(f"[1:{ROWS + 1}], [0:12]", f"[0:{ROWS}], [0:12:1]")
+        np.testing.assert_array_equal(order(copies(strided)["m_copy_fusion"]), rows)
+
+    def test_large(self) -> None:
+        """Protects memory: a slice of a large array is fine, and a large copy isn't read."""
+        small, large = f"f32[1,{ROWS + 1},12]", f"f32[{1 << 40},{ROWS + 1},12]"
+        text = HLO.replace(f"%p = {small}", f"%p = {large}").replace("slice={[0:1]", "slice={[5:6]")
+        want = order(copies(HLO)["m_copy_fusion"]) + 5 * (ROWS + 1) * 12
+        np.testing.assert_array_equal(order(copies(text)["m_copy_fusion"]), want)
+        root = f"ROOT %bitcast.2 = f32[{HEADS},{ROWS},{CHANNELS}]"
+        self.assertNotIn("m_copy_fusion", copies(HLO.replace(root, f"ROOT %bitcast.2 = f32[{1 << 21},9,1]")))
+
+    def test_strict(self) -> None:
+        """Protects numbers: kernels with arithmetic, two arguments, other dtypes, or equal symbols aren't copies."""
+        for old, new in (
+            (" copy(%transpose.1)", " negate(%transpose.1)"),
+            ("  %slice.1", "  %other = f32[]{} parameter(1)\n  %slice.1"),
+            ("ROOT %bitcast.2 = f32", "ROOT %bitcast.2 = s32"),
+            ("  %slice.1", "  %pair = (f32[], f32[]) tuple(%p, %p)\n  %slice.1"),
+            ("%turn_fusion = ", "%copy.fusion = "),
+            ("kind=kLoop, calls=%split", "kind=kOutput, calls=%split"),
+        ):
+            self.assertNotIn("m_copy_fusion", copies(HLO.replace(old, new)), new)
+
+    def test_products(self) -> None:
+        """Protects numbers: products of one row in a batch are read in any order, if each has its matrix in one piece."""
+        sides = "(%q, %copy_fusion), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={2}"
+        want = VectorProduct(0, 1, None, CHANNELS, ROWS, transposed=True, arguments=3, batch=HEADS)
+        self.assertEqual(vector_products(HLO), {"m_dot_1_kernel": want})
+        other = "(%copy_fusion, %q), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
+        want = dataclasses.replace(want, row=1, matrix=0)
+        self.assertEqual(vector_products(HLO.replace(sides, other)), {"m_dot_1_kernel": want})
+        matrix = f"%copy_fusion = f32[{HEADS},{ROWS},{CHANNELS}]{{2,1,0}}"
+        want = VectorProduct(0, 1, None, CHANNELS, ROWS, transposed=False, arguments=3, batch=HEADS)
+        self.assertEqual(
+            vector_products(HLO.replace(matrix, matrix.replace("2,1,0", "1,2,0"))), {"m_dot_1_kernel": want}
+        )
+        for old, new in (
+            (matrix, matrix.replace("2,1,0", "0,2,1")),
+            (f"%q = f32[{HEADS},{CHANNELS}]{{1,0}}", f"%q = f32[{HEADS},{CHANNELS}]{{0,1}}"),
+            (f"%dot.1 = f32[{HEADS},{ROWS}]{{1,0}}", f"%dot.1 = f32[{HEADS},{ROWS}]{{0,1}}"),
+            (
+                sides,
+                sides.replace("batch_dims={0}", "batch_dims={1}").replace(
+                    "lhs_contracting_dims={1}", "lhs_contracting_dims={0}"
+                ),
+            ),
+            (f"%q = f32[{HEADS},{CHANNELS}]{{1,0}}", f"%q = f32[{HEADS},2,{CHANNELS}]{{2,1,0}}"),
+        ):
+            self.assertIn(old, HLO)
+            self.assertEqual(vector_products(HLO.replace(old, new)), {}, new)
+
+    def test_single_results(self) -> None:
+        """Protects numbers: only kernels of instructions with one result count, and none inside of another kernel."""
+        got = single_results(HLO.replace("%known = f32[", "%known = (f32[4], f32["))
+        self.assertIn("m_dot_1_kernel", got)
+        self.assertIn("m_copy_fusion", got)
+        self.assertNotIn("m_known", got)
+        self.assertNotIn("m_copy_1", got)
+
+
+if __name__ == "__main__":
+    unittest.main()
