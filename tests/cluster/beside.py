@@ -14,12 +14,12 @@ import dataclasses
 import json
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -282,9 +282,10 @@ def _priority() -> str:
 
 
 def _machine() -> str:
-    with open("/proc/cpuinfo", encoding="utf-8") as file:
-        names = Counter(line.partition(": ")[2].strip() for line in file if line.startswith("model name"))
-    return f"{next(iter(names), platform.machine())}, {os.cpu_count()} cores"
+    said = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    names = re.findall(r"^model name\s*: (.*)$", said, re.MULTILINE)
+    vectors = "AVX-512" if "avx512f" in said else "AVX2" if "avx2" in said else "neither AVX2 nor AVX-512"
+    return f"{names[0] if names else platform.machine()} with {vectors}, {os.cpu_count()} cores"
 
 
 def main() -> None:
