@@ -644,7 +644,7 @@ TFAOT_NOINLINE void CopiedLine(const T* const* lines, int64_t taps_x,
   if (outputs - done >= 1) block(std::integral_constant<int, 1>());
 }
 
-// What DepthwiseCopied copies a stripe's lines into.
+// How many values DepthwiseCopied has room for: half of a first-level cache.
 template <typename T>
 constexpr int64_t kCopied = (24 << 10) / static_cast<int64_t>(sizeof(T));
 
@@ -760,24 +760,25 @@ TFAOT_NOINLINE void ConvolveDepthwise(DensePart<T> part, int64_t groups,
   if (const auto compute = FindCopied<T>(x, y, groups)) {
     // The second-level cache keeps the lines of a stripe for all channels.
     constexpr int64_t kStripe = (256 << 10) / static_cast<int64_t>(sizeof(T));
-    const int64_t stripe = std::max<int64_t>(
-        kStripe / (x.stride * y.input * part.input_pixel), 2 * x.taps);
+    const int64_t line = x.stride * y.input * part.input_pixel;
+    const int64_t stripe =
+        std::max<int64_t>(kStripe / std::max<int64_t>(line, 1), 2 * x.taps);
     for (int64_t i = lines.begin; i < lines.end; i += stripe) {
       const Span some = {i, std::min(i + stripe, lines.end)};
       for (int64_t c = 0; c < groups; c += kLine<T>) {
         // If too few channels are left, computes some twice.
         const int64_t channel = std::min(c, groups - kLine<T>);
-        DensePart<T> line = part;
-        line.input += channel;
-        line.kernel += channel;
-        line.output += channel;
+        DensePart<T> few = part;
+        few.input += channel;
+        few.kernel += channel;
+        few.output += channel;
         const Finish<T> shifted =
             at_once ? finish_part.Shifted(channel) : Finish<T>{};
-        DepthwiseCopied(line, some, compute, at_once ? &shifted : nullptr);
+        DepthwiseCopied(few, some, compute, at_once ? &shifted : nullptr);
       }
-      for (int64_t line = some.begin;
-           finish != nullptr && !at_once && line < some.end; ++line) {
-        FinishRows(finish_part, part.Out(line / x.outputs, line % x.outputs, 0),
+      for (int64_t at = some.begin;
+           finish != nullptr && !at_once && at < some.end; ++at) {
+        FinishRows(finish_part, part.Out(at / x.outputs, at % x.outputs, 0),
                    y.output_step * part.output_pixel, y.outputs, 0, groups);
       }
     }

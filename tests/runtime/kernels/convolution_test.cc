@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <utility>
 
 #include "tests/runtime/kernels/finishing.h"
 #include "tests/runtime/kernels/fuzz.h"
@@ -206,6 +207,22 @@ void WideDepthwise(Random& random) {
   }
 }
 
+// Protects images without pixels: every output is what the padding gives.
+void EmptyImages(Random& random) {
+  for (const int64_t taps : {3, 5}) {
+    Convolution c;
+    c.groups = c.input_channels = c.filters = 20;
+    c.x.kernel = c.y.kernel = taps;
+    c.x.input = 2;
+    c.y.input = 0;
+    c.x.padding = c.y.padding = taps;
+    c.x.output = c.y.output = 4;
+    Check(random, c);
+    std::swap(c.x.input, c.y.input);
+    Check(random, c);
+  }
+}
+
 // Protects gradients with respect to the kernel, whose "kernel" is as large as
 // the image and has the batch as its channels: long inner dimensions, which are
 // split.
@@ -289,6 +306,7 @@ void Run() {
   Grouped(random);
   Depthwise(random);
   WideDepthwise(random);
+  EmptyImages(random);
   KernelGradients(random);
   LongRuns(random);
   NanInInput(random);
