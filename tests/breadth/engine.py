@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tfaot
-from tfaot import starlark
+from tests.stages import native
 from tfaot.core import dtypes, isolate
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
@@ -35,12 +35,8 @@ Array = npt.NDArray[Any]
 ROOT = Path(tfaot.__file__).parents[2]
 """The repository, or its copy in a test's runfiles."""
 
-_PACKAGE = starlark.execute(ROOT, "runtime/package.bzl")
-RUNTIME: tuple[str, ...] = tuple(_PACKAGE["PACKAGE_SOURCES"])
-"""What models are linked with, below `runtime`."""
-KERNELS: tuple[str, ...] = tuple(_PACKAGE["PACKAGE_KERNELS"])
-"""The same, compiled for a CPU level."""
-_LEVEL = ("-march=x86-64-v3", "-fno-math-errno")
+_CPU = "x86-64-v3"
+_LEVEL = (f"-march={_CPU}", "-fno-math-errno")
 TOGETHER = 40
 """How many cases share a model."""
 
@@ -193,7 +189,7 @@ class Engine:
     """Runs the stages on cases. TensorFlow must be imported, and this process must not have built a graph."""
 
     def __init__(self, folder: Path, *, flags: Sequence[str] = ("-O1",)) -> None:
-        """Compiles the runtime, once.
+        """Prepares a folder.
 
         Args:
           folder: a folder for everything that is written.
@@ -203,11 +199,7 @@ class Engine:
         self._compiler = shlex.split(os.environ.get("CXX", "g++"))
         runtime = ROOT / "runtime"
         self._flags = ["-std=c++17", "-DNDEBUG", "-w", "-fPIC", *flags, "-I", str(runtime)]
-        self._runtime = []
-        for source in (*RUNTIME, *KERNELS):
-            level = _LEVEL if source in KERNELS else ()
-            self._runtime.append(str(folder / f"{Path(source).stem}.o"))
-            self._run([*self._flags, *level, "-c", str(runtime / source), "-o", self._runtime[-1]])
+        self._runtime = (*native.runtime(), *native.kernels(_CPU))
 
     def _run(self, flags: Sequence[str]) -> None:
         done = subprocess.run([*self._compiler, *flags], capture_output=True, check=False, text=True)
@@ -273,7 +265,7 @@ class Engine:
                 graph=str(folder / "graph"),
                 config=str(folder / "config"),
                 sources=str(folder / "sources"),
-                isa=("x86-64-v3",),
+                isa=(_CPU,),
                 xla_flags=(),
                 out_objects=(str(folder / "kernels.o"),),
                 out_constants=str(folder / "constants.o"),

@@ -13,6 +13,12 @@ ROOT = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "
 UNOPTIMIZED = r"--per_file_copt=runtime/tfaot/kernels/.*\.cc@-O0"
 """Compiles the kernels in a quarter of the time. Other tests are about their code, and none of these about their speed."""
 
+CACHE = pathlib.Path(os.environ["TEST_TMPDIR"]).parent / "inner.cache"
+"""A disk cache for all these tests, below the output base that runs them. Most of their workspaces compile the same C++."""
+
+SHARED = (UNOPTIMIZED, f"--disk_cache={CACHE}", "--experimental_disk_cache_gc_max_age=7d", "--experimental_disk_cache_gc_idle_delay=0s")
+"""Flags of builds that take from each other what isn't their test's subject."""
+
 
 def tensorflow() -> tuple[str, pathlib.Path]:
     """Returns the canonical name and the folder of the repository that TensorFlow was installed into."""
@@ -38,7 +44,7 @@ class Bazel:
         """Takes a folder, which can be relative to `e2e/`, and flags for all builds."""
         self._workspace = ROOT / "e2e" / workspace
         self._base = pathlib.Path(os.environ["TEST_TMPDIR"]) / f"{self._workspace.name}.base"
-        self._flags = ["--symlink_prefix=/", "--color=no", "--noshow_progress", UNOPTIMIZED, *flags]
+        self._flags = ["--symlink_prefix=/", "--color=no", "--noshow_progress", *SHARED, *flags]
 
     def run(self, command: str, *arguments: str) -> tuple[str, str]:
         """Runs a command. Returns its standard output and what Bazel said; if it fails, raises AssertionError with both."""

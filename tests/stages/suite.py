@@ -16,6 +16,7 @@ import importlib
 import os
 import sys
 import tempfile
+import time
 import traceback
 import unittest
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +43,23 @@ def matches(name: str, wanted: str) -> bool:
     return any(
         all(map(fnmatch.fnmatchcase, parts[start:], patterns)) for start in range(len(parts) - len(patterns) + 1)
     )
+
+
+class _Result(unittest.TextTestResult):
+    """Notes how long tests take, so that the log of a slow suite says where to look."""
+
+    SLOW = 1.0
+    """Seconds from which a test is worth a line."""
+
+    def startTest(self, test: unittest.TestCase) -> None:
+        self._start = time.monotonic()
+        super().startTest(test)
+
+    def stopTest(self, test: unittest.TestCase) -> None:
+        super().stopTest(test)
+        took = time.monotonic() - self._start
+        if took >= self.SLOW:
+            self.stream.writeln(f" {took:.1f} s: {test.id()}")
 
 
 def _wanted() -> str:
@@ -73,7 +91,7 @@ def run(file: str, number: int) -> str:
     shard = int(os.environ.get("TEST_SHARD_INDEX", "0"))
     mine = [test for index, test in enumerate(chosen, number) if index % shards == shard]
     print(f"\n{file}: {len(mine)} of {len(found)} tests", file=sys.stderr, flush=True)
-    result = unittest.TextTestRunner(failfast=_fail_fast()).run(unittest.TestSuite(mine))
+    result = unittest.TextTestRunner(failfast=_fail_fast(), resultclass=_Result).run(unittest.TestSuite(mine))
     return PASSED if result.wasSuccessful() else FAILED
 
 

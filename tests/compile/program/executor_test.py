@@ -17,14 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.compile.program.models import HEAD, MODELS, keeping_header
+from tests.stages import native
 from tests.stages.harness import ROOT, Exported, StageTest
-from tfaot import starlark
 from tfaot.compile.program import executor, header, thunks
 from tfaot.core import isolate
 
 Array = npt.NDArray[Any]
-
-KERNELS: list[str] = starlark.execute(ROOT, "runtime/package.bzl")["PACKAGE_KERNELS"]
 
 DRIVER = """\
 // Runs a program some times: arguments from a file, then results to another, the arguments' bytes last.
@@ -135,31 +133,6 @@ def compile_program(folder: Path, cpu: str = "x86-64-v3") -> None:
 class ExecutorTest(StageTest):
     """Models through the stages, and their programs alone."""
 
-    runtime: tuple[str, ...]
-    """Objects of the runtime that all programs are linked with."""
-    _folder: Path
-    _kernels: dict[str, tuple[str, ...]]
-
-    @classmethod
-    def setUpClass(cls) -> None:
-        super().setUpClass()
-        cls._folder = folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR")))
-        cls.addClassCleanup(shutil.rmtree, folder)
-        sources = [f"include/tfaot/{name}.cc" for name in ("executor", "sort", "kernels/plain")]
-        compiler(folder, "-O1", "-c", *sources)
-        cls.runtime = tuple(str(path) for path in folder.glob("*.o"))
-        assert len(cls.runtime) == len(sources)
-        cls._kernels = {}
-
-    def kernels(self, cpu: str) -> tuple[str, ...]:
-        """Returns objects with all kernels of a level."""
-        if cpu not in self._kernels:
-            folder = self._folder / cpu
-            folder.mkdir()
-            compiler(folder, "-O2", f"-march={cpu}", "-fno-math-errno", "-c", *(f"include/{path}" for path in KERNELS))
-            self._kernels[cpu] = tuple(str(path) for path in folder.glob("*.o"))
-        return self._kernels[cpu]
-
     def sources(
         self, model: str, cpu: str = "x86-64-v3", steps: int = 4, passes: tuple[str, ...] = ("*",), **kwargs: Any
     ) -> Exported:
@@ -209,7 +182,7 @@ class ExecutorTest(StageTest):
             .replace("CLASS", f"tfaot_internal::{name[1]}")
         )
         (exported.folder / "driver.cc").write_text(driver)
-        objects = ["m.o", "object", "constants", *self.kernels(cpu), *self.runtime]
+        objects = ["m.o", "object", "constants", *native.kernels(cpu), *native.runtime()]
         compiler(exported.folder, "-O1", "driver.cc", *objects, "-lm", "-o", "driver")
         ran = subprocess.run(
             [exported.folder / "driver", "args", "results", str(steps)],
@@ -316,7 +289,7 @@ class ExecutorTest(StageTest):
         (folder / "m.cc").write_text(*rendered.sources)
         (folder / "main.cc").write_text(RANDOM)
         compile_program(folder)
-        compiler(folder, "-O1", "main.cc", "m.o", "object", "constants", *self.runtime, "-lm", "-o", "main")
+        compiler(folder, "-O1", "main.cc", "m.o", "object", "constants", *native.runtime(), "-lm", "-o", "main")
         printed = subprocess.run([folder / "main"], capture_output=True, check=True, text=True).stdout
         values = np.array(printed.split(), np.float32).reshape(2, 2, 1000)
         self.assertTrue(np.array_equal(values[0], values[1]), "instances start alike")
@@ -330,7 +303,7 @@ class ExecutorTest(StageTest):
         for cpu in ("x86-64", "x86-64-v3"):
             for model in ("products", "convolutions"):
                 exported = self.program(MODELS[model], cpu=cpu, cpp_class=f"t::M{model}")
-                for program in ("m.o", "object", "constants", *self.kernels(cpu)):
+                for program in ("m.o", "object", "constants", *native.kernels(cpu)):
                     listed = subprocess.run(
                         ["nm", "-P", program], capture_output=True, check=True, cwd=exported.folder, text=True
                     ).stdout

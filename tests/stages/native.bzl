@@ -1,0 +1,22 @@
+"""Objects of the C++ that models are linked with, for tests that link programs themselves."""
+
+load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
+
+visibility("//tests/stages")
+
+def _native_objects_impl(ctx):
+    objects = []
+    for dep in ctx.attr.deps:
+        for linker_input in dep[CcInfo].linking_context.linker_inputs.to_list():
+            for library in linker_input.libraries:
+                objects += library.pic_objects or library.objects
+    objects = depset(objects)
+    return [DefaultInfo(files = objects, runfiles = ctx.runfiles(transitive_files = objects))]
+
+native_objects = rule(
+    implementation = _native_objects_impl,
+    doc = "The objects of libraries and of all that they depend on. `native.py` finds them.",
+    attrs = {
+        "deps": attr.label_list(mandatory = True, providers = [CcInfo], doc = "The libraries."),
+    },
+)
