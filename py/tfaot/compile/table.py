@@ -11,6 +11,7 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.compile.passes.batch_norm import fold_batch_norm
 from tfaot.compile.passes.channel_sums import channel_sums
+from tfaot.compile.passes.conv1d import conv1d
 from tfaot.compile.passes.erfc import erfc
 from tfaot.compile.passes.gather_gradients import gather_gradients
 from tfaot.compile.passes.head_products import head_products
@@ -57,6 +58,12 @@ class Pass(Generic[Subject]):
 
 
 PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
+    Pass(
+        "conv1d",
+        "A Conv1D reads its input in place, with any padding and dilation, instead of a padded copy in another order.",
+        Program,
+        conv1d,
+    ),
     Pass(
         "fold_batch_norm",
         "Folds batch norm in inference mode into the kernel of the convolution or matrix product before it. Only one of its "

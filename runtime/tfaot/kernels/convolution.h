@@ -12,14 +12,16 @@
 // kernel as large as the image).
 //
 // A tap in the padding adds nothing, or the kernel's value times zero, which
-// differ only if that value is infinite or NaN. A tap between the values of a
+// differ only if that value is infinite or NaN. The tap adds nothing if it is
+// in the padding for all outputs of a tile. A tap between the values of a
 // dilated input adds nothing. Every product with an input value is computed and
 // added.
 //
 // A call doesn't allocate or lock, and has no state: concurrent calls are safe
 // if their outputs are disjoint. It uses up to 104 KiB of stack. The output
 // must not overlap the operands. A result's bits don't depend on whether it is
-// computed at once or in parts, or finished (tile.h) or not.
+// computed at once or in parts, or finished (tile.h) or not, unless the kernel
+// has such values.
 #ifndef TFAOT_KERNELS_CONVOLUTION_H_
 #define TFAOT_KERNELS_CONVOLUTION_H_
 
@@ -335,7 +337,7 @@ void ConvolveDense(DensePart<T> part, const Part& share,
         }
         const bool last = first + segments >= runs && begin + length >= run;
         MultiplyRows<T>(
-            {pointers, height, height, count, piece},
+            {pointers, height, height, count, piece, inside ? nullptr : zeros},
             {right, part.kernel_row, 1, far, panel_step, filters.begin},
             filters.size(), outputs.out, accumulate,
             !part.packed_kernel &&

@@ -114,6 +114,9 @@ struct Rows {
   int64_t rows;
   int64_t segments;
   int64_t length;
+  // If not null, the address of zeros. A tile whose rows are all there skips
+  // the segment.
+  const T* zeros = nullptr;
 
   int64_t depth() const { return segments * length; }
 };
@@ -238,6 +241,7 @@ struct Strip {
   int64_t left_stride;
   int64_t segments;
   int64_t length;
+  const T* zeros;
   // Right side: row k of segment s is at
   // right[s] + column + k * right_stride. If the strip isn't copied, everything
   // is in `values` instead, in rows that are `right_stride` apart. If a vector
@@ -255,6 +259,15 @@ struct Strip {
   const char* fetch;
   int64_t fetch_step;
 };
+
+// Returns whether all rows are at the same address.
+template <typename T, int kRows>
+TFAOT_INLINE bool SameRows(const T* const* rows) {
+  for (int r = 1; r < kRows; ++r) {
+    if (rows[r] != rows[0]) return false;
+  }
+  return true;
+}
 
 // Adds (or, unless `accumulate`, writes) the products of `tiles` times kRows
 // rows and of kVectors vectors of columns. If kHalf, the last one is a
@@ -279,6 +292,7 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
   const int64_t right_stride = strip.right_stride;
   const int64_t fetch_step = strip.fetch_step;
   const int64_t column = strip.column;
+  const T* const zeros = strip.zeros;
   const char* fetch = strip.fetch;
   for (; tiles > 0; --tiles) {
     V sum[kRows][kVectors] = {};  // of which the last is unused
@@ -290,6 +304,13 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
 #pragma GCC unroll 16
       for (int r = 0; r < kRows; ++r) row[r] = at[r];
       at += strip.left_stride;
+      if constexpr (!kCopy) {
+        if (row[0] == zeros && SameRows<T, kRows>(row)) {
+          values += length * right_stride;
+          fetch += length * fetch_step;
+          continue;
+        }
+      }
       const T* from = kCopy ? strip.right[segment] + column : values;
 #pragma GCC unroll 4
       for (int64_t k = 0; k < length; ++k) {
@@ -685,6 +706,7 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
     Strip<T> strip = {rows.stride,
                       rows.segments,
                       rows.length,
+                      rows.zeros,
                       right.segments,
                       width,
                       kPanelColumns<T>,

@@ -245,6 +245,51 @@ void KernelGradients(Random& random) {
   }
 }
 
+// Protects padding that is wider than tiles, which skip the taps in it, along
+// each axis and on both sides, with taps far apart.
+void WidePadding(Random& random) {
+  for (int i = 0; i < 300; ++i) {
+    Convolution c;
+    c.batch = random.Between(1, 2);
+    c.input_channels = c.kernel_channels =
+        random.OneIn(3) ? random.Between(1, 15) : random.Between(16, 80);
+    c.filters = random.Between(1, 70);
+    Axis* const axis = random.OneIn(3) ? &c.x : &c.y;
+    axis->kernel = random.Between(2, 4);
+    axis->kernel_dilation = random.Between(5, 40);
+    axis->input = random.Between(1, 90);
+    axis->padding = random.Between(0, 120);
+    axis->stride = random.OneIn(3) ? 2 : 1;
+    SetOutput(random, *axis);
+    axis->output += random.OneIn(2) ? random.Between(0, 60) : 0;
+    (axis == &c.x ? c.y : c.x) = AnyAxis(random, false);
+    if (!IsSmall(c, 4000000)) continue;
+    Check(random, c);
+  }
+}
+
+// Protects the speed of wide padding: with a packed kernel, a tap that is in
+// the padding for all outputs isn't multiplied, so it can be infinite.
+void PaddingIsSkipped(Random& random) {
+  for (const int64_t channels : {20, 600}) {
+    Convolution c;
+    c.input_channels = c.kernel_channels = channels;
+    c.filters = 70;
+    c.y = {48, 3, 48, 1, 96, 1, 48};
+    c.packed_kernel = true;
+    const Array<float> input = Array<float>::Filled(random, 48 * channels);
+    Array<float> kernel =
+        Array<float>::Filled(random, 3 * channels * c.filters);
+    const Array<float> expected = Reference(c, input, kernel);
+    std::fill(kernel.data(), kernel.data() + 2 * channels * c.filters,
+              std::numeric_limits<float>::infinity());
+    const Array<float> packed = InPanels(random, kernel, 3 * channels, 70);
+    Array<float> out(48 * c.filters, 0);
+    Convolve(c, input.data(), packed.data(), out.data());
+    Require(std::equal(out.data(), out.data() + out.size(), expected.data()));
+  }
+}
+
 // Protects long runs, which are split: more channels, or channels times taps,
 // than fit in one step.
 void LongRuns(Random& random) {
@@ -308,6 +353,8 @@ void Run() {
   WideDepthwise(random);
   EmptyImages(random);
   KernelGradients(random);
+  WidePadding(random);
+  PaddingIsSkipped(random);
   LongRuns(random);
   NanInInput(random);
 }

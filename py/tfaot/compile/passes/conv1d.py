@@ -1,0 +1,167 @@
+"""Writes convolutions along one axis without copies of their input."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from tensorflow.core.framework import node_def_pb2
+
+from tfaot.graph.attributes import FLOATS, Array, constant_of
+from tfaot.graph.names import tensor_name
+from tfaot.graph.program import Program, User
+
+
+@dataclasses.dataclass(frozen=True)
+class _Edges:
+    """Zeros around the input of a convolution, and the distance of its taps."""
+
+    before: int = 0
+    after: int = 0
+    dilation: int = 1
+
+
+def conv1d(program: Program) -> int:
+    """Makes the padding and the dilation of a Conv1D part of the convolution.
+
+    TensorFlow pads the input in an op of its own, and writes a dilated Conv1D as a convolution without dilation between
+    SpaceToBatchND and BatchToSpaceND. XLA copies the input for both of them. Our convolutions read the input in place,
+    and skip what is in the padding.
+
+    Returns:
+      The number of convolutions.
+    """
+    finder = _Finder(program)
+    return sum(finder.rewrite(node) for node in program.nodes().values() if node.op == "Conv2D")
+
+
+class _Finder:
+    """The pass on one program."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._nodes: Mapping[str, node_def_pb2.NodeDef] = program.nodes()
+        self._users: Mapping[str, Sequence[User]] = program.users()
+        self._kept = program.kept()
+
+    def rewrite(self, convolution: node_def_pb2.NodeDef) -> bool:
+        """Rewrites one convolution, if possible. Returns whether it did."""
+        expand = self._before(convolution, "ExpandDims")
+        own = _edges(convolution)
+        if expand is None or own is None or self._constant(expand.input[1]) not in ([1], [-3]):
+            return False
+        source = expand
+        squeeze = last = None
+        dilated = self._before(expand, "SpaceToBatchND")
+        if dilated is not None:
+            squeeze = self._after(convolution, "Squeeze")
+            last = self._after(squeeze, "BatchToSpaceND") if squeeze is not None else None
+            own = self._in_batch(convolution, squeeze, dilated, last)
+            if own is None:
+                return False
+            source = dilated
+        pad = self._before(source, "Pad", "PadV2")
+        zeros = self._padding(pad) if pad is not None else None
+        if pad is not None and zeros is not None:
+            source = pad
+            own = dataclasses.replace(own, before=own.before + zeros[0], after=own.after + zeros[1])
+        if source is expand:
+            return False
+        self._write(convolution, expand, source.input[0], own, squeeze, last)
+        return True
+
+    def _before(self, node: node_def_pb2.NodeDef, *ops: str) -> node_def_pb2.NodeDef | None:
+        """Returns the node of the first operand if it is one of these ops, and nothing else uses it."""
+        name, port = tensor_name(node.input[0])
+        found = self._nodes.get(name)
+        if found is None or port != 0 or found.op not in ops:
+            return None
+        return found if self._alone(found) else None
+
+    def _after(self, node: node_def_pb2.NodeDef, op: str) -> node_def_pb2.NodeDef | None:
+        """Returns the only user of a node if it is this op, and the node its first operand."""
+        if not self._alone(node):
+            return None
+        (user,) = self._users[node.name]
+        return user.node if user.node.op == op and user.operand == 0 else None
+
+    def _alone(self, node: node_def_pb2.NodeDef) -> bool:
+        """Returns whether a node has one user, waits for nothing, and has a value that nobody else sees."""
+        users = self._users[node.name]
+        waits = any(operand.startswith("^") for operand in node.input)
+        return len(users) == 1 and users[0].port == 0 and not waits and node.name not in self._kept
+
+    def _constant(self, tensor: str) -> list[int] | None:
+        """Returns the values of a constant of integers."""
+        value: Array | None = constant_of(self._nodes, tensor, self._program.feeds)
+        return [int(each) for each in value.ravel()] if value is not None else None
+
+    def _in_batch(
+        self,
+        convolution: node_def_pb2.NodeDef,
+        squeeze: node_def_pb2.NodeDef | None,
+        before: node_def_pb2.NodeDef,
+        after: node_def_pb2.NodeDef | None,
+    ) -> _Edges | None:
+        """Returns the edges of a convolution between SpaceToBatchND and BatchToSpaceND; None if it stays as it is."""
+        plain = all([*convolution.attr[key].list.i] == [1, 1, 1, 1] for key in ("strides", "dilations"))
+        if squeeze is None or after is None or not plain or [*squeeze.attr["squeeze_dims"].list.i] not in ([1], [-3]):
+            return None
+        if any(operand.startswith("^") for operand in after.input):
+            return None
+        blocks, padding = (self._constant(operand) for operand in before.input[1:3])
+        blocks_after, crops = (self._constant(operand) for operand in after.input[1:3])
+        if blocks is None or blocks != blocks_after or len(blocks) != 1 or padding is None or crops is None:
+            return None
+        edges = _Edges(padding[0] - crops[0], padding[1] - crops[1], blocks[0])
+        return edges if edges.before >= 0 and edges.after >= 0 else None
+
+    def _padding(self, pad: node_def_pb2.NodeDef) -> tuple[int, int] | None:
+        """Returns how many zeros a node adds before and after the second of three axes; None if it does anything else."""
+        amounts = self._constant(pad.input[1])
+        if amounts is None or len(amounts) != 6 or any((*amounts[:2], *amounts[4:])) or min(amounts) < 0:
+            return None
+        if pad.op == "PadV2":
+            value = constant_of(self._nodes, pad.input[2], self._program.feeds)
+            if value is None or np.any(value):
+                return None
+        return amounts[2], amounts[3]
+
+    def _write(
+        self,
+        convolution: node_def_pb2.NodeDef,
+        expand: node_def_pb2.NodeDef,
+        source: str,
+        edges: _Edges,
+        squeeze: node_def_pb2.NodeDef | None,
+        last: node_def_pb2.NodeDef | None,
+    ) -> None:
+        program = self._program
+        attributes = dict(convolution.attr)
+        image = program.add(
+            "ExpandDims", expand.name, (source, expand.input[1]), origin=expand.name, **dict(expand.attr)
+        )
+        attributes["dilations"] = [1, 1, edges.dilation, 1]
+        if edges.before or edges.after:
+            attributes["padding"] = "EXPLICIT"
+            attributes["explicit_paddings"] = [0, 0, 0, 0, edges.before, edges.after, 0, 0]
+        operands = (image.name, *convolution.input[1:])
+        if squeeze is None or last is None:
+            program.become(convolution, "Conv2D", operands, **attributes)
+            return
+        dilated = program.add("Conv2D", f"{last.name}/dilated", operands, origin=convolution.name, **attributes)
+        program.become(last, "Squeeze", (dilated.name,), **dict(squeeze.attr))
+
+
+def _edges(convolution: node_def_pb2.NodeDef) -> _Edges | None:
+    """Returns a convolution's own edges, or None if this pass leaves it alone."""
+    attributes = convolution.attr
+    if attributes["T"].type not in FLOATS or attributes["data_format"].s != b"NHWC":
+        return None
+    if any(operand.startswith("^") for operand in convolution.input):
+        return None
+    dilations = [*attributes["dilations"].list.i]
+    if attributes["padding"].s != b"VALID":
+        return None
+    return _Edges(dilation=dilations[2]) if dilations[:2] == [1, 1] else None
