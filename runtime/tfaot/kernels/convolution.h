@@ -29,6 +29,8 @@
 #include <cstdint>
 #include <cstring>
 #include <numeric>
+#include <type_traits>
+#include <utility>
 
 #include "tfaot/kernels/matmul.h"
 #include "tfaot/kernels/part.h"
@@ -262,6 +264,233 @@ void PointAtRuns(const DensePart<T>& part, const Outputs<T>& outputs,
   }
 }
 
+// A range of taps or outputs.
+struct Range {
+  int64_t begin;
+  int64_t end;
+};
+
+// Returns the taps of an output that are within the input. `at` is the position
+// of its first tap.
+inline Range TapsInside(const Phase& phase, int64_t at) {
+  Range taps = {0, phase.taps};
+  while (taps.begin < taps.end && at + taps.begin * phase.dilation < 0) {
+    ++taps.begin;
+  }
+  while (taps.end > taps.begin &&
+         at + (taps.end - 1) * phase.dilation >= phase.input) {
+    --taps.end;
+  }
+  return taps;
+}
+
+// Returns the outputs all of whose taps are within the input.
+inline Range OutputsInside(const Phase& phase) {
+  Range outputs = {0, phase.outputs};
+  while (outputs.begin < outputs.end &&
+         phase.base + outputs.begin * phase.stride < 0) {
+    ++outputs.begin;
+  }
+  while (outputs.end > outputs.begin &&
+         phase.base + (outputs.end - 1) * phase.stride +
+                 (phase.taps - 1) * phase.dilation >=
+             phase.input) {
+    --outputs.end;
+  }
+  return outputs;
+}
+
+// The most taps times channels of a convolution that ConvolveFew computes.
+constexpr int64_t kFewTaps = 128;
+
+// Returns how many outputs along y ConvolveFew puts into a vector; at most 1 if
+// it can't compute a part, or isn't faster.
+template <typename T>
+int64_t FewOutputs(const DensePart<T>& part) {
+  if (!kPermutes || !std::is_same_v<T, float> || part.packed_kernel) return 0;
+  const Phase& y = part.y;
+  // Taps along y must be adjacent, and so must outputs.
+  if (part.channels >= 16 || part.channels != part.input_pixel ||
+      y.dilation != 1 || y.tap_step != 1 || y.output_step != 1 ||
+      part.x.taps * y.taps * part.channels > kFewTaps) {
+    return 0;
+  }
+  const int64_t apart = y.stride * part.channels;
+  return std::min<int64_t>(kLanes<T> / part.filters,
+                           (kLanes<T> - 1) / apart + 1);
+}
+
+// What blocks of ConvolveFew share.
+struct FewTaps {
+  const float* weights;   // a vector for each value of a run, for each line
+  Vector<int32_t> index;  // the value of each lane
+  int64_t filters;
+  int64_t in_vector;  // outputs
+  int64_t run;        // values of a line that an output meets
+  int64_t lines;
+  int64_t step;  // from the values of an output to those of the next
+  const Finish<float>* finish;  // with biases for each lane; or null
+};
+
+// The most vectors of sums at once.
+constexpr int kFewBlocks = 8;
+
+// Computes kBlocks vectors of outputs, of which the last one has `in_last`.
+// Reads nothing but their values.
+template <int kBlocks>
+TFAOT_NOINLINE void FewBlocks(const FewTaps& taps, const float* const* lines,
+                              int64_t offset, int64_t in_last, float* out) {
+  using V = Vector<float>;
+  constexpr int kWidth = kLanes<float>;
+  const Vector<int32_t> index = taps.index;
+  const int64_t run = taps.run;
+  const int64_t apart = taps.in_vector * taps.step;
+  const int64_t span = (taps.in_vector - 1) * taps.step + 1;
+  const int64_t last_span = (in_last - 1) * taps.step + 1;
+  const float* weights = taps.weights;
+  V sums[kBlocks] = {};
+  for (int64_t line = 0; line < taps.lines; ++line) {
+    const float* at = lines[line] + offset;
+    for (int64_t k = 0; k < run; ++k) {
+      const V weight = Load(weights);
+      weights += kWidth;
+#pragma GCC unroll 8
+      for (int b = 0; b < kBlocks; ++b) {
+        const V values =
+            LoadSome(at + b * apart, b < kBlocks - 1 ? span : last_span);
+        sums[b] += Permute(values, index) * weight;
+      }
+      ++at;
+    }
+  }
+  const auto write = [&](float* to, V values, int64_t count) {
+    if (count == kWidth) {
+      Store(to, values);
+    } else {
+      StoreSome(to, values, count);
+    }
+  };
+  const int64_t full = taps.in_vector * taps.filters;
+  const int64_t last = in_last * taps.filters;
+  if (taps.finish == nullptr) {
+#pragma GCC unroll 8
+    for (int b = 0; b < kBlocks; ++b) {
+      write(out + b * full, sums[b], b < kBlocks - 1 ? full : last);
+    }
+    return;
+  }
+  const Finisher<float> finisher(*taps.finish);
+#pragma GCC unroll 8
+  for (int b = 0; b < kBlocks; ++b) {
+    const int64_t count = b < kBlocks - 1 ? full : last;
+    float* const to = out + b * full;
+    if (finisher.offset != 0) write(to, sums[b], count);
+    write(to + finisher.offset, finisher.Of(sums[b], to, 0, count), count);
+  }
+}
+
+using FewFunction = void (*)(const FewTaps&, const float* const*, int64_t,
+                             int64_t, float*);
+
+template <int... kBlocks>
+FewFunction FindFew(int64_t blocks, std::integer_sequence<int, kBlocks...>) {
+  constexpr FewFunction kFunctions[] = {&FewBlocks<kBlocks + 1>...};
+  return kFunctions[blocks - 1];
+}
+
+// Computes a part with few filters, for which FewOutputs is more than 1. A
+// vector has all filters of several outputs along y: lane l has filter
+// l % filters of output l / filters. Each tap's value is permuted to the lanes
+// of its output. Tiles would leave most lanes empty, and spend most of their
+// time on finding and writing outputs.
+inline void ConvolveFew(const DensePart<float>& part, int64_t in_vector,
+                        const Span& outputs, const Finish<float>* finish) {
+  constexpr int64_t kWidth = kLanes<float>;
+  const Phase& x = part.x;
+  const Phase& y = part.y;
+  const int64_t filters = part.filters;
+  alignas(64) float weights[kFewTaps * kWidth];
+  float biases[2][kWidth] = {};
+  Finish<float> repeated = {};
+  FewTaps taps = {};
+  taps.filters = filters;
+  taps.in_vector = in_vector;
+  taps.run = y.taps * part.channels;
+  taps.step = y.stride * part.channels;
+  float* to = weights;
+  for (int64_t tx = 0; tx < x.taps; ++tx) {
+    const float* row = part.Tap(tx, 0);
+    for (int64_t k = 0; k < taps.run; ++k, row += part.kernel_row) {
+      for (int64_t l = 0; l < kWidth; l += filters) {
+        std::copy(row, row + std::min(filters, kWidth - l), to + l);
+      }
+      to += kWidth;
+    }
+  }
+  for (int64_t l = 0; l < in_vector * filters; ++l) {
+    taps.index[l] = static_cast<int32_t>(l / filters * taps.step);
+  }
+  if (finish != nullptr) {
+    repeated = *finish;
+    taps.finish = &repeated;
+    const auto repeat = [&](const float** bias, float* all) {
+      if (*bias == nullptr) return;
+      for (int64_t l = 0; l < kWidth; ++l) all[l] = (*bias)[l % filters];
+      *bias = all;
+    };
+    repeat(&repeated.bias, biases[0]);
+    repeat(&repeated.addend_bias, biases[1]);
+  }
+  const int64_t line = y.input * part.input_pixel;
+  const Range inside = OutputsInside(y);
+  int64_t oy = outputs.begin % y.outputs;
+  int64_t ox = outputs.begin / y.outputs % x.outputs;
+  int64_t image = outputs.begin / y.outputs / x.outputs;
+  for (int64_t r = outputs.begin; r < outputs.end;) {
+    const int64_t end = std::min(y.outputs, oy + outputs.end - r);
+    r += end - oy;
+    const int64_t px = x.base + ox * x.stride;
+    const Range taps_x = TapsInside(x, px);
+    taps.lines = taps_x.end - taps_x.begin;
+    taps.weights = weights + taps_x.begin * taps.run * kWidth;
+    const float* lines[kFewTaps];
+    for (int64_t t = 0; t < taps.lines; ++t) {
+      lines[t] = part.Pixel(image, px + (taps_x.begin + t) * x.dilation, 0);
+    }
+    float* out = part.Out(image, ox, oy);
+    while (oy < end) {
+      const int64_t first = (y.base + oy * y.stride) * part.channels;
+      int64_t done = 1;
+      if (oy < inside.begin || oy >= inside.end) {
+        // Assembles the neighborhood of one output, with zeros.
+        float copied[kFewTaps];
+        const float* copies[kFewTaps];
+        for (int64_t t = 0; t < taps.lines; ++t) {
+          copies[t] = copied + t * taps.run;
+          for (int64_t k = 0; k < taps.run; ++k) {
+            const int64_t at = first + k;
+            copied[t * taps.run + k] =
+                at >= 0 && at < line ? lines[t][at] : 0.0f;
+          }
+        }
+        FewBlocks<1>(taps, copies, 0, 1, out);
+      } else {
+        done = std::min({end - oy, inside.end - oy, kFewBlocks * in_vector});
+        const int64_t blocks = (done + in_vector - 1) / in_vector;
+        FindFew(blocks, std::make_integer_sequence<int, kFewBlocks>())(
+            taps, lines, first, done - (blocks - 1) * in_vector, out);
+      }
+      oy += done;
+      out += done * filters;
+    }
+    oy = 0;
+    if (++ox == x.outputs) {
+      ox = 0;
+      ++image;
+    }
+  }
+}
+
 // Computes a part as a product of its outputs' neighborhoods with the kernel.
 // Pointers address the neighborhoods without copying, unless there are few
 // channels and the image ends within a neighborhood.
@@ -305,6 +534,11 @@ void ConvolveDense(DensePart<T> part, const Part& share,
       share.rows.Of(part.batch * x.outputs * y.outputs, kTileRows);
   const Span filters = share.columns.Of(part.filters, kTileColumns<T>);
   if (filters.size() == 0) return;
+  if constexpr (kPermutes && std::is_same_v<T, float>) {
+    if (const int64_t in_vector = FewOutputs(part); in_vector > 1) {
+      return ConvolveFew(part, in_vector, rows, finish);
+    }
+  }
   if (!part.packed_kernel) part.kernel += filters.begin;
   part.output += filters.begin;
   Finish<T> finish_part = {};
@@ -534,42 +768,6 @@ DepthwiseFunction<T> FindDepthwise(const Phase& y) {
     if (y.taps == 3) return &DepthwiseOutputs<T, kDepthwisePixels, 3, 2>;
   }
   return &DepthwiseOutputs<T, kDepthwisePixels, 0, 0>;
-}
-
-// A range of taps or outputs.
-struct Range {
-  int64_t begin;
-  int64_t end;
-};
-
-// Returns the taps of an output that are within the input. `at` is the position
-// of its first tap.
-inline Range TapsInside(const Phase& phase, int64_t at) {
-  Range taps = {0, phase.taps};
-  while (taps.begin < taps.end && at + taps.begin * phase.dilation < 0) {
-    ++taps.begin;
-  }
-  while (taps.end > taps.begin &&
-         at + (taps.end - 1) * phase.dilation >= phase.input) {
-    --taps.end;
-  }
-  return taps;
-}
-
-// Returns the outputs all of whose taps are within the input.
-inline Range OutputsInside(const Phase& phase) {
-  Range outputs = {0, phase.outputs};
-  while (outputs.begin < outputs.end &&
-         phase.base + outputs.begin * phase.stride < 0) {
-    ++outputs.begin;
-  }
-  while (outputs.end > outputs.begin &&
-         phase.base + (outputs.end - 1) * phase.stride +
-                 (phase.taps - 1) * phase.dilation >=
-             phase.input) {
-    --outputs.end;
-  }
-  return outputs;
 }
 
 // Channels that are computed from a copy: as many as a cache line has.

@@ -57,6 +57,7 @@ TFAOT_INLINE V First(const Wide& vector) {
 }
 
 // Reads `count` values, at least one and fewer than a V has; the rest is zero.
+// If kPermutes, it can also be all of them.
 template <typename V, typename T>
 TFAOT_INLINE V LoadSomeAs(const T* from, int64_t count) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8);
@@ -175,6 +176,32 @@ TFAOT_INLINE V Max(V a, V b) {
 template <typename V>
 TFAOT_INLINE V Min(V a, V b) {
   return a < b ? a : b;
+}
+
+// Whether Permute is an instruction.
+#if defined(__AVX2__) && defined(__FMA__)
+constexpr bool kPermutes = true;
+#else
+constexpr bool kPermutes = false;
+#endif
+
+// Returns the values at an index for each, which must be in the vector.
+TFAOT_INLINE Vector<float> Permute(Vector<float> values,
+                                   Vector<std::int32_t> index) {
+#if defined(__AVX512F__)
+  __m512i at;
+  std::memcpy(&at, &index, sizeof(at));
+  // GCC 12 warns of undefined values in the form without a mask.
+  return _mm512_maskz_permutexvar_ps(static_cast<__mmask16>(-1), at, values);
+#elif defined(__AVX2__) && defined(__FMA__)
+  __m256i at;
+  std::memcpy(&at, &index, sizeof(at));
+  return _mm256_permutevar8x32_ps(values, at);
+#else
+  Vector<float> result = {};
+  for (int i = 0; i < kLanes<float>; ++i) result[i] = values[index[i]];
+  return result;
+#endif
 }
 
 #if defined(__AVX2__)

@@ -51,7 +51,8 @@ def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
 BIASED = Finish(0, 1, None, None, 0.0, math.inf, 8, 3)
 RESIDUAL = Finish(0, None, 1, None, -math.inf, math.inf, 8, 3)
 NARROW = Finish(0, 1, None, None, 0.0, math.inf, 4, 3)
-KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "other": ()}
+FIVE = Finish(0, 1, None, None, 0.0, math.inf, 5, 3)
+KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "five": (FIVE,), "other": ()}
 B = (2, 0, 32)
 """An argument that is a bias for 8 columns."""
 
@@ -88,6 +89,42 @@ class AttachTest(unittest.TestCase):
             product, size = dot(left=0, out=1024, rows=rows, columns=4), rows * 16
             got = attached(product, kernel("narrow", (0, 1024, size), (2, 0, 16), (0, 1024, size))).thunks
             self.assertEqual(len(got), 1 + kernels)
+
+    def test_few_filters(self) -> None:
+        """Protects speed: convolutions of few filters finish what they compute in vectors, and those in tiles don't."""
+        few = Convolution(
+            dtype="float",
+            out=Slice(0, 2048),
+            input=Slice(0, 0),
+            kernel=Slice(1, 0),
+            batch=1,
+            input_size=(9, 9),
+            input_channels=3,
+            kernel_size=(1, 1),
+            kernel_channels=3,
+            filters=4,
+            output_size=(9, 9),
+            stride=(1, 1),
+            padding_before=(0, 0),
+            padding_after=(0, 0),
+            input_dilation=(1, 1),
+            kernel_dilation=(1, 1),
+            groups=1,
+        )
+        finish = kernel("narrow", (0, 2048, 1296), (2, 0, 16), (0, 2048, 1296))
+        self.assertEqual(len(attached(few, finish).thunks), 1)
+        for other in (
+            dataclasses.replace(few, input_channels=6, groups=2),
+            dataclasses.replace(few, input_channels=16, kernel_channels=16, input_size=(1, 9), stride=(1, 0)),
+            dataclasses.replace(few, stride=(1, 3)),
+            dataclasses.replace(few, input_dilation=(1, 2)),
+            dataclasses.replace(few, kernel_dilation=(1, 2)),
+            dataclasses.replace(few, kernel_size=(43, 1)),
+        ):
+            self.assertEqual(len(attached(other, finish).thunks), 2)
+        five = dataclasses.replace(few, filters=5)
+        finish = kernel("five", (0, 2048, 1620), (2, 0, 20), (0, 2048, 1620))
+        self.assertEqual(len(attached(five, finish).thunks), 2)
 
     def test_elsewhere(self) -> None:
         """Protects memory traffic and readers: the product goes where the result does, unless it is read later."""

@@ -245,6 +245,25 @@ void KernelGradients(Random& random) {
   }
 }
 
+// Protects few filters, where a vector has several outputs along y: lines that
+// end within a vector or within a block of vectors, with padding on both sides.
+void FewFilters(Random& random) {
+  for (int i = 0; i < 1500; ++i) {
+    Convolution c;
+    c.batch = random.Between(1, 2);
+    c.input_channels = c.kernel_channels = random.Between(1, 5);
+    c.filters = random.Between(1, 8);
+    c.x = AnyAxis(random, random.OneIn(4));
+    c.y.input = random.Between(1, 150);
+    c.y.kernel = random.Between(1, 4);
+    c.y.stride = random.OneIn(3) ? 2 : 1;
+    c.y.padding = random.OneIn(3) ? 0 : random.Between(-2, 6);
+    SetOutput(random, c.y);
+    if (!IsSmall(c, 1000000)) continue;
+    Check(random, c);
+  }
+}
+
 // Protects padding that is wider than tiles, which skip the taps in it, along
 // each axis and on both sides, with taps far apart.
 void WidePadding(Random& random) {
@@ -353,6 +372,7 @@ void Run() {
   WideDepthwise(random);
   EmptyImages(random);
   KernelGradients(random);
+  FewFilters(random);
   WidePadding(random);
   PaddingIsSkipped(random);
   LongRuns(random);

@@ -32,6 +32,9 @@ from tfaot.compile.program.thunks import (
 _NARROW, _ROWS = 8, 64
 """With fewer columns than fill a vector, and more rows than this, finishing each row costs more than a kernel over all."""
 
+_FEW = 4
+"""Half of a vector of 32 bytes."""
+
 
 def epilogues(compiled: Compiled) -> int:
     """Attaches kernels at all CPU levels.
@@ -90,6 +93,21 @@ def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ..
     written = writes or others
     return not any(overlap(result, each) for each in (*others, *writes)) and not any(
         overlap(read, each) for read in reads for each in written
+    )
+
+
+def _shares_vectors(product: Dot | Convolution) -> bool:
+    """Returns whether several results of few filters share a vector at every CPU level: `FewOutputs` in convolution.h."""
+    return (
+        isinstance(product, Convolution)
+        and product.dtype == "float"
+        and product.filters <= _FEW
+        and product.groups == 1
+        and product.input_channels < 16
+        and product.stride[1] * product.input_channels < 2 * _FEW
+        and product.input_dilation == (1, 1)
+        and product.kernel_dilation[1] == 1
+        and product.kernel_size[0] * product.kernel_size[1] * product.input_channels <= 128
     )
 
 
@@ -163,7 +181,7 @@ class _Attacher:
             return None
         (out, size), *operands = slices(product)
         columns = product.m if isinstance(product, Dot) else product.filters
-        if columns < _NARROW and size > SIZES[product.dtype] * columns * _ROWS:
+        if columns < _NARROW and size > SIZES[product.dtype] * columns * _ROWS and not _shares_vectors(product):
             return None
         args = kernel.args
         for way in self._known.get(kernel.symbol, ()):
