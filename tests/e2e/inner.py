@@ -16,7 +16,12 @@ UNOPTIMIZED = r"--per_file_copt=runtime/tfaot/kernels/.*\.cc@-O0"
 CACHE = pathlib.Path(os.environ["TEST_TMPDIR"]).parent / "inner.cache"
 """A disk cache for all these tests, below the output base that runs them. Most of their workspaces compile the same C++."""
 
-SHARED = (UNOPTIMIZED, f"--disk_cache={CACHE}", "--experimental_disk_cache_gc_max_age=7d", "--experimental_disk_cache_gc_idle_delay=0s")
+SHARED = (
+    UNOPTIMIZED,
+    f"--disk_cache={CACHE}",
+    "--experimental_disk_cache_gc_max_age=7d",
+    "--experimental_disk_cache_gc_idle_delay=0s",
+)
 """Flags of builds that take from each other what isn't their test's subject."""
 
 

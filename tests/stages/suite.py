@@ -51,11 +51,11 @@ class _Result(unittest.TextTestResult):
     SLOW = 1.0
     """Seconds from which a test is worth a line."""
 
-    def startTest(self, test: unittest.TestCase) -> None:
+    def startTest(self, test: unittest.TestCase) -> None:  # noqa: N802 (unittest's name)
         self._start = time.monotonic()
         super().startTest(test)
 
-    def stopTest(self, test: unittest.TestCase) -> None:
+    def stopTest(self, test: unittest.TestCase) -> None:  # noqa: N802 (unittest's name)
         super().stopTest(test)
         took = time.monotonic() - self._start
         if took >= self.SLOW:

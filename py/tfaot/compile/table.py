@@ -29,6 +29,7 @@ from tfaot.compile.program.loops import pack_loops
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.row_products import row_products
+from tfaot.compile.program.softmax import softmax
 from tfaot.compile.program.strided_products import strided_products
 from tfaot.compile.program.sweeps import sweeps
 from tfaot.compile.program.winograd import winograd
@@ -130,6 +131,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "are gone.",
         Compiled,
         strided_products,
+    ),
+    Pass(
+        "softmax",
+        "Computes the softmax of rows in one call instead of four to seven kernels. Threads can share it.",
+        Compiled,
+        softmax,
     ),
     Pass(
         "sweeps",

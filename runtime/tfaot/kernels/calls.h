@@ -1,4 +1,5 @@
-// The kernels that compiled models call: matrix products and convolutions.
+// The kernels that compiled models call: matrix products, convolutions, and
+// softmax.
 //
 // A call doesn't allocate or lock, and has no state: concurrent calls are safe
 // if their outputs are disjoint. Outputs must not overlap operands. Arrays are
@@ -76,9 +77,9 @@ struct Epilogue {
   double high;
 };
 
-// Fast code for the level that the caller is compiled for. products_*.cc,
-// convolution_*.cc, and winograd_*.cc define these functions. They are compiled
-// once for each level, and all models of a program share them. If
+// Fast code for the level that the caller is compiled for. The *_f32.cc,
+// *_f64.cc, and *_s32.cc beside this file define these functions. They are
+// compiled once for each level, and all models of a program share them. If
 // there is a pool, calls that are large enough are split into parts for it.
 // That doesn't affect the bits of results.
 namespace TFAOT_ISA {
@@ -115,6 +116,12 @@ template <typename T>
 void RunStream(const Products& products, const void* left, const void* right,
                void* out, ThreadPool* threads = nullptr,
                const Epilogue& epilogue = {});
+
+// out[rows][columns] = softmax(scale * in[rows][columns]), for each row. `out`
+// can be `in`. There is at least one column. T is float.
+template <typename T>
+void RunSoftmax(std::int64_t rows, std::int64_t columns, T scale,
+                const void* in, void* out, ThreadPool* threads = nullptr);
 
 }  // namespace TFAOT_ISA
 

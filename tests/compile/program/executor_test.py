@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import unittest
 from collections.abc import Sequence
 from pathlib import Path
@@ -251,6 +250,14 @@ class ExecutorTest(StageTest):
             self.assert_like_tensorflow(exported, cpu=cpu)
             passes = json.loads(Path(exported.path("passes")).read_text())
             self.assertEqual([passes[name] for name in ("head_products", "strided_products")], [4, 6])
+
+    def test_softmax(self) -> None:
+        """Protects attention and classifiers: a softmax is one call, and has TensorFlow's numbers, also at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["softmax"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            calls = re.findall(r"RunSoftmax<float>\((\d+, \d+, [-.\d]+f),", Path(exported.path("m.cc")).read_text())
+            self.assertCountEqual(calls, ["42, 37, 1.0f", "42, 37, 0.125f", "1, 19, -3.0f"])
 
     def test_sweeps(self) -> None:
         """Protects every bit of updates: kernels in one pass give what they give one by one, with and without fused sums."""

@@ -279,6 +279,19 @@ def model_fn(xs, _):
         attend(new[0], keys, values, 4, False), attend(new[0], keys, values, 2, True),
     )
 """,
+    # Softmax along the last axis: of scores in four dimensions with and without a factor, of one row, of rows with masked values,
+    # and along another axis, which stays XLA's.
+    "softmax": """
+def input_fn():
+    return inputs(x=(f32, 2, 3, 7, 37), y=(f32, 1, 19), z=(f32, 5, 16))
+
+def model_fn(xs, _):
+    x, y, z = xs
+    masked = tf.where(z > 0.5, z, tf.fill(z.shape, -1e9))
+    return (
+        tf.nn.softmax(x), tf.nn.softmax(x * 0.125), tf.nn.softmax(y * -3.0), tf.nn.softmax(masked), tf.nn.softmax(z, axis=0),
+    )
+""",
     "algebra": """
 def input_fn():
     return inputs(x=(f32, 24, 24))

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 
-from tfaot.compile.program.thunks import Convolution, Copy, Dot, Kernel, Pack, Slice, Sweep, Thunk, slices, walk
+from tfaot.compile.program.thunks import (
+    Convolution,
+    Copy,
+    Dot,
+    Kernel,
+    Pack,
+    Slice,
+    Softmax,
+    Sweep,
+    Thunk,
+    slices,
+    walk,
+)
 
 Place = tuple[Slice, int]
 """Where bytes are, and how many."""
@@ -23,7 +35,7 @@ def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Pl
         if thunk.epilogue:
             writes.append(reads.pop(2))  # after the operands
         return reads, writes
-    if isinstance(thunk, Copy | Pack):
+    if isinstance(thunk, Copy | Pack | Softmax):
         return reads[1:], reads[:1]
     if isinstance(thunk, Sweep):
         return reads, [reads[array] for array in thunk.written]
@@ -40,15 +52,33 @@ def overlap(a: Place, b: Place) -> bool:
 
 def is_read(place: Place, after: Sequence[Thunk], single: Container[str]) -> bool:
     """Returns whether a thunk may read a place before all of it is overwritten."""
+    return _left(place, after, single) is None
+
+
+def is_needed(place: Place, after: Sequence[Thunk], single: Container[str], temporary: Container[int]) -> bool:
+    """Returns whether anything may read a place before all of it is overwritten: a thunk, or whoever has its buffer later.
+
+    Args:
+      place: where the bytes are.
+      after: the thunks that follow, up to the end of a run.
+      single: as in `accesses`.
+      temporary: the buffers that nobody has after a run.
+    """
+    left = _left(place, after, single)
+    return left is None or (bool(left) and place[0].buffer not in temporary)
+
+
+def _left(place: Place, after: Sequence[Thunk], single: Container[str]) -> list[Place] | None:
+    """Returns what of a place thunks don't overwrite, or None if one may read any of it before."""
     rest = [place]
     for thunk in after:
         reads, writes = accesses(thunk, single)
         if any(overlap(each, read) for each in rest for read in reads):
-            return True
+            return None
         rest = [part for each in rest for part in without(each, writes)]
         if not rest:
-            return False
-    return False
+            break
+    return rest
 
 
 def without(place: Place, writes: list[Place]) -> list[Place]:

@@ -159,7 +159,7 @@ class _Plan:
             "run": self._run,
             "scratch": list(dict.fromkeys(self._scratch)),
             "uses": uses,
-            "uses_calls": bool(dtypes),
+            "uses_calls": bool(dtypes or self.kernels),
             "uses_bounds": any(thunk.epilogue for thunk in products),
             "uses_complex": any("complex" in dtype for dtype in dtypes),
             "uses_half": "Eigen::half" in dtypes,
@@ -189,6 +189,8 @@ class _Plan:
             return [indent + self._convolution(thunk)]
         if isinstance(thunk, thunks.Sweep):
             return [indent + self._sweep(thunk)]
+        if isinstance(thunk, thunks.Softmax):
+            return [indent + self._softmax(thunk)]
         if isinstance(thunk, thunks.Copy):
             return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
         if isinstance(thunk, thunks.Pack):
@@ -229,6 +231,12 @@ class _Plan:
         index = self._formulas.setdefault(sweep.formula, len(self._formulas))
         arrays, scalars = (", ".join(map(self._at, places)) for places in (sweep.arrays, sweep.scalars))
         return f"kernels::RunSweep<Formula{index}>({sweep.count}, {{{arrays}}}, {{{scalars}}}, instance.threads);"
+
+    def _softmax(self, softmax: thunks.Softmax) -> str:
+        self.kernels.add("tfaot/kernels/softmax_f32.cc")
+        sizes = f"{softmax.rows}, {softmax.columns}, {softmax.scale!r}f"
+        places = f"{self._at(softmax.input)}, {self._at(softmax.out)}"
+        return f"kernels::TFAOT_ISA::RunSoftmax<float>({sizes}, {places}, instance.threads);"
 
     def _dot(self, dot: thunks.Dot) -> str:
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
@@ -350,6 +358,8 @@ def _title(thunk: Thunk) -> str:
         return thunk.symbol
     if isinstance(thunk, thunks.Sweep):
         return f"sweep {thunk.count}"
+    if isinstance(thunk, thunks.Softmax):
+        return f"softmax {thunk.rows}x{thunk.columns}"
     if isinstance(thunk, thunks.Dot):
         return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
     return type(thunk).__name__.lower()

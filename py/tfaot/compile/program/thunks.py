@@ -143,6 +143,20 @@ class Sweep:
 
 
 @dataclass(frozen=True)
+class Softmax:
+    """The softmax of `scale` times each of `rows` rows of floats. `out` can be the input.
+
+    tfcompile's header has none. The pass `softmax` makes them from kernels.
+    """
+
+    rows: int
+    columns: int
+    scale: float
+    out: Slice
+    input: Slice
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy of bytes that don't overlap."""
 
@@ -236,7 +250,9 @@ class Conditional:
     branches: tuple[tuple[Thunk, ...], ...]
 
 
-Thunk = Kernel | Dot | Convolution | Sweep | Copy | Pack | Sort | TopK | Rng | Call | For | While | Conditional
+Thunk = (
+    Kernel | Dot | Convolution | Sweep | Softmax | Copy | Pack | Sort | TopK | Rng | Call | For | While | Conditional
+)
 
 
 @dataclass(frozen=True)
@@ -307,6 +323,9 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
     if isinstance(thunk, Sweep):
         size = SIZES[thunk.formula.dtype]
         return (*((at, size * thunk.count) for at in thunk.arrays), *((at, size) for at in thunk.scalars))
+    if isinstance(thunk, Softmax):
+        size = SIZES["float"] * thunk.rows * thunk.columns
+        return (thunk.out, size), (thunk.input, size)
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
     if isinstance(thunk, Pack):

@@ -1,0 +1,396 @@
+"""The pass `softmax`: computes the softmax of rows in one call.
+
+XLA on CPUs has four kernels for it: the largest value of each row, the exponentials, their sums, and the quotients. For rows of
+more than 32 values, the first and the third are two kernels each, one over pieces of 32 values, and one over pieces; and what
+scales the scores is one more. No thread can share them, and each reads or writes the whole array.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Container, Mapping, Sequence
+
+from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.instructions import (
+    Computation,
+    Instruction,
+    computations,
+    numbers,
+    single_results,
+    symbol,
+)
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, Softmax, Thunk, slices
+
+_CALLS = re.compile(r", kind=\w+, calls=%([^\s,]+)")
+_REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
+_DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
+_WINDOW = re.compile(r"^, window=\{size=([\dx]+) stride=([\dx]+)(?: pad=([\d_x]+))?\}, to_apply=%([^\s,]+)")
+
+SCALED, LARGEST, EXPONENTIALS, SUM, QUOTIENT = "scaled", "largest", "exponentials", "sum", "quotient"
+"""What the kernels compute."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chain:
+    """The kernels of a softmax."""
+
+    indices: tuple[int, ...]
+    """Where they are, in the order in which they run."""
+    scores: Place
+    power: Part
+    """The kernel of the exponentials."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """What one of the kernels does. Arguments are numbers; the result is the last argument."""
+
+    what: str
+    rows: int
+    columns: int
+    values: int
+    """The argument with all rows."""
+    by_row: int | None
+    """The argument with a value for each row: the largest value, or the sum."""
+    scale: float
+    """What each value is multiplied by first."""
+    arguments: int
+    pieces: int = 1
+    """For a largest value or a sum, the number of results for each row."""
+
+
+def softmax(compiled: Compiled) -> int:
+    """Merges kernels at all CPU levels.
+
+    Returns:
+      The number of softmaxes at the level with the most.
+    """
+    known: dict[str, Part] = {}
+    single: set[str] = set()
+    for text in compiled.optimized_hlo:
+        if found := parts(text):
+            known |= found
+            single |= single_results(text)
+    if not known:
+        return 0
+    compiled.functions = {isa: merge(function, known, single) for isa, function in compiled.functions.items()}
+    return max(sum(isinstance(each, Softmax) for each in function.thunks) for function in compiled.functions.values())
+
+
+def parts(hlo: str) -> dict[str, Part]:
+    """Finds a module's kernels that compute a part of a softmax along the last axis, in float32.
+
+    Args:
+      hlo: the text of a module after XLA's optimizations.
+
+    Returns:
+      What each kernel computes, by its symbol.
+    """
+    found_in = computations(hlo)
+    found: dict[str, Part] = {}
+    twice = set()
+    for computation in found_in.values():
+        for instruction in computation.instructions.values():
+            called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
+            kernel = symbol(hlo, instruction.name)
+            if not called or not kernel:
+                continue
+            if kernel in found:
+                twice.add(kernel)  # two names map to one symbol
+            given = [computation.instructions.get(name) for name in instruction.operands]
+            if part := _Reader(found_in, found_in[called[1]], given).part():
+                found[kernel] = part
+    return {kernel: part for kernel, part in found.items() if kernel not in twice}
+
+
+def merge(function: CompiledFunction, known: Mapping[str, Part], single: Container[str]) -> CompiledFunction:
+    """Merges kernels outside of loops: what a step of a loop writes, the next one may read.
+
+    Args:
+      function: the function from tfcompile's header.
+      known: the result of `parts` for its kernels.
+      single: the symbols of kernels with one result.
+
+    Returns:
+      A function with the same results.
+    """
+    temporary = {
+        index
+        for index, buffer in enumerate(function.buffers)
+        if buffer.kind == "temp" and index not in function.results
+    }
+    sequence = [*function.thunks]
+    index = 0
+    while index < len(sequence):
+        chain = _chain(sequence, index, known, single)
+        merged = chain and _merged(sequence, chain, single, temporary)
+        if chain and merged:
+            sequence[index] = merged
+            for earlier in reversed(chain.indices[:-1]):
+                del sequence[earlier]
+            index -= len(chain.indices) - 1
+        index += 1
+    return dataclasses.replace(function, thunks=tuple(sequence))
+
+
+class _Reader:
+    """Reads the computation of one kernel. It is strict: it finds nothing in a computation that does anything else."""
+
+    def __init__(
+        self, found_in: Mapping[str, Computation], computation: Computation, given: Sequence[Instruction | None]
+    ) -> None:
+        self._found_in = found_in
+        self._computation = computation
+        self._given = given
+        """The caller's operands."""
+
+    def part(self) -> Part | None:
+        """Returns what the kernel computes."""
+        every = self._computation.instructions.values()
+        root = self._computation.instructions.get(self._computation.root)
+        if root is None or not self._computation.complete:
+            return None
+        if any(each.dtype != "f32" or each.layout != (*reversed(range(len(each.shape))),) for each in every):
+            return None
+        root = self._bare(root)
+        if root.opcode in ("reduce", "reduce-window"):
+            return self._reduced(root)
+        if root.opcode == "multiply" and root.count and (scaled := self._scaled(root)):
+            return Part(SCALED, 1, root.count, scaled[0], None, scaled[1], len(self._given) + 1)
+        if root.opcode == "exponential":
+            difference = self._bare(self._operand(root, 0))
+            if difference.opcode == "subtract" and (scaled := self._scaled(self._operand(difference, 0))):
+                return self._with_rows(EXPONENTIALS, scaled[0], self._operand(difference, 1), scaled[1])
+        if root.opcode == "divide":
+            value = self._bare(self._operand(root, 0))
+            if value.opcode == "parameter":
+                return self._with_rows(QUOTIENT, _number(value), self._operand(root, 1), 1.0)
+        return None
+
+    def _operand(self, instruction: Instruction, index: int) -> Instruction:
+        return self._computation.instructions[instruction.operands[index]]
+
+    def _bare(self, instruction: Instruction) -> Instruction:
+        """Returns what has the same values in the same order."""
+        while instruction.opcode == "bitcast":
+            instruction = self._operand(instruction, 0)
+        return instruction
+
+    def _constant(self, instruction: Instruction) -> float | None:
+        """Returns the number that an instruction is, in this computation or as its caller gives it."""
+        if instruction.opcode == "parameter":
+            given = self._given[_number(instruction)]
+            if given is None:
+                return None
+            instruction = given
+        if instruction.opcode != "constant" or instruction.shape or instruction.dtype != "f32":
+            return None
+        return float(instruction.operands[0])
+
+    def _scaled(self, instruction: Instruction) -> tuple[int, float] | None:
+        """Returns a parameter's number, and the constant that its values are multiplied by."""
+        instruction = self._bare(instruction)
+        if instruction.opcode == "parameter":
+            return _number(instruction), 1.0
+        if instruction.opcode != "multiply":
+            return None
+        for index in (0, 1):
+            value = self._bare(self._operand(instruction, index))
+            factor = self._bare(self._operand(instruction, 1 - index))
+            if value.opcode == "parameter" and factor.opcode == "broadcast":
+                scale = self._constant(self._operand(factor, 0))
+                if scale is not None and math.isfinite(scale):
+                    return _number(value), scale
+        return None
+
+    def _reduced(self, root: Instruction) -> Part | None:
+        values = self._operand(root, 0)
+        match = _REDUCE.match(root.rest)
+        if match and values.shape and numbers(match[1]) == (len(values.shape) - 1,):
+            pieces, combiner = 1, match[2]
+        elif (window := _WINDOW.match(root.rest)) and _cuts_rows(window, values.shape):
+            pieces, combiner = root.shape[-1], window[4]
+        else:
+            return None
+        combined = self._found_in[combiner]
+        opcodes = sorted(each.opcode for each in combined.instructions.values())
+        start = self._constant(self._operand(root, 1))
+        scaled = self._scaled(values)
+        if scaled is None or not values.count:
+            return None
+        if (opcodes, start) == (["maximum", "parameter", "parameter"], -math.inf):
+            what = LARGEST
+        elif (opcodes, start) == (["add", "parameter", "parameter"], 0.0) and scaled[1] == 1:
+            what = SUM
+        else:
+            return None
+        columns = values.shape[-1]
+        arguments = len(self._given) + 1
+        return Part(what, values.count // columns, columns, scaled[0], None, scaled[1], arguments, pieces)
+
+    def _with_rows(self, what: str, values: int, by_row: Instruction, scale: float) -> Part | None:
+        """Returns a part in which every value of a row meets the same one of `by_row`."""
+        repeated = self._bare(by_row)
+        match = _DIMENSIONS.match(repeated.rest)
+        if repeated.opcode != "broadcast" or not match or not repeated.shape:
+            return None
+        dimensions, columns = numbers(match[1]), repeated.shape[-1]
+        row = self._bare(self._operand(repeated, 0))
+        if (
+            row.opcode != "parameter"
+            or len(repeated.shape) - 1 in dimensions
+            or [*dimensions] != sorted(dimensions)
+            or row.count * columns != repeated.count
+            or not repeated.count
+        ):
+            return None
+        return Part(what, row.count, columns, values, _number(row), scale, len(self._given) + 1)
+
+
+def _cuts_rows(window: re.Match[str], shape: tuple[int, ...]) -> bool:
+    """Returns whether windows of a reduction cut each row into pieces that don't overlap."""
+    sizes, strides = ([int(each) for each in text.split("x")] for text in (window[1], window[2]))
+    pads = [each.split("_") for each in window[3].split("x")] if window[3] else [["0", "0"]] * len(sizes)
+    before, after = (int(each) for each in pads[-1])
+    return (
+        sizes == strides
+        and sizes[:-1] == [1] * (len(shape) - 1)
+        and pads[:-1] == [["0", "0"]] * (len(shape) - 1)
+        and max(before, after) < sizes[-1]
+        and (before + shape[-1] + after) % sizes[-1] == 0
+    )
+
+
+def _number(parameter: Instruction) -> int:
+    return int(parameter.operands[0])
+
+
+def _chain(sequence: Sequence[Thunk], last: int, known: Mapping[str, Part], single: Container[str]) -> _Chain | None:
+    """Returns the kernels that end with this one, if they are a softmax."""
+    share = _part(sequence[last], known, QUOTIENT)
+    if share is None:
+        return None
+    values = _argument(sequence[last], share.values)
+    sums = _reduction(sequence, last, _argument(sequence[last], share.by_row), SUM, share, known, single)
+    if sums is None or sums[1] != values:
+        return None
+    powers = _writer(sequence, last, values, single)
+    if powers is None or powers > sums[0][0]:
+        return None
+    power = _part(sequence[powers], known, EXPONENTIALS)
+    if power is None or (power.rows, power.columns) != (share.rows, share.columns):
+        return None
+    scores = _argument(sequence[powers], power.values)
+    peaks = _reduction(sequence, powers, _argument(sequence[powers], power.by_row), LARGEST, share, known, single)
+    if peaks is None:
+        return None
+    first, scaled, scale = peaks
+    if scaled != scores:
+        # The scores are multiplied once for the largest value, and again before the exponentials.
+        multiplied = _writer(sequence, first[0], scaled, single)
+        factor = None if multiplied is None else _part(sequence[multiplied], known, SCALED)
+        if multiplied is None or factor is None or scale != 1:
+            return None
+        if _argument(sequence[multiplied], factor.values) != scores:
+            return None
+        scale = factor.scale
+        first = [multiplied, *first]
+    if scale != power.scale:
+        return None
+    return _Chain((*first, powers, *sums[0], last), scores, power)
+
+
+def _reduction(
+    sequence: Sequence[Thunk],
+    before: int,
+    result: Place,
+    what: str,
+    whole: Part,
+    known: Mapping[str, Part],
+    single: Container[str],
+) -> tuple[list[int], Place, float] | None:
+    """Returns the one or two kernels before a thunk that reduce rows to a result, what they reduce, and its factor."""
+    index = _writer(sequence, before, result, single)
+    part = None if index is None else _part(sequence[index], known, what)
+    if index is None or part is None or part.rows != whole.rows or part.pieces != 1:
+        return None
+    found, values = [index], _argument(sequence[index], part.values)
+    if part.columns != whole.columns:
+        index = _writer(sequence, index, values, single)
+        pieces = None if index is None else _part(sequence[index], known, what)
+        if index is None or pieces is None or part.scale != 1:
+            return None
+        found, values, part = [index, *found], _argument(sequence[index], pieces.values), pieces
+    return (found, values, part.scale) if (part.rows, part.columns) == (whole.rows, whole.columns) else None
+
+
+def _part(thunk: Thunk, known: Mapping[str, Part], what: str) -> Part | None:
+    """Returns what a kernel does, if it is this and its arguments have the right sizes."""
+    part = known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
+    if part is None or part.what != what or not isinstance(thunk, Kernel) or len(thunk.args) != part.arguments:
+        return None
+    all_, by_row = 4 * part.rows * part.columns, 4 * part.rows
+    wanted = {part.values: all_, part.arguments - 1: by_row * part.pieces if what in (LARGEST, SUM) else all_}
+    if part.by_row is not None:
+        wanted[part.by_row] = by_row
+    return part if all(thunk.args[index].size == size for index, size in wanted.items()) else None
+
+
+def _argument(thunk: Thunk, number: int | None) -> Place:
+    assert isinstance(thunk, Kernel) and number is not None
+    return slices(thunk)[number]
+
+
+def _writer(sequence: Sequence[Thunk], before: int, place: Place, single: Container[str]) -> int | None:
+    """Returns the last thunk before another one that writes a place, if it writes this place and no other."""
+    for index in reversed(range(before)):
+        reads, writes = accesses(sequence[index], single)
+        # If a thunk's results are unknown, anything that it uses may be one.
+        if any(overlap(place, each) for each in writes or reads):
+            return index if writes == [place] else None
+    return None
+
+
+def _merged(
+    sequence: Sequence[Thunk], chain: _Chain, single: Container[str], temporary: Container[int]
+) -> Softmax | None:
+    """Returns what replaces the last kernel of a chain, if nothing else needs what the others compute."""
+    first, *_, last = chain.indices
+    out = slices(sequence[last])[-1]
+    if chain.scores != out and overlap(chain.scores, out):
+        return None
+    for index in range(first, last):
+        reads, writes = accesses(sequence[index], single)
+        # If a thunk's results are unknown, anything that it uses may be one.
+        if index not in chain.indices and any(overlap(chain.scores, each) for each in writes or reads):
+            return None
+    merged = Softmax(chain.power.rows, chain.power.columns, chain.power.scale, out[0], chain.scores[0])
+    for writer in chain.indices[:-1]:
+        result = slices(sequence[writer])[-1]
+        reader = _last_reader(sequence, chain, writer, result)
+        others = [each for index, each in enumerate(sequence) if writer < index < reader and index not in chain.indices]
+        if any(overlap(result, each) for other in others for each in accesses(other, single)[0]):
+            return None
+        after = [
+            merged if index == last else each
+            for index, each in enumerate(sequence)
+            if index > reader and (index == last or index not in chain.indices)
+        ]
+        if (reader, result) != (last, out) and is_needed(result, after, single, temporary):
+            return None
+    return merged
+
+
+def _last_reader(sequence: Sequence[Thunk], chain: _Chain, writer: int, result: Place) -> int:
+    """Returns the last kernel of a chain that reads what another one writes."""
+    found = writer
+    for index in chain.indices[chain.indices.index(writer) + 1 :]:
+        *reads, written = slices(sequence[index])
+        if result in reads:
+            found = index
+        if overlap(result, written):
+            break
+    return found

@@ -1,0 +1,174 @@
+// The softmax of rows: the exponential of each value, divided by the sum of its
+// row's.
+//
+// Each value has the row's largest subtracted first, so that no exponential is
+// infinite. A row's bits depend only on its values and on the target. Nothing
+// here allocates or has state.
+#ifndef TFAOT_KERNELS_SOFTMAX_H_
+#define TFAOT_KERNELS_SOFTMAX_H_
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+#include "tfaot/kernels/part.h"
+#include "tfaot/kernels/vector.h"
+
+namespace tfaot::kernels::TFAOT_ISA {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Returns a vector whose values are all the same. Subtracting +0 keeps bits.
+TFAOT_INLINE Vector<float> Same(float value) { return value - Vector<float>{}; }
+
+// Returns exp(value) for values of at most 0, with a relative error of at most
+// 2e-7. It is 0 where the result would be denormal, and NaN for NaN.
+//
+// The polynomial is that of Cephes' expf (Moshier): exp(r) for |r| <= ln(2) /
+// 2, times 2^n.
+TFAOT_INLINE Vector<float> ExpOfNegative(Vector<float> value) {
+  using Bits = typename VectorOf<std::uint32_t, kVectorBytes>::Type;
+  const Vector<float> least = Same(-87.3365448f);  // ln(2^-126)
+  // Adding this moves an integer to the lowest bits.
+  const Vector<float> shift = Same(12582912.0f);
+  const Vector<float> shifted = value * Same(1.44269504f) + shift;
+  const Vector<float> n = shifted - shift;
+  // ln(2) in two parts, the first of which has few bits.
+  Vector<float> r = value - n * Same(0.693359375f);
+  r = r - n * Same(-2.12194440e-4f);
+  Vector<float> p = Same(1.9875691500e-4f);
+  p = p * r + Same(1.3981999507e-3f);
+  p = p * r + Same(8.3334519073e-3f);
+  p = p * r + Same(4.1665795894e-2f);
+  p = p * r + Same(1.6666665459e-1f);
+  p = p * r + Same(5.0000001201e-1f);
+  p = p * (r * r) + (r + Same(1.0f));
+  Bits bits;
+  std::memcpy(&bits, &shifted, sizeof(bits));
+  bits = (bits << 23) + 0x3f800000u;
+  Vector<float> power;
+  std::memcpy(&power, &bits, sizeof(power));
+  return value < least ? Vector<float>{} : p * power;
+}
+
+// Sets each of kCount results to the largest of a vector's values, or to any if
+// one is NaN.
+template <int kCount>
+TFAOT_INLINE void Largest(const Vector<float>* vectors, float* largest) {
+#if defined(__SSE2__)
+  __m128 x[4];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    __m128 parts[kVectorBytes / 16];
+    std::memcpy(parts, &vectors[i < kCount ? i : 0], kVectorBytes);
+    for (int width = kVectorBytes / 32; width > 0; width /= 2) {
+      for (int j = 0; j < width; ++j) {
+        parts[j] = _mm_max_ps(parts[j], parts[j + width]);
+      }
+    }
+    x[i] = parts[0];
+  }
+  const __m128 a =
+      _mm_max_ps(_mm_unpacklo_ps(x[0], x[1]), _mm_unpackhi_ps(x[0], x[1]));
+  const __m128 b =
+      _mm_max_ps(_mm_unpacklo_ps(x[2], x[3]), _mm_unpackhi_ps(x[2], x[3]));
+  const __m128 all = _mm_max_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+  std::memcpy(largest, &all, sizeof(float) * kCount);
+#else
+  for (int i = 0; i < kCount; ++i) {
+    float values[kLanes<float>];
+    std::memcpy(values, &vectors[i], sizeof(values));
+    largest[i] = values[0];
+    for (const float value : values) largest[i] = Max(largest[i], value);
+  }
+#endif
+}
+
+// Returns the first `count` values, at least one and fewer than a vector has,
+// and `rest` in place of the others.
+TFAOT_INLINE Vector<float> FirstOr(Vector<float> vector, std::int64_t count,
+                                   float rest) {
+  using Integers = typename VectorOf<std::int32_t, kVectorBytes>::Type;
+  Integers lane;
+  for (int i = 0; i < kLanes<float>; ++i) lane[i] = i;
+  const Integers end = static_cast<std::int32_t>(count) - Integers{};
+  return lane < end ? vector : Same(rest);
+}
+
+// Computes kRows rows: softmax(scale * from). `to` is the same as `from`, or
+// doesn't overlap it. With several rows at once, a core always has something to
+// do while it waits for a row's sum or largest value.
+template <int kRows>
+TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
+                                 const float* from, float* to) {
+  constexpr std::int64_t kWidth = kLanes<float>;
+  const std::int64_t whole = columns / kWidth * kWidth;
+  const std::int64_t rest = columns - whole;
+  const Vector<float> factor = Same(scale);
+  Vector<float> most[kRows];
+  Vector<float> last[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const float* const row = from + r * columns;
+    most[r] = Same(-kInfinity);
+    for (std::int64_t j = 0; j < whole; j += kWidth) {
+      most[r] = Max(Load(row + j) * factor, most[r]);
+    }
+    if (rest > 0) {
+      last[r] = LoadSome(row + whole, rest) * factor;
+      most[r] = Max(FirstOr(last[r], rest, -kInfinity), most[r]);
+    }
+  }
+  float peaks[kRows];
+  Largest<kRows>(most, peaks);
+  Vector<float> total[kRows];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const float* const row = from + r * columns;
+    float* const result = to + r * columns;
+    const Vector<float> peak = Same(peaks[r]);
+    total[r] = Vector<float>{};
+    for (std::int64_t j = 0; j < whole; j += kWidth) {
+      const Vector<float> power = ExpOfNegative(Load(row + j) * factor - peak);
+      total[r] += power;
+      Store(result + j, power);
+    }
+    if (rest > 0) {
+      last[r] = ExpOfNegative(last[r] - peak);
+      total[r] += FirstOr(last[r], rest, 0.0f);
+    }
+  }
+  float sums[kRows];
+  Sums<float, kRows>(total, sums);
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    float* const result = to + r * columns;
+    // Rounds once more than a quotient, in half of the time.
+    const Vector<float> share = Same(1.0f / sums[r]);
+    for (std::int64_t j = 0; j < whole; j += kWidth) {
+      Store(result + j, Load(result + j) * share);
+    }
+    if (rest > 0) StoreSome(result + whole, last[r] * share, rest);
+  }
+}
+
+// Computes some rows of `columns` values each.
+inline void SoftmaxRows(Span rows, std::int64_t columns, float scale,
+                        const float* from, float* to) {
+  constexpr int kRows = 4;
+  std::int64_t r = rows.begin;
+  for (; r + kRows <= rows.end; r += kRows) {
+    SoftmaxBlock<kRows>(columns, scale, from + r * columns, to + r * columns);
+  }
+  for (; r < rows.end; ++r) {
+    SoftmaxBlock<1>(columns, scale, from + r * columns, to + r * columns);
+  }
+}
+
+}  // namespace tfaot::kernels::TFAOT_ISA
+
+#endif  // TFAOT_KERNELS_SOFTMAX_H_
