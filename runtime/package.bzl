@@ -28,6 +28,7 @@ PACKAGE_SOURCES = [
 
 # The sources with the kernels of a CPU level, compiled for each level. A package has those that its model calls.
 PACKAGE_KERNELS = [
+    "tfaot/kernels/column_sums_f32.cc",
     "tfaot/kernels/convolution_f32.cc",
     "tfaot/kernels/products_f32.cc",
     "tfaot/kernels/products_f64.cc",

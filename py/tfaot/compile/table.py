@@ -23,6 +23,7 @@ from tfaot.compile.passes.residuals import residuals
 from tfaot.compile.passes.row_sums import row_sums
 from tfaot.compile.passes.short_products import short_products
 from tfaot.compile.passes.unroll_loops import unroll_loops
+from tfaot.compile.program.column_sums import column_sums
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.epilogues import epilogues
 from tfaot.compile.program.loops import pack_loops
@@ -137,6 +138,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Computes the softmax of rows in one call instead of four to seven kernels. Threads can share it.",
         Compiled,
         softmax,
+    ),
+    Pass(
+        "column_sums",
+        "Adds up rows of arrays in vectors, where XLA adds a value at a time. Threads can share the work.",
+        Compiled,
+        column_sums,
     ),
     Pass(
         "sweeps",

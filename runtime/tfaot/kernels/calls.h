@@ -1,5 +1,5 @@
-// The kernels that compiled models call: matrix products, convolutions, and
-// softmax.
+// The kernels that compiled models call: matrix products, convolutions,
+// softmax, and sums of rows.
 //
 // A call doesn't allocate or lock, and has no state: concurrent calls are safe
 // if their outputs are disjoint. Outputs must not overlap operands. Arrays are
@@ -62,6 +62,18 @@ struct Images {
   Packing packing = Packing::kNone;  // of the kernel
 };
 
+// Sums of the rows of in[arrays][rows][columns], in consecutive blocks:
+// out[arrays][blocks][columns]. The first block has `first` rows, the others
+// have `step`, and the last one may have fewer.
+struct ColumnSums {
+  std::int64_t arrays;
+  std::int64_t rows;
+  std::int64_t columns;
+  std::int64_t blocks;
+  std::int64_t first;
+  std::int64_t step;
+};
+
 // What to do with a result after writing it to the call's `out`:
 //   out = min(max((result + bias) + (addend + addend_bias), low), high)
 // Each column or filter has its own bias. The addend, and `out` here, have the
@@ -122,6 +134,11 @@ void RunStream(const Products& products, const void* left, const void* right,
 template <typename T>
 void RunSoftmax(std::int64_t rows, std::int64_t columns, T scale,
                 const void* in, void* out, ThreadPool* threads = nullptr);
+
+// All sizes are at least 1. T is float.
+template <typename T>
+void RunColumnSums(const ColumnSums& sums, const void* in, void* out,
+                   ThreadPool* threads = nullptr);
 
 }  // namespace TFAOT_ISA
 

@@ -259,6 +259,14 @@ class ExecutorTest(StageTest):
             calls = re.findall(r"RunSoftmax<float>\((\d+, \d+, [-.\d]+f),", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["42, 37, 1.0f", "42, 37, 0.125f", "1, 19, -3.0f"])
 
+    def test_column_sums(self) -> None:
+        """Protects gradients of biases: sums of rows are calls, and have TensorFlow's numbers, also at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["columns"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            calls = re.findall(r"RunColumnSums<float>\(\{(.*?)\},", Path(exported.path("m.cc")).read_text())
+            self.assertCountEqual(calls, ["1, 6561, 4, 3, 2025, 2592", "1, 8, 2000, 1, 8, 8", "1, 400, 3, 13, 24, 32"])
+
     def test_sweeps(self) -> None:
         """Protects every bit of updates: kernels in one pass give what they give one by one, with and without fused sums."""
         for cpu in ("x86-64", "x86-64-v3"):

@@ -279,6 +279,21 @@ def model_fn(xs, _):
         attend(new[0], keys, values, 4, False), attend(new[0], keys, values, 2, True),
     )
 """,
+    # Sums of blocks of rows, the first of which is shorter, of images, and of few columns; and sums that no call replaces: along
+    # rows, of products, and of few values.
+    "columns": """
+def input_fn():
+    return inputs(x=(f32, 81, 9, 9, 4), y=(f32, 8, 50, 40), z=(f32, 400, 3))
+
+def model_fn(xs, _):
+    x, y, z = xs
+    v = v1.get_variable("v", [400, 3])
+    with tf.control_dependencies([v.assign_add(z)]):
+        return (
+            tf.reduce_sum(x, (0, 1, 2)), tf.reduce_sum(y, 0), tf.reduce_sum(y, 1), tf.reduce_sum(z, 0), tf.reduce_sum(z, 1),
+            tf.reduce_sum(tf.exp(y), 0), tf.reduce_sum(z[:20], 0),
+        )
+""",
     # Softmax along the last axis: of scores in four dimensions with and without a factor, of one row, of rows with masked values,
     # and along another axis, which stays XLA's.
     "softmax": """

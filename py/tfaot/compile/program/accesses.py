@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Sequence
 
 from tfaot.compile.program.thunks import (
+    ColumnSums,
     Convolution,
     Copy,
     Dot,
@@ -35,7 +36,7 @@ def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Pl
         if thunk.epilogue:
             writes.append(reads.pop(2))  # after the operands
         return reads, writes
-    if isinstance(thunk, Copy | Pack | Softmax):
+    if isinstance(thunk, ColumnSums | Copy | Pack | Softmax):
         return reads[1:], reads[:1]
     if isinstance(thunk, Sweep):
         return reads, [reads[array] for array in thunk.written]

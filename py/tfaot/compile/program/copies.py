@@ -12,12 +12,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tfaot.compile.program.instructions import Computation, Instruction, computations, numbers, symbol
+from tfaot.compile.program.instructions import Computation, Instruction, fusions, numbers
 
 Order = npt.NDArray[np.int64]
 """For each value of a copy, in memory order, the index of the original in its memory."""
 
-_CALLS = re.compile(r", kind=kLoop, calls=%([^\s,]+)")
 _DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
 _SLICE = re.compile(r"^, slice=\{([^}]*)\}")
 _RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
@@ -35,20 +34,7 @@ def copies(hlo: str) -> dict[str, Computation]:
     Returns:
       What each kernel computes, by its symbol. Pass it to `order`.
     """
-    found_in = computations(hlo)
-    found: dict[str, Computation] = {}
-    twice = set()
-    for computation in found_in.values():
-        for instruction in computation.instructions.values():
-            called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
-            if not called:
-                continue
-            kernel = symbol(hlo, instruction.name)
-            if kernel in found:
-                twice.add(kernel)  # two names map to one symbol
-            if _is_copy(found_in[called[1]]):
-                found[kernel] = found_in[called[1]]
-    return {kernel: copy for kernel, copy in found.items() if kernel not in twice}
+    return {kernel: fusion.computation for kernel, fusion in fusions(hlo).items() if _is_copy(fusion.computation)}
 
 
 def order(copy: Computation) -> Order:

@@ -191,6 +191,8 @@ class _Plan:
             return [indent + self._sweep(thunk)]
         if isinstance(thunk, thunks.Softmax):
             return [indent + self._softmax(thunk)]
+        if isinstance(thunk, thunks.ColumnSums):
+            return [indent + self._column_sums(thunk)]
         if isinstance(thunk, thunks.Copy):
             return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
         if isinstance(thunk, thunks.Pack):
@@ -237,6 +239,12 @@ class _Plan:
         sizes = f"{softmax.rows}, {softmax.columns}, {softmax.scale!r}f"
         places = f"{self._at(softmax.input)}, {self._at(softmax.out)}"
         return f"kernels::TFAOT_ISA::RunSoftmax<float>({sizes}, {places}, instance.threads);"
+
+    def _column_sums(self, sums: thunks.ColumnSums) -> str:
+        self.kernels.add("tfaot/kernels/column_sums_f32.cc")
+        sizes = ", ".join(map(str, (sums.arrays, sums.rows, sums.columns, sums.blocks, sums.first, sums.step)))
+        places = f"{self._at(sums.input)}, {self._at(sums.out)}"
+        return f"kernels::TFAOT_ISA::RunColumnSums<float>({{{sizes}}}, {places}, instance.threads);"
 
     def _dot(self, dot: thunks.Dot) -> str:
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
@@ -360,6 +368,8 @@ def _title(thunk: Thunk) -> str:
         return f"sweep {thunk.count}"
     if isinstance(thunk, thunks.Softmax):
         return f"softmax {thunk.rows}x{thunk.columns}"
+    if isinstance(thunk, thunks.ColumnSums):
+        return f"column_sums {thunk.arrays}x{thunk.rows}x{thunk.columns}"
     if isinstance(thunk, thunks.Dot):
         return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
     return type(thunk).__name__.lower()

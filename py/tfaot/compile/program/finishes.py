@@ -10,7 +10,7 @@ import dataclasses
 import math
 import re
 
-from tfaot.compile.program.instructions import Computation, Instruction, computations, numbers, symbol
+from tfaot.compile.program.instructions import Computation, Instruction, fusions, numbers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,7 +30,6 @@ class Finish:
     """The number of arguments. The last one is the result."""
 
 
-_CALLS = re.compile(r", kind=kLoop, calls=%([^\s,]+)")
 _DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
 
 
@@ -84,19 +83,9 @@ def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
       For each kernel's symbol, the ways to read it as a `Finish`; empty if there are none. A kernel that isn't listed
       may have any number of results.
     """
-    found_in = computations(hlo)
-    found: dict[str, tuple[Finish, ...]] = {}
-    twice = set()
-    for computation in found_in.values():
-        for instruction in computation.instructions.values():
-            called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
-            kernel = symbol(hlo, instruction.name)
-            if not called or not kernel or not _in_rows(instruction):
-                continue
-            if kernel in found:
-                twice.add(kernel)  # two names map to one symbol
-            found[kernel] = _finishes(found_in[called[1]])
-    return {kernel: ways for kernel, ways in found.items() if kernel not in twice}
+    return {
+        kernel: _finishes(fusion.computation) for kernel, fusion in fusions(hlo).items() if _in_rows(fusion.instruction)
+    }
 
 
 def _in_rows(instruction: Instruction) -> bool:

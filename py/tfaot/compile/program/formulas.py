@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from tfaot.compile.program.instructions import Computation, Instruction, computations, symbol
+from tfaot.compile.program.instructions import Computation, Instruction, fusions
 
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
@@ -31,7 +31,6 @@ _OPCODES = {
     "sqrt",
     "subtract",
 }
-_CALLS = re.compile(r", kind=\w+, calls=%([^\s,]+)")
 _DIRECTION = re.compile(r"^, direction=(EQ|NE|GE|GT|LE|LT)\b")
 
 
@@ -87,19 +86,7 @@ def elementwise(hlo: str) -> dict[str, Elementwise | None]:
       What each kernel computes, by its symbol; None if no formula describes it. A kernel that isn't listed may have any
       number of results.
     """
-    found_in = computations(hlo)
-    found: dict[str, Elementwise | None] = {}
-    twice = set()
-    for computation in found_in.values():
-        for instruction in computation.instructions.values():
-            called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
-            kernel = symbol(hlo, instruction.name)
-            if not called or not kernel:
-                continue
-            if kernel in found:
-                twice.add(kernel)  # two names map to one symbol
-            found[kernel] = _read(found_in[called[1]])
-    return {kernel: each for kernel, each in found.items() if kernel not in twice}
+    return {kernel: _read(fusion.computation) for kernel, fusion in fusions(hlo).items()}
 
 
 def _read(computation: Computation) -> Elementwise | None:

@@ -14,17 +14,9 @@ from collections.abc import Container, Mapping, Sequence
 
 from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.instructions import (
-    Computation,
-    Instruction,
-    computations,
-    numbers,
-    single_results,
-    symbol,
-)
+from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers, single_results
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, Softmax, Thunk, slices
 
-_CALLS = re.compile(r", kind=\w+, calls=%([^\s,]+)")
 _REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
 _DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
 _WINDOW = re.compile(r"^, window=\{size=([\dx]+) stride=([\dx]+)(?: pad=([\d_x]+))?\}, to_apply=%([^\s,]+)")
@@ -89,21 +81,8 @@ def parts(hlo: str) -> dict[str, Part]:
     Returns:
       What each kernel computes, by its symbol.
     """
-    found_in = computations(hlo)
-    found: dict[str, Part] = {}
-    twice = set()
-    for computation in found_in.values():
-        for instruction in computation.instructions.values():
-            called = _CALLS.match(instruction.rest) if instruction.opcode == "fusion" else None
-            kernel = symbol(hlo, instruction.name)
-            if not called or not kernel:
-                continue
-            if kernel in found:
-                twice.add(kernel)  # two names map to one symbol
-            given = [computation.instructions.get(name) for name in instruction.operands]
-            if part := _Reader(found_in, found_in[called[1]], given).part():
-                found[kernel] = part
-    return {kernel: part for kernel, part in found.items() if kernel not in twice}
+    found = {kernel: _Reader(fusion).part() for kernel, fusion in fusions(hlo).items()}
+    return {kernel: part for kernel, part in found.items() if part is not None}
 
 
 def merge(function: CompiledFunction, known: Mapping[str, Part], single: Container[str]) -> CompiledFunction:
@@ -139,75 +118,48 @@ def merge(function: CompiledFunction, known: Mapping[str, Part], single: Contain
 class _Reader:
     """Reads the computation of one kernel. It is strict: it finds nothing in a computation that does anything else."""
 
-    def __init__(
-        self, found_in: Mapping[str, Computation], computation: Computation, given: Sequence[Instruction | None]
-    ) -> None:
-        self._found_in = found_in
-        self._computation = computation
-        self._given = given
-        """The caller's operands."""
+    def __init__(self, fusion: Fusion) -> None:
+        self._fusion = fusion
 
     def part(self) -> Part | None:
         """Returns what the kernel computes."""
-        every = self._computation.instructions.values()
-        root = self._computation.instructions.get(self._computation.root)
-        if root is None or not self._computation.complete:
+        fusion, root = self._fusion, self._fusion.root
+        if root is None or not fusion.row_major:
             return None
-        if any(each.dtype != "f32" or each.layout != (*reversed(range(len(each.shape))),) for each in every):
+        if any(each.dtype != "f32" for each in fusion.computation.instructions.values()):
             return None
-        root = self._bare(root)
         if root.opcode in ("reduce", "reduce-window"):
             return self._reduced(root)
         if root.opcode == "multiply" and root.count and (scaled := self._scaled(root)):
-            return Part(SCALED, 1, root.count, scaled[0], None, scaled[1], len(self._given) + 1)
+            return Part(SCALED, 1, root.count, scaled[0], None, scaled[1], fusion.arguments)
         if root.opcode == "exponential":
-            difference = self._bare(self._operand(root, 0))
-            if difference.opcode == "subtract" and (scaled := self._scaled(self._operand(difference, 0))):
-                return self._with_rows(EXPONENTIALS, scaled[0], self._operand(difference, 1), scaled[1])
+            difference = fusion.bare(fusion.operand(root, 0))
+            if difference.opcode == "subtract" and (scaled := self._scaled(fusion.operand(difference, 0))):
+                return self._with_rows(EXPONENTIALS, scaled[0], fusion.operand(difference, 1), scaled[1])
         if root.opcode == "divide":
-            value = self._bare(self._operand(root, 0))
+            value = fusion.bare(fusion.operand(root, 0))
             if value.opcode == "parameter":
-                return self._with_rows(QUOTIENT, _number(value), self._operand(root, 1), 1.0)
+                return self._with_rows(QUOTIENT, _number(value), fusion.operand(root, 1), 1.0)
         return None
-
-    def _operand(self, instruction: Instruction, index: int) -> Instruction:
-        return self._computation.instructions[instruction.operands[index]]
-
-    def _bare(self, instruction: Instruction) -> Instruction:
-        """Returns what has the same values in the same order."""
-        while instruction.opcode == "bitcast":
-            instruction = self._operand(instruction, 0)
-        return instruction
-
-    def _constant(self, instruction: Instruction) -> float | None:
-        """Returns the number that an instruction is, in this computation or as its caller gives it."""
-        if instruction.opcode == "parameter":
-            given = self._given[_number(instruction)]
-            if given is None:
-                return None
-            instruction = given
-        if instruction.opcode != "constant" or instruction.shape or instruction.dtype != "f32":
-            return None
-        return float(instruction.operands[0])
 
     def _scaled(self, instruction: Instruction) -> tuple[int, float] | None:
         """Returns a parameter's number, and the constant that its values are multiplied by."""
-        instruction = self._bare(instruction)
+        instruction = self._fusion.bare(instruction)
         if instruction.opcode == "parameter":
             return _number(instruction), 1.0
         if instruction.opcode != "multiply":
             return None
         for index in (0, 1):
-            value = self._bare(self._operand(instruction, index))
-            factor = self._bare(self._operand(instruction, 1 - index))
+            value = self._fusion.bare(self._fusion.operand(instruction, index))
+            factor = self._fusion.bare(self._fusion.operand(instruction, 1 - index))
             if value.opcode == "parameter" and factor.opcode == "broadcast":
-                scale = self._constant(self._operand(factor, 0))
+                scale = self._fusion.constant(self._fusion.operand(factor, 0))
                 if scale is not None and math.isfinite(scale):
                     return _number(value), scale
         return None
 
     def _reduced(self, root: Instruction) -> Part | None:
-        values = self._operand(root, 0)
+        values = self._fusion.operand(root, 0)
         match = _REDUCE.match(root.rest)
         if match and values.shape and numbers(match[1]) == (len(values.shape) - 1,):
             pieces, combiner = 1, match[2]
@@ -215,30 +167,29 @@ class _Reader:
             pieces, combiner = root.shape[-1], window[4]
         else:
             return None
-        combined = self._found_in[combiner]
-        opcodes = sorted(each.opcode for each in combined.instructions.values())
-        start = self._constant(self._operand(root, 1))
+        opcode = self._fusion.combined_by(combiner)
+        start = self._fusion.constant(self._fusion.operand(root, 1))
         scaled = self._scaled(values)
         if scaled is None or not values.count:
             return None
-        if (opcodes, start) == (["maximum", "parameter", "parameter"], -math.inf):
+        if (opcode, start) == ("maximum", -math.inf):
             what = LARGEST
-        elif (opcodes, start) == (["add", "parameter", "parameter"], 0.0) and scaled[1] == 1:
+        elif (opcode, start) == ("add", 0.0) and scaled[1] == 1:
             what = SUM
         else:
             return None
         columns = values.shape[-1]
-        arguments = len(self._given) + 1
+        arguments = self._fusion.arguments
         return Part(what, values.count // columns, columns, scaled[0], None, scaled[1], arguments, pieces)
 
     def _with_rows(self, what: str, values: int, by_row: Instruction, scale: float) -> Part | None:
         """Returns a part in which every value of a row meets the same one of `by_row`."""
-        repeated = self._bare(by_row)
+        repeated = self._fusion.bare(by_row)
         match = _DIMENSIONS.match(repeated.rest)
         if repeated.opcode != "broadcast" or not match or not repeated.shape:
             return None
         dimensions, columns = numbers(match[1]), repeated.shape[-1]
-        row = self._bare(self._operand(repeated, 0))
+        row = self._fusion.bare(self._fusion.operand(repeated, 0))
         if (
             row.opcode != "parameter"
             or len(repeated.shape) - 1 in dimensions
@@ -247,7 +198,7 @@ class _Reader:
             or not repeated.count
         ):
             return None
-        return Part(what, row.count, columns, values, _number(row), scale, len(self._given) + 1)
+        return Part(what, row.count, columns, values, _number(row), scale, self._fusion.arguments)
 
 
 def _cuts_rows(window: re.Match[str], shape: tuple[int, ...]) -> bool:

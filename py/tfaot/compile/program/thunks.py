@@ -157,6 +157,24 @@ class Softmax:
 
 
 @dataclass(frozen=True)
+class ColumnSums:
+    """Sums of the rows of `arrays` arrays of floats, in blocks: the first has `first` rows, others have `step` or fewer.
+
+    tfcompile's header has none. The pass `column_sums` makes them from kernels.
+    """
+
+    arrays: int
+    rows: int
+    columns: int
+    blocks: int
+    """The number of sums for each array and column."""
+    first: int
+    step: int
+    out: Slice
+    input: Slice
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy of bytes that don't overlap."""
 
@@ -251,7 +269,21 @@ class Conditional:
 
 
 Thunk = (
-    Kernel | Dot | Convolution | Sweep | Softmax | Copy | Pack | Sort | TopK | Rng | Call | For | While | Conditional
+    Kernel
+    | Dot
+    | Convolution
+    | Sweep
+    | Softmax
+    | ColumnSums
+    | Copy
+    | Pack
+    | Sort
+    | TopK
+    | Rng
+    | Call
+    | For
+    | While
+    | Conditional
 )
 
 
@@ -326,6 +358,9 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
     if isinstance(thunk, Softmax):
         size = SIZES["float"] * thunk.rows * thunk.columns
         return (thunk.out, size), (thunk.input, size)
+    if isinstance(thunk, ColumnSums):
+        size = SIZES["float"] * thunk.arrays * thunk.columns
+        return (thunk.out, size * thunk.blocks), (thunk.input, size * thunk.rows)
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
     if isinstance(thunk, Pack):

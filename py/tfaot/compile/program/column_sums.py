@@ -1,0 +1,146 @@
+"""The pass `column_sums`: adds up the rows of arrays in vectors, where XLA adds one value at a time.
+
+XLA cuts sums over many values into blocks, in kernels of their own. Where an array has its channels last, such a kernel goes
+through each channel of a block with a distance between the values.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Mapping
+
+from tfaot.compile.program.accesses import overlap
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers
+from tfaot.compile.program.thunks import ColumnSums, CompiledFunction, Kernel, Slice, Thunk, slices, walk, with_bodies
+
+_REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
+_WINDOW = re.compile(r"^, window=\{size=([\dx]+) stride=([\dx]+)(?: pad=([\d_x]+))?\}, to_apply=%([^\s,]+)")
+
+_LEAST = 1024
+"""The fewest values that are worth a call instead of a kernel."""
+
+_NOWHERE = Slice(-1, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summed:
+    """What a kernel adds up. The result is its last argument."""
+
+    sums: ColumnSums
+    """The sizes; without places."""
+    values: int
+    """The argument whose values it adds up."""
+    arguments: int
+
+
+def column_sums(compiled: Compiled) -> int:
+    """Replaces kernels at all CPU levels.
+
+    Returns:
+      The number of sums at the level with the most.
+    """
+    known: dict[str, Summed] = {}
+    for text in compiled.optimized_hlo:
+        known |= summed(text)
+    if not known:
+        return 0
+    compiled.functions = {isa: replace(function, known) for isa, function in compiled.functions.items()}
+    return max(
+        sum(isinstance(each, ColumnSums) for each in walk(function.thunks)) for function in compiled.functions.values()
+    )
+
+
+def summed(hlo: str) -> dict[str, Summed]:
+    """Finds a module's kernels that add up all rows of float32 arrays, or blocks of consecutive rows, and nothing else.
+
+    Args:
+      hlo: the text of a module after XLA's optimizations.
+
+    Returns:
+      What each kernel adds up, by its symbol.
+    """
+    found = {kernel: _summed(fusion) for kernel, fusion in fusions(hlo).items()}
+    return {kernel: each for kernel, each in found.items() if each is not None}
+
+
+def replace(function: CompiledFunction, known: Mapping[str, Summed]) -> CompiledFunction:
+    """Replaces kernels by calls of the runtime, also in loops.
+
+    Args:
+      function: the function from tfcompile's header.
+      known: the result of `summed` for its kernels.
+    """
+    return dataclasses.replace(function, thunks=tuple(_replaced(thunk, known) for thunk in function.thunks))
+
+
+def _replaced(thunk: Thunk, known: Mapping[str, Summed]) -> Thunk:
+    found = known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
+    if found is None or not isinstance(thunk, Kernel):
+        return with_bodies(thunk, lambda body: tuple(_replaced(each, known) for each in body))
+    if len(thunk.args) != found.arguments:
+        return thunk
+    values, result = thunk.args[found.values], thunk.args[-1]
+    call = dataclasses.replace(found.sums, out=result.slice, input=values.slice)
+    (out, out_size), (read, read_size) = slices(call)
+    if (out_size, read_size) != (result.size, values.size) or overlap((out, out_size), (read, read_size)):
+        return thunk
+    return call
+
+
+def _summed(fusion: Fusion) -> Summed | None:
+    """Returns what a kernel adds up. It is strict: it finds nothing in a kernel that does anything else."""
+    root = fusion.root
+    if root is None or not fusion.row_major or root.dtype != "f32" or root.opcode not in ("reduce", "reduce-window"):
+        return None
+    reduced = fusion.operand(root, 0)
+    values = fusion.bare(reduced)
+    if values.opcode != "parameter" or fusion.constant(fusion.operand(root, 1)) != 0 or reduced.count < _LEAST:
+        return None
+    if match := _REDUCE.match(root.rest):
+        found, combiner = _whole(reduced, numbers(match[1])), match[2]
+    elif window := _WINDOW.match(root.rest):
+        found, combiner = _blocks(reduced, window), window[4]
+    else:
+        return None
+    if found is None or fusion.combined_by(combiner) != "add":
+        return None
+    return Summed(found, int(values.operands[0]), fusion.arguments)
+
+
+def _whole(values: Instruction, axes: tuple[int, ...]) -> ColumnSums | None:
+    """Returns sums over some axes."""
+    if not axes or axes != tuple(range(axes[0], axes[-1] + 1)) or axes[-1] + 1 == len(values.shape):
+        return None
+    rows = math.prod(values.shape[each] for each in axes)
+    return _sums(values, axes[0], axes[-1] + 1, rows, 1, rows)
+
+
+def _blocks(values: Instruction, window: re.Match[str]) -> ColumnSums | None:
+    """Returns sums over windows, if each has consecutive rows."""
+    shape = values.shape
+    sizes, strides = ([int(each) for each in text.split("x")] for text in (window[1], window[2]))
+    pads = [each.split("_") for each in window[3].split("x")] if window[3] else [["0", "0"]] * len(shape)
+    axes = [axis for axis, size in enumerate(sizes) if size > 1]
+    if sizes != strides or not axes or axes[-1] + 1 == len(shape):
+        return None
+    cut, end = axes[0], axes[-1] + 1
+    if sizes[cut + 1 : end] != [*shape[cut + 1 : end]]:
+        return None
+    if any(pad != ["0", "0"] for axis, pad in enumerate(pads) if axis != cut):
+        return None
+    size, (before, after) = sizes[cut], (int(each) for each in pads[cut])
+    length = before + shape[cut] + after
+    if max(before, after) >= size or length % size:
+        return None
+    inner = math.prod(shape[cut + 1 : end])
+    return _sums(values, cut, end, (size - before) * inner, length // size, size * inner)
+
+
+def _sums(values: Instruction, begin: int, end: int, first: int, blocks: int, step: int) -> ColumnSums:
+    arrays, rows, columns = (
+        math.prod(values.shape[part]) for part in (slice(0, begin), slice(begin, end), slice(end, None))
+    )
+    return ColumnSums(arrays, rows, columns, blocks, first, step, _NOWHERE, _NOWHERE)
