@@ -29,6 +29,7 @@ from tfaot.compile.program.epilogues import epilogues
 from tfaot.compile.program.loops import pack_loops
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
+from tfaot.compile.program.row_copies import row_copies
 from tfaot.compile.program.row_products import row_products
 from tfaot.compile.program.softmax import softmax
 from tfaot.compile.program.strided_products import strided_products
@@ -144,6 +145,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Adds up rows of arrays in vectors, where XLA adds a value at a time. Threads can share the work.",
         Compiled,
         column_sums,
+    ),
+    Pass(
+        "row_copies",
+        "Copies short rows in another order as vectors, where XLA copies a value at a time. Threads can share the work.",
+        Compiled,
+        row_copies,
     ),
     Pass(
         "sweeps",

@@ -1,5 +1,5 @@
 // The kernels that compiled models call: matrix products, convolutions,
-// softmax, and sums of rows.
+// softmax, sums of rows, and copies of rows.
 //
 // A call doesn't allocate or lock, and has no state: concurrent calls are safe
 // if their outputs are disjoint. Outputs must not overlap operands. Arrays are
@@ -74,6 +74,20 @@ struct ColumnSums {
   std::int64_t step;
 };
 
+// The order in which rows of `row` values are copied: loops, outermost first,
+// go through the rows that are read, `step` values apart, and write them one
+// after another.
+struct RowOrder {
+  struct Loop {
+    std::int64_t count;
+    std::int64_t step;
+  };
+  static constexpr int kLoops = 4;
+  std::int64_t first;  // the index of the first value that is read
+  Loop loops[kLoops];
+  std::int64_t row;
+};
+
 // What to do with a result after writing it to the call's `out`:
 //   out = min(max((result + bias) + (addend + addend_bias), low), high)
 // Each column or filter has its own bias. The addend, and `out` here, have the
@@ -139,6 +153,11 @@ void RunSoftmax(std::int64_t rows, std::int64_t columns, T scale,
 template <typename T>
 void RunColumnSums(const ColumnSums& sums, const void* in, void* out,
                    ThreadPool* threads = nullptr);
+
+// Counts are at least 1. T is float.
+template <typename T>
+void RunRowCopies(const RowOrder& order, const void* in, void* out,
+                  ThreadPool* threads = nullptr);
 
 }  // namespace TFAOT_ISA
 

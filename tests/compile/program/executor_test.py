@@ -267,6 +267,21 @@ class ExecutorTest(StageTest):
             calls = re.findall(r"RunColumnSums<float>\(\{(.*?)\},", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["1, 6561, 4, 3, 2025, 2592", "1, 8, 2000, 1, 8, 8", "1, 400, 3, 13, 24, 32"])
 
+    def test_row_copies(self) -> None:
+        """Protects attention and gradients: copies of rows are calls, and copy every value, also at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["orders"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            calls = re.findall(r"RunRowCopies<float>\(\{0, (.*)\}, b", Path(exported.path("m.cc")).read_text())
+            self.assertCountEqual(
+                calls,
+                [
+                    "{{1, 0}, {10, 468}, {13, 3}, {12, 39}}, 3",
+                    "{{1, 0}, {1, 0}, {30, 4}, {20, 120}}, 4",
+                    "{{1, 0}, {1, 0}, {29, 4}, {18, 116}}, 4",
+                ],
+            )
+
     def test_sweeps(self) -> None:
         """Protects every bit of updates: kernels in one pass give what they give one by one, with and without fused sums."""
         for cpu in ("x86-64", "x86-64-v3"):

@@ -279,6 +279,19 @@ def model_fn(xs, _):
         attend(new[0], keys, values, 4, False), attend(new[0], keys, values, 2, True),
     )
 """,
+    # Copies in another order: of short rows, and of a part; and of long rows, of few values, and of values that don't stay
+    # adjacent, which stay XLA's.
+    "orders": """
+def input_fn():
+    return inputs(x=(f32, 10, 12, 13, 3), y=(f32, 20, 30, 4), z=(f32, 40, 30, 64))
+
+def model_fn(xs, _):
+    x, y, z = xs
+    return (
+        tf.transpose(x, (3, 1, 2, 0)), tf.transpose(x, (0, 2, 1, 3)), tf.transpose(y, (1, 0, 2)),
+        tf.transpose(y[2:, 1:], (1, 0, 2)), tf.transpose(z, (1, 0, 2)), tf.transpose(y[0]),
+    )
+""",
     # Sums of blocks of rows, the first of which is shorter, of images, and of few columns; and sums that no call replaces: along
     # rows, of products, and of few values.
     "columns": """

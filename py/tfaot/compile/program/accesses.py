@@ -11,6 +11,7 @@ from tfaot.compile.program.thunks import (
     Dot,
     Kernel,
     Pack,
+    RowCopies,
     Slice,
     Softmax,
     Sweep,
@@ -36,7 +37,7 @@ def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Pl
         if thunk.epilogue:
             writes.append(reads.pop(2))  # after the operands
         return reads, writes
-    if isinstance(thunk, ColumnSums | Copy | Pack | Softmax):
+    if isinstance(thunk, ColumnSums | Copy | Pack | RowCopies | Softmax):
         return reads[1:], reads[:1]
     if isinstance(thunk, Sweep):
         return reads, [reads[array] for array in thunk.written]

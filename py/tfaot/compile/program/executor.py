@@ -193,6 +193,8 @@ class _Plan:
             return [indent + self._softmax(thunk)]
         if isinstance(thunk, thunks.ColumnSums):
             return [indent + self._column_sums(thunk)]
+        if isinstance(thunk, thunks.RowCopies):
+            return [indent + self._row_copies(thunk)]
         if isinstance(thunk, thunks.Copy):
             return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
         if isinstance(thunk, thunks.Pack):
@@ -245,6 +247,14 @@ class _Plan:
         sizes = ", ".join(map(str, (sums.arrays, sums.rows, sums.columns, sums.blocks, sums.first, sums.step)))
         places = f"{self._at(sums.input)}, {self._at(sums.out)}"
         return f"kernels::TFAOT_ISA::RunColumnSums<float>({{{sizes}}}, {places}, instance.threads);"
+
+    def _row_copies(self, copies: thunks.RowCopies) -> str:
+        self.kernels.add("tfaot/kernels/row_copies_f32.cc")
+        self._facts[f"::tfaot::kernels::RowOrder::kLoops == {len(copies.loops)}"] = None
+        loops = ", ".join(f"{{{count}, {step}}}" for count, step in copies.loops)
+        order = f"{{{copies.first}, {{{loops}}}, {copies.row}}}"
+        places = f"{self._at(copies.input)}, {self._at(copies.out)}"
+        return f"kernels::TFAOT_ISA::RunRowCopies<float>({order}, {places}, instance.threads);"
 
     def _dot(self, dot: thunks.Dot) -> str:
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
@@ -370,6 +380,8 @@ def _title(thunk: Thunk) -> str:
         return f"softmax {thunk.rows}x{thunk.columns}"
     if isinstance(thunk, thunks.ColumnSums):
         return f"column_sums {thunk.arrays}x{thunk.rows}x{thunk.columns}"
+    if isinstance(thunk, thunks.RowCopies):
+        return f"row_copies {thunk.size // 4 // thunk.row}x{thunk.row}"
     if isinstance(thunk, thunks.Dot):
         return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
     return type(thunk).__name__.lower()

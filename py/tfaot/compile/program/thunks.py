@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -175,6 +176,30 @@ class ColumnSums:
 
 
 @dataclass(frozen=True)
+class RowCopies:
+    """Copies rows of floats in another order: loops, outermost first, read rows and write them one after another.
+
+    tfcompile's header has none. The pass `row_copies` makes them from kernels.
+    """
+
+    first: int
+    """The index of the first value that is read."""
+    loops: tuple[tuple[int, int], ...]
+    """For each loop, its count and the distance of the rows that it reads, in values."""
+    row: int
+    """The number of values in a row."""
+    out: Slice
+    input: Slice
+    input_size: int
+    """In bytes; more than are read if it copies a part."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the result."""
+        return SIZES["float"] * self.row * math.prod(count for count, _ in self.loops)
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy of bytes that don't overlap."""
 
@@ -275,6 +300,7 @@ Thunk = (
     | Sweep
     | Softmax
     | ColumnSums
+    | RowCopies
     | Copy
     | Pack
     | Sort
@@ -361,6 +387,8 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
     if isinstance(thunk, ColumnSums):
         size = SIZES["float"] * thunk.arrays * thunk.columns
         return (thunk.out, size * thunk.blocks), (thunk.input, size * thunk.rows)
+    if isinstance(thunk, RowCopies):
+        return (thunk.out, thunk.size), (thunk.input, thunk.input_size)
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
     if isinstance(thunk, Pack):
