@@ -122,6 +122,29 @@ class SuiteTest(unittest.TestCase):
                 self.assertEqual(self.ran(wanted=1)[-3:], ["Second.a", "Second.b", "Second.c"])
         self.assertEqual(self.ran({"TESTBRIDGE_TEST_RUNNER_FAIL_FAST": "1"}, wanted=1), [])
 
+    def test_slow(self) -> None:
+        """The log of a slow suite names the tests that take the time, and no others."""
+        self.write(
+            "first",
+            FIRST.replace("def test_b(self):", "def test_b(self):\n        time.sleep(1.1)").replace(
+                "import unittest", "import time\nimport unittest"
+            ),
+        )
+        log = self.folder / "log"
+        kept = os.dup(2)
+        self.addCleanup(os.close, kept)
+        with log.open("wb") as file:
+            os.dup2(file.fileno(), 2)
+        try:
+            with mock.patch.object(sys, "stderr", os.fdopen(os.dup(2), "w")) as stream:
+                self.ran()
+                stream.close()
+        finally:
+            os.dup2(kept, 2)
+        lines = [line.lstrip(". ") for line in log.read_text().splitlines() if " s: " in line]
+        self.assertEqual([line.split(" s: ")[1] for line in lines], ["folder.first_test.FirstTest.test_b"])
+        self.assertGreaterEqual(float(lines[0].split(" s: ")[0]), 1.0)
+
 
 if __name__ == "__main__":
     unittest.main()
