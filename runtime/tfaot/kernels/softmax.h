@@ -110,7 +110,7 @@ TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
   const std::int64_t rest = columns - whole;
   const Vector<float> factor = Same(scale);
   Vector<float> most[kRows];
-  Vector<float> last[kRows];
+  Vector<float> last[kRows] = {};
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const float* const row = from + r * columns;

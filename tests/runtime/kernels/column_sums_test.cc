@@ -3,14 +3,12 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/pools.h"
+#include "tests/runtime/kernels/on_pools.h"
 #include "tfaot/kernels/column_sums_f32.cc"
-#include "tfaot/threads.h"
 
 namespace tfaot::kernels {
 namespace {
@@ -104,18 +102,7 @@ void TestPools() {
       RunColumnSums<float>(sums, in.data(), out.data(), threads);
       return out;
     };
-    const std::vector<float> whole = run(nullptr);
-    for (const int count : {1, 2, 3, 8}) {
-      const auto expect_same = [&](const std::vector<float>& other) {
-        Require(std::memcmp(whole.data(), other.data(),
-                            whole.size() * sizeof(float)) == 0);
-      };
-      ShuffledPool shuffled(count);
-      expect_same(run(&shuffled));
-      Require(shuffled.calls == (count == 1 ? 0 : 1));
-      Threads threads(count);
-      expect_same(run(&threads));
-    }
+    RequireSameOnPools(run, true);
   }
 }
 

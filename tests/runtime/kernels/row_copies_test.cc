@@ -8,9 +8,8 @@
 #include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/pools.h"
+#include "tests/runtime/kernels/on_pools.h"
 #include "tfaot/kernels/row_copies_f32.cc"
-#include "tfaot/threads.h"
 
 namespace tfaot::kernels {
 namespace {
@@ -125,15 +124,7 @@ void TestPools() {
       RunRowCopies<float>(order, in.data(), out.data(), threads);
       return out;
     };
-    const std::vector<float> whole = run(nullptr);
-    const bool shares = order.loops[0].count * order.loops[1].count > 1;
-    for (const int count : {1, 2, 3, 8}) {
-      ShuffledPool shuffled(count);
-      Require(run(&shuffled) == whole);
-      Require(shuffled.calls == (count > 1 && shares ? 1 : 0));
-      Threads threads(count);
-      Require(run(&threads) == whole);
-    }
+    RequireSameOnPools(run, order.loops[0].count * order.loops[1].count > 1);
   }
 }
 

@@ -3,15 +3,13 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
 
 #include "tests/runtime/kernels/fuzz.h"
-#include "tests/runtime/pools.h"
+#include "tests/runtime/kernels/on_pools.h"
 #include "tfaot/kernels/softmax_f32.cc"
-#include "tfaot/threads.h"
 
 namespace tfaot::kernels {
 namespace {
@@ -154,19 +152,7 @@ void TestPools() {
       RunSoftmax<float>(rows, columns, 0.5f, from.data(), to.data(), threads);
       return to;
     };
-    const std::vector<float> whole = run(nullptr);
-    for (const int count : {1, 2, 3, 8}) {
-      const auto expect_same = [&](const std::vector<float>& other) {
-        Expect(std::memcmp(whole.data(), other.data(),
-                           whole.size() * sizeof(float)) == 0,
-               "the same bits with " + std::to_string(count) + " threads");
-      };
-      ShuffledPool shuffled(count);
-      expect_same(run(&shuffled));
-      Expect(shuffled.calls == (count == 1 ? 0 : 1), "one call of the pool");
-      Threads threads(count);
-      expect_same(run(&threads));
-    }
+    RequireSameOnPools(run, true);
   }
 }
 
