@@ -12,10 +12,10 @@
 
 namespace tfaot {
 
-// A kernel is a part of a run: a call of a function that XLA compiled, or of one
-// of the runtime, such as a matrix product, a convolution, or a sort. Its name
-// stays valid. Kernels of other CPU levels and of other builds may have other
-// names.
+// A kernel is a part of a run: a call of a function that XLA compiled, or of
+// one of the runtime, such as a matrix product, a convolution, or a sort. Its
+// name stays valid. Kernels of other CPU levels and of other builds may have
+// other names.
 //
 // The thread that runs the model calls the members. It doesn't own the hooks,
 // which must outlive its last run. If several instances have the same hooks,
