@@ -97,7 +97,10 @@ def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ..
 
 
 def _shares_vectors(product: Dot | Convolution) -> bool:
-    """Returns whether several results of few filters share a vector at every CPU level: `FewOutputs` in convolution.h."""
+    """Returns whether several results of few filters share a vector at every CPU level with AVX2: `FewOutputs` in convolution.h.
+
+    At lower levels, few filters fill a vector.
+    """
     return (
         isinstance(product, Convolution)
         and product.dtype == "float"

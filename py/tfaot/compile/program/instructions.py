@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -50,7 +51,8 @@ class Computation:
     """Whether every line was an instruction with one array as its result."""
 
 
-def computations(hlo: str) -> dict[str, Computation]:
+@functools.lru_cache(maxsize=4)  # several passes read the modules of all CPU levels
+def computations(hlo: str) -> Mapping[str, Computation]:
     """Returns a module's computations by name."""
     lines = iter(hlo.splitlines())
     return {match[1]: _computation(lines) for line in lines if (match := _COMPUTATION.match(line))}

@@ -23,6 +23,8 @@ LOOPS = 4
 
 _LEAST = 1024
 """The fewest values that are worth a call instead of a kernel."""
+_MOST = 1 << 22
+"""The most values: finding their loops takes some 32 bytes of the compile stage's memory for each."""
 _LONG = 64
 """The shortest row that XLA copies as fast as we do."""
 
@@ -76,7 +78,7 @@ def replace(
 def _row_copies(copy: Computation) -> RowCopies | None:
     """Returns the call that makes a copy, if it is faster."""
     root = copy.instructions[copy.root]
-    if root.dtype != "f32" or root.count < _LEAST:
+    if root.dtype != "f32" or not _LEAST <= root.count <= _MOST:
         return None
     found = loops_of(copies.order(copy))
     if found is None:
