@@ -30,6 +30,7 @@ PACKAGE_SOURCES = [
 PACKAGE_KERNELS = [
     "tfaot/kernels/column_sums_f32.cc",
     "tfaot/kernels/convolution_f32.cc",
+    "tfaot/kernels/filter_gradient_f32.cc",
     "tfaot/kernels/products_f32.cc",
     "tfaot/kernels/products_f64.cc",
     "tfaot/kernels/products_s32.cc",

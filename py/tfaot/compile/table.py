@@ -26,6 +26,7 @@ from tfaot.compile.passes.unroll_loops import unroll_loops
 from tfaot.compile.program.column_sums import column_sums
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.epilogues import epilogues
+from tfaot.compile.program.filter_gradients import filter_gradients
 from tfaot.compile.program.loops import pack_loops
 from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
@@ -145,6 +146,12 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Adds up rows of arrays in vectors, where XLA adds a value at a time. Threads can share the work.",
         Compiled,
         column_sums,
+    ),
+    Pass(
+        "filter_gradients",
+        "Computes the gradient of a convolution by its kernel from operands where they lie, instead of copies in another order.",
+        Compiled,
+        filter_gradients,
     ),
     Pass(
         "row_copies",

@@ -1,5 +1,6 @@
 // The kernels that compiled models call: matrix products, convolutions,
-// softmax, sums of rows, and copies of rows.
+// gradients by a convolution's kernel, softmax, sums of rows, and copies of
+// rows.
 //
 // A call doesn't allocate or lock, and has no state: concurrent calls are safe
 // if their outputs are disjoint. Outputs must not overlap operands. Arrays are
@@ -135,6 +136,16 @@ template <typename T>
 void RunWinograd(const Images& images, const void* input, const void* kernel,
                  void* out, void* scratch, ThreadPool* threads = nullptr,
                  const Epilogue& epilogue = {});
+
+// The gradient of RunConvolution by its kernel, as
+// out[input_channels][x][y][filters]. `gradient` is that by the convolution's
+// result, and `images` is the convolution: one group, without dilation or
+// packing. Filters are a multiple of 16, or they are 4 or 8, and the stride
+// along y times the channels is less than 8. T is float.
+template <typename T>
+void RunFilterGradient(const Images& images, const void* input,
+                       const void* gradient, void* out,
+                       ThreadPool* threads = nullptr);
 
 // Like RunProducts, for one product whose right side is packed as kFloat32,
 // kBfloat16, or kInt8. T is float. `right` is aligned to 4 bytes.

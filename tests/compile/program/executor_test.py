@@ -267,6 +267,17 @@ class ExecutorTest(StageTest):
             calls = re.findall(r"RunColumnSums<float>\(\{(.*?)\},", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["1, 6561, 4, 3, 2025, 2592", "1, 8, 2000, 1, 8, 8", "1, 400, 3, 13, 24, 32"])
 
+    def test_filter_gradients(self) -> None:
+        """Protects training of images: gradients by kernels are calls, and have TensorFlow's numbers, also at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["filters"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["filter_gradients"], 2)
+            source = Path(exported.path("m.cc")).read_text()
+            self.assertEqual(
+                [source.count(f"Run{call}<float>(k") for call in ("FilterGradient", "Convolution")], [2, 1]
+            )
+
     def test_row_copies(self) -> None:
         """Protects attention and gradients: copies of rows are calls, and copy every value, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):

@@ -292,6 +292,23 @@ def model_fn(xs, _):
         tf.transpose(y[2:, 1:], (1, 0, 2)), tf.transpose(z, (1, 0, 2)), tf.transpose(y[0]),
     )
 """,
+    # Gradients of convolutions by their kernels: with few and with many filters, padding, and strides; and one with filters that
+    # fill no vector, which stays XLA's.
+    "filters": """
+def input_fn():
+    return inputs(x=(f32, 6, 13, 12, 3), few=(f32, 6, 12, 11, 4), many=(f32, 6, 7, 6, 32), other=(f32, 6, 13, 12, 12))
+
+def model_fn(xs, _):
+    x, few, many, other = xs
+
+    def gradient(size, by, stride, padding):
+        shape = [size, size, 3, by.shape[3]]
+        return tf.raw_ops.Conv2DBackpropFilter(
+            input=x, filter_sizes=shape, out_backprop=by, strides=[1, stride, stride, 1], padding=padding
+        )
+
+    return gradient(2, few, 1, "VALID"), gradient(3, many, 2, "SAME"), gradient(3, other, 1, "SAME")
+""",
     # Sums of blocks of rows, the first of which is shorter, of images, and of few columns; and sums that no call replaces: along
     # rows, of products, and of few values.
     "columns": """

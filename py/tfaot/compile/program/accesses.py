@@ -9,6 +9,7 @@ from tfaot.compile.program.thunks import (
     Convolution,
     Copy,
     Dot,
+    FilterGradient,
     Kernel,
     Pack,
     RowCopies,
@@ -37,7 +38,7 @@ def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Pl
         if thunk.epilogue:
             writes.append(reads.pop(2))  # after the operands
         return reads, writes
-    if isinstance(thunk, ColumnSums | Copy | Pack | RowCopies | Softmax):
+    if isinstance(thunk, ColumnSums | Copy | FilterGradient | Pack | RowCopies | Softmax):
         return reads[1:], reads[:1]
     if isinstance(thunk, Sweep):
         return reads, [reads[array] for array in thunk.written]

@@ -195,6 +195,8 @@ class _Plan:
             return [indent + self._column_sums(thunk)]
         if isinstance(thunk, thunks.RowCopies):
             return [indent + self._row_copies(thunk)]
+        if isinstance(thunk, thunks.FilterGradient):
+            return [indent + self._filter_gradient(thunk)]
         if isinstance(thunk, thunks.Copy):
             return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
         if isinstance(thunk, thunks.Pack):
@@ -256,6 +258,28 @@ class _Plan:
         places = f"{self._at(copies.input)}, {self._at(copies.out)}"
         return f"kernels::TFAOT_ISA::RunRowCopies<float>({order}, {places}, instance.threads);"
 
+    def _filter_gradient(self, gradient: thunks.FilterGradient) -> str:
+        self.kernels.add("tfaot/kernels/filter_gradient_f32.cc")
+        sizes = gradient.batch, gradient.channels, gradient.channels, gradient.filters, 1
+        pairs = (
+            gradient.input_size,
+            gradient.kernel_size,
+            gradient.output_size,
+            gradient.stride,
+            gradient.padding,
+            (1, 1),
+            (1, 1),
+        )
+        places = ", ".join(map(self._at, (gradient.input, gradient.gradient, gradient.out)))
+        images = self._image(sizes, pairs, "kernels::Packing::kNone")
+        return f"kernels::TFAOT_ISA::RunFilterGradient<float>({images}, {places}, instance.threads);"
+
+    def _image(self, sizes: Sequence[int], pairs: Sequence[tuple[int, int]], packing: str) -> str:
+        """Adds an entry of the table of convolutions, and returns its name. `pairs` have what each axis has."""
+        axes = ", ".join(f"{{{', '.join(str(pair[axis]) for pair in pairs)}}}" for axis in (0, 1))
+        self._images.append(f"{{{', '.join(map(str, sizes))}, {axes}, {packing}}}")
+        return f"kImages[{len(self._images) - 1}]"
+
     def _dot(self, dot: thunks.Dot) -> str:
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
         # reverse order.
@@ -268,27 +292,16 @@ class _Plan:
         return self._call("Products", dot, f"kProducts[{index}]", dot.rhs, dot.lhs, dot.out)
 
     def _convolution(self, c: thunks.Convolution) -> str:
-        axes = [
-            ", ".join(
-                map(
-                    str,
-                    (
-                        c.input_size[axis],
-                        c.kernel_size[axis],
-                        c.output_size[axis],
-                        c.stride[axis],
-                        c.padding_before[axis],
-                        c.input_dilation[axis],
-                        c.kernel_dilation[axis],
-                    ),
-                )
-            )
-            for axis in (0, 1)
-        ]
-        index = len(self._images)
-        sizes = ", ".join(map(str, (c.batch, c.input_channels, c.kernel_channels, c.filters, c.groups)))
-        self._images.append(f"{{{sizes}, {{{axes[0]}}}, {{{axes[1]}}}, {_packing(c)}}}")
-        sizes = f"kImages[{index}]"
+        pairs = (
+            c.input_size,
+            c.kernel_size,
+            c.output_size,
+            c.stride,
+            c.padding_before,
+            c.input_dilation,
+            c.kernel_dilation,
+        )
+        sizes = self._image((c.batch, c.input_channels, c.kernel_channels, c.filters, c.groups), pairs, _packing(c))
         if c.packing == "winograd":
             self._scratch.append(f"kernels::WinogradScratchBytes({sizes})")
             return self._call("Winograd", c, sizes, c.input, c.kernel, c.out)
@@ -382,6 +395,8 @@ def _title(thunk: Thunk) -> str:
         return f"column_sums {thunk.arrays}x{thunk.rows}x{thunk.columns}"
     if isinstance(thunk, thunks.RowCopies):
         return f"row_copies {thunk.size // 4 // thunk.row}x{thunk.row}"
+    if isinstance(thunk, thunks.FilterGradient):
+        return "filter_gradient {}x{}x{}x{}".format(*thunk.kernel_size, thunk.channels, thunk.filters)
     if isinstance(thunk, thunks.Dot):
         return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
     return type(thunk).__name__.lower()

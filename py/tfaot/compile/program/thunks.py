@@ -200,6 +200,29 @@ class RowCopies:
 
 
 @dataclass(frozen=True)
+class FilterGradient:
+    """The gradient of a convolution of images with channels last by its kernel, as out[channels][x][y][filters].
+
+    tfcompile's header has none. The pass `filter_gradients` makes them from convolutions. Sizes are those of the convolution
+    that it is the gradient of. In each pair, x is the slower axis. All values are floats.
+    """
+
+    out: Slice
+    input: Slice
+    gradient: Slice
+    """The gradient by the convolution's result."""
+    batch: int
+    input_size: tuple[int, int]
+    channels: int
+    kernel_size: tuple[int, int]
+    filters: int
+    output_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    """Before the first pixel. It can be negative."""
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy of bytes that don't overlap."""
 
@@ -301,6 +324,7 @@ Thunk = (
     | Softmax
     | ColumnSums
     | RowCopies
+    | FilterGradient
     | Copy
     | Pack
     | Sort
@@ -389,6 +413,13 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
         return (thunk.out, size * thunk.blocks), (thunk.input, size * thunk.rows)
     if isinstance(thunk, RowCopies):
         return (thunk.out, thunk.size), (thunk.input, thunk.input_size)
+    if isinstance(thunk, FilterGradient):
+        size = SIZES["float"]
+        return (
+            (thunk.out, size * _area(thunk.kernel_size) * thunk.channels * thunk.filters),
+            (thunk.input, size * thunk.batch * _area(thunk.input_size) * thunk.channels),
+            (thunk.gradient, size * thunk.batch * _area(thunk.output_size) * thunk.filters),
+        )
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
     if isinstance(thunk, Pack):

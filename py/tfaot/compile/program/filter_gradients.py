@@ -1,0 +1,147 @@
+"""The pass `filter_gradients`: gradients of a convolution by its kernel read their operands where they lie.
+
+XLA writes such a gradient as a convolution whose channels are the images of the batch. For it, it first copies both operands in
+another order, often one value at a time.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.copies import copies, order
+from tfaot.compile.program.instructions import Computation, single_results
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Convolution, FilterGradient, Kernel, Thunk, slices
+
+_VECTOR = 16
+"""Values in the widest vector."""
+_FEW = (4, 8)
+"""Filters of which a vector can have those of several outputs."""
+_MOST_STEP = 8
+"""With few filters, a vector must have the input of several outputs, which are this far apart at most."""
+
+
+def filter_gradients(compiled: Compiled) -> int:
+    """Replaces convolutions at all CPU levels.
+
+    Returns:
+      The number of gradients at the level with the most.
+    """
+    known: dict[str, Computation] = {}
+    single: set[str] = set()
+    for text in compiled.optimized_hlo:
+        known |= copies(text)
+        single |= single_results(text)
+    compiled.functions = {isa: replace(function, known, single) for isa, function in compiled.functions.items()}
+    return max(
+        sum(isinstance(each, FilterGradient) for each in function.thunks) for function in compiled.functions.values()
+    )
+
+
+def replace(function: CompiledFunction, known: dict[str, Computation], single: set[str]) -> CompiledFunction:
+    """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads.
+
+    Loops stay: what a step writes, the next one may read.
+
+    Args:
+      function: the function from tfcompile's header.
+      known: the result of `copies` for its kernels.
+      single: the symbols of kernels with one result, which is their last argument.
+    """
+    temporary = {
+        index
+        for index, buffer in enumerate(function.buffers)
+        if buffer.kind == "temp" and index not in function.results
+    }
+    sequence = list(function.thunks)
+    made: set[int] = set()
+    """The indices of copies that a gradient no longer reads."""
+    for index, thunk in enumerate(sequence):
+        if not isinstance(thunk, Convolution) or not _is_gradient(thunk):
+            continue
+        _, image, kernel = slices(thunk)
+        batch, (x, y), channels = thunk.input_channels, thunk.input_size, thunk.batch
+        input_copy = _copy(sequence, index, image, (batch, x, y, channels), (3, 1, 2, 0), known, single)
+        gradient_copy = _copy(
+            sequence, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3), known, single
+        )
+        if input_copy is None or gradient_copy is None:
+            continue
+        gradient = FilterGradient(
+            out=thunk.out,
+            input=slices(sequence[input_copy])[0][0],
+            gradient=slices(sequence[gradient_copy])[0][0],
+            batch=batch,
+            input_size=thunk.input_size,
+            channels=channels,
+            kernel_size=thunk.output_size,
+            filters=thunk.filters,
+            output_size=thunk.kernel_size,
+            stride=thunk.kernel_dilation,
+            padding=thunk.padding_before,
+        )
+        result, *operands = slices(gradient)
+        if not any(overlap(result, each) for each in operands):
+            sequence[index] = gradient
+            made |= {input_copy, gradient_copy}
+    for index in sorted(made, reverse=True):
+        if not is_needed(slices(sequence[index])[1], sequence[index + 1 :], single, temporary):
+            del sequence[index]
+    return dataclasses.replace(function, thunks=tuple(sequence))
+
+
+def _is_gradient(convolution: Convolution) -> bool:
+    """Returns whether a convolution can be a gradient that the runtime computes, if its operands are copies."""
+    c = convolution
+    step = c.kernel_dilation[1] * c.batch
+    return (
+        c.dtype == "float"
+        and c.groups == 1
+        and c.epilogue is None
+        and c.packing == "none"
+        and c.stride == (1, 1)
+        and c.input_dilation == (1, 1)
+        and (c.filters % _VECTOR == 0 or (c.filters in _FEW and step < _MOST_STEP))
+    )
+
+
+def _copy(
+    sequence: list[Thunk],
+    index: int,
+    copied: Place,
+    shape: tuple[int, ...],
+    axes: tuple[int, ...],
+    known: dict[str, Computation],
+    single: set[str],
+) -> int | None:
+    """Returns the index of the thunk that makes an operand, as a transpose of floats that are still there at the end.
+
+    Args:
+      sequence: thunks.
+      index: that of the thunk that reads the operand.
+      copied: the operand.
+      shape: of the original.
+      axes: the original's axes in the order in which the operand has them.
+      known: as in `replace`.
+      single: as in `replace`.
+    """
+    written: list[Place] = []
+    for before in reversed(range(index)):
+        thunk = sequence[before]
+        copy = known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
+        if isinstance(thunk, Kernel) and copy is not None and len(thunk.args) == 2 and slices(thunk)[1] == copied:
+            original = slices(thunk)[0]
+            if any(overlap(original, each) for each in (copied, *written)):
+                return None
+            indices = np.arange(np.prod(shape)).reshape(shape).transpose(axes).ravel()
+            same = original[1] == copied[1] == SIZES["float"] * indices.size
+            return before if same and np.array_equal(order(copy), indices) else None
+        reads, writes = accesses(thunk, single)
+        # If a thunk's results are unknown, anything that it uses may be one.
+        written += writes or reads
+        if any(overlap(copied, each) for each in writes or reads):
+            return None
+    return None
