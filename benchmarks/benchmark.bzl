@@ -26,6 +26,9 @@ golden_fn = keras_ops.golden("{name}")
 model = keras_ops.compiled("{name}")
 """
 
+# Programs are one file, as in docs/guide/embedding.md: a shared C++ library takes longer to load than a small model takes to run.
+_ONE_FILE = ["fully_static_link"]
+
 def driver(*, name, library, testonly = False):
     """Declares NAME_driver.
 
@@ -56,6 +59,7 @@ def driver(*, name, library, testonly = False):
         testonly = testonly,
         srcs = [name + "_driver.cc"],
         copts = ["-O2"],
+        features = _ONE_FILE,
         tags = ["manual"],
         deps = [
             library,
@@ -75,6 +79,7 @@ def drivers(*, name, library):
         name = name + "_threads_driver",
         srcs = [name + "_driver.cc"],
         copts = ["-O2"],
+        features = _ONE_FILE,
         local_defines = ["TFAOT_BENCHMARKS_THREADS"],
         tags = ["manual"],
         deps = [
@@ -120,6 +125,7 @@ def drivers(*, name, library):
     )
     cc_binary(
         name = name + "_stock",
+        features = _ONE_FILE,
         tags = ["manual"],
         deps = [name + ".stock.library"],
     )

@@ -4,9 +4,12 @@ import json
 import os
 import pathlib
 import stat
+import struct
+import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 from benchmarks import catalog, harness, report
 from benchmarks.harness import Peer
@@ -104,6 +107,25 @@ class SmokeTest(unittest.TestCase):
         with Process(self.ours("mlp").command, cpu=PLAN.cpu, environment={}, folder=self.folder) as process:
             self.assertEqual(os.sched_getaffinity(process.pid), {PLAN.cpu})
             self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), 1)
+
+    def test_start(self) -> None:
+        """A cold start has no part that grows with the harness: Python starts the peer without a copy of its own process."""
+        before = os.sched_getaffinity(0)
+        with mock.patch("subprocess.Popen", wraps=subprocess.Popen) as started:
+            with Process(self.ours("mlp").command, cpu=PLAN.cpu, environment={}, folder=self.folder):
+                self.assertEqual(os.sched_getaffinity(0), before)
+            with self.assertRaises(Failed):
+                Process(["/absent"], cpu=PLAN.cpu, environment={}, folder=self.folder)
+        self.assertEqual(os.sched_getaffinity(0), before)
+        self.assertNotIn("preexec_fn", started.call_args.kwargs)
+
+    def test_one_file(self) -> None:
+        """Our programs need no shared library, which would take longer to load than a small model takes to run."""
+        program = pathlib.Path(self.ours("mlp").command[0]).read_bytes()
+        start, size, count = *struct.unpack_from("<Q", program, 32), *struct.unpack_from("<HH", program, 54)
+        kinds = [struct.unpack_from("<I", program, start + index * size)[0] for index in range(count)]
+        self.assertIn(1, kinds, "segments to load")
+        self.assertNotIn(3, kinds, "the name of a dynamic linker")
 
     def test_no_answer(self) -> None:
         """A peer that hangs is abandoned after the limit."""
