@@ -1,5 +1,9 @@
 #include "tfaot/executor.h"
 
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
 #include <cstring>
 
 namespace tfaot {
@@ -21,6 +25,30 @@ T* Take(unsigned char*& at, std::size_t count) {
   T* const taken = reinterpret_cast<T*>(at);
   at += Aligned(count * sizeof(T));
   return taken;
+}
+
+// Asks the system for huge pages of a program's constants. Linux then reads
+// them from the program's file in such pages, and maps each at one fault if the
+// compile stage has aligned the constants to them. They hold for the page cache,
+// so later processes that use the file gain, too.
+void UseHugePages([[maybe_unused]] const Program& program) noexcept {
+#if defined(MADV_HUGEPAGE)
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{1} << 21;
+  std::uintptr_t begin = ~std::uintptr_t{0}, end = 0;
+  for (std::uint32_t i = 0; i < program.num_constants; ++i) {
+    const auto start = reinterpret_cast<std::uintptr_t>(program.constants[i]);
+    begin = start < begin ? start : begin;
+    end = start > end ? start : end;
+  }
+  // Only whole pages between the first constant and the last, so that nothing
+  // else is in them.
+  begin = (begin + kHugePage - 1) / kHugePage * kHugePage;
+  end = end / kHugePage * kHugePage;
+  // If it fails, the pages are small.
+  if (begin < end && end - begin >= 2 * kHugePage) {
+    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+  }
+#endif
 }
 
 }  // namespace
@@ -71,6 +99,7 @@ Executor::Executor(const Program& program, void* block) noexcept
   for (std::uint32_t i = 0; i < program.num_rng; ++i) {
     rng[i] = {kInitialRngState, 0, program.rng_deltas[i]};
   }
+  UseHugePages(program);
 }
 
 void Executor::Bind(std::size_t index, const void* data) noexcept {

@@ -2,7 +2,9 @@
 
 import itertools
 import re
+import subprocess
 import sys
+import tempfile
 import unittest
 from html.parser import HTMLParser
 from pathlib import Path
@@ -254,6 +256,14 @@ class ProgramTest(unittest.TestCase):
         found = sections(Path(sys.executable).read_bytes())
         self.assertGreater(found[".text"], 100)
         self.assertEqual(sections(b"text"), {})
+
+    def test_sections_of_weights(self) -> None:
+        """Weights count as constants, although many of them have a section of their own."""
+        text = '.section .tfaot_constants, "a"\n.zero 100\n'
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "weights.o"
+            subprocess.run(["cc", "-xassembler", "-c", "-", "-o", str(made)], check=True, input=text, text=True)
+            self.assertEqual(sections(made.read_bytes()), {".rodata": 100})
 
 
 if __name__ == "__main__":

@@ -6,43 +6,20 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
-#include <string>
 
 #include "tests/runtime/expect.h"
+#include "tests/runtime/page_flags.h"
 
 namespace {
-
-// Returns the line of /proc/self/smaps with the flags of an address's mapping.
-std::string FlagsOf(const void* data) {
-  std::ifstream file("/proc/self/smaps");
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  bool here = false;
-  for (std::string line; std::getline(file, line);) {
-    unsigned long begin = 0, end = 0;
-    if (std::sscanf(line.c_str(), "%lx-%lx ", &begin, &end) == 2) {
-      here = begin <= address && address < end;
-    }
-    if (here && line.rfind("VmFlags:", 0) == 0) return line + " ";
-  }
-  return "";
-}
-
-bool Huge(const void* data) {
-  return FlagsOf(data).find(" hg ") != std::string::npos;
-}
 
 void Pages(std::size_t bytes, bool huge) {
   const tfaot::InstanceMemory memory = tfaot::AllocateInstance(bytes, nullptr);
   EXPECT(memory.data != nullptr && memory.bytes == bytes);
   struct stat found;
   const bool has = stat("/sys/kernel/mm/transparent_hugepage", &found) == 0;
-  EXPECT(FlagsOf(memory.data) != "" || !has);
-  EXPECT(Huge(memory.data) == (huge && has));
-  EXPECT(Huge(memory.data + bytes - 1) == (huge && has));
+  EXPECT(tfaot::FlagsOf(memory.data) != "" || !has);
+  EXPECT(tfaot::Huge(memory.data) == (huge && has));
+  EXPECT(tfaot::Huge(memory.data + bytes - 1) == (huge && has));
   EXPECT(memory.zeroed && memory.data[0] == 0 && memory.data[bytes - 1] == 0);
   tfaot::FreeInstance(memory);
 }
@@ -52,9 +29,9 @@ void Freed() {
   const std::size_t bytes = (std::size_t{9} << 20) + 64;
   const tfaot::InstanceMemory memory = tfaot::AllocateInstance(bytes, nullptr);
   const unsigned char* const last = memory.data + (std::size_t{10} << 20) - 1;
-  EXPECT(FlagsOf(last) != "");
+  EXPECT(tfaot::FlagsOf(last) != "");
   tfaot::FreeInstance(memory);
-  EXPECT(FlagsOf(memory.data) == "" && FlagsOf(last) == "");
+  EXPECT(tfaot::FlagsOf(memory.data) == "" && tfaot::FlagsOf(last) == "");
 }
 
 // A size near the largest must not become a small one.

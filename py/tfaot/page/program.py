@@ -151,4 +151,4 @@ def _kind(name: str, kind: int) -> str:
     for known in (".text", ".rodata", ".data.rel.ro", ".data", ".eh_frame"):
         if name == known or name.startswith((known + ".", known + "_")):
             return known
-    return ".bss" if kind == 8 else ".rodata" if name.startswith(".lrodata") else name
+    return ".bss" if kind == 8 else ".rodata" if name.startswith((".lrodata", ".tfaot_constants")) else name

@@ -70,6 +70,29 @@ class ConstantsTest(StageTest):
         self.assertEqual(merged([data]), data)
         self.tool("ld", "-r", str(path), "-o", str(Path(self.folder) / "linked.o"))
 
+    def test_huge_pages(self) -> None:
+        """Linux can map many constants in huge pages, whole ones in the file and in memory, and a program grows by less than one."""
+        _, data = self.objects()
+        huge = 1 << 21
+        for size, alignment in ((16 * huge, huge), (15 * huge, ALIGNMENT)):
+            path, program = Path(self.folder) / "many.o", Path(self.folder) / "program"
+            many = merged([data], added={"many": bytes(size)})
+            self.assertEqual(merged([many]), many)
+            self.assertLess(len(many), len(data) + size + 1000)
+            path.write_bytes(many)
+            (Path(self.folder) / "main.c").write_text(
+                "extern const char many[]; const char other[100] = {1}; int main(int n, char** v) { return many[n] + other[n]; }"
+            )
+            self.tool("cc", str(Path(self.folder) / "main.c"), str(path), "-o", str(program))
+            self.assertLess(program.stat().st_size, len(many) + huge + 30_000)
+            lines = [line.split() for line in self.tool("readelf", "-lW", str(program)).splitlines() if " LOAD " in line]
+            loads = {int(line[-1], 16) for line in lines}
+            self.assertEqual(huge in loads, alignment == huge)
+            address = next(line for line in self.tool("nm", str(program)).splitlines() if line.endswith(" many")).split()[0]
+            self.assertEqual(int(address, 16) % ALIGNMENT, 0)
+            for line in lines:
+                self.assertEqual((int(line[1], 16) - int(line[2], 16)) % int(line[-1], 16), 0)
+
     def test_several(self) -> None:
         """Constants that two levels share are stored once, under both names. Those of only one level are also there."""
         source = Path(self.folder) / "m.S"

@@ -14,6 +14,17 @@ from collections.abc import Sequence
 from tfaot.core.errors import TfaotError
 
 ALIGNMENT = 64
+HUGE_PAGE = 1 << 21
+
+
+def _elf_section(size: int) -> tuple[bytes, int]:
+    """Returns the name and the alignment of a section of constants in an ELF file.
+
+    From 32 MiB on, the alignment is that of a huge page. Linux then maps each of these at one fault instead of 32, where its page
+    cache has them. A linker pads by up to a huge page, which is less than a sixteenth. With a name of its own, it comes after
+    all other constants of the program, so that there is only one such gap.
+    """
+    return (b".tfaot_constants", HUGE_PAGE) if size >= 16 * HUGE_PAGE else (b".rodata", ALIGNMENT)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,8 +144,9 @@ def _write_elf(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> b
         table += _ELF_SYMBOL.pack(len(names), _GLOBAL << 4 | _OBJECT, 0, 1, symbol.start, symbol.size)
         names += symbol.name + b"\0"
     parts: list[tuple[_Section, bytes | bytearray]] = []
+    section_name, section_alignment = _elf_section(len(contents))
     for name, kind, flags, part, link, info, alignment, entry in (
-        (b".rodata", _PROGBITS, _ALLOC, contents, 0, 0, ALIGNMENT, 0),
+        (section_name, _PROGBITS, _ALLOC, contents, 0, 0, section_alignment, 0),
         (b".note.GNU-stack", _PROGBITS, 0, b"", 0, 0, 1, 0),
         (b".symtab", _SYMTAB, 0, table, 4, 1, 8, _ELF_SYMBOL.size),
         (b".strtab", _STRTAB, 0, names, 0, 0, 1, 0),
@@ -144,7 +156,8 @@ def _write_elf(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> b
     out = bytearray(_ELF_HEADER.size)
     sections = [_Section(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
     for section, part in parts:
-        out += b"\0" * (-len(out) % section.alignment)
+        # Only linked programs need the section at a multiple of its own alignment in the file.
+        out += b"\0" * (-len(out) % min(section.alignment, ALIGNMENT))
         sections.append(dataclasses.replace(section, offset=len(out), size=len(part)))
         out += part
     out += b"\0" * (-len(out) % 8)
