@@ -109,6 +109,11 @@ def default_out() -> pathlib.Path:
     return environments.cache() / "results"
 
 
+def program(name: str, peer: str) -> str:
+    """Returns the target, and the file, of a model's program: ours or stock, stripped as docs/guide/embedding.md recommends."""
+    return f"{name}_{'driver' if peer == OURS else 'stock'}.stripped"
+
+
 class Build:
     """Builds targets with Bazel, and converts their outputs."""
 
@@ -123,13 +128,13 @@ class Build:
         targets = ["//benchmarks:roofline"]
         for name in names:
             entry = MODELS[name]
-            targets += [f"//benchmarks:{name}_driver", f"//{entry.package}:{entry.library}.export"]
-            targets += [f"//benchmarks:{name}_stock"] if "stock" in peers else []
+            targets += [f"//benchmarks:{program(name, OURS)}", f"//{entry.package}:{entry.library}.export"]
+            targets += [f"//benchmarks:{program(name, 'stock')}"] if "stock" in peers else []
             targets += [f"//{entry.package}:{entry.library}.hlo"] if "jax" in peers and not entry.defined else []
             targets += [f"//{entry.package}:{entry.library}.stablehlo"] if "iree" in peers else []
         say(f"building {len(targets)} targets")
         subprocess.run([*self._bazel, "build", "--keep_going", *self._flags, *targets], cwd=ROOT, check=False)
-        drivers = {name: self.output(f"benchmarks/{name}_driver") for name in names}
+        drivers = {name: self.output(f"benchmarks/{program(name, OURS)}") for name in names}
         return {name: "it doesn't build" for name, path in drivers.items() if not path.exists()}
 
     def threads(self, names: Sequence[str]) -> None:
@@ -229,7 +234,7 @@ class Build:
     def _peer(self, peer: str, name: str, case: str, data: tuple[str, ...], folder: str) -> Peer:
         entry = MODELS[name]
         if peer in (OURS, "stock"):
-            binary = str(self.output(f"benchmarks/{name}_{'driver' if peer == OURS else 'stock'}"))
+            binary = str(self.output(f"benchmarks/{program(name, peer)}"))
             if not os.path.exists(binary):
                 raise _Impossible("it doesn't build")
             return Peer(peer, (binary, *data), binary=binary)

@@ -34,7 +34,7 @@ class SmokeTest(unittest.TestCase):
 
     def ours(self, name: str) -> Peer:
         """Returns the driver of a compiled model."""
-        binary = str((BUILT / f"{name}_driver").resolve())
+        binary = str((BUILT / catalog.program(name, "ours")).resolve())
         return Peer("ours", (binary, *(str(i["path"]) for i in self.inputs(name))), binary=binary)
 
     def tensorflow(self, name: str, kind: str) -> Peer:
@@ -119,9 +119,11 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(os.sched_getaffinity(0), before)
         self.assertNotIn("preexec_fn", started.call_args.kwargs)
 
-    def test_one_file(self) -> None:
-        """Our programs need no shared library, which would take longer to load than a small model takes to run."""
-        program = pathlib.Path(self.ours("mlp").command[0]).read_bytes()
+    def test_deployed(self) -> None:
+        """Protects first results: our programs are as we tell users to deploy them, stripped and without shared libraries."""
+        file = pathlib.Path(self.ours("mlp").command[0])
+        self.assertEqual(file.suffix, ".stripped")
+        program = file.read_bytes()
         start, size, count = *struct.unpack_from("<Q", program, 32), *struct.unpack_from("<HH", program, 54)
         kinds = [struct.unpack_from("<I", program, start + index * size)[0] for index in range(count)]
         self.assertIn(1, kinds, "segments to load")
