@@ -21,7 +21,7 @@ GROUPS, *FILES = sys.argv[1:]
 
 def build(output_base: pathlib.Path, *flags: str) -> dict[str, bytes]:
     """Builds fc in a separate output base, and returns the contents of `FILES` there, by path."""
-    bazel = [str(inner.ROOT / "bazelw"), f"--output_base={output_base}", "--max_idle_secs=5"]
+    bazel = [str(inner.ROOT / "bazelw"), f"--output_base={output_base}", *inner.STARTUP]
     own = ["--disk_cache=", "--symlink_prefix=/", "--color=no", "--curses=no", f"--output_groups={GROUPS}"]
     try:
         subprocess.run([*bazel, "build", *flags, *own, "//examples/fc:fc_aot"], cwd=inner.ROOT, check=True, timeout=800)

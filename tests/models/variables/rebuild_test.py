@@ -1,4 +1,4 @@
-"""What is rebuilt after a change: starts Bazel in a separate workspace, and reads its execution log.
+"""What is rebuilt after a change: starts Bazel in a separate workspace, and reads the events of its builds.
 
 The workspace consists of links to this one, plus packages whose files the tests can change. All tests share the workspace
 and its server, and each has a package of its own.
@@ -6,6 +6,7 @@ and its server, and each has a package of its own.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import json
 import os
@@ -14,8 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import unittest
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import inner
 import numpy as np
@@ -94,12 +94,13 @@ bool User(t::fed& fed, t::seeded& seeded) { return fed.Run() && seeded.Run(); }
 """
 
 LIBRARIES = ("fed", "frozen", "seeded", "stored")
+MODELS = 10
 MANY = """\
 load("//rules:defs.bzl", "tf_aot_library")
 
 [
-    tf_aot_library(name = "m%d" % n, cpp_class = "m::M%d" % n, model = "m%d.py" % n, signature = {"x": "float32[2]"})
-    for n in range(100)
+    tf_aot_library(name = "m%%d" %% n, cpp_class = "m::M%%d" %% n, model = "m%%d.py" %% n, signature = {"x": "float32[2]"})
+    for n in range(%d)
 ]
 """
 
@@ -153,24 +154,24 @@ class Workspace:
             (folder / file.replace("_", ".")).write_text(text)
         return folder
 
-    def build(self) -> dict[str, set[tuple[str, str]]]:
+    def build(self, *, cached: bool = False) -> dict[str, set[tuple[str, str]]]:
         """Builds all of `//scratch`. Returns what it ran for each library: mnemonics and what they made."""
         ran: dict[str, set[tuple[str, str]]] = {name: set() for name in (*LIBRARIES, "user")}
-        for spawn in self.spawns(*(f"//scratch:{name}" for name in ran)):
-            target = spawn["targetLabel"].removeprefix("//scratch:")
+        for action in self.actions(*(f"//scratch:{name}" for name in ran), cached=cached).done:
+            target = action.label.removeprefix("//scratch:")
             if target.partition(".")[0] in ran:
-                ran[target.partition(".")[0]].add((spawn["mnemonic"], made(spawn)))
+                ran[target.partition(".")[0]].add((action.mnemonic, action.made))
         return ran
 
-    def spawns(self, *arguments: str, cached: bool = True, log: bool = True) -> list[dict[str, Any]]:
-        """Builds targets. Returns the entries of Bazel's execution log, which lists what it ran or took from the cache.
+    def actions(self, *arguments: str, cached: bool = False) -> Actions:
+        """Builds targets, and returns what Bazel did.
 
         Args:
           *arguments: targets and flags.
-          cached: whether to use the disk cache. For that, Bazel reads the list of TensorFlow's files for each stage.
-          log: whether to write a log. It lists every file of TensorFlow for each stage that ran.
+          cached: whether to use the disk cache. For that, Bazel reads the list of TensorFlow's files.
         """
-        path = self._root.parent / "log.json"
+        # An execution log would list these files for each stage, which takes longer than most stages.
+        path = self._root.parent / "events.json"
         flags = [
             self._override,
             *inner.SHARED,
@@ -178,8 +179,10 @@ class Workspace:
             "--color=no",
             "--curses=no",
             *([] if cached else ["--disk_cache="]),
+            "--remote_download_outputs=all",
+            f"--build_event_json_file={path}",
+            "--build_event_publish_all_actions",
         ]
-        flags += ["--remote_download_outputs=all", *([f"--execution_log_json_file={path}"] if log else [])]
         done = subprocess.run(
             [*self._bazel(), "build", *flags, *arguments],
             cwd=self._root,
@@ -190,7 +193,7 @@ class Workspace:
         )
         if done.returncode != 0:
             raise AssertionError(done.stderr[-8000:])
-        return entries(path.read_text()) if log else []
+        return read(path.read_text())
 
     def explained(self, target: str) -> Build:
         """Builds what `//tools:explain` reads of a target, as it does."""
@@ -210,27 +213,51 @@ class Workspace:
         shutil.rmtree(self._root.parent)
 
     def _bazel(self) -> list[str]:
-        return [str(inner.ROOT / "bazelw"), f"--output_base={self._output_base}", "--max_idle_secs=60"]
+        return [str(inner.ROOT / "bazelw"), f"--output_base={self._output_base}", *inner.STARTUP]
 
 
-def entries(text: str) -> list[dict[str, Any]]:
-    """Reads an execution log: JSON objects, one after another."""
-    decoder, found, start = json.JSONDecoder(), [], 0
-    while start < len(text):
-        entry, start = decoder.raw_decode(text, start)
-        found.append(entry)
-        start += len(text[start:]) - len(text[start:].lstrip())
-    return found
+@dataclasses.dataclass(frozen=True)
+class Action:
+    """An action that Bazel ran, or took from the disk cache."""
+
+    mnemonic: str
+    label: str
+    """The target."""
+    made: str
+    """What it is about: a C++ source, a library, or a stage's target."""
 
 
-def made(spawn: Mapping[str, Any]) -> str:
-    """Names what an action is about: a C++ source, a library, or a stage's target."""
-    if spawn["mnemonic"] == "CppCompile":
-        arguments = spawn["commandArgs"]
-        return str(arguments[arguments.index("-c") + 1]).rpartition("/")[2]
-    if spawn["mnemonic"] == "CppArchive":
-        return str(spawn["listedOutputs"][0]).rpartition("/")[2]
-    return str(spawn["targetLabel"]).removeprefix("//")
+@dataclasses.dataclass(frozen=True)
+class Actions:
+    """What a build did."""
+
+    done: tuple[Action, ...]
+    """All that wasn't up to date."""
+    runners: Mapping[str, int]
+    """How many of them ran in a worker, came from the disk cache, and so on."""
+
+
+def read(text: str) -> Actions:
+    """Reads the events of a build, one a line."""
+    done, runners = [], {}
+    for line in text.splitlines():
+        event = json.loads(line)
+        if "action" in event:
+            assert event["action"].get("success"), event
+            mnemonic, label = event["action"]["type"], event["id"]["actionCompleted"].get("label", "")
+            made = label.removeprefix("//")
+            if mnemonic == "CppCompile":
+                arguments = event["action"]["commandLine"]
+                made = arguments[arguments.index("-c") + 1].rpartition("/")[2]
+            elif mnemonic == "CppArchive":
+                made = event["id"]["actionCompleted"]["primaryOutput"].rpartition("/")[2]
+            # Bazel itself writes files and links. Only what it ran makes a difference.
+            if mnemonic in ("CppArchive", "CppCompile", "CppLink") or mnemonic.startswith("Tfaot"):
+                done.append(Action(mnemonic, label, made))
+        elif "buildMetrics" in event:
+            counts = event["buildMetrics"]["actionSummary"].get("runnerCount", [])
+            runners = {count["name"]: count["count"] for count in counts}
+    return Actions(tuple(done), runners)
 
 
 class RebuildTest(unittest.TestCase):
@@ -268,7 +295,7 @@ class RebuildTest(unittest.TestCase):
                 safetensors.write(file, weights(value))
 
         write_weights(1.25)
-        first = workspace.build()
+        first = workspace.build(cached=True)
         for name in LIBRARIES:
             stages = {mnemonic for mnemonic, _ in first[name] if mnemonic.startswith("Tfaot")}
             self.assertLessEqual({"TfaotExport", "TfaotCompile", "TfaotRender"}, stages, name)
@@ -359,32 +386,33 @@ class RebuildTest(unittest.TestCase):
 
         with self.subTest("back to the first weights"):
             write_weights(1.25)
-            workspace.build()
+            workspace.build(cached=True)
             self.assertEqual({name: self.manifest(name) for name in LIBRARIES}, before)
 
     def test_another_folder(self) -> None:
         """A checkout in another folder, with another output base, gets everything from the cache that the first one filled."""
-        targets = ["//other:seeded", "//other:seeded_test"]
-        own = [spawn for spawn in self.built(self.workspace, targets) if spawn["targetLabel"].startswith("//other:")]
-        self.assertLessEqual({"TfaotExport", "TfaotCompile", "TfaotVerify"}, {spawn["mnemonic"] for spawn in own})
-        again = self.built(self.checkout("two/deeper"), targets)
-        self.assertLessEqual({made(spawn) for spawn in own}, {made(spawn) for spawn in again})
-        self.assertEqual([made(spawn) for spawn in again if not spawn["cacheHit"]], [])
+        first = self.built(self.workspace)
+        own = [action for action in first.done if action.label.startswith("//other:")]
+        self.assertLessEqual({"TfaotExport", "TfaotCompile", "TfaotVerify"}, {action.mnemonic for action in own})
+        again = self.built(self.checkout("two/deeper"))
+        self.assertLessEqual({*own}, {*again.done})
+        self.assertLessEqual(len(own), again.runners.get("disk cache hit", 0))
+        self.assertLessEqual(again.runners.keys(), {"total", "internal", "disk cache hit"})
 
-    def built(self, workspace: Workspace, targets: Sequence[str]) -> list[dict[str, Any]]:
-        """Builds targets of a package that has one model."""
+    def built(self, workspace: Workspace) -> Actions:
+        """Builds a package that has one model."""
         workspace.package("other", BUILD=ONE, seeded_py=SEEDED)
-        return workspace.spawns(*targets)
+        return workspace.actions("//other:seeded", "//other:seeded_test", cached=True)
 
-    def test_one_of_a_hundred(self) -> None:
-        """A change in one of a hundred models runs the export of this one, and nothing of the others."""
-        models = {f"m{number}_py": f"def model(x):\n    return x + {number}.0\n" for number in range(100)}
-        package = self.workspace.package("many", BUILD=MANY, **models)
-        flags = ["--output_groups=graph", *(f"//many:m{number}" for number in range(100))]
-        self.workspace.spawns(*flags, cached=False, log=False)
-        self.assertEqual(self.workspace.spawns(*flags, cached=False), [])
-        (package / "m57.py").write_text("def model(x):\n    return x - 57.0\n")
-        self.assertEqual([made(spawn) for spawn in self.workspace.spawns(*flags, cached=False)], ["many:m57.export"])
+    def test_one_of_many(self) -> None:
+        """A change in one of many models runs the export of this one, and nothing of the others."""
+        models = {f"m{number}_py": f"def model(x):\n    return x + {number}.0\n" for number in range(MODELS)}
+        package = self.workspace.package("many", BUILD=MANY % MODELS, **models)
+        flags = ["--output_groups=graph", *(f"//many:m{number}" for number in range(MODELS))]
+        self.assertEqual(len(self.workspace.actions(*flags).done), MODELS)
+        self.assertEqual(self.workspace.actions(*flags).done, ())
+        (package / "m7.py").write_text("def model(x):\n    return x - 7.0\n")
+        self.assertEqual([action.made for action in self.workspace.actions(*flags).done], ["many:m7.export"])
 
     def test_memory(self) -> None:
         """Stages that don't fit into memory together run one after the other: by their kind, or by the target's tag."""
@@ -396,7 +424,7 @@ class RebuildTest(unittest.TestCase):
         flags = ("--output_groups=graph", "--jobs=3", "--local_cpu_resources=3", f"--profile={profile}")
         for name, memory in (("small", 1400), ("large", 8000)):
             targets = [f"//memory:{name}{n}" for n in range(3)]
-            self.workspace.spawns(*flags, f"--local_ram_resources={memory}", *targets, cached=False, log=False)
+            self.workspace.actions(*flags, f"--local_ram_resources={memory}", *targets)
             events = json.loads(profile.read_text())["traceEvents"]
             work = sorted(
                 (e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].endswith(" working") and "dur" in e
