@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import runpy
 import sys
@@ -67,16 +68,31 @@ def read_flag_file(path: str) -> list[str]:
         return file.read().splitlines()
 
 
+_UNUSED: list[object] = []
+"""What a stage's process no longer needs."""
+
+
+@functools.cache
+def own_modules() -> tuple[str, ...]:
+    """Returns the names of this package's modules.
+
+    A process that forks calls this once before: a child that looks at all modules' names copies the pages that they are on.
+    """
+    return tuple(name for name in sys.modules if name.split(".")[0] == "tfaot")
+
+
 def run(stage: Stage) -> int:
     """Runs a stage in this process, from the current folder, and returns its exit status.
 
     The process can't be used for anything else afterwards.
     """
-    for name in [name for name in sys.modules if name.split(".")[0] == "tfaot"]:
+    for name in own_modules():
         del sys.modules[name]  # a stage imports its own files, which this package's path needn't contain
     path = [os.path.abspath(entry) for entry in stage.path]
     sys.path[:] = [*path, *_STANDARD_LIBRARY]
-    sys.path_importer_cache.clear()  # it contains the folder in which this process started
+    # It contains the folder in which this process started. It isn't freed, for which a child would copy its pages.
+    _UNUSED.append(sys.path_importer_cache)
+    sys.path_importer_cache = {}
     os.environ["PYTHONPATH"] = os.pathsep.join(path)  # for Python programs that user code starts
     sys.argv = [stage.main, *stage.flags]
     status = 0

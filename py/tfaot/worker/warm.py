@@ -78,6 +78,7 @@ class Warm:
             # Children now start an interpreter of their own, and the stage reports the cause. The worker's log has it, too.
             traceback.print_exc()
             self._imported = {}
+        stages.own_modules()
         gc.collect()
         gc.freeze()  # a collection in a child would copy what it only looks at
 
