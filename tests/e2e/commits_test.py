@@ -19,7 +19,8 @@ class CommitsTest(unittest.TestCase):
         shutil.copytree(inner.ROOT / "e2e/smoke", user, ignore=shutil.ignore_patterns("bazel-*"))
         module = user / "MODULE.bazel"
         module.write_text(module.read_text(encoding="utf-8").replace('"../.."', f'"{inner.ROOT}"'), encoding="utf-8")
-        (user / "user.bazelrc").write_text("".join(f"startup {option}\n" for option in inner.STARTUP), encoding="utf-8")
+        with open(user / ".bazelrc", "a", encoding="utf-8") as file:
+            file.writelines(f"startup {option}\n" for option in inner.STARTUP)
         git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.com"]
         subprocess.run([*git, "init", "--quiet"], cwd=user, check=True)
         for old, new, title in (("", "", "Score"), ("relu(", "tanh(", "Squash")):

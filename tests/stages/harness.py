@@ -35,6 +35,7 @@ EXPORTED = ("graph", "config", "manifest", "variables", "weights", "golden_input
 _MODULES = (
     "jinja2",
     "keras",
+    "numpy.random",
     "tensorflow",
     "tensorflow.compiler.tf2xla.tf2xla_pb2",
     "tensorflow.python._pywrap_tfcompile",
@@ -45,7 +46,8 @@ _MODULES = (
     "tfaot.export.sources.model_fn",
     "tfaot.export.sources.python_model",
     "tfaot.graph.convolutions",
-    "tfaot.verify.runner",
+    "tfaot.render.render",
+    "tfaot.verify.goldens",
 )
 
 PREAMBLE = """\

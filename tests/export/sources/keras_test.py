@@ -189,7 +189,7 @@ def input_fn():
                         + """\
 model = K.Sequential(
     [
-        K.layers.Input((4, 4), name="x"),
+        K.layers.Input((3, 4), name="x"),
         K.layers.Bidirectional(K.layers.LSTM(3, return_sequences=True)),
         K.layers.Conv1D(4, 3, padding="same", use_bias=False),
         K.layers.BatchNormalization(),
@@ -201,7 +201,7 @@ model.compile(optimizer=K.optimizers.SGD(0.1), loss="mse")
 
 
 def input_fn():
-    return Spec((8, 4, 4)), Spec((8, 2))
+    return Spec((8, 3, 4)), Spec((8, 2))
 """
                     ).replace("KERAS", keras),
                     dims={"x": (8, None, None)},
