@@ -20,16 +20,26 @@ PACKAGES = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
 
 
 class FlagsTest(unittest.TestCase):
-    """Real compilers on a small network. No assertion depends on timings."""
+    """Real compilers on a small network, and one runtime for all tests. No assertion depends on timings."""
 
-    def setUp(self) -> None:
+    folders: pathlib.Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
-        self.addCleanup(folder.cleanup)
-        self.folder = pathlib.Path(folder.name)
+        cls.addClassCleanup(folder.cleanup)
+        cls.folders = pathlib.Path(folder.name)
         # The files that the test declares, and drivers that take a quarter of the time to compile.
         for patch in (mock.patch.object(catalog, "ROOT", ROOT), mock.patch.object(variants, "OPTIMIZED", "-O0")):
             patch.start()
-            self.addCleanup(patch.stop)
+            cls.addClassCleanup(patch.stop)
+        runtime = Builder(cls.folders, PACKAGES)._shared()
+        shared = mock.patch.object(Builder, "_shared", lambda builder: runtime)
+        shared.start()
+        cls.addClassCleanup(shared.stop)
+
+    def setUp(self) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp(dir=self.folders))
 
     def test_variants(self) -> None:
         """A variant that differs is timed and compared. One with the same code or refused by XLA is named with the reason."""
