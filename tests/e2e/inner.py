@@ -18,7 +18,7 @@ STARTUP = (
     "--host_jvm_args=-XX:TieredStopAtLevel=1",
     "--digest_function=BLAKE3",
 )
-"""Startup options. To optimize its own code less saves a server of a few short builds 3 s, and TensorFlow's digest is native code."""
+"""Startup options. A server of a few short builds saves 3 s if it optimizes its own code less. SHA-256 would then be slow."""
 
 CACHE = pathlib.Path(os.environ["TEST_TMPDIR"]).parent / "inner.cache"
 """A disk cache for all these tests, below the output base that runs them. Most of their workspaces compile the same C++."""
