@@ -12,7 +12,7 @@ import unittest
 from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
 
-LIMIT = 0.6
+LIMIT = 0.3
 
 
 def _runs(path: str) -> int:
@@ -42,7 +42,7 @@ class StandsStillTest(unittest.TestCase):
         with contextlib.redirect_stderr(io.StringIO()) as warned, self.assertRaises(TfaotError) as raised:
             isolate.run_isolated(function, what="waiting", idle_seconds=LIMIT)
         self.assertEqual(os.path.getsize(self.count), 2)
-        self.assertIn("warning: waiting: used no CPU time for 0.6 s; trying again\nprocess ", warned.getvalue())
+        self.assertIn("warning: waiting: used no CPU time for 0.3 s; trying again\nprocess ", warned.getvalue())
         return str(raised.exception)
 
     def test_a_deadlock(self) -> None:
@@ -55,7 +55,7 @@ class StandsStillTest(unittest.TestCase):
             lock.acquire()
 
         text = self.stuck(deadlock)
-        self.assertIn("waiting: the process hung twice: it used no CPU time for 0.6 s\n", text)
+        self.assertIn("waiting: the process hung twice: it used no CPU time for 0.3 s\n", text)
         self.assertRegex(text, r'isolate_test\.py", line \d+ in deadlock\n')
         self.assertIn("  to do: if the stack above ends in your code, don't wait there; otherwise, report", text)
 
