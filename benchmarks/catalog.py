@@ -120,7 +120,8 @@ class Build:
     def __init__(self, startup: Sequence[str], flags: Sequence[str]) -> None:
         self._bazel = [str(ROOT / "bazelw"), *startup]
         # Unless compiled for speed, abseil's mutexes look for deadlocks.
-        self._flags = ["--compilation_mode=opt", *flags]
+        # As users build, who don't have this repository's flags for its tests.
+        self._flags = ["--compilation_mode=opt", "--noforce_pic", *flags]
         self._paths: dict[str, str] = {}
 
     def models(self, names: Sequence[str], peers: Sequence[str]) -> dict[str, str]:
