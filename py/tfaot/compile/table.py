@@ -32,6 +32,7 @@ from tfaot.compile.program.narrow import narrow
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.row_copies import row_copies
 from tfaot.compile.program.row_products import row_products
+from tfaot.compile.program.row_sweeps import row_sweeps
 from tfaot.compile.program.softmax import softmax
 from tfaot.compile.program.strided_products import strided_products
 from tfaot.compile.program.sweeps import sweeps
@@ -140,6 +141,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "Computes the softmax of rows in one call instead of four to seven kernels. Threads can share it.",
         Compiled,
         softmax,
+    ),
+    Pass(
+        "row_sweeps",
+        "Computes sums of rows, and what needs them, such as a layer norm, in one call instead of three or four kernels. Threads "
+        "can share it.",
+        Compiled,
+        row_sweeps,
     ),
     Pass(
         "column_sums",

@@ -259,6 +259,14 @@ class ExecutorTest(StageTest):
             calls = re.findall(r"RunSoftmax<float>\((\d+, \d+, [-.\d]+f),", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["42, 37, 1.0f", "42, 37, 0.125f", "1, 19, -3.0f"])
 
+    def test_row_sweeps(self) -> None:
+        """Protects layer norms: they are one call each, and have TensorFlow's numbers, also at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["norms"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", Path(exported.path("m.cc")).read_text())
+            self.assertCountEqual(calls, ["360", "360", "70", "70"])
+
     def test_column_sums(self) -> None:
         """Protects gradients of biases: sums of rows are calls, and have TensorFlow's numbers, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):

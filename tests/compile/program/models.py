@@ -337,6 +337,26 @@ def model_fn(xs, _):
         tf.nn.softmax(x), tf.nn.softmax(x * 0.125), tf.nn.softmax(y * -3.0), tf.nn.softmax(masked), tf.nn.softmax(z, axis=0),
     )
 """,
+    # Norms of rows: of a sum, with moments; with moments of which one is a result, too; without means, in rows that end in a part
+    # of a vector; of few values, which stays XLA's; and of columns.
+    "norms": """
+def input_fn():
+    return inputs(x=(f32, 2, 180, 96), y=(f32, 360, 96), z=(f32, 70, 650), b=(f32, 96), g=(f32, 650))
+
+def model_fn(xs, _):
+    x, y, z, b, g = xs
+    total = x + (tf.reshape(y, x.shape) + b)
+
+    def norm(value):
+        mean, variance = tf.nn.moments(value, -1, keepdims=True)
+        return tf.nn.batch_normalization(value, mean, variance, b, b + 1.0, 1e-5), variance
+
+    root = z * tf.math.rsqrt(tf.reduce_mean(z * z, -1, keepdims=True) + 1e-6) * g
+    centered = z - tf.reduce_mean(z, -1, keepdims=True)
+    few = x[0, :8] - tf.reduce_mean(x[0, :8], -1, keepdims=True)
+    columns = y - tf.reduce_mean(y, 0, keepdims=True)
+    return norm(total)[0], *norm(y), root, centered * centered, few * few, columns * columns
+""",
     "algebra": """
 def input_fn():
     return inputs(x=(f32, 24, 24))

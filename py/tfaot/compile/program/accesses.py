@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from tfaot.compile.program.thunks import (
     ColumnSums,
@@ -13,6 +13,7 @@ from tfaot.compile.program.thunks import (
     Kernel,
     Pack,
     RowCopies,
+    RowSweep,
     Slice,
     Softmax,
     Sweep,
@@ -42,6 +43,10 @@ def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Pl
         return reads[1:], reads[:1]
     if isinstance(thunk, Sweep):
         return reads, [reads[array] for array in thunk.written]
+    if isinstance(thunk, RowSweep):
+        first = len(thunk.arrays) + len(thunk.vectors)
+        values = (first + place for place, _ in thunk.formula.values)
+        return reads, [reads[place] for place in (*(place for place, _ in thunk.formula.arrays), *values)]
     if isinstance(thunk, Kernel) and thunk.symbol in single:
         return reads[:-1], reads[-1:]
     return reads, []
@@ -55,7 +60,7 @@ def overlap(a: Place, b: Place) -> bool:
 
 def is_read(place: Place, after: Sequence[Thunk], single: Container[str]) -> bool:
     """Returns whether a thunk may read a place before all of it is overwritten."""
-    return _left(place, after, single) is None
+    return _left(place, _each(after, single)) is None
 
 
 def is_needed(place: Place, after: Sequence[Thunk], single: Container[str], temporary: Container[int]) -> bool:
@@ -67,15 +72,29 @@ def is_needed(place: Place, after: Sequence[Thunk], single: Container[str], temp
       single: as in `accesses`.
       temporary: the buffers that nobody has after a run.
     """
-    left = _left(place, after, single)
+    return is_used(place, _each(after, single), temporary)
+
+
+def is_used(place: Place, after: Iterable[tuple[Sequence[Place], Sequence[Place]]], temporary: Container[int]) -> bool:
+    """Returns whether anything may read a place before all of it is overwritten, like `is_needed`.
+
+    Args:
+      place: where the bytes are.
+      after: what each thunk that follows may read, and what it writes.
+      temporary: the buffers that nobody has after a run.
+    """
+    left = _left(place, after)
     return left is None or (bool(left) and place[0].buffer not in temporary)
 
 
-def _left(place: Place, after: Sequence[Thunk], single: Container[str]) -> list[Place] | None:
-    """Returns what of a place thunks don't overwrite, or None if one may read any of it before."""
+def _each(thunks: Sequence[Thunk], single: Container[str]) -> Iterator[tuple[list[Place], list[Place]]]:
+    return (accesses(thunk, single) for thunk in thunks)
+
+
+def _left(place: Place, after: Iterable[tuple[Sequence[Place], Sequence[Place]]]) -> list[Place] | None:
+    """Returns what of a place isn't overwritten, or None if something may read any of it before."""
     rest = [place]
-    for thunk in after:
-        reads, writes = accesses(thunk, single)
+    for reads, writes in after:
         if any(overlap(each, read) for each in rest for read in reads):
             return None
         rest = [part for each in rest for part in without(each, writes)]
@@ -84,7 +103,7 @@ def _left(place: Place, after: Sequence[Thunk], single: Container[str]) -> list[
     return rest
 
 
-def without(place: Place, writes: list[Place]) -> list[Place]:
+def without(place: Place, writes: Sequence[Place]) -> list[Place]:
     """Returns what is left of a place after some writes."""
     left = [place]
     for written in writes:

@@ -6,12 +6,13 @@ run. Here, a run calls the kernels directly, and creating an instance fills in w
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tfaot.compile.program import formula_code, packing, thunks
+from tfaot.compile.program import formula_code, packing, row_formula_code, thunks
 from tfaot.compile.program.formulas import Formula
 from tfaot.compile.program.thunks import CompiledFunction, Epilogue, Slice, Thunk
 from tfaot.core import templates
@@ -107,6 +108,7 @@ class _Plan:
         self._products: list[str] = []
         self._images: list[str] = []
         self._formulas: dict[Formula, int] = {}
+        self._row_formulas: dict[tuple[thunks.RowFormula, int], int] = {}
         self.kernels = set[str]()
         """As `Rendered.kernels`."""
         self._scratch: list[str] = []
@@ -155,6 +157,7 @@ class _Plan:
             "memory": [f"{offset}u" for offset in self._memory],
             "memory_bytes": self._memory_bytes,
             "products": self._products,
+            "row_formulas": [*itertools.starmap(row_formula_code.code, self._row_formulas)],
             "results": [f"{self._new[buffer]}u" for buffer in function.results],
             "run": self._run,
             "scratch": list(dict.fromkeys(self._scratch)),
@@ -189,6 +192,8 @@ class _Plan:
             return [indent + self._convolution(thunk)]
         if isinstance(thunk, thunks.Sweep):
             return [indent + self._sweep(thunk)]
+        if isinstance(thunk, thunks.RowSweep):
+            return [indent + self._row_sweep(thunk)]
         if isinstance(thunk, thunks.Softmax):
             return [indent + self._softmax(thunk)]
         if isinstance(thunk, thunks.ColumnSums):
@@ -237,6 +242,14 @@ class _Plan:
         index = self._formulas.setdefault(sweep.formula, len(self._formulas))
         arrays, scalars = (", ".join(map(self._at, places)) for places in (sweep.arrays, sweep.scalars))
         return f"kernels::RunSweep<Formula{index}>({sweep.count}, {{{arrays}}}, {{{scalars}}}, instance.threads);"
+
+    def _row_sweep(self, sweep: thunks.RowSweep) -> str:
+        index = self._row_formulas.setdefault((sweep.formula, sweep.columns), len(self._row_formulas))
+        places = (
+            "{" + ", ".join(map(self._at, each)) + "}"
+            for each in (sweep.arrays, sweep.vectors, sweep.values, sweep.scalars)
+        )
+        return f"kernels::RunRowSweep<RowFormula{index}>({sweep.rows}, {', '.join(places)}, instance.threads);"
 
     def _softmax(self, softmax: thunks.Softmax) -> str:
         self.kernels.add("tfaot/kernels/softmax_f32.cc")
@@ -389,6 +402,8 @@ def _title(thunk: Thunk) -> str:
         return thunk.symbol
     if isinstance(thunk, thunks.Sweep):
         return f"sweep {thunk.count}"
+    if isinstance(thunk, thunks.RowSweep):
+        return f"row_sweep {thunk.rows}x{thunk.columns}"
     if isinstance(thunk, thunks.Softmax):
         return f"softmax {thunk.rows}x{thunk.columns}"
     if isinstance(thunk, thunks.ColumnSums):

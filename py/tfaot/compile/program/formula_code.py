@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tfaot.compile.program.formulas import Formula, Operation
@@ -23,7 +24,7 @@ _CODE = {
     "multiply_add": "{0} * {1} + {2}",
     "multiply_subtract": "{0} * {1} - {2}",
     "negate": "-{0}",
-    "rsqrt": "kernels::All<V>({dtype}(1)) / kernels::Sqrt({0})",
+    "rsqrt": "kernels::All<{vector}>({dtype}(1)) / kernels::Sqrt({0})",
     "select": "{0} ? {1} : {2}",
     "sqrt": "kernels::Sqrt({0})",
     "stored": "kernels::Rounded({0})",
@@ -70,5 +71,18 @@ def _value(operation: Operation, dtype: str) -> str:
     if opcode == "constant":
         suffix = "f" if dtype == "float" else ""
         return f"kernels::All<V>({float(operation.text)!r}{suffix})"
+    return arithmetic(operation, [f"v{operand}" for operand in operation.operands], dtype, "V")
+
+
+def arithmetic(operation: Operation, operands: Sequence[str], dtype: str, vector: str) -> str:
+    """Returns an operation on values in C++.
+
+    Args:
+      operation: anything but a read.
+      operands: C++ of its operands.
+      dtype: the C++ name of a value's dtype.
+      vector: the C++ name of the type of what it computes, such as a vector of values.
+    """
+    opcode = operation.opcode
     code = _CODE[f"{opcode} {operation.text}" if opcode == "compare" else opcode]
-    return code.format(*(f"v{operand}" for operand in operation.operands), dtype=dtype)
+    return code.format(*operands, dtype=dtype, vector=vector)

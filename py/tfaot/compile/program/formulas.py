@@ -17,7 +17,7 @@ from tfaot.compile.program.instructions import Computation, Instruction, fusions
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
 
-_OPCODES = {
+OPCODES = {
     "abs",
     "add",
     "clamp",
@@ -31,6 +31,7 @@ _OPCODES = {
     "sqrt",
     "subtract",
 }
+"""HLO's operations of values that formulas have, besides comparisons."""
 _DIRECTION = re.compile(r"^, direction=(EQ|NE|GE|GT|LE|LT)\b")
 
 
@@ -114,7 +115,7 @@ def _read(computation: Computation) -> Elementwise | None:
     if len(arrays) + len(scalars) != len(parameters):
         return None
     result = found[root.name]
-    formula = live(Formula(DTYPES[root.dtype], _contracted(operations, result), ((len(arrays), result),)))
+    formula = live(Formula(DTYPES[root.dtype], contracted(operations, result), ((len(arrays), result),)))
     return Elementwise(formula, root.count, (*arrays, len(parameters)), tuple(scalars), len(parameters) + 1)
 
 
@@ -156,15 +157,20 @@ def _operation(
         return None
     at = tuple(found[name] for name in instruction.operands)
     if opcode == "compare" and instruction.dtype == "pred" and all(each.dtype == root.dtype for each in known):
-        direction = _DIRECTION.match(instruction.rest)
-        return Operation(opcode, at, text=direction[1]) if direction else None
-    if opcode not in _OPCODES or instruction.dtype != root.dtype:
+        return compared(instruction, at)
+    if opcode not in OPCODES or instruction.dtype != root.dtype:
         return None
     wanted = ["pred", root.dtype, root.dtype] if opcode == "select" else [root.dtype] * len(known)
     return Operation(opcode, at) if [each.dtype for each in known] == wanted else None
 
 
-def _contracted(operations: Sequence[Operation], result: int) -> tuple[Operation, ...]:
+def compared(instruction: Instruction, operands: tuple[int, ...]) -> Operation | None:
+    """Returns a comparison of operations."""
+    direction = _DIRECTION.match(instruction.rest)
+    return Operation("compare", operands, text=direction[1]) if direction else None
+
+
+def contracted(operations: Sequence[Operation], result: int) -> tuple[Operation, ...]:
     """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two."""
     uses = Counter(operand for operation in operations for operand in operation.operands)
     uses[result] += 1

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from tfaot.compile.program.formulas import Formula
+from tfaot.compile.program.formulas import Formula, Operation
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,39 @@ class Sweep:
     def written(self) -> tuple[int, ...]:
         """The arrays that it writes."""
         return tuple(array for array, _ in self.formula.results)
+
+
+@dataclass(frozen=True)
+class RowFormula:
+    """What happens to each row of some arrays.
+
+    The opcodes of operations are those of a `Formula`, and more: `column` and `row` read the value of the column from `vectors` and
+    that of the row from `values`, and `sum` adds up an operand's values of a row.
+    """
+
+    operations: tuple[Operation, ...]
+    arrays: tuple[tuple[int, int], ...]
+    """The arrays that are written, with the operations that compute their values. Each is written after a row's other reads."""
+    values: tuple[tuple[int, int], ...]
+    """The same for values of rows."""
+
+
+@dataclass(frozen=True)
+class RowSweep:
+    """Applies a formula to the rows of arrays. An array can overlap what is written only if it is the same array.
+
+    tfcompile's header has none. The pass `row_sweeps` makes them from kernels.
+    """
+
+    formula: RowFormula
+    rows: int
+    columns: int
+    arrays: tuple[Slice, ...]
+    vectors: tuple[Slice, ...]
+    """One value for each column."""
+    values: tuple[Slice, ...]
+    """One value for each row."""
+    scalars: tuple[Slice, ...]
 
 
 @dataclass(frozen=True)
@@ -321,6 +354,7 @@ Thunk = (
     | Dot
     | Convolution
     | Sweep
+    | RowSweep
     | Softmax
     | ColumnSums
     | RowCopies
@@ -405,6 +439,14 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
     if isinstance(thunk, Sweep):
         size = SIZES[thunk.formula.dtype]
         return (*((at, size * thunk.count) for at in thunk.arrays), *((at, size) for at in thunk.scalars))
+    if isinstance(thunk, RowSweep):
+        size = SIZES["float"]
+        return (
+            *((at, size * thunk.rows * thunk.columns) for at in thunk.arrays),
+            *((at, size * thunk.columns) for at in thunk.vectors),
+            *((at, size * thunk.rows) for at in thunk.values),
+            *((at, size) for at in thunk.scalars),
+        )
     if isinstance(thunk, Softmax):
         size = SIZES["float"] * thunk.rows * thunk.columns
         return (thunk.out, size), (thunk.input, size)

@@ -1,0 +1,317 @@
+"""The pass `row_sweeps`: computes what belongs to the rows of arrays, such as a layer norm, in one call.
+
+XLA on CPUs has three or four kernels for a layer norm: the sum of each row, the squares of the differences from its mean, their
+sum, and the results. Each of them reads the row again, and computes again what comes before, such as the sum of a residual
+connection. No thread can share them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Container, Mapping, Sequence
+
+from tfaot.compile.program.accesses import Place, accesses, is_used, overlap
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.formulas import Operation
+from tfaot.compile.program.instructions import single_results
+from tfaot.compile.program.row_formulas import Interned, RowKernel, needed, row_kernels, wholes
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowFormula, RowSweep, Slice, Thunk, slices
+
+_SHORTEST = 16
+"""The shortest rows that gain: a vector at the highest level."""
+
+_LEAST = 32768
+"""The least number of values for which kernels become a call: from here on, threads can share it, and it is faster on one."""
+
+_ALONE = 65536
+"""The same for a kernel alone, which gains nothing on one thread."""
+
+_MOST_ARRAYS = 12
+"""A core's prefetchers follow only so many streams."""
+
+_SLOW = ("divide", "sqrt", "rsqrt")
+
+
+def row_sweeps(compiled: Compiled) -> int:
+    """Merges kernels at all CPU levels.
+
+    Returns:
+      The number of calls at the level with the most.
+    """
+    known: dict[str, RowKernel] = {}
+    single: set[str] = set()
+    for text in compiled.optimized_hlo:
+        if found := row_kernels(text):
+            known |= found
+            single |= single_results(text)
+    if not known:
+        return 0
+    compiled.functions = {isa: merge(function, known, single) for isa, function in compiled.functions.items()}
+    return max(sum(isinstance(each, RowSweep) for each in function.thunks) for function in compiled.functions.values())
+
+
+def merge(function: CompiledFunction, known: Mapping[str, RowKernel], single: Container[str]) -> CompiledFunction:
+    """Merges kernels outside of loops: what a step of a loop writes, the next one may read.
+
+    Args:
+      function: the function from tfcompile's header.
+      known: the result of `row_kernels` for its kernels.
+      single: the symbols of kernels with one result.
+
+    Returns:
+      A function with the same results.
+    """
+    temporary = {
+        index
+        for index, buffer in enumerate(function.buffers)
+        if buffer.kind == "temp" and index not in function.results
+    }
+    sequence = [*function.thunks]
+    last = len(sequence) - 1
+    while last >= 0:  # from the end, so that the kernel that needs all the others comes first
+        chain = _Chain(sequence, last, known, single, temporary)
+        if merged := chain.merged():
+            sequence[last] = merged
+            for index in sorted(chain.members - {last}, reverse=True):
+                del sequence[index]
+            last -= len(chain.members) - 1
+        last -= 1
+    return dataclasses.replace(function, thunks=tuple(sequence))
+
+
+class _Chain:
+    """A kernel, and those before it that become a part of it."""
+
+    def __init__(
+        self,
+        sequence: Sequence[Thunk],
+        last: int,
+        known: Mapping[str, RowKernel],
+        single: Container[str],
+        temporary: Container[int],
+    ) -> None:
+        self._sequence, self._last, self._known, self._single, self._temporary = (
+            sequence,
+            last,
+            known,
+            single,
+            temporary,
+        )
+        self.members: set[int] = set()
+
+    def merged(self) -> RowSweep | None:
+        """Returns what replaces the last kernel, and sets `members` to the kernels that are a part of it."""
+        last = self._kernel(self._last)
+        if last is None:
+            return None
+        self.members = {self._last}
+        merged = self._sweep()
+        tried: set[int] = set()
+        while merged and (others := self._writers() - tried):
+            # The nearest first: others are needed until what reads them is a part of this.
+            index = max(others)
+            tried.add(index)
+            merged = self._grown(index) or merged
+        if merged is None or merged.columns < _SHORTEST:
+            return None
+        least = _LEAST if len(self.members) > 1 else _ALONE
+        return merged if merged.rows * merged.columns >= least else None
+
+    def _grown(self, index: int) -> RowSweep | None:
+        """Adds a kernel to `members`, with those before it that it needs for this. Without success, adds none."""
+        before = {*self.members}
+        while True:
+            self.members.add(index)
+            if sweep := self._sweep():
+                return sweep
+            # What the kernel reads may be overwritten since, but not what another one computes this from.
+            others = {each for each in self._writers() if each < index}
+            if not others:
+                self.members = before
+                return None
+            index = max(others)
+
+    def _kernel(self, index: int) -> RowKernel | None:
+        """Returns what a thunk computes, if its arguments have the right sizes."""
+        thunk = self._sequence[index]
+        found = self._known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
+        if found is None or not isinstance(thunk, Kernel) or len(thunk.args) != found.arguments:
+            return None
+        rows = found.count // found.columns if found.columns else 0
+        sizes = {"array": found.count, "column": found.columns, "row": rows, "scalar": 1}
+        wanted = [(each.place, sizes[each.opcode]) for each in found.operations if each.opcode in sizes]
+        wanted.append((found.arguments - 1, rows if found.by_row else found.count))
+        return found if all(thunk.args[place].size == 4 * count for place, count in wanted) else None
+
+    def _writers(self) -> set[int]:
+        """Returns the kernels whose results the members read, if they can be a part of the whole."""
+        whole = self._kernel(self._last)
+        assert whole
+        found = set()
+        sums = any(each.opcode == "sum" for member in self.members for each in self._operations(member))
+        for member in self.members:
+            for each in self._operations(member):
+                if each.opcode not in ("array", "row"):
+                    continue
+                index = self._writer(member, slices(self._sequence[member])[each.place])
+                kernel = None if index is None or index in self.members else self._kernel(index)
+                if index is None or kernel is None or kernel.count != whole.count:
+                    continue
+                if kernel.by_row != (each.opcode == "row") or kernel.columns not in (0, whole.columns):
+                    continue
+                # Each stage computes the values of an array again.
+                slow = any(kernel.operations[at].opcode in _SLOW for at in wholes(kernel.operations))
+                if kernel.by_row or (sums and not slow):
+                    found.add(index)
+        return found
+
+    def _operations(self, index: int) -> tuple[Operation, ...]:
+        kernel = self._kernel(index)
+        assert kernel
+        return kernel.operations
+
+    def _writer(self, before: int, place: Place) -> int | None:
+        """Returns the last thunk before another one that writes a place, or may write a part of it."""
+        for index in reversed(range(before)):
+            reads, writes = accesses(self._sequence[index], self._single)
+            # If a thunk's results are unknown, anything that it uses may be one.
+            if any(overlap(place, each) for each in writes or reads):
+                return index
+        return None
+
+    def _sweep(self) -> RowSweep | None:
+        """Returns a call that does what all members do, if nothing prevents it."""
+        whole = self._kernel(self._last)
+        assert whole
+        if not whole.columns:
+            return None
+        formula = Interned()
+        places: dict[str, list[Slice]] = {"array": [], "column": [], "row": [], "scalar": []}
+        results: dict[int, int] = {}
+        read: list[tuple[int, Place]] = []
+        for member in sorted(self.members):
+            kernel, args = self._kernel(member), slices(self._sequence[member])
+            assert kernel
+            illegal = False
+
+            def leaf(operation: Operation, member: int = member, args: tuple[Place, ...] = args) -> int | None:
+                nonlocal illegal
+                if operation.opcode not in places:
+                    return None
+                place = args[operation.place]
+                writer = self._writer(member, place)
+                if writer in self.members:
+                    kernel = self._kernel(writer)
+                    assert kernel
+                    if slices(self._sequence[writer])[-1] == place and kernel.by_row == (operation.opcode == "row"):
+                        return results[writer]
+                    illegal = True
+                read.append((member, place))
+                return formula.add(dataclasses.replace(operation, place=_index(places[operation.opcode], place[0])))
+
+            results[member] = formula.copy(kernel.operations, len(kernel.operations) - 1, leaf)
+            if illegal:
+                return None
+        if not self._may_move(read):
+            return None
+        return self._with_results(formula.operations, places, results)
+
+    def _may_move(self, read: Sequence[tuple[int, Place]]) -> bool:
+        """Returns whether what members read is unchanged until the last of them."""
+        for index in range(min(self.members), self._last):
+            if index in self.members:
+                continue
+            reads, writes = accesses(self._sequence[index], self._single)
+            for each in writes or reads:
+                if any(member < index and overlap(place, each) for member, place in read):
+                    return False
+        return True
+
+    def _with_results(
+        self, operations: Sequence[Operation], places: Mapping[str, list[Slice]], results: Mapping[int, int]
+    ) -> RowSweep | None:
+        """Returns the call with those results of members that something else needs."""
+        last = self._last
+        written = [last]
+        while True:
+            sweep = self._writing(operations, places, results, written)
+            if sweep is None:
+                return None
+            # What the call reads was there before any member wrote.
+            own: tuple[list[Place], list[Place]] = [], accesses(sweep, self._single)[1]
+            for member in sorted(self.members - {*written}):
+                after = (
+                    own if index == last else accesses(self._sequence[index], self._single)
+                    for index in range(member + 1, len(self._sequence))
+                    if index == last or index not in self.members
+                )
+                if is_used(slices(self._sequence[member])[-1], after, self._temporary):
+                    break
+            else:
+                return sweep
+            kernel, place = self._kernel(member), slices(self._sequence[member])[-1]
+            between = (each for index, each in enumerate(self._sequence) if member < index < last)
+            if not kernel or not kernel.by_row:
+                return None
+            if any(overlap(place, each) for thunk in between if thunk not in self._members() for each in slices(thunk)):
+                return None
+            written.append(member)
+
+    def _members(self) -> list[Thunk]:
+        return [self._sequence[each] for each in self.members]
+
+    def _writing(
+        self,
+        operations: Sequence[Operation],
+        places: Mapping[str, list[Slice]],
+        results: Mapping[int, int],
+        written: Sequence[int],
+    ) -> RowSweep | None:
+        """Returns the call that writes some members' results, if these overlap nothing that it reads later."""
+        whole = self._kernel(self._last)
+        assert whole
+        order = needed(operations, [results[member] for member in written])
+        number = {index: at for at, index in enumerate(order)}
+        kept = [operations[index] for index in order]
+        all_: dict[str, list[Slice]] = {}
+        for opcode in places:
+            used = {each.place for each in kept if each.opcode == opcode}
+            all_[opcode] = [place for at, place in enumerate(places[opcode]) if at in used]
+        moved = tuple(
+            dataclasses.replace(
+                each,
+                operands=tuple(number[operand] for operand in each.operands),
+                place=all_[each.opcode].index(places[each.opcode][each.place]) if each.opcode in places else each.place,
+            )
+            for each in kept
+        )
+        found: dict[str, list[tuple[int, int]]] = {"array": [], "row": []}
+        for member in written:
+            kernel = self._kernel(member)
+            assert kernel
+            kind = "row" if kernel.by_row else "array"
+            place = slices(self._sequence[member])[-1][0]
+            found[kind].append((_index(all_[kind], place), number[results[member]]))
+        sweep = RowSweep(
+            RowFormula(moved, tuple(found["array"]), tuple(found["row"])),
+            whole.count // whole.columns,
+            whole.columns,
+            *(tuple(all_[opcode]) for opcode in ("array", "column", "row", "scalar")),
+        )
+        everything, writes = slices(sweep), accesses(sweep, self._single)[1]
+        arrays = everything[: len(sweep.arrays)]
+        for at, result in enumerate(writes):
+            if any(overlap(result, other) for other in writes[:at]):
+                return None
+            for other in everything:
+                in_place = result == other and (result in arrays or everything.count(other) == 1)
+                if overlap(result, other) and not in_place:
+                    return None
+        return sweep if len(sweep.arrays) <= _MOST_ARRAYS else None
+
+
+def _index(places: list[Slice], place: Slice) -> int:
+    """Returns a place's index in a list, to which it is added if it is new."""
+    if place not in places:
+        places.append(place)
+    return places.index(place)

@@ -1,0 +1,182 @@
+// Formulas over the rows of arrays: sums of a row's values, and values that
+// need such sums, as in a layer norm.
+//
+// A compiled model's program has a struct for each of its formulas:
+//
+//   struct Formula {
+//     static constexpr std::int64_t kColumns = 64;
+//     static constexpr std::size_t kArrays = 2;
+//     static constexpr std::size_t kVectors = 1;   // a value for each column
+//     static constexpr std::size_t kValues = 0;    // a value for each row
+//     static constexpr std::size_t kScalars = 0;
+//     static constexpr std::array<int, 1> kSums = {2};  // sums in each stage
+//     static constexpr bool kWrites = true;        // arrays, after all sums
+//     static constexpr int kCost = 6;              // multiply-adds of a value
+//     // What is known of some rows, such as their means.
+//     struct Rows { float mean[kMostRows]; };
+//     // Computes values of `count` rows from `first` on that need the sums of
+//     // the last stage, and after the last one writes values.
+//     template <int kStage>
+//     static void Begin(const RowSums& sums, const Places<kValues>& values,
+//                       const Places<kScalars>& scalars, std::int64_t first,
+//                       std::int64_t count, Rows& rows);
+//     // Adds to the stage's sums of row r, and after the last stage writes
+//     // arrays, at index i and column j. V is float or a vector.
+//     template <int kStage, typename V>
+//     static void At(const Rows& rows, std::int64_t r,
+//                    const Places<kArrays>& arrays, std::int64_t i,
+//                    const Places<kVectors>& vectors, std::int64_t j, V* sums);
+//   };
+//   RunRowSweep<Formula>(rows, {x, y}, {scale}, {}, {}, threads);
+#ifndef TFAOT_KERNELS_ROW_SWEEP_H_
+#define TFAOT_KERNELS_ROW_SWEEP_H_
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "tfaot/kernels/lanes.h"
+#include "tfaot/kernels/parallel.h"
+#include "tfaot/kernels/part.h"
+#include "tfaot/kernels/sweep.h"
+#include "tfaot/kernels/vector.h"
+#include "tfaot/thread_pool.h"
+
+namespace tfaot::kernels::TFAOT_ISA {
+
+// The most rows that go through a stage before the next one, so that a core
+// always has something to do while it waits for a row's sum. A whole number of
+// vectors.
+constexpr int kMostRows = 32;
+
+// A stage's sums, row by row.
+using RowSums = const float (*)[kMostRows];
+
+// Where a formula's operands are.
+template <typename Formula>
+struct Operands {
+  Places<Formula::kArrays> arrays;
+  Places<Formula::kVectors> vectors;
+  Places<Formula::kValues> values;
+  Places<Formula::kScalars> scalars;
+};
+
+// The number of sums in a stage.
+template <typename Formula, int kStage>
+constexpr int SumsOf() {
+  if constexpr (kStage < static_cast<int>(Formula::kSums.size())) {
+    return Formula::kSums[kStage];
+  }
+  return 0;
+}
+
+// Runs a stage of kRows rows from `first` + r on, whose sums it stores. The
+// order of a row's additions depends only on the number of columns.
+template <typename Formula, int kStage, int kRows>
+TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
+                             std::int64_t r, const typename Formula::Rows& rows,
+                             float (*sums)[kMostRows]) {
+  using V = Vector<float>;
+  constexpr std::int64_t kWidth = kLanes<float>;
+  constexpr std::int64_t kColumns = Formula::kColumns;
+  constexpr int kCount = SumsOf<Formula, kStage>();
+  const auto each = [&](auto zero, std::int64_t j,
+                        auto* sum) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int i = 0; i < kRows; ++i) {
+      Formula::template At<kStage, decltype(zero)>(
+          rows, r + i, at.arrays, (first + r + i) * kColumns + j, at.vectors, j,
+          sum == nullptr ? sum : sum + i * kCount);
+    }
+  };
+  std::int64_t j = 0;
+  if constexpr (kCount > 0) {
+    // An addition waits for the one before it.
+    V parts[2][kRows * kCount] = {};
+    for (; j + 2 * kWidth <= kColumns; j += 2 * kWidth) {
+      each(V{}, j, parts[0]);
+      each(V{}, j + kWidth, parts[1]);
+    }
+    if (j + kWidth <= kColumns) {
+      each(V{}, j, parts[0]);
+      j += kWidth;
+    }
+    for (int i = 0; i < kRows * kCount; ++i) parts[0][i] += parts[1][i];
+    float totals[kRows * kCount], rest[kRows * kCount] = {};
+    Sums<float, kRows * kCount>(parts[0], totals);
+    for (; j < kColumns; ++j) each(0.0f, j, rest);
+    for (int i = 0; i < kRows * kCount; ++i) {
+      sums[i % kCount][r + i / kCount] = totals[i] + rest[i];
+    }
+  } else {
+    for (; j + kWidth <= kColumns; j += kWidth) {
+      each(V{}, j, static_cast<V*>(nullptr));
+    }
+    for (; j < kColumns; ++j) each(0.0f, j, static_cast<float*>(nullptr));
+  }
+}
+
+// Runs the stages from kStage on of at most kMostRows rows. `last` are the sums
+// of the stage before.
+template <typename Formula, int kStage>
+TFAOT_INLINE void SweepGroup(const Operands<Formula>& at, Span span,
+                             RowSums last, typename Formula::Rows& rows) {
+  constexpr int kAtOnce = 4;
+  constexpr bool kLast = kStage == static_cast<int>(Formula::kSums.size());
+  const std::int64_t count = span.size();
+  Formula::template Begin<kStage>(last, at.values, at.scalars, span.begin,
+                                  count, rows);
+  if constexpr (!kLast || Formula::kWrites) {
+    float sums[kLast ? 1 : SumsOf<Formula, kStage>()][kMostRows] = {};
+    std::int64_t r = 0;
+    for (; r + kAtOnce <= count; r += kAtOnce) {
+      SweepStage<Formula, kStage, kAtOnce>(at, span.begin, r, rows, sums);
+    }
+    for (; r < count; ++r) {
+      SweepStage<Formula, kStage, 1>(at, span.begin, r, rows, sums);
+    }
+    if constexpr (!kLast) {
+      SweepGroup<Formula, kStage + 1>(at, span, sums, rows);
+    }
+  }
+}
+
+template <typename Formula>
+TFAOT_NOINLINE void SweepRows(const Operands<Formula>& operands, Span span) {
+  const Operands<Formula> at = operands;  // which stores can't change
+  typename Formula::Rows rows = {};
+  // What a group reads stays in the nearest cache.
+  constexpr std::int64_t kStep =
+      std::clamp<std::int64_t>(4096 / Formula::kColumns / 4 * 4, 4, kMostRows);
+  for (std::int64_t r = span.begin; r < span.end; r += kStep) {
+    SweepGroup<Formula, 0>(at, {r, std::min(r + kStep, span.end)}, nullptr,
+                           rows);
+  }
+}
+
+// Applies a formula to rows, in parts if there is a pool and
+// enough work. A row's bits depend only on its operands and on the target.
+// Concurrent calls are safe if what they write is disjoint.
+template <typename Formula>
+void RunRowSweep(std::int64_t rows, const Places<Formula::kArrays>& arrays,
+                 const Places<Formula::kVectors>& vectors,
+                 const Places<Formula::kValues>& values,
+                 const Places<Formula::kScalars>& scalars,
+                 ThreadPool* threads) {
+  const Operands<Formula> at = {arrays, vectors, values, scalars};
+  if (threads == nullptr) return SweepRows<Formula>(at, {0, rows});
+  const double operations = static_cast<double>(rows) *
+                            static_cast<double>(Formula::kColumns) *
+                            Formula::kCost;
+  // Parts share few cache lines.
+  const std::int64_t grain =
+      std::max<std::int64_t>(1, 1024 / Formula::kColumns);
+  InParts(*threads, {1, rows, 1, grain, 1, operations}, [&](const Part& part) {
+    SweepRows<Formula>(at, part.rows.Of(rows, grain));
+  });
+}
+
+}  // namespace tfaot::kernels::TFAOT_ISA
+
+#endif  // TFAOT_KERNELS_ROW_SWEEP_H_

@@ -1,0 +1,314 @@
+"""Which kernels work on rows, and that one call of the runtime takes the place of nothing else."""
+
+from __future__ import annotations
+
+import dataclasses
+import unittest
+
+from tfaot.compile.program.formulas import Operation
+from tfaot.compile.program.instructions import single_results
+from tfaot.compile.program.row_formulas import RowKernel, row_kernels
+from tfaot.compile.program.row_sweeps import merge
+from tfaot.compile.program.thunks import Buffer, CompiledFunction, Copy, Kernel, RowSweep, SizedSlice, Slice, Thunk
+
+ROWS, COLUMNS = 1024, 64
+ALL, EACH, VECTOR = 4 * ROWS * COLUMNS, 4 * ROWS, 4 * COLUMNS
+
+HLO = """\
+HloModule m, is_scheduled=true
+
+%region_add (c: f32[], d: f32[]) -> f32[] {
+  %c = f32[] parameter(0)
+  %d = f32[] parameter(1)
+  ROOT %add.1 = f32[] add(%c, %d)
+}
+
+%region_max (a: f32[], b: f32[]) -> f32[] {
+  %a = f32[] parameter(0)
+  %b = f32[] parameter(1)
+  ROOT %maximum.1 = f32[] maximum(%a, %b)
+}
+
+%joined (p.0: f32[1024,64], q.0: f32[64], r.0: f32[1024,64]) -> f32[1024,64] {
+  %p.0 = f32[1024,64]{1,0} parameter(0)
+  %q.0 = f32[64]{0} parameter(1)
+  %r.0 = f32[1024,64]{1,0} parameter(2)
+  %bias.0 = f32[1024,64]{1,0} broadcast(%q.0), dimensions={1}
+  %add.0 = f32[1024,64]{1,0} add(%r.0, %bias.0)
+  ROOT %add.9 = f32[1024,64]{1,0} add(%p.0, %add.0)
+}
+
+%sums (p.1: f32[1024,64]) -> f32[2,512] {
+  %p.1 = f32[1024,64]{1,0} parameter(0)
+  %bitcast.1 = f32[2,512,64]{2,1,0} bitcast(%p.1)
+  %piece.1 = f32[2,512,32]{2,1,0} slice(%bitcast.1), slice={[0:2], [0:512], [0:32]}
+  %piece.2 = f32[2,512,32]{2,1,0} slice(%bitcast.1), slice={[0:2], [0:512], [32:64]}
+  %add.2 = f32[2,512,32]{2,1,0} add(%piece.1, %piece.2)
+  %zero.1 = f32[] constant(0)
+  ROOT %reduce.1 = f32[2,512]{1,0} reduce(%add.2, %zero.1), dimensions={2}, to_apply=%region_add
+}
+
+%squares (p.2: f32[2,512], q.2: f32[1024,64]) -> f32[1024,64] {
+  %p.2 = f32[2,512]{1,0} parameter(0)
+  %q.2 = f32[1024,64]{1,0} parameter(1)
+  %part.2 = f32[] constant(0.015625)
+  %parts.2 = f32[2,512]{1,0} broadcast(%part.2), dimensions={}
+  %mean.2 = f32[2,512]{1,0} multiply(%p.2, %parts.2)
+  %bitcast.2 = f32[1024]{0} bitcast(%mean.2)
+  %means.2 = f32[1024,64]{1,0} broadcast(%bitcast.2), dimensions={0}
+  %apart.2 = f32[1024,64]{1,0} subtract(%q.2, %means.2)
+  ROOT %square.2 = f32[1024,64]{1,0} multiply(%apart.2, %apart.2)
+}
+
+%factors (p.3: f32[1024,64], q.3: f32[]) -> f32[1024] {
+  %p.3 = f32[1024,64]{1,0} parameter(0)
+  %q.3 = f32[] parameter(1)
+  %zero.3 = f32[] constant(0)
+  %sum.3 = f32[1024]{0} reduce(%p.3, %zero.3), dimensions={1}, to_apply=%region_add
+  %epsilon.3 = f32[1024]{0} broadcast(%q.3), dimensions={}
+  %add.3 = f32[1024]{0} add(%sum.3, %epsilon.3)
+  ROOT %rsqrt.3 = f32[1024]{0} rsqrt(%add.3)
+}
+
+%norms (p.4: f32[64], q.4: f32[1024], r.4: f32[1024,64]) -> f32[1024,64] {
+  %p.4 = f32[64]{0} parameter(0)
+  %q.4 = f32[1024]{0} parameter(1)
+  %r.4 = f32[1024,64]{1,0} parameter(2)
+  %gamma.4 = f32[1024,64]{1,0} broadcast(%p.4), dimensions={1}
+  %factor.4 = f32[1024,64]{1,0} broadcast(%q.4), dimensions={0}
+  %product.4 = f32[1024,64]{1,0} multiply(%gamma.4, %factor.4)
+  ROOT %norm.4 = f32[1024,64]{1,0} multiply(%r.4, %product.4)
+}
+
+ENTRY %main (x: f32[1024,64]) -> f32[1024,64] {
+  %x = f32[1024,64]{1,0} parameter(0)
+  %g = f32[64]{0} parameter(1)
+  %e = f32[] parameter(2)
+  %join = f32[1024,64]{1,0} fusion(%x, %g, %x), kind=kLoop, calls=%joined
+  %sum = f32[2,512]{1,0} fusion(%join), kind=kLoop, calls=%sums
+  %square = f32[1024,64]{1,0} fusion(%sum, %join), kind=kLoop, calls=%squares
+  %factor = f32[1024]{0} fusion(%square, %e), kind=kLoop, calls=%factors
+  %other = f32[1024,64]{1,0} negate(%x)
+  ROOT %norm = f32[1024,64]{1,0} fusion(%g, %factor, %join), kind=kLoop, calls=%norms
+}
+"""
+
+SINGLE = single_results(HLO)
+
+
+def call(name: str, *args: tuple[int, int], size: int = 0) -> Kernel:
+    """Returns a call of a kernel, whose arguments are sizes and offsets in buffer 0."""
+    return Kernel(f"m_{name}", tuple(SizedSlice(Slice(0, at), bytes_) for bytes_, at in args), (1, 1, 1))
+
+
+STEP = 1 << 20
+X, R, V, Q, OUT, SUM, FACTOR, GAMMA, EPSILON, ELSEWHERE, FAR = (index * STEP for index in range(11))
+
+JOIN = call("join", (ALL, X), (VECTOR, GAMMA), (ALL, R), (ALL, V))
+SUMMED = call("sum", (ALL, V), (EACH, SUM))
+SQUARED = call("square", (EACH, SUM), (ALL, V), (ALL, Q))
+FACTORS = call("factor", (ALL, Q), (4, EPSILON), (EACH, FACTOR))
+NORM = call("norm", (VECTOR, GAMMA), (EACH, FACTOR), (ALL, V), (ALL, OUT))
+ALL_OF_IT = (JOIN, SUMMED, SQUARED, FACTORS, NORM)
+
+
+def other(read: int, size: int, write: int) -> Copy:
+    """Returns a thunk that reads and writes elsewhere."""
+    return Copy(Slice(0, write), Slice(0, read), size)
+
+
+def merged(*thunks: Thunk, hlo: str = HLO, kind: str = "temp") -> tuple[Thunk, ...]:
+    """Returns the result for thunks. Whoever called reads OUT afterward if the buffer isn't temporary."""
+    function = CompiledFunction((Buffer(16 * STEP, kind, None, None),), (), (), (), (), thunks)
+    return merge(function, row_kernels(hlo), SINGLE).thunks
+
+
+class ReadTest(unittest.TestCase):
+    """Reading kernels."""
+
+    def read(self, name: str, old: str = "", new: str = "") -> RowKernel | None:
+        """Returns what a kernel computes after a change of the text."""
+        self.assertIn(old, HLO)
+        return row_kernels(HLO.replace(old, new) if old else HLO).get(f"m_{name}")
+
+    def test_sums(self) -> None:
+        """Protects sums: pieces of all columns are the whole row, whatever the shape of the rows."""
+        self.assertEqual(
+            self.read("sum"),
+            RowKernel((Operation("array", place=0), Operation("sum", (0,))), ROWS * COLUMNS, COLUMNS, True, 2),
+        )
+        self.assertIsNotNone(self.read("factor"))
+
+    def test_kinds(self) -> None:
+        """Protects numbers: a value for each column and one for each row are told apart."""
+        got = self.read("norm")
+        assert got
+        self.assertEqual(
+            {(each.opcode, each.place) for each in got.operations if each.place >= 0},
+            {("column", 0), ("row", 1), ("array", 2)},
+        )
+        self.assertFalse(got.by_row)
+
+    def test_other_kernels(self) -> None:
+        """Protects numbers: a kernel that does anything else has no formula."""
+        for name, kernel, old, new in (
+            ("a piece is missing", "sum", "[32:64]", "[32:63]"),
+            ("a piece is there twice", "sum", "add(%piece.1, %piece.2)", "add(%piece.1, %piece.1)"),
+            ("a difference of pieces", "sum", "add(%piece.1, %piece.2)", "subtract(%piece.1, %piece.2)"),
+            ("some rows", "sum", "[0:512], [32:64]", "[1:512], [32:64]"),
+            ("columns", "factor", "dimensions={1}, to_apply", "dimensions={0}, to_apply"),
+            ("a maximum", "factor", "to_apply=%region_add\n  %epsilon", "to_apply=%region_max\n  %epsilon"),
+            ("a start", "factor", "%zero.3 = f32[] constant(0)", "%zero.3 = f32[] constant(1)"),
+            ("an exponential", "square", "multiply(%apart.2, %apart.2)", "exponential(%apart.2)"),
+            ("no operand", "square", "subtract(%q.2, %means.2)", "iota(), iota_dimension=0"),
+            ("another layout", "norm", "%r.4 = f32[1024,64]{1,0}", "%r.4 = f32[1024,64]{0,1}"),
+            ("another dtype", "norm", "%p.4 = f32[64]{0}", "%p.4 = f64[64]{0}"),
+            ("too few rows", "norm", "%q.4 = f32[1024]{0}", "%q.4 = f32[512]{0}"),
+        ):
+            with self.subTest(name):
+                self.assertIsNotNone(self.read(kernel))
+                self.assertIsNone(self.read(kernel, old, new))
+
+    def test_single_value(self) -> None:
+        """Protects the compile stage: an array of one value, which says nothing about the length of rows, is no error."""
+        text = HLO.replace("%p.4 = f32[64]{0}", "%p.4 = f32[1]{0}").replace("broadcast(%q.4), dimensions={0}", "negate(%r.4)")
+        self.assertNotIn("m_norm", row_kernels(text))
+
+    def test_square(self) -> None:
+        """Protects square arrays: a sum of rows never stands for values of columns."""
+        square = HLO.replace("1024", "64").replace("[2,512", "[2,32").replace("[0:512]", "[0:32]")
+        mixed = "%means.2 = f32[64,64]{1,0} broadcast(%bitcast.2), dimensions={0}"
+        self.assertIn(mixed, square)
+        total = "%total.2 = f32[64]{0} reduce(%q.2, %zero.2), dimensions={1}, to_apply=%region_add"
+        text = square.replace(
+            "%bitcast.2 = f32[64]{0} bitcast(%mean.2)", f"{total}\n  %bitcast.2 = f32[64]{{0}} bitcast(%total.2)"
+        )
+        text = text.replace("  %part.2 =", "  %zero.2 = f32[] constant(0)\n  %part.2 =")
+        self.assertIn("m_square", row_kernels(text))
+        self.assertNotIn("m_square", row_kernels(text.replace(mixed, mixed.replace("={0}", "={1}"))))
+
+
+class MergeTest(unittest.TestCase):
+    """Merging kernels."""
+
+    def sweeps(self, *thunks: Thunk) -> list[RowSweep]:
+        """Returns the calls among the thunks that are left."""
+        return [each for each in merged(*thunks) if isinstance(each, RowSweep)]
+
+    def test_norm(self) -> None:
+        """Protects the gain: a layer norm with the sum before it is one call, which reads only what the sum adds up."""
+        (got,) = merged(*ALL_OF_IT)
+        assert isinstance(got, RowSweep)
+        self.assertEqual((got.rows, got.columns), (ROWS, COLUMNS))
+        self.assertEqual(got.arrays, (Slice(0, X), Slice(0, R), Slice(0, OUT)))
+        self.assertEqual((got.vectors, got.values, got.scalars), ((Slice(0, GAMMA),), (), (Slice(0, EPSILON),)))
+        operations = got.formula.operations
+        first, second = (index for index, each in enumerate(operations) if each.opcode == "sum")
+        ((array, result),) = got.formula.arrays
+        self.assertEqual((array, result), (2, len(operations) - 1))
+        self.assertEqual([operations[each].opcode for each in operations[first].operands], ["add"])
+        self.assertEqual([operations[each].opcode for each in operations[second].operands], ["multiply"])
+
+    def test_needed_elsewhere(self) -> None:
+        """Protects residual connections and gradients: what something else reads is still written."""
+        for name, place, size in (("the sum", V, ALL), ("the squares", Q, ALL), ("the means", SUM, EACH)):
+            with self.subTest(name):
+                got = merged(*ALL_OF_IT, other(place, size, ELSEWHERE))
+                written = [each for thunk in got[:-1] for each in self.written(thunk)]
+                self.assertIn(Slice(0, place), written)
+                self.assertLess(len(got), len(ALL_OF_IT) + 1)
+
+    def written(self, thunk: Thunk) -> list[Slice]:
+        """Returns where a thunk writes."""
+        if isinstance(thunk, RowSweep):
+            arrays = [thunk.arrays[place] for place, _ in thunk.formula.arrays]
+            return arrays + [thunk.values[place] for place, _ in thunk.formula.values]
+        assert isinstance(thunk, Kernel)
+        return [thunk.args[-1].slice]
+
+    def test_values_of_rows(self) -> None:
+        """Protects training: the call also writes sums that gradients read later, and none that one reads before it."""
+        whole, _ = merged(*ALL_OF_IT, other(SUM, EACH, ELSEWHERE))
+        self.assertEqual(self.written(whole), [Slice(0, OUT), Slice(0, SUM)])
+        got = merged(JOIN, SUMMED, other(SUM, EACH, ELSEWHERE), SQUARED, FACTORS, NORM)
+        self.assertIn(
+            Slice(0, SUM), [each for thunk in got[:2] if not isinstance(thunk, Copy) for each in self.written(thunk)]
+        )
+
+    def test_kept_buffers(self) -> None:
+        """Protects results: nothing that is visible after a run is left out."""
+        got = merged(*ALL_OF_IT, kind="parameter")
+        self.assertEqual({each.offset for thunk in got for each in self.written(thunk)}, {V, Q, SUM, FACTOR, OUT})
+
+    def test_thunks_between(self) -> None:
+        """Protects dependencies: values are read later only if nothing in between changes them."""
+        for name, between, count in (
+            ("elsewhere", other(ELSEWHERE, ALL, FAR), 1),
+            ("reads an operand", other(X, ALL, FAR), 1),
+            ("writes an operand", other(ELSEWHERE, 64, X + 64), 0),
+            ("may write an operand", Kernel("m_unknown", (SizedSlice(Slice(0, X), ALL),), (1, 1, 1)), 0),
+        ):
+            with self.subTest(name):
+                got = merged(JOIN, SUMMED, between, SQUARED, FACTORS, NORM)
+                joined = [each for each in got if isinstance(each, RowSweep) and Slice(0, X) in each.arrays]
+                kernels = [each for each in got if isinstance(each, Kernel) and each.symbol == "m_join"]
+                whole = [each for each in joined if Slice(0, OUT) in each.arrays]
+                self.assertEqual((len(whole), bool(kernels or len(got) > 2)), (count, not count))
+
+    def test_memory_of_the_squares(self) -> None:
+        """Protects the gain: what overwrites squares doesn't keep them, because nothing reads them."""
+        got = merged(JOIN, SUMMED, SQUARED, FACTORS, other(ELSEWHERE, ALL, Q), NORM)
+        self.assertEqual([*map(type, got)], [Copy, RowSweep])
+
+    def test_places(self) -> None:
+        """Protects memory: a result takes an operand's place, or that of a value that is gone, but no part of an operand."""
+        for name, at, whole in (
+            ("in place", X, True),
+            ("over the squares", Q, True),
+            ("over a part", X + 4096, False),
+            ("over gamma", GAMMA, False),
+        ):
+            with self.subTest(name):
+                norm = dataclasses.replace(NORM, args=(*NORM.args[:-1], SizedSlice(Slice(0, at), ALL)))
+                got = merged(*ALL_OF_IT[:-1], norm)
+                self.assertEqual(len(got) == 1, whole)
+
+    def test_reused_memory(self) -> None:
+        """Protects XLA's plans: squares take the place of the values, which the result reads from somewhere else."""
+        squared = dataclasses.replace(SQUARED, args=(*SQUARED.args[:-1], SizedSlice(Slice(0, V), ALL)))
+        factors = dataclasses.replace(FACTORS, args=(SizedSlice(Slice(0, V), ALL), *FACTORS.args[1:]))
+        norm = dataclasses.replace(NORM, args=(*NORM.args[:2], SizedSlice(Slice(0, X), ALL), NORM.args[3]))
+        (got,) = merged(JOIN, SUMMED, squared, factors, norm)
+        assert isinstance(got, RowSweep)
+        self.assertNotIn(Slice(0, V), got.arrays)
+        # The result reads squares here.
+        got_all = merged(JOIN, SUMMED, squared, factors, NORM)
+        self.assertGreaterEqual(len(got_all), 1)
+        last = got_all[-1]
+        assert isinstance(last, RowSweep)
+        self.assertEqual(sum(each.opcode == "sum" for each in last.formula.operations), 2)
+
+    def test_sizes(self) -> None:
+        """Protects small models: XLA's kernels stay for few values, and for short rows."""
+        small = HLO.replace("1024", "256").replace("[2,512", "[2,128").replace("[0:512]", "[0:128]")
+        thunks = tuple(
+            dataclasses.replace(
+                each,
+                args=tuple(
+                    dataclasses.replace(arg, size=arg.size // 4 if arg.size in (ALL, EACH) else arg.size)
+                    for arg in each.args
+                ),
+            )
+            for each in ALL_OF_IT
+        )
+        self.assertEqual(merged(*thunks, hlo=small), thunks)
+        self.assertEqual(len(self.sweeps(SUMMED)), 1)
+
+    def test_other_sizes(self) -> None:
+        """Protects memory: a kernel whose arguments have other sizes than its text stays."""
+        wrong = dataclasses.replace(SUMMED, args=(SUMMED.args[0], SizedSlice(Slice(0, SUM), EACH + 4)))
+        self.assertEqual(merged(wrong), (wrong,))
+
+
+if __name__ == "__main__":
+    unittest.main()

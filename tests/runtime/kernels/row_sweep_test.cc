@@ -1,0 +1,191 @@
+// Protects layer norms of compiled models: sums and values of rows of any
+// length beside their definition in double, rows that are written in place, and
+// the same bits on any pool.
+#include "tfaot/kernels/row_sweep.h"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "tests/runtime/kernels/fuzz.h"
+#include "tests/runtime/kernels/on_pools.h"
+
+namespace tfaot::kernels {
+namespace {
+
+using fuzz::Array;
+using fuzz::Random;
+using fuzz::Require;
+
+void Expect(bool holds, const std::string& what) {
+  if (!holds) std::fprintf(stderr, "FAILED: %s\n", what.c_str());
+  Require(holds);
+}
+
+// As compiled models have it. Two sums, then one that needs the first:
+//   a = sum(x), b = sum(x * y), c = sum((x - a / columns)^2) + old
+//   x = (x - a / columns) * scale + b * rate, and values of rows are b and c.
+template <int kLength>
+struct Norm {
+  static constexpr std::int64_t kColumns = kLength;
+  static constexpr std::size_t kArrays = 2;
+  static constexpr std::size_t kVectors = 1;
+  static constexpr std::size_t kValues = 2;
+  static constexpr std::size_t kScalars = 1;
+  static constexpr std::array<int, 2> kSums = {2, 1};
+  static constexpr bool kWrites = true;
+  static constexpr int kCost = 20;
+  struct Rows {
+    alignas(64) float old[kMostRows], mean[kMostRows], b[kMostRows],
+        c[kMostRows], step[kMostRows];
+  };
+  template <int kStage>
+  static TFAOT_INLINE void Begin(RowSums sums, const Places<kValues>& values,
+                                 const Places<kScalars>& scalars,
+                                 std::int64_t first, std::int64_t count,
+                                 Rows& rows) {
+    using V = Vector<float>;
+    const std::size_t bytes = 4 * static_cast<std::size_t>(count);
+    if constexpr (kStage == 0) {
+      std::memcpy(rows.old, values[1] + 4 * first, bytes);
+    }
+    for (std::int64_t r = 0; r < count; r += kLanes<float>) {
+      if constexpr (kStage == 1) {
+        Store(rows.mean + r, Load(sums[0] + r) / All<V>(float{kLength}));
+        Store(rows.b + r, Load(sums[1] + r));
+        Store(rows.step + r,
+              Load(rows.b + r) * All<V>(Get<float, float>(scalars[0], 0)));
+      }
+      if constexpr (kStage == 2) {
+        Store(rows.c + r, Load(sums[0] + r) + Load(rows.old + r));
+      }
+    }
+    if constexpr (kStage == 2) {
+      std::memcpy(values[0] + 4 * first, rows.b, bytes);
+      std::memcpy(values[1] + 4 * first, rows.c, bytes);
+    }
+  }
+  template <int kStage, typename V>
+  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
+                              const Places<kArrays>& arrays, std::int64_t i,
+                              const Places<kVectors>& vectors, std::int64_t j,
+                              V* sums) {
+    const V x = Get<V, float>(arrays[0], i);
+    if constexpr (kStage == 0) {
+      sums[0] += x;
+      sums[1] += x * Get<V, float>(arrays[1], i);
+    } else {
+      const V apart = x - All<V>(rows.mean[r]);
+      if constexpr (kStage == 1) {
+        sums[0] += apart * apart;
+      } else {
+        Put<float>(arrays[0], i,
+                   apart * Get<V, float>(vectors[0], j) + All<V>(rows.step[r]));
+      }
+    }
+  }
+};
+
+template <typename T>
+unsigned char* At(T* values) {
+  return reinterpret_cast<unsigned char*>(values);
+}
+
+bool Close(double got, double want, double size) {
+  return std::fabs(got - want) <= 1e-5 * size;
+}
+
+// Whole vectors and the values after them; groups of rows, and rows after them;
+// and nothing beyond an end.
+template <int kColumns>
+void TestRows() {
+  Random random(kColumns);
+  for (const int rows : {1, 2, 3, 4, 5, 7, 8, 31, 32, 33, 37, 64, 70}) {
+    const auto fill = [&](std::int64_t size) {
+      Array<float> values(size, 1);
+      for (std::int64_t i = 0; i < size; ++i) {
+        values.data()[i] = static_cast<float>(random.Between(-100, 100)) / 64;
+      }
+      return values;
+    };
+    Array<float> x = fill(rows * kColumns), y = fill(rows * kColumns);
+    Array<float> scale = fill(kColumns), b = fill(rows), c = fill(rows);
+    const Array<float> before = x, old = c;
+    float rate = 0.25f;
+    RunRowSweep<Norm<kColumns>>(
+        rows, {At(x.data()), At(y.data())}, {At(scale.data())},
+        {At(b.data()), At(c.data())}, {At(&rate)}, nullptr);
+    const std::string what =
+        std::to_string(rows) + " rows of " + std::to_string(kColumns);
+    for (int r = 0; r < rows; ++r) {
+      double sum = 0, product = 0, squares = 0;
+      for (int j = 0; j < kColumns; ++j) {
+        const double value = double{before.data()[r * kColumns + j]};
+        sum += value;
+        product += value * double{y.data()[r * kColumns + j]};
+      }
+      const double mean = sum / kColumns;
+      for (int j = 0; j < kColumns; ++j) {
+        const double apart = double{before.data()[r * kColumns + j]} - mean;
+        squares += apart * apart;
+        const double want = apart * double{scale.data()[j]} + product * 0.25;
+        Expect(Close(double{x.data()[r * kColumns + j]}, want, kColumns + 4),
+               what + ": a value");
+      }
+      Expect(Close(double{b.data()[r]}, product, 3 * kColumns),
+             what + ": the first sum");
+      Expect(Close(double{c.data()[r]}, squares + double{old.data()[r]},
+                   3 * kColumns + 2),
+             what + ": the second sum");
+    }
+    for (const Array<float>* each : {&x, &y, &scale, &b, &c}) {
+      Expect(each->MarginsAreIntact(), what + ": beyond an end");
+    }
+  }
+}
+
+// Parts for any pool are the whole.
+template <int kColumns>
+void TestPools() {
+  constexpr std::int64_t kRows = 200000 / kColumns + 3;
+  const auto run = [&](ThreadPool* threads) {
+    Random random(7);
+    std::vector<float> x(kRows * kColumns), y(kRows * kColumns),
+        scale(kColumns), b(kRows), c(kRows);
+    for (auto* values : {&x, &y, &scale, &b, &c}) {
+      for (float& value : *values) {
+        value = static_cast<float>(random.Between(-300, 300)) / 100;
+      }
+    }
+    float rate = 0.3f;
+    RunRowSweep<Norm<kColumns>>(
+        kRows, {At(x.data()), At(y.data())}, {At(scale.data())},
+        {At(b.data()), At(c.data())}, {At(&rate)}, threads);
+    for (const auto* values : {&b, &c}) {
+      x.insert(x.end(), values->begin(), values->end());
+    }
+    return x;
+  };
+  RequireSameOnPools(run, true);
+}
+
+}  // namespace
+}  // namespace tfaot::kernels
+
+int main() {
+  if (!tfaot::fuzz::CanRun()) return 0;
+  tfaot::kernels::TestRows<1>();
+  tfaot::kernels::TestRows<7>();
+  tfaot::kernels::TestRows<16>();
+  tfaot::kernels::TestRows<33>();
+  tfaot::kernels::TestRows<64>();
+  tfaot::kernels::TestRows<127>();
+  tfaot::kernels::TestRows<1100>();
+  tfaot::kernels::TestPools<17>();
+  tfaot::kernels::TestPools<100>();
+  tfaot::kernels::TestPools<5000>();
+}
