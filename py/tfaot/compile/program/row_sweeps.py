@@ -249,10 +249,8 @@ class _Chain:
                     break
             else:
                 return sweep
-            kernel, place = self._kernel(member), slices(self._sequence[member])[-1]
+            place = slices(self._sequence[member])[-1]
             between = (each for index, each in enumerate(self._sequence) if member < index < last)
-            if not kernel or not kernel.by_row:
-                return None
             if any(overlap(place, each) for thunk in between if thunk not in self._members() for each in slices(thunk)):
                 return None
             written.append(member)
