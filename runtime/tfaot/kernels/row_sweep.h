@@ -122,7 +122,8 @@ TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
 template <typename Formula, int kStage>
 TFAOT_INLINE void SweepGroup(const Operands<Formula>& at, Span span,
                              RowSums last, typename Formula::Rows& rows) {
-  constexpr int kAtOnce = 4;
+  // Without sums to wait for, rows one after another are one stream.
+  constexpr int kAtOnce = Formula::kSums.empty() ? 1 : 4;
   constexpr bool kLast = kStage == static_cast<int>(Formula::kSums.size());
   const std::int64_t count = span.size();
   Formula::template Begin<kStage>(last, at.values, at.scalars, span.begin,

@@ -90,6 +90,37 @@ struct Norm {
   }
 };
 
+// Without sums: x = x * value + vector.
+struct Biased {
+  static constexpr std::int64_t kColumns = 37;
+  static constexpr std::size_t kArrays = 1;
+  static constexpr std::size_t kVectors = 1;
+  static constexpr std::size_t kValues = 1;
+  static constexpr std::size_t kScalars = 0;
+  static constexpr std::array<int, 0> kSums = {};
+  static constexpr bool kWrites = true;
+  static constexpr int kCost = 20;
+  struct Rows {
+    alignas(64) float value[kMostRows];
+  };
+  template <int kStage>
+  static TFAOT_INLINE void Begin(RowSums, const Places<kValues>& values,
+                                 const Places<kScalars>&, std::int64_t first,
+                                 std::int64_t count, Rows& rows) {
+    std::memcpy(rows.value, values[0] + 4 * first,
+                4 * static_cast<std::size_t>(count));
+  }
+  template <int kStage, typename V>
+  static TFAOT_INLINE void At(const Rows& rows, std::int64_t r,
+                              const Places<kArrays>& arrays, std::int64_t i,
+                              const Places<kVectors>& vectors, std::int64_t j,
+                              V*) {
+    const V product =
+        Rounded(Get<V, float>(arrays[0], i) * All<V>(rows.value[r]));
+    Put<float>(arrays[0], i, product + Get<V, float>(vectors[0], j));
+  }
+};
+
 template <typename T>
 unsigned char* At(T* values) {
   return reinterpret_cast<unsigned char*>(values);
@@ -148,6 +179,31 @@ void TestRows() {
   }
 }
 
+// Rows without sums, on one thread and on pools.
+void TestWithoutSums() {
+  constexpr std::int64_t kRows = 5003, kColumns = Biased::kColumns;
+  std::vector<float> x(kRows * kColumns), value(kRows), vector(kColumns);
+  Random random(3);
+  for (auto* values : {&x, &value, &vector}) {
+    for (float& each : *values) {
+      each = static_cast<float>(random.Between(-300, 300)) / 64;
+    }
+  }
+  const auto run = [&](ThreadPool* threads) {
+    std::vector<float> result = x;
+    RunRowSweep<Biased>(kRows, {At(result.data())}, {At(vector.data())},
+                        {At(value.data())}, {}, threads);
+    return result;
+  };
+  RequireSameOnPools(run, true);
+  const std::vector<float> got = run(nullptr);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const float want =
+        Rounded(x[i] * value[i / kColumns]) + vector[i % kColumns];
+    Expect(got[i] == want, "value " + std::to_string(i) + " without sums");
+  }
+}
+
 // Parts for any pool are the whole.
 template <int kColumns>
 void TestPools() {
@@ -185,6 +241,7 @@ int main() {
   tfaot::kernels::TestRows<64>();
   tfaot::kernels::TestRows<127>();
   tfaot::kernels::TestRows<1100>();
+  tfaot::kernels::TestWithoutSums();
   tfaot::kernels::TestPools<17>();
   tfaot::kernels::TestPools<100>();
   tfaot::kernels::TestPools<5000>();
