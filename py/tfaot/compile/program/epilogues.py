@@ -59,11 +59,7 @@ def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) 
     attacher = _Attacher(len(function.buffers), known)
     sequence = attacher.sequence(function.thunks)
     staging = (Buffer(attacher.bytes, "temp", None, None),) if attacher.bytes else ()
-    temporary = {
-        index
-        for index, buffer in enumerate(function.buffers)
-        if buffer.kind == "temp" and index not in function.results
-    }
+    temporary = function.temporary
     in_place = tuple(_in_place(thunk, sequence[index + 1 :], known, temporary) for index, thunk in enumerate(sequence))
     return dataclasses.replace(function, buffers=function.buffers + staging, thunks=in_place)
 

@@ -51,11 +51,7 @@ def replace(function: CompiledFunction, known: dict[str, Computation], single: s
       known: the result of `copies` for its kernels.
       single: the symbols of kernels with one result, which is their last argument.
     """
-    temporary = {
-        index
-        for index, buffer in enumerate(function.buffers)
-        if buffer.kind == "temp" and index not in function.results
-    }
+    temporary = function.temporary
     sequence = list(function.thunks)
     made: set[int] = set()
     """The indices of copies that a gradient no longer reads."""

@@ -61,11 +61,7 @@ def merge(function: CompiledFunction, known: Mapping[str, RowKernel], single: Co
     Returns:
       A function with the same results.
     """
-    temporary = {
-        index
-        for index, buffer in enumerate(function.buffers)
-        if buffer.kind == "temp" and index not in function.results
-    }
+    temporary = function.temporary
     sequence = [*function.thunks]
     last = len(sequence) - 1
     while last >= 0:  # from the end, so that the kernel that needs all the others comes first

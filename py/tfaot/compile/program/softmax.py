@@ -96,11 +96,7 @@ def merge(function: CompiledFunction, known: Mapping[str, Part], single: Contain
     Returns:
       A function with the same results.
     """
-    temporary = {
-        index
-        for index, buffer in enumerate(function.buffers)
-        if buffer.kind == "temp" and index not in function.results
-    }
+    temporary = function.temporary
     sequence = [*function.thunks]
     index = 0
     while index < len(sequence):

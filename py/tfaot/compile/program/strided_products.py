@@ -72,11 +72,7 @@ class _Known:
 
 def _without_copies(function: CompiledFunction, known: _Known) -> CompiledFunction:
     """Returns a function with the same results, without the copies that its products don't need."""
-    temporary = {
-        index
-        for index, buffer in enumerate(function.buffers)
-        if buffer.kind == "temp" and index not in function.results
-    }
+    temporary = function.temporary
     # Loops stay: what a step writes, the next one may read.
     sequence = list(function.thunks)
     index = 0

@@ -385,6 +385,13 @@ class CompiledFunction:
     rng_deltas: tuple[int, ...]
     thunks: tuple[Thunk, ...]
 
+    @property
+    def temporary(self) -> set[int]:
+        """The buffers that nobody has after a run."""
+        return {
+            index for index, buffer in enumerate(self.buffers) if buffer.kind == "temp" and index not in self.results
+        }
+
 
 def walk(thunks: tuple[Thunk, ...]) -> Iterator[Thunk]:
     """Iterates over all thunks, each before the thunks in it."""
