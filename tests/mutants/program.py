@@ -50,6 +50,7 @@ _OTHER = re.compile(
     r"^(\}|\{|for \(;;\) \{|if \(\*\(b\[\d+\] \+ \d+\) == 0\) break;|break;|switch \(.*\) \{|(case \d+|default): \{|return true;"
     r"|unsigned char\* const values\[\] = \{.*\};|static constexpr std::size_t kSizes\[\] = \{.*\};"
     r"|::tfaot::(Sort|TopK|NextRngState)\(.*|instance\.scratch\);|kernels::TFAOT_ISA::Run(?:Softmax|ColumnSums|RowCopies|FilterGradient)<float>\(.*\);"
+    r"|kernels::RunDenseNet\(|kernels::Dense<.*\}[,)];?"
     r"|unsigned char\* const\* const b = instance\.buffers;|const ::tfaot::KernelCall\* const calls = instance\.calls;"
     r"|static_cast<void>\((b|calls)\);|)$"
 )

@@ -25,6 +25,7 @@ from tfaot.compile.passes.short_products import short_products
 from tfaot.compile.passes.unroll_loops import unroll_loops
 from tfaot.compile.program.column_sums import column_sums
 from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.dense_nets import dense_nets
 from tfaot.compile.program.epilogues import epilogues
 from tfaot.compile.program.filter_gradients import filter_gradients
 from tfaot.compile.program.loops import pack_loops
@@ -121,6 +122,13 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
         "one stream. Threads can share such a product.",
         Compiled,
         row_products,
+    ),
+    Pass(
+        "dense_nets",
+        "Computes small layers on one row, with bias and bounds, in one call, and keeps a layer's sums in registers, where XLA "
+        "writes and reads them for every eight rows of the matrix.",
+        Compiled,
+        dense_nets,
     ),
     Pass(
         "epilogues",

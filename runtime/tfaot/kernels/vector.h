@@ -204,19 +204,26 @@ TFAOT_INLINE Vector<float> Permute(Vector<float> values,
 #endif
 }
 
-#if defined(__AVX2__)
-// Returns four sums of a part of the values, in an order that depends only on
-// V.
+#if defined(__SSE2__)
+// Returns four sums of a part of the values: the sums of the halves, and of
+// their halves.
 template <typename V>
 TFAOT_INLINE __m128 SumParts(V vector) {
-  __m128 parts[sizeof(V) / 16];
-  std::memcpy(parts, &vector, sizeof(vector));
-  for (std::size_t width = sizeof(V) / 32; width > 0; width /= 2) {
-    for (std::size_t i = 0; i < width; ++i) {
-      parts[i] = _mm_add_ps(parts[i], parts[i + width]);
-    }
+#if defined(__AVX512F__)
+  if constexpr (sizeof(V) == 64) {
+    // GCC 12 warns of undefined values in the form without a mask.
+    const __m256d upper =
+        _mm512_maskz_extractf64x4_pd(0xff, First<__m512d>(vector), 1);
+    return SumParts(First<__m256>(vector) + _mm256_castpd_ps(upper));
   }
-  return parts[0];
+#endif
+#if defined(__AVX2__)
+  if constexpr (sizeof(V) == 32) {
+    const __m128 upper = _mm256_extractf128_ps(First<__m256>(vector), 1);
+    return First<__m128>(vector) + upper;
+  }
+#endif
+  return First<__m128>(vector);
 }
 #endif
 
@@ -224,12 +231,13 @@ TFAOT_INLINE __m128 SumParts(V vector) {
 // depends only on V.
 template <typename T, int kCount, typename V>
 TFAOT_INLINE void Sums(const V* vectors, T* totals) {
-#if defined(__AVX2__)
+#if defined(__SSE2__)
   if constexpr (std::is_same_v<T, float>) {
 #pragma GCC unroll 4
     for (int done = 0; done < kCount; done += 4) {
       const int count = kCount - done < 4 ? kCount - done : 4;
       __m128 x[4] = {};
+#pragma GCC unroll 4
       for (int i = 0; i < count; ++i) x[i] = SumParts(vectors[done + i]);
       // Of each vector, (0) + (2) and (1) + (3), and their sum.
       const __m128 a =

@@ -286,6 +286,26 @@ class ExecutorTest(StageTest):
                 [source.count(f"Run{call}<float>(k") for call in ("FilterGradient", "Convolution")], [2, 1]
             )
 
+    def test_dense_nets(self) -> None:
+        """Protects small nets: layers on one row are calls with TensorFlow's numbers, also in loops and at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["dense"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            source = Path(exported.path("m.cc")).read_text()
+            layers = re.findall(r"Dense<(\d+, \d+, \w+)>", source)
+            self.assertCountEqual(
+                layers,
+                [
+                    "10, 64, false",
+                    "64, 64, false",
+                    "64, 64, false",
+                    "64, 1, true",
+                    "64, 3, true",
+                    "13, 37, false",
+                    "16, 16, false",
+                ],
+            )
+
     def test_row_copies(self) -> None:
         """Protects attention and gradients: copies of rows are calls, and copy every value, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):

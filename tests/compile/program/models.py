@@ -309,6 +309,27 @@ def model_fn(xs, _):
 
     return gradient(2, few, 1, "VALID"), gradient(3, many, 2, "SAME"), gradient(3, other, 1, "SAME")
 """,
+    # Layers on one row: constant and fed matrices in both orders, few and single outputs, with a bias, bounds, or neither, and
+    # layers in a loop.
+    "dense": """
+def input_fn():
+    return inputs(x=(f32, 1, 10), w=(f32, 13, 37), u=(f32, 3, 64))
+
+def model_fn(xs, _):
+    x, w, u = xs
+    hidden = tf.nn.relu(tf.matmul(x, np.cos(np.arange(640.0, dtype=np.float32)).reshape(10, 64)) + np.float32(0.125))
+    hidden = tf.nn.relu6(tf.matmul(hidden, np.sin(np.arange(4096.0, dtype=np.float32)).reshape(64, 64)))
+    bias = np.cos(np.arange(64.0, dtype=np.float32))
+    hidden = tf.nn.relu(tf.matmul(hidden, np.sin(np.arange(2.0, 4098.0, dtype=np.float32)).reshape(64, 64)) + bias)
+    one = tf.matmul(hidden, np.cos(np.arange(64.0, dtype=np.float32)).reshape(64, 1)) - 3.0
+    few = tf.matmul(hidden, u, transpose_b=True)
+    wide = tf.matmul(tf.matmul(few, w[:3, :13]), w)
+
+    def step(i, state):
+        return i + 1, tf.nn.relu(tf.matmul(state, np.sin(np.arange(256.0, dtype=np.float32)).reshape(16, 16)) + bias[:16])
+
+    return one, few, wide, tf.while_loop(lambda i, _: i < 20, step, [0, hidden[:, :16]])[1]
+""",
     # Sums of blocks of rows, the first of which is shorter, of images, and of few columns; and sums that no call replaces: along
     # rows, of products, and of few values.
     "columns": """

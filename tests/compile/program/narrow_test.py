@@ -82,11 +82,14 @@ ENTRY %main (x: f32[67], m: f32[67,90], b: f32[90]) -> f32[90] {
   %n = f32[67,90]{1,0} constant({...})
   %d = f64[67,90]{1,0} constant({...})
   %b = f32[90]{0} parameter(2)
+  %c = f32[90]{0} constant({...})
   %one = f32[90]{0} fusion(%b, %x, %n), kind=kOutput, calls=%sum
   %two = f32[90]{0} fusion(%b, %x, %n), kind=kOutput, calls=%scaled
   %dot.1 = f32[90]{0} dot(%x, %m), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   %dot.2 = f32[90]{0} dot(%n, %x), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   %dot.3 = f32[67]{0} dot(%b, %n), lhs_contracting_dims={0}, rhs_contracting_dims={1}
+  %square = f32[] dot(%b, %b), lhs_contracting_dims={0}, rhs_contracting_dims={0}
+  %one.2 = f32[] dot(%b, %c), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   %dot.6 = f64[90]{0} dot(%x, %d), lhs_contracting_dims={0}, rhs_contracting_dims={0}
   %dot.7 = f32[67,67]{1,0} dot(%n, %n), lhs_contracting_dims={1}, rhs_contracting_dims={1}
   ROOT %dot.8 = f32[90]{0} dot(%x, %n), lhs_batch_dims={0}, lhs_contracting_dims={0}, rhs_batch_dims={0}, rhs_contracting_dims={0}
@@ -106,6 +109,8 @@ class VectorProductTest(unittest.TestCase):
                 "a_b_dot_1_kernel": VectorProduct(0, 1, None, 67, 90, transposed=True, arguments=3),
                 "a_b_dot_2_kernel": VectorProduct(1, 0, None, 67, 90, transposed=False, arguments=3),
                 "a_b_dot_3_kernel": VectorProduct(0, 1, None, 90, 67, transposed=True, arguments=3),
+                # A matrix of one column.
+                "a_b_one_2_kernel": VectorProduct(0, 1, None, 90, 1, transposed=True, arguments=3),
                 # As part of a larger computation, whose instructions aren't kernels of their own.
                 "a_b_dot_4_kernel": VectorProduct(0, 1, None, 67, 90, transposed=False, arguments=3),
                 "a_b_dot_5_kernel": VectorProduct(0, 1, None, 67, 90, transposed=False, arguments=3),

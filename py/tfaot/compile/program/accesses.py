@@ -8,6 +8,7 @@ from tfaot.compile.program.thunks import (
     ColumnSums,
     Convolution,
     Copy,
+    DenseNet,
     Dot,
     FilterGradient,
     Kernel,
@@ -41,6 +42,8 @@ def accesses(thunk: Thunk, single: Container[str]) -> tuple[list[Place], list[Pl
         return reads, writes
     if isinstance(thunk, ColumnSums | Copy | FilterGradient | Pack | RowCopies | Softmax):
         return reads[1:], reads[:1]
+    if isinstance(thunk, DenseNet):
+        return reads[len(thunk.layers) :], reads[: len(thunk.layers)]
     if isinstance(thunk, Sweep):
         return reads, [reads[array] for array in thunk.written]
     if isinstance(thunk, RowSweep):

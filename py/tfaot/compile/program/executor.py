@@ -143,6 +143,7 @@ class _Plan:
         for argument in range(len(function.arguments)):
             uses += [index for index, (_, _, buffer) in enumerate(self._kernel_args) if buffer == argument]
             first_use.append(len(uses))
+        dense_nets = any(isinstance(thunk, thunks.DenseNet) for thunk in all_thunks)
         return {
             "calls": self._calls,
             "comparators": sorted({thunk.comparator for thunk in all_thunks if isinstance(thunk, thunks.Sort)}),
@@ -163,8 +164,9 @@ class _Plan:
             "scratch": list(dict.fromkeys(self._scratch)),
             "uses": uses,
             "uses_calls": bool(dtypes or self.kernels),
-            "uses_bounds": any(thunk.epilogue for thunk in products),
+            "uses_bounds": dense_nets or any(thunk.epilogue for thunk in products),
             "uses_complex": any("complex" in dtype for dtype in dtypes),
+            "uses_dense_nets": dense_nets,
             "uses_half": "Eigen::half" in dtypes,
             "uses_sort": any(isinstance(thunk, thunks.Sort | thunks.TopK) for thunk in all_thunks),
             "uses_winograd": any(thunk.packing == "winograd" for thunk in products),
@@ -202,6 +204,8 @@ class _Plan:
             return [indent + self._row_copies(thunk)]
         if isinstance(thunk, thunks.FilterGradient):
             return [indent + self._filter_gradient(thunk)]
+        if isinstance(thunk, thunks.DenseNet):
+            return self._dense_net(thunk, indent)
         if isinstance(thunk, thunks.Copy):
             return [f"{indent}std::memcpy({self._at(thunk.out)}, {self._at(thunk.input)}, {thunk.size});"]
         if isinstance(thunk, thunks.Pack):
@@ -287,6 +291,28 @@ class _Plan:
         images = self._image(sizes, pairs, "kernels::Packing::kNone")
         return f"kernels::TFAOT_ISA::RunFilterGradient<float>({images}, {places}, instance.threads);"
 
+    def _dense_net(self, net: thunks.DenseNet, indent: str) -> list[str]:
+        layers = [
+            f"kernels::Dense<{layer.depth}, {layer.columns}, {str(layer.transposed).lower()}>{{"
+            + ", ".join(
+                (
+                    self._at(layer.row),
+                    self._at(layer.matrix),
+                    "nullptr" if layer.bias is None else self._at(layer.bias),
+                    self._at(layer.out),
+                    *_bounds(layer.low, layer.high),
+                )
+            )
+            + "}"
+            for layer in net.layers
+        ]
+        *others, last = layers
+        return [
+            f"{indent}kernels::RunDenseNet(",
+            *(f"{indent}    {layer}," for layer in others),
+            f"{indent}    {last});",
+        ]
+
     def _image(self, sizes: Sequence[int], pairs: Sequence[tuple[int, int]], packing: str) -> str:
         """Adds an entry of the table of convolutions, and returns its name. `pairs` have what each axis has."""
         axes = ", ".join(f"{{{', '.join(str(pair[axis]) for pair in pairs)}}}" for axis in (0, 1))
@@ -350,8 +376,7 @@ class _Plan:
         places = [
             place and self._at(place) for place in (epilogue.bias, epilogue.addend, epilogue.addend_bias, epilogue.out)
         ]
-        # repr() returns a float's shortest text, which parses to the same value. For an infinity, that text isn't C++.
-        bounds = [repr(bound).replace("inf", "INFINITY") for bound in (epilogue.low, epilogue.high)]
+        bounds = _bounds(epilogue.low, epilogue.high)
         return ", {" + ", ".join([*(place or "nullptr" for place in places), *bounds]) + "}"
 
     def _sort(self, sort: thunks.Sort) -> list[str]:
@@ -412,9 +437,16 @@ def _title(thunk: Thunk) -> str:
         return f"row_copies {thunk.size // 4 // thunk.row}x{thunk.row}"
     if isinstance(thunk, thunks.FilterGradient):
         return "filter_gradient {}x{}x{}x{}".format(*thunk.kernel_size, thunk.channels, thunk.filters)
+    if isinstance(thunk, thunks.DenseNet):
+        return f"dense_net {thunk.layers[0].depth}" + "".join(f"x{layer.columns}" for layer in thunk.layers)
     if isinstance(thunk, thunks.Dot):
         return f"dot {thunk.batch}x{thunk.n}x{thunk.k}x{thunk.m}"
     return type(thunk).__name__.lower()
+
+
+def _bounds(low: float, high: float) -> tuple[str, str]:
+    """Returns bounds as C++. repr() returns a float's shortest text, which parses to the same value; an infinity's isn't C++."""
+    return repr(low).replace("inf", "INFINITY"), repr(high).replace("inf", "INFINITY")
 
 
 def _packing(thunk: thunks.Dot | thunks.Convolution) -> str:

@@ -256,6 +256,32 @@ class FilterGradient:
 
 
 @dataclass(frozen=True)
+class Dense:
+    """A layer on one row: out = clamp(row[depth] * matrix[depth, columns] + bias). All values are floats."""
+
+    out: Slice
+    row: Slice
+    matrix: Slice
+    bias: Slice | None
+    depth: int
+    columns: int
+    transposed: bool
+    """Whether the matrix is stored as [columns, depth]."""
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class DenseNet:
+    """Layers, one after another.
+
+    tfcompile's header has none. The pass `dense_nets` makes them from kernels.
+    """
+
+    layers: tuple[Dense, ...]
+
+
+@dataclass(frozen=True)
 class Copy:
     """A copy of bytes that don't overlap."""
 
@@ -359,6 +385,7 @@ Thunk = (
     | ColumnSums
     | RowCopies
     | FilterGradient
+    | DenseNet
     | Copy
     | Pack
     | Sort
@@ -469,6 +496,8 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
             (thunk.input, size * thunk.batch * _area(thunk.input_size) * thunk.channels),
             (thunk.gradient, size * thunk.batch * _area(thunk.output_size) * thunk.filters),
         )
+    if isinstance(thunk, DenseNet):
+        return (*((each.out, SIZES["float"] * each.columns) for each in thunk.layers), *_dense_operands(thunk))
     if isinstance(thunk, Copy):
         return (thunk.out, thunk.size), (thunk.input, thunk.size)
     if isinstance(thunk, Pack):
@@ -484,6 +513,15 @@ def slices(thunk: Thunk) -> tuple[tuple[Slice, int], ...]:
     if isinstance(thunk, While):
         return ((thunk.flag, 1),)
     return ((thunk.index, 1 if thunk.boolean else 4),) if isinstance(thunk, Conditional) else ()
+
+
+def _dense_operands(net: DenseNet) -> Iterator[tuple[Slice, int]]:
+    size = SIZES["float"]
+    for layer in net.layers:
+        yield layer.row, size * layer.depth
+        yield layer.matrix, size * layer.depth * layer.columns
+        if layer.bias:
+            yield layer.bias, size * layer.columns
 
 
 def _epilogue_slices(epilogue: Epilogue | None, size: int, bias_size: int) -> tuple[tuple[Slice, int], ...]:

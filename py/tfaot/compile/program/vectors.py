@@ -106,7 +106,8 @@ def _product(
     ):
         if row is None or matrix is None or {dot.dtype, row.dtype, matrix.dtype} != {"f32"}:
             continue
-        if len(matrix.shape) != outer + 2 or len(matrix.layout) != outer + 2:
+        # A matrix of one column has the shape of a row.
+        if len(matrix.shape) not in ((outer + 2,) if outer else (1, 2)) or len(matrix.layout) != len(matrix.shape):
             continue
         if outer and (addend is not None or any(not _in_order(each, outer) for each in (dot, row, matrix))):
             continue
