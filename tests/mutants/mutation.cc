@@ -167,6 +167,9 @@ kernels::Epilogue Finish(int site, kernels::Epilogue epilogue) {
   if (chosen.kind == Kind::kAddend) {
     epilogue.addend = epilogue.addend_bias = nullptr;
   }
+  if (chosen.kind == Kind::kScale && chosen.operand == 2) {
+    epilogue.scale *= chosen.value;
+  }
   if (chosen.kind == Kind::kBound) {
     (chosen.operand == 0 ? epilogue.low : epilogue.high) = chosen.value;
   }

@@ -24,7 +24,7 @@ enum class Kind : int {
   kAddend,       // an epilogue has no addend
   kBound,        // an epilogue has a different bound: operand 0 low, 1 high
   kPadding,      // a convolution's axis `operand` starts `a` values earlier
-  kScale,        // an operand is multiplied by `value`
+  kScale,        // an operand, or the epilogue's factor, times `value`
   kZero,         // an operand is zero
   kTranspose,    // an operand's matrices are transposed
   kSwapRows,     // rows a and b of an operand's matrices are swapped
@@ -35,7 +35,8 @@ enum class Kind : int {
 };
 
 // `site` is a statement, and `operand` one of its operands: for a kernel, its
-// argument; for a product or convolution, 0 left or input, 1 right or kernel.
+// argument; for a product or convolution, 0 left or input, 1 right or kernel,
+// 2 the epilogue.
 // An operand has `count` values of `dtype` ('f' float, 'd' double), in matrices
 // of `rows` and `columns`.
 struct Mutation {

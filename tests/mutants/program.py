@@ -323,11 +323,13 @@ class Program:
         )
 
     def _finish(self, where: str, end: Sequence[str]) -> None:
-        bias, addend, _, _, low, high = end
+        bias, addend, _, _, low, high, *factor = end
         if bias != "nullptr":
             self._add("drop a bias", where, "bias")
         if addend != "nullptr":
             self._add("drop an addend", where, "addend")
+        if factor:
+            self._add("drop a gradient", where, "scale", operand=2, value=0.0)
         for operand, (bound, infinity) in enumerate(((low, "-INFINITY"), (high, "INFINITY"))):
             if bound != infinity:
                 values = [float("-inf") if operand == 0 else float("inf"), float(bound) + 0.01]

@@ -132,8 +132,8 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     ),
     Pass(
         "epilogues",
-        "The product or convolution also adds the bias and another value, and applies bounds, while its sums are still in a "
-        "register or in the nearest cache.",
+        "The product or convolution also adds the bias and another value, moves a variable by a constant times its sums, as SGD "
+        "does, and applies bounds, while the sums are still in a register or in the nearest cache.",
         Compiled,
         epilogues,
     ),

@@ -91,9 +91,10 @@ struct RowOrder {
 
 // What to do with a result after writing it to the call's `out`:
 //   out = min(max((result + bias) + (addend + addend_bias), low), high)
-// Each column or filter has its own bias. The addend, and `out` here, have the
-// result's layout. `out` can be the call's, or the addend, and must not overlap
-// any other operand. NaN stays NaN. Values are the call's T. Integers have no
+// or, without biases, scale * result + addend within these bounds. Each column
+// or filter has its own bias. The addend, and `out` here, have the result's
+// layout. `out` can be the call's, or the addend, and must not overlap any
+// other operand. NaN stays NaN. Values are the call's T. Integers have no
 // epilogue.
 struct Epilogue {
   const void* bias;         // may be null
@@ -102,6 +103,10 @@ struct Epilogue {
   void* out;                // null means no epilogue
   double low;
   double high;
+  double scale = 1;  // other than 1 only with an addend and without biases
+  // Whether the call's `out` is memory to work in: what is there afterwards
+  // depends on how the work was done.
+  bool scratch = false;
 };
 
 // Fast code for the level that the caller is compiled for. The *_f32.cc,

@@ -22,6 +22,8 @@ Finish<T> FinishOf(const Epilogue& epilogue, const T* out) {
     finish.addend_bias = static_cast<const T*>(epilogue.addend_bias);
     finish.low = static_cast<T>(epilogue.low);
     finish.high = static_cast<T>(epilogue.high);
+    finish.scale = static_cast<T>(epilogue.scale);
+    finish.scratch = epilogue.scratch;
   } else {
     // Integer models have none: nothing follows their products directly.
     static_cast<void>(epilogue);

@@ -46,6 +46,20 @@ constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 template <typename T>
 constexpr int kHalfLanes = kHalfBytes / static_cast<int>(sizeof(T));
 
+// Returns the same value, of a T or a vector. The compiler can't fuse its
+// product with a sum.
+template <typename V>
+TFAOT_INLINE V Rounded(V value) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(value));
+#elif defined(__x86_64__)
+  asm("" : "+x"(value));
+#elif defined(__aarch64__)
+  asm("" : "+w"(value));
+#endif
+  return value;
+}
+
 }  // namespace tfaot::kernels::TFAOT_ISA
 
 #endif  // TFAOT_KERNELS_LANES_H_

@@ -55,19 +55,6 @@ TFAOT_INLINE V All(T value) {
   return value - V{};
 }
 
-// Returns the same value. The compiler can't fuse its product with a sum.
-template <typename V>
-TFAOT_INLINE V Rounded(V value) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(value));
-#elif defined(__x86_64__)
-  asm("" : "+x"(value));
-#elif defined(__aarch64__)
-  asm("" : "+w"(value));
-#endif
-  return value;
-}
-
 template <typename V>
 TFAOT_INLINE V Sqrt(V value) {
   if constexpr (std::is_floating_point_v<V>) {

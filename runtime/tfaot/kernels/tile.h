@@ -123,7 +123,7 @@ struct Rows {
 
 // What to do with each complete sum after writing it to its place in `sums`:
 // to = clamp((sum + bias) + (addend + addend_bias)), with the biases of its
-// column. NaN stays NaN.
+// column, or to = clamp(scale * sum + addend). NaN stays NaN.
 template <typename T>
 struct Finish {
   const T* sums;
@@ -133,6 +133,8 @@ struct Finish {
   const T* addend_bias;
   T low;
   T high;
+  T scale = 1;           // other than 1 only with an addend and without biases
+  bool scratch = false;  // whether sums that are finished needn't be written
 
   // Returns the Finish for columns starting at `column`.
   Finish Shifted(int64_t column) const {
@@ -153,7 +155,8 @@ struct Finisher {
         has_addend(finish.addend != nullptr),
         addend_bias(finish.addend_bias),
         low(finish.low - Vector<T>{}),
-        high(finish.high - Vector<T>{}) {}
+        high(finish.high - Vector<T>{}),
+        scale(finish.scale - Vector<T>{}) {}
 
   TFAOT_INLINE Vector<T> Clamp(Vector<T> value) const {
     return Min(high, Max(low, value));
@@ -170,7 +173,7 @@ struct Finisher {
     if (has_addend) {
       Vector<T> other = load(at + addend);
       if (addend_bias != nullptr) other += load(addend_bias + column);
-      value += other;
+      value = Rounded(value * scale) + other;
     }
     return Clamp(value);
   }
@@ -191,6 +194,7 @@ struct Finisher {
   const T* addend_bias;
   Vector<T> low;
   Vector<T> high;
+  Vector<T> scale;
 };
 
 // Finishes sums that have been written to `at`. Their columns start at
@@ -276,8 +280,9 @@ TFAOT_INLINE bool SameRows(const T* const* rows) {
 // If kCopy, copies the right side to `values` as it is used. The copy is then
 // free, because the units that it needs are idle. There is only one tile.
 //
-// If kFinish, the sums are complete, all columns exist, and `finish` applies in
-// place and with at most a bias. Otherwise, `finish` is ignored.
+// If kFinish, the sums are complete, all columns exist, and `finish` applies
+// before they are written. It has a bias, an addend, or both. Otherwise,
+// `finish` is ignored.
 template <typename T, int kRows, int kVectors, bool kHalf, bool kCopy,
           bool kFinish>
 TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
@@ -355,27 +360,51 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
           last[r] += LoadAs<Last>(from + kBefore * kWidth);
         }
       }
-      const T* const bias = finisher.bias + column;
-      const V low = finisher.low;
-      const V high = finisher.high;
-      const Last last_low = strip.finish->low - Last{};
-      const Last last_high = strip.finish->high - Last{};
+      // Finishes all sums. `finished` returns a sum's final value before it is
+      // clamped, given the sum, its place, and its column.
+      const auto finish = [&](const auto& finished) __attribute__((
+                              always_inline)) {
+        const V low = finisher.low;
+        const V high = finisher.high;
+        const Last last_low = strip.finish->low - Last{};
+        const Last last_high = strip.finish->high - Last{};
+        const int64_t offset = finisher.offset;
 #pragma GCC unroll 16
-      for (int r = 0; r < kRows; ++r) {
-        T* const to = out[r] + column;
+        for (int r = 0; r < kRows; ++r) {
+          T* const at = out[r] + column;
 #pragma GCC unroll 16
-        for (int v = 0; v < kBefore; ++v) {
-          // A barrier. Otherwise, compilers finish all sums before they store
-          // the first one, and there are too few registers for that.
+          for (int v = 0; v < kBefore; ++v) {
+            // A barrier. Otherwise, compilers finish all sums before they store
+            // the first one, and there are too few registers for that.
+            __asm__ volatile("" ::: "memory");
+            const V value = finished(sum[r][v], at + v * kWidth, v * kWidth);
+            Store(at + offset + v * kWidth, Min(high, Max(low, value)));
+          }
           __asm__ volatile("" ::: "memory");
-          Store(to + v * kWidth,
-                Min(high, Max(low, sum[r][v] + Load(bias + v * kWidth))));
+          constexpr int kAt = kBefore * kWidth;
+          const Last value = finished(last[r], at + kAt, kAt);
+          Store(at + offset + kAt, Min(last_high, Max(last_low, value)));
         }
-        __asm__ volatile("" ::: "memory");
-        Store(to + kBefore * kWidth,
-              Min(last_high,
-                  Max(last_low,
-                      last[r] + LoadAs<Last>(bias + kBefore * kWidth))));
+      };
+      const T* const bias = finisher.bias + column;
+      const int64_t addend = finisher.addend;
+      if (!finisher.has_addend) {
+        finish([&](auto value, const T*, int j) __attribute__((always_inline)) {
+          return value + LoadAs<decltype(value)>(bias + j);
+        });
+      } else if (finisher.bias == nullptr) {
+        const T scale = strip.finish->scale;
+        finish(
+            [&](auto value, const T* at, int) __attribute__((always_inline)) {
+              using W = decltype(value);
+              return Rounded(value * (scale - W{})) + LoadAs<W>(at + addend);
+            });
+      } else {
+        finish(
+            [&](auto value, const T* at, int j) __attribute__((always_inline)) {
+              using W = decltype(value);
+              return (value + LoadAs<W>(bias + j)) + LoadAs<W>(at + addend);
+            });
       }
     } else {
       const bool accumulate = strip.accumulate;
@@ -743,9 +772,10 @@ TFAOT_NOINLINE void MultiplyRows(const Rows<T>& rows, const Right<T>& right,
       copied = false;
     }
     const bool finish_at_once =
-        std::is_floating_point_v<T> && finish != nullptr &&
-        finish->to == finish->sums && finish->bias != nullptr &&
-        finish->addend == nullptr && filled;
+        std::is_floating_point_v<T> && finish != nullptr && filled &&
+        (finish->scratch || finish->to == finish->sums) &&
+        (finish->bias != nullptr || finish->addend != nullptr) &&
+        finish->addend_bias == nullptr;
     // The tiles of a packed strip prefetch the panels of the next strip, or of
     // the next piece of the inner dimension: each panel is a share of tiles.
     const int64_t all_tiles = (rows.rows + tile_rows - 1) / tile_rows;

@@ -51,8 +51,9 @@ def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
 BIASED = Finish(0, 1, None, None, 0.0, math.inf, 8, 3)
 RESIDUAL = Finish(0, None, 1, None, -math.inf, math.inf, 8, 3)
 NARROW = Finish(0, 1, None, None, 0.0, math.inf, 4, 3)
+SGD = Finish(1, None, 0, None, -math.inf, math.inf, 8, 3, scale=-0.5)
 FIVE = Finish(0, 1, None, None, 0.0, math.inf, 5, 3)
-KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "five": (FIVE,), "other": ()}
+KNOWN = {"biased": (BIASED,), "residual": (RESIDUAL,), "narrow": (NARROW,), "five": (FIVE,), "sgd": (SGD,), "other": ()}
 B = (2, 0, 32)
 """An argument that is a bias for 8 columns."""
 
@@ -153,7 +154,22 @@ class AttachTest(unittest.TestCase):
         (got,) = attached(product, kernel("residual", (0, 512, 128), (0, 1024, 128), (0, 1024, 128))).thunks
         assert isinstance(got, Dot)
         self.assertEqual(got.out, Slice(0, 512))
-        self.assertEqual(got.epilogue, Epilogue(None, Slice(0, 1024), None, Slice(0, 1024), -math.inf, math.inf))
+        wanted = Epilogue(None, Slice(0, 1024), None, Slice(0, 1024), -math.inf, math.inf, scratch=True)
+        self.assertEqual(got.epilogue, wanted)
+
+    def test_sgd(self) -> None:
+        """Protects SGD as an epilogue: it keeps the gradient only for who reads it, and waits for who reads the variable."""
+        gradient = dot(left=0, out=512)
+        update = kernel("sgd", (0, 1024, 128), (0, 512, 128), (0, 1024, 128))
+        variable = Slice(0, 1024)
+        wanted = Epilogue(None, variable, None, variable, -math.inf, math.inf, scale=-0.5, scratch=True)
+        (got,) = attached(gradient, update).thunks
+        self.assertEqual(got, dataclasses.replace(gradient, epilogue=wanted))
+        reader = kernel("unknown", (0, 512, 4), (0, 2048, 4))
+        kept = dataclasses.replace(gradient, epilogue=dataclasses.replace(wanted, scratch=False))
+        self.assertEqual(attached(gradient, update, reader).thunks, (kept, reader))
+        before = kernel("unknown", (0, 1024, 4), (0, 2048, 4))
+        self.unchanged(gradient, before, update)
 
     def test_overlaps(self) -> None:
         """Protects operands: if a result overlaps what is still read, its kernel stays."""

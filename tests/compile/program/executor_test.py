@@ -243,6 +243,14 @@ class ExecutorTest(StageTest):
         calls = [line for line in source.splitlines() if "TFAOT_ISA::Run" in line or "(calls + " in line]
         self.assertEqual([line.endswith("});") for line in calls], [True] * 9, calls)
 
+    def test_descent(self) -> None:
+        """Protects SGD: it is a part of products that compute gradients, with TensorFlow's numbers, also at the lowest level."""
+        for cpu in ("x86-64", "x86-64-v3"):
+            exported = self.program(MODELS["descent"], cpu=cpu)
+            self.assert_like_tensorflow(exported, cpu=cpu)
+            ends = re.findall(r"INFINITY, INFINITY, (-[\d.]+), (\w+)\}\);", Path(exported.path("m.cc")).read_text())
+            self.assertCountEqual(ends, [("-0.25", "true"), ("-0.5", "true"), ("-0.01", "true"), ("-0.125", "false")])
+
     def test_heads(self) -> None:
         """Protects fast attention: its products read and write heads where they lie, without copies, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):

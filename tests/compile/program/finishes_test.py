@@ -139,6 +139,65 @@ class FinishesTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertEqual(self.ways(text), [])
 
+    def test_sgd(self) -> None:
+        """Protects SGD: a variable minus a constant times a gradient. Any other factor or order of values stays a kernel."""
+        rate, rates = "rate = f32[] constant(0.25)", f"rates = {SHAPE} broadcast(%rate), dimensions={{}}"
+        step, result = f"step = {SHAPE} multiply(%rates, %p1)", f"r = {SHAPE} subtract(%p0, %step)"
+
+        def scaled(value: str) -> str:
+            return step.replace("%p1", f"%{value}")
+
+        def less(value: str) -> str:
+            return f"r = {SHAPE} subtract(%{value}, %step)"
+
+        wanted = Finish(1, None, 0, None, -math.inf, math.inf, 4, 3, scale=-0.25)
+        for lines in (
+            (rate, rates, step, result),
+            (rate, rates, step.replace("%rates, %p1", "%p1, %rates"), result),
+        ):
+            self.assertEqual(finishes(module(*lines, parameters="xx"))["m_k"], (wanted,))
+        plus = (rate, rates, step, result.replace("subtract", "add"))
+        reverse = (*plus[:-1], f"r = {SHAPE} add(%step, %p0)")
+        for lines in (plus, reverse):
+            self.assertEqual(
+                finishes(module(*lines, parameters="xx"))["m_k"], (dataclasses.replace(wanted, scale=0.25),)
+            )
+        clamped = (*plus[:-1], plus[-1].replace("r =", "sum ="), ZERO, f"r = {SHAPE} maximum(%sum, %zero)")
+        self.assertEqual(
+            finishes(module(*clamped, parameters="xx"))["m_k"], (dataclasses.replace(wanted, scale=0.25, low=0.0),)
+        )
+        for name, text in {
+            "a product alone": module(rate, rates, step, parameters="xx"),
+            "the other order": module(rate, rates, step, f"r = {SHAPE} subtract(%step, %p0)", parameters="xx"),
+            "a difference": module(f"r = {SHAPE} subtract(%p0, %p1)", parameters="xx"),
+            "the same value twice": module(rate, rates, step.replace("%p1", "%p0"), result, parameters="xx"),
+            "a rate that isn't constant": module(
+                f"rates = {SHAPE} broadcast(%p2), dimensions={{}}", step, result, parameters="xxs"
+            ),
+            "a bias, too": module(BIAS, SUM, rate, rates, scaled("p2"), less("sum"), parameters="xbx"),
+            "a bias in the product": module(BIAS, SUM, rate, rates, scaled("sum"), less("p2"), parameters="xbx"),
+            "a bound in the product": module(
+                ZERO,
+                ZEROS,
+                f"max = {SHAPE} maximum(%p1, %zeros)",
+                rate,
+                rates,
+                scaled("max"),
+                result,
+                parameters="xx",
+            ),
+            "two products": module(
+                rate,
+                rates,
+                step,
+                f"other = {SHAPE} multiply(%rates, %p0)",
+                f"r = {SHAPE} add(%other, %step)",
+                parameters="xx",
+            ),
+        }.items():
+            with self.subTest(name):
+                self.assertEqual(finishes(text)["m_k"], ())
+
     def test_names_that_meet(self) -> None:
         """Protects against a symbol that stands for two kernels: then neither is recognized."""
         text = module(BIAS, SUM, parameters="xb")

@@ -102,6 +102,35 @@ def model_fn(xs, _):
     f = tf.nn.bias_add(tf.matmul(d, d, transpose_a=True), tf.constant(rng.standard_normal(65)))
     return again, tf.nn.relu(tf.nn.conv2d(again, weights(3, 3, 9, 9), 1, "SAME") + again), u, tf.minimum(f, 1.0)
 """,
+    # SGD of products' results: of whole and broken tiles, in pieces of the inner dimension, of a gradient that is also a result,
+    # and of a matrix that a later product reads.
+    "descent": """
+def input_fn():
+    return inputs(x=(f32, 70, 96), y=(f32, 70, 144), d=(f64, 33, 17), z=(f32, 900, 50))
+
+def model_fn(xs, _):
+    x, y, d, z = xs
+    assigned = []
+
+    def descend(name, gradient, rate):
+        start = np.cos(np.arange(np.prod(gradient.shape))).reshape(gradient.shape)
+        v = v1.get_variable(name, dtype=gradient.dtype, initializer=start.astype(gradient.dtype.as_numpy_dtype))
+        assigned.append(v1.train.GradientDescentOptimizer(rate).apply_gradients([(gradient, v)]))
+        return v
+
+    descend("whole", tf.matmul(x, y, transpose_a=True), 0.25)
+    descend("broken", tf.matmul(d, d, transpose_a=True), 0.5)
+    descend("pieces", tf.matmul(z, z, transpose_a=True), 0.01)
+    kept = tf.matmul(y, x, transpose_a=True)
+    descend("kept", kept, 0.125)
+    read = v1.get_variable("read", dtype=f32, initializer=np.sin(np.arange(96 * 144, dtype=np.float32)).reshape(96, 144))
+    gradient = tf.matmul(x, tf.matmul(x, read), transpose_a=True)
+    after = tf.matmul(gradient, read, transpose_b=True)
+    with tf.control_dependencies([after]):
+        assigned.append(read.assign_sub(0.001 * gradient))
+    with tf.control_dependencies(assigned):
+        return tf.identity(kept), tf.identity(after)
+""",
     # Kernels that share arrays: rules by which optimizers update variables, with every operation that a formula can have. Rows are
     # whole vectors. For values after the last one, XLA's compiler can fuse the other of two products with their sum.
     "updates": """

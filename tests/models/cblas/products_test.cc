@@ -52,8 +52,8 @@ Array<T> Reference(const Products& p, const Array<T>& left,
 template <typename T>
 Epilogue EpilogueOf(const Finish<T>* finish) {
   if (finish == nullptr) return {};
-  return {finish->bias, finish->addend, finish->addend_bias,
-          finish->to,   finish->low,    finish->high};
+  return {finish->bias, finish->addend, finish->addend_bias, finish->to,
+          finish->low,  finish->high,   finish->scale,       finish->scratch};
 }
 
 template <typename T>

@@ -12,7 +12,7 @@
 namespace tfaot::fuzz {
 
 // What a kernel does with its sums, and the expected result: nothing, or any
-// mix of a bias, an addend, and bounds, in place or elsewhere.
+// mix of a bias, an addend, a factor, and bounds, in place or elsewhere.
 template <typename T>
 class Finishing {
  public:
@@ -37,6 +37,11 @@ class Finishing {
     finish_.to = random.OneIn(2)   ? const_cast<T*>(sums)
                  : random.OneIn(2) ? to_.data()
                                    : addend_.data();
+    if (finish_.addend != nullptr && finish_.bias == nullptr &&
+        finish_.addend_bias == nullptr && random.OneIn(2)) {
+      finish_.scale = T(random.Between(-5, 5)) / T(4);
+    }
+    finish_.scratch = random.OneIn(3);
     given_ = true;
   }
 
@@ -49,7 +54,7 @@ class Finishing {
     if (!given_) return Same(expected, sums, what);
     Array<T> finished(expected.size(), 0);
     for (int64_t i = 0; i < expected.size(); ++i) {
-      T value = expected.data()[i];
+      T value = expected.data()[i] * finish_.scale;
       if (finish_.bias != nullptr) value += bias_.data()[i % columns_];
       if (finish_.addend != nullptr) value += before_.data()[i];
       if (finish_.addend_bias != nullptr) {
@@ -60,7 +65,7 @@ class Finishing {
       finished.data()[i] = value;
     }
     if (finish_.to == sums.data()) return Same(finished, sums, what);
-    return Same(expected, sums, what) &&
+    return (finish_.scratch || Same(expected, sums, what)) &&
            Same(finished, finish_.to == to_.data() ? to_ : addend_,
                 what + ", finished");
   }

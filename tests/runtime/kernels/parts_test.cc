@@ -48,8 +48,8 @@ bool SameBits(const Array<T>& whole, const Array<T>& parts,
   return parts.MarginsAreIntact();
 }
 
-// Biases and an addend, random bounds, and sums replaced by their final values:
-// everything that a kernel can do with each complete sum.
+// Biases, an addend, a factor, and bounds, and sums replaced by their final
+// values: everything that a kernel can do with each complete sum.
 template <typename T>
 class Finishing {
  public:
@@ -59,6 +59,10 @@ class Finishing {
     finish_.bias = bias_.data();
     finish_.addend = random.OneIn(2) ? addend_.data() : nullptr;
     finish_.addend_bias = random.OneIn(2) ? bias_.data() : nullptr;
+    if (finish_.addend != nullptr && random.OneIn(2)) {
+      finish_.bias = finish_.addend_bias = nullptr;
+      finish_.scale = T(0.3);
+    }
     finish_.low = 0;
     finish_.high = 6;
     given_ = true;

@@ -101,6 +101,7 @@ def _finished(layer: Dense, kernel: Kernel, finishes: Mapping[str, tuple[Finish,
             or args[way.value] != place
             or args[-1] != place
             or way.addend_bias is not None
+            or way.scale != 1
             or len(biases) > (layer.bias is None)
             or (layer.low, layer.high) != (-math.inf, math.inf)
             or any(each.size != size or overlap((each.slice, size), (layer.out, size)) for each in biases)

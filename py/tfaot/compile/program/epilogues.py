@@ -1,5 +1,7 @@
 """The pass `epilogues`: merges bias, bounds, and sums with another value into the preceding product or convolution.
 
+One of these sums is SGD, variable - rate * gradient, if a product computes the gradient.
+
 XLA computes these in a separate kernel, which goes over all values once more. After a convolution with few operations
 per value, that takes up to a sixth of the convolution's time. Our products and convolutions do the same to their sums
 while the sums are in the nearest cache.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tfaot.compile.program.accesses import accesses, is_read, overlap
+from tfaot.compile.program.accesses import accesses, is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.thunks import (
@@ -72,12 +74,17 @@ def _count(function: CompiledFunction) -> int:
 def _in_place(
     thunk: Thunk, after: tuple[Thunk, ...], known: Mapping[str, tuple[Finish, ...]], temporary: set[int]
 ) -> Thunk:
-    """Writes a product directly to its epilogue's result if nothing reads the product without the epilogue."""
-    if not isinstance(thunk, Dot | Convolution) or not thunk.epilogue or thunk.out.buffer not in temporary:
+    """Writes a product directly to its epilogue's result if nothing needs the product without the epilogue.
+
+    If the epilogue needs what is there, the product keeps its place to work in.
+    """
+    if not isinstance(thunk, Dot | Convolution) or not thunk.epilogue:
+        return thunk
+    if is_needed(slices(thunk)[0], after, known, temporary):
         return thunk
     to = thunk.epilogue.out
-    if thunk.epilogue.addend == to or is_read(slices(thunk)[0], after, known):
-        return thunk
+    if thunk.epilogue.addend == to:
+        return dataclasses.replace(thunk, epilogue=dataclasses.replace(thunk.epilogue, scratch=True))
     return dataclasses.replace(thunk, out=to)
 
 
@@ -206,5 +213,5 @@ class _Attacher:
             def at(index: int | None) -> Slice | None:
                 return None if index is None else args[index].slice
 
-            return Epilogue(at(way.bias), at(way.addend), at(way.addend_bias), to, way.low, way.high)
+            return Epilogue(at(way.bias), at(way.addend), at(way.addend_bias), to, way.low, way.high, way.scale)
         return None

@@ -376,8 +376,10 @@ class _Plan:
         places = [
             place and self._at(place) for place in (epilogue.bias, epilogue.addend, epilogue.addend_bias, epilogue.out)
         ]
-        bounds = _bounds(epilogue.low, epilogue.high)
-        return ", {" + ", ".join([*(place or "nullptr" for place in places), *bounds]) + "}"
+        numbers = [*_bounds(epilogue.low, epilogue.high)]
+        if epilogue.scratch or epilogue.scale != 1:
+            numbers += [repr(epilogue.scale), str(epilogue.scratch).lower()]
+        return ", {" + ", ".join([*(place or "nullptr" for place in places), *numbers]) + "}"
 
     def _sort(self, sort: thunks.Sort) -> list[str]:
         if len(sort.values) > MAX_SORTED:

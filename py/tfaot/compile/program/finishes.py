@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from typing import NamedTuple
 
 from tfaot.compile.program.instructions import Computation, Instruction, fusions, numbers
 
@@ -28,6 +29,7 @@ class Finish:
     columns: int
     arguments: int
     """The number of arguments. The last one is the result."""
+    scale: float = 1.0
 
 
 _DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
@@ -47,13 +49,28 @@ class _Row:
 
 
 @dataclasses.dataclass(frozen=True)
+class _Scaled:
+    """A parameter of the result's size, times a constant."""
+
+    parameter: int
+    factor: float
+
+
+class _Way(NamedTuple):
+    """A way to read a value: (value + bias) + (addend + addend_bias), or without biases, scale * value + addend."""
+
+    value: int
+    bias: int | None = None
+    addend: int | None = None
+    addend_bias: int | None = None
+    scale: float = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
 class _Full:
-    """A parameter of the result's size, or a sum of two such parameters and their biases.
+    """A parameter of the result's size, or a sum of two such parameters and their biases, or of one and another one scaled."""
 
-    `ways` lists the ways to read it as (value + bias) + (addend + addend_bias).
-    """
-
-    ways: tuple[tuple[int, int | None, int | None, int | None], ...]
+    ways: tuple[_Way, ...]
     low: float = -math.inf
     high: float = math.inf
 
@@ -70,7 +87,7 @@ class _Below:
     bound: float
 
 
-_Value = _Scalar | _Row | _Full | _Below
+_Value = _Scalar | _Row | _Full | _Scaled | _Below
 
 
 def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
@@ -112,7 +129,7 @@ def _finishes(computation: Computation) -> tuple[Finish, ...]:
     if not isinstance(result, _Full) or not result.low <= result.high:
         return ()
     arguments = sum(each.opcode == "parameter" for each in computation.instructions.values()) + 1
-    return tuple(Finish(*way, result.low, result.high, columns, arguments) for way in result.ways)
+    return tuple(Finish(*way[:-1], result.low, result.high, columns, arguments, way.scale) for way in result.ways)
 
 
 def _value(instruction: Instruction, operands: list[_Value | None], columns: int, count: int) -> _Value | None:
@@ -128,7 +145,7 @@ def _value(instruction: Instruction, operands: list[_Value | None], columns: int
     if instruction.opcode == "parameter":
         number = int(instruction.operands[0])
         if whole:
-            return _Full(((number, None, None, None),))
+            return _Full((_Way(number),))
         return _Row(number) if instruction.count == columns else None
     if instruction.opcode == "constant" and not shape:
         constant = float(instruction.operands[0])
@@ -146,6 +163,10 @@ def _value(instruction: Instruction, operands: list[_Value | None], columns: int
         return None
     if instruction.opcode == "add":
         return _sum(first, operands[1])
+    if instruction.opcode == "subtract":
+        return _sum(first, _negative(operands[1]))
+    if instruction.opcode == "multiply":
+        return _scaled(first, operands[1]) or _scaled(operands[1], first)
     if instruction.opcode == "select" and isinstance(first, _Below):  # as the pass `residuals` writes a ReLU
         bound = operands[1]
         same = first.operand == instruction.operands[2] and isinstance(bound, _Scalar) and first.bound == bound.value
@@ -160,22 +181,39 @@ def _value(instruction: Instruction, operands: list[_Value | None], columns: int
     return None
 
 
+def _scaled(value: _Value | None, factor: _Value | None) -> _Value | None:
+    if not isinstance(value, _Full) or not isinstance(factor, _Scalar) or value.bounded:
+        return None
+    (way, *others) = value.ways
+    return _Scaled(way.value, factor.value) if not others and way == _Way(way.value) else None
+
+
+def _negative(value: _Value | None) -> _Value | None:
+    return _Scaled(value.parameter, -value.factor) if isinstance(value, _Scaled) else None
+
+
 def _sum(a: _Value | None, b: _Value | None) -> _Value | None:
-    if isinstance(a, _Row):
+    if isinstance(a, _Row | _Scaled):
         a, b = b, a
     if not isinstance(a, _Full) or a.bounded:
         return None
-    ways: list[tuple[int, int | None, int | None, int | None]]
+    ways: list[_Way]
     # Two terms are interchangeable. With more terms, keep the order, because rounding depends on it.
     if isinstance(b, _Row):
-        ways = [(value, b.parameter, None, None) for value, bias, addend, _ in a.ways if bias is addend is None]
+        ways = [_Way(way.value, b.parameter) for way in a.ways if way == _Way(way.value)]
+    elif isinstance(b, _Scaled):
+        ways = [
+            _Way(b.parameter, addend=way.value, scale=b.factor)
+            for way in a.ways
+            if way == _Way(way.value) and way.value != b.parameter
+        ]
     elif isinstance(b, _Full) and not b.bounded:
         ways = [
-            (value, bias, other, other_bias)
+            _Way(way.value, way.bias, other.value, other.bias)
             for one, two in ((a, b), (b, a))
-            for value, bias, addend, _ in one.ways
-            for other, other_bias, other_addend, _ in two.ways
-            if addend is other_addend is None and value != other
+            for way in one.ways
+            for other in two.ways
+            if way.addend is other.addend is None and way.value != other.value
         ]
     else:
         return None

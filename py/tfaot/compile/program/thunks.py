@@ -51,7 +51,8 @@ class Kernel:
 class Epilogue:
     """Finishes the result of a product or convolution: min(max((result + bias) + (addend + addend_bias), low), high).
 
-    tfcompile's header has none. The pass `epilogues` makes them from kernels. The result without the epilogue is stored, too.
+    Or, without biases, `scale * result + addend` within these bounds. tfcompile's header has none. The pass `epilogues` makes
+    them from kernels. The result without the epilogue is stored, too, unless its place is scratch.
     """
 
     bias: Slice | None
@@ -62,6 +63,9 @@ class Epilogue:
     out: Slice
     low: float
     high: float
+    scale: float = 1.0
+    scratch: bool = False
+    """Whether nothing reads the result without the epilogue, so that its place is memory to work in."""
 
 
 @dataclass(frozen=True)
