@@ -149,6 +149,11 @@ class Build:
         targets = [f"//{MODELS[name].package}:{MODELS[name].library}.export" for name in names]
         subprocess.run([*self._bazel, "build", *self._flags, *targets], cwd=ROOT, check=True)
 
+    def program(self, target: str) -> pathlib.Path:
+        """Builds a program, `PACKAGE:NAME`, and returns its file."""
+        subprocess.run([*self._bazel, "build", *self._flags, f"//{target}"], cwd=ROOT, check=True)
+        return self.output(target.replace(":", "/"))
+
     def _info(self, key: str) -> str:
         if key not in self._paths:
             done = subprocess.run(

@@ -170,8 +170,12 @@ void Compare(const Options& options, const std::string& name, double flops,
   std::fflush(stdout);
 }
 
+bool any_wanted = false;
+
 bool Wanted(const Options& options, const std::string& name) {
-  return name.find(options.only) != std::string::npos;
+  const bool wanted = name.find(options.only) != std::string::npos;
+  any_wanted |= wanted;
+  return wanted;
 }
 
 // As models call it, row-major: out[rows][columns] = left * right.
@@ -482,6 +486,11 @@ int Main(int argc, char** argv) {
   }
   MatMuls(options);
   if (!options.peer || peer::kConvolves) Convolutions(options);
+  if (!any_wanted) {
+    std::fprintf(stderr, "--only=%s: no shape's name contains this\n",
+                 options.only.c_str());
+    return 2;
+  }
   if (options.peer) {
     std::printf("\ngeometric mean of the ratios: %.2f\n", all_ratios.Get());
   }
