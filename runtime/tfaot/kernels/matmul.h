@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include "tfaot/kernels/part.h"
@@ -103,54 +104,127 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
   }
 }
 
-// Writes a part of `out`, and finishes it if `finish` is given.
+// The most values of a strip in MultiplyTurned. They take 64 KiB.
 template <typename T>
-void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
-              Part part = {}, const Finish<T>* finish = nullptr) {
-  if (product.rows == 0 || product.columns == 0) return;
-  product = product.Strided();
-  if (product.columns == 1 && product.rows > 1 && product.out_stride == 1 &&
-      finish == nullptr && !product.packed_right) {
-    // A column is a row of the transposed product.
-    std::swap(left, right);
-    std::swap(product.left_stride, product.right_stride);
-    std::swap(product.rows, product.columns);
-    std::swap(part.rows, part.columns);
-    std::swap(product.transposed_left, product.transposed_right);
-    product.transposed_left = !product.transposed_left;
-    product.transposed_right = !product.transposed_right;
-    product.out_stride = product.columns;
+constexpr int64_t kTurnedStrip = 65536 / static_cast<int64_t>(sizeof(T));
+
+// Returns whether MultiplyTurned is faster than copying a transposed right side
+// or reading it in place. It transposes the left side and the result instead,
+// and computes whole vectors of rows.
+template <typename T>
+bool IsTurned(int64_t rows, int64_t columns, int64_t depth) {
+  constexpr int64_t kWidth = kLanes<T>;
+  const int64_t fit = kTurnedStrip<T> / (depth * kWidth);  // vectors
+  const int64_t vectors = (rows + kWidth - 1) / kWidth;
+  const int64_t idle = vectors * kWidth - rows;
+  if (depth < (idle > 0 ? 12 : 5) * kWidth) return false;
+  if (fit < std::min<int64_t>(vectors, 2)) return false;
+  if (kVectorBytes < 64 && (vectors < 4 || idle > 1) &&
+      IsFlat<T>(rows, columns, depth)) {
+    return false;
   }
-  if (product.rows == 1 && product.left_stride == 1) {
-    product.transposed_left = false;  // equivalent
+  // The copies of the left side and of the result must take less than that of
+  // the right side. Idle rows, or narrow strips, take more time.
+  const int64_t weight = fit < kTileVectors ? 16 : 12;
+  return weight * rows * (depth + columns) <= (8 - 3 * idle) * depth * columns;
+}
+
+// Multiplies a left side by a transposed right side by computing the transpose
+// of the result: the rows of `right` times the transpose of `left`. Only that
+// is copied, in strips, and each block of the result is transposed into place.
+// All distances are given.
+template <typename T>
+TFAOT_NOINLINE void MultiplyTurned(const MatrixProduct& product, const T* left,
+                                   const T* right, T* out, Span in_rows,
+                                   Span in_columns, const Finish<T>* finish) {
+  constexpr int64_t kWidth = kLanes<T>;
+  constexpr int64_t kBlock = kVectorBytes == 64 ? 80 : 96;
+  // Lines of the result that are written at once. A first-level cache has this
+  // many, even if they are at distances at which they evict each other.
+  constexpr int64_t kLines = 8;
+  const T* pointers[kBlock];
+  T* block_pointers[kBlock];
+  alignas(64) T values[kTurnedStrip<T>];
+  alignas(64) T block[kBlock * kMostVectors * kWidth];
+  const int64_t depth = product.depth;
+  const int64_t left_stride = product.left_stride;
+  const int64_t right_stride = product.right_stride;
+  const int64_t out_stride = product.out_stride;
+  const int64_t step = DepthOf<T>(product.columns);
+  const int64_t fit = kTurnedStrip<T> / (depth * kWidth);
+  const int64_t most = std::min<int64_t>(kTileVectors, fit);
+  int64_t vectors = (in_rows.size() + kWidth - 1) / kWidth;
+  int64_t strips = (vectors + most - 1) / most;
+  // As in MultiplyRows, one strip is wider rather than narrow.
+  if (most < kMostVectors && kMostVectors <= fit && vectors > 1 &&
+      vectors % most == 1) {
+    --strips;
   }
-  if (product.packed_right) product.transposed_right = false;
+  for (int64_t i = in_rows.begin; i < in_rows.end; --strips) {
+    const int count = static_cast<int>((vectors + strips - 1) / strips);
+    vectors -= count;
+    const int64_t width = count * kWidth;
+    const int64_t exist = std::min(width, in_rows.end - i);
+    const int64_t tile_rows = TileRows(count);
+    const T* const from = left + i * left_stride;
+    const Right<T> side = {&from, 1, left_stride, false};
+    CopyStrip(from, side, depth, 0, exist, width, values);
+    for (int64_t j = in_columns.begin; j < in_columns.end; j += kBlock) {
+      const int64_t height = std::min(kBlock, in_columns.end - j);
+      for (int64_t k = 0; k < depth; k += step) {
+        for (int64_t r = 0; r < height; ++r) {
+          pointers[r] = right + (j + r) * right_stride + k;
+          block_pointers[r] = block + r * width;
+        }
+        Strip<T> strip = {};
+        strip.segments = 1;
+        strip.length = std::min(step, depth - k);
+        strip.right_stride = width;
+        strip.panel_step = kPanelColumns<T>;
+        strip.values = values + k * width;
+        strip.columns = width;
+        strip.accumulate = k > 0;
+        // While a tile runs, it prefetches its share of the next block.
+        strip.fetch = reinterpret_cast<const char*>(
+            right + (j + kBlock) * right_stride + height * k);
+        strip.fetch_step = tile_rows * static_cast<int64_t>(sizeof(T));
+        const int64_t whole = height - height % tile_rows;
+        if (whole > 0) {
+          FindTile<T>(static_cast<int>(tile_rows), count, false, false, false)(
+              strip, pointers, block_pointers, whole / tile_rows);
+        }
+        if (whole < height) {
+          FindTile<T>(static_cast<int>(height - whole), count, false, false,
+                      false)(strip, pointers + whole, block_pointers + whole,
+                             1);
+        }
+      }
+      T* const to = out + i * out_stride + j;
+      for (int64_t line = 0; line < exist; line += kLines) {
+        // The last lines overlap, because fewer than kLines take longer.
+        const int64_t r = std::max<int64_t>(std::min(line, exist - kLines), 0);
+        Transpose(block + r, width, height, std::min(kLines, exist - r),
+                  to + r * out_stride, out_stride);
+      }
+      if (finish != nullptr) {
+        FinishRows(*finish, to, out_stride, exist, j, height);
+      }
+    }
+    i += width;
+  }
+}
+
+// Multiplies block by block of rows. All distances are given.
+template <typename T>
+TFAOT_NOINLINE void MultiplyBlocks(const MatrixProduct& product, const T* left,
+                                   const T* right, T* out, Span in_rows,
+                                   Span in_columns, const Finish<T>* finish) {
   const int64_t rows = product.rows;
   const int64_t columns = product.columns;
   const int64_t depth = product.depth;
   const int64_t left_stride = product.left_stride;
   const int64_t right_stride = product.right_stride;
   const int64_t out_stride = product.out_stride;
-  const Span in_rows = part.rows.Of(rows, kTileRows);
-  const Span in_columns = part.columns.Of(columns, kTileColumns<T>);
-  if (in_rows.size() == 0 || in_columns.size() == 0) return;
-  const auto finish_rows = [&] {
-    if (finish == nullptr) return;
-    FinishRows(*finish, out + in_rows.begin * out_stride + in_columns.begin,
-               out_stride, in_rows.size(), in_columns.begin, in_columns.size());
-  };
-  if (depth == 0) {
-    for (int64_t i = in_rows.begin; i < in_rows.end; ++i) {
-      std::fill(out + i * out_stride + in_columns.begin,
-                out + i * out_stride + in_columns.end, T(0));
-    }
-    return finish_rows();
-  }
-  if (rows == 1 && !product.transposed_left && !product.transposed_right &&
-      !product.packed_right) {
-    RowTimesMatrix(left, right, right_stride, in_columns, depth, out);
-    return finish_rows();
-  }
   Finish<T> finish_part = {};
   if (finish != nullptr) finish_part = finish->Shifted(in_columns.begin);
   constexpr int64_t kBlock = 24 * kTileRows;
@@ -231,6 +305,63 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
                       last && finish != nullptr ? &finish_part : nullptr);
     }
   }
+}
+
+// Writes a part of `out`, and finishes it if `finish` is given.
+template <typename T>
+void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
+              Part part = {}, const Finish<T>* finish = nullptr) {
+  if (product.rows == 0 || product.columns == 0) return;
+  product = product.Strided();
+  if (product.columns == 1 && product.rows > 1 && product.out_stride == 1 &&
+      finish == nullptr && !product.packed_right) {
+    // A column is a row of the transposed product.
+    std::swap(left, right);
+    std::swap(product.left_stride, product.right_stride);
+    std::swap(product.rows, product.columns);
+    std::swap(part.rows, part.columns);
+    std::swap(product.transposed_left, product.transposed_right);
+    product.transposed_left = !product.transposed_left;
+    product.transposed_right = !product.transposed_right;
+    product.out_stride = product.columns;
+  }
+  if (product.rows == 1 && product.left_stride == 1) {
+    product.transposed_left = false;  // equivalent
+  }
+  if (product.packed_right) product.transposed_right = false;
+  const int64_t rows = product.rows;
+  const int64_t columns = product.columns;
+  const int64_t depth = product.depth;
+  const int64_t right_stride = product.right_stride;
+  const int64_t out_stride = product.out_stride;
+  const Span in_rows = part.rows.Of(rows, kTileRows);
+  const Span in_columns = part.columns.Of(columns, kTileColumns<T>);
+  if (in_rows.size() == 0 || in_columns.size() == 0) return;
+  const auto finish_rows = [&] {
+    if (finish == nullptr) return;
+    FinishRows(*finish, out + in_rows.begin * out_stride + in_columns.begin,
+               out_stride, in_rows.size(), in_columns.begin, in_columns.size());
+  };
+  if (depth == 0) {
+    for (int64_t i = in_rows.begin; i < in_rows.end; ++i) {
+      std::fill(out + i * out_stride + in_columns.begin,
+                out + i * out_stride + in_columns.end, T(0));
+    }
+    return finish_rows();
+  }
+  if (rows == 1 && !product.transposed_left && !product.transposed_right &&
+      !product.packed_right) {
+    RowTimesMatrix(left, right, right_stride, in_columns, depth, out);
+    return finish_rows();
+  }
+  if constexpr (kVectorBytes >= 32 && std::is_floating_point_v<T>) {
+    if (product.transposed_right && !product.transposed_left &&
+        IsTurned<T>(rows, columns, depth)) {
+      return MultiplyTurned(product, left, right, out, in_rows, in_columns,
+                            finish);
+    }
+  }
+  MultiplyBlocks(product, left, right, out, in_rows, in_columns, finish);
 }
 
 }  // namespace tfaot::kernels::TFAOT_ISA

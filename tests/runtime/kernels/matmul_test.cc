@@ -230,6 +230,30 @@ void FewRowsAndManyColumns(Random& random) {
   }
 }
 
+// Protects products that are computed by their transposes, with sizes around
+// tiles, strips, and blocks.
+template <typename T>
+void TurnedProducts(Random& random, int cases) {
+  int turned = 0;
+  for (int i = 0; i < fuzz::Cases(cases); ++i) {
+    MatrixProduct product;
+    product.rows = random.Between(1, 8) * kLanes<T>;
+    if (random.OneIn(4)) product.rows -= random.Between(1, 2);
+    product.columns = random.Between(20, random.OneIn(2) ? 400 : 120);
+    product.depth = random.Between(5, random.OneIn(4) ? 60 : 25) * kLanes<T> +
+                    random.Between(0, 5);
+    product.transposed_right = true;
+    if (product.rows * product.columns * product.depth > 4000000 ||
+        !IsTurned<T>(product.rows, product.columns, product.depth)) {
+      continue;
+    }
+    ++turned;
+    Check<T>(random, product);
+    CheckStrides<T>(random, product);
+  }
+  Require(turned >= fuzz::Cases(cases) / 10);
+}
+
 // Protects IEEE results: zero times infinity is NaN as in a plain loop,
 // anywhere in the operands, and one such value corrupts only its own row or
 // column.
@@ -242,6 +266,14 @@ void InfinityAndNan(Random& random) {
     product.depth = random.Between(1, 20);
     product.transposed_left = random.OneIn(2);
     product.transposed_right = random.OneIn(2);
+    if (random.OneIn(4)) {
+      product.rows = kLanes<float>;
+      product.columns = random.Between(70, 120);
+      product.depth = 8 * kLanes<float> + random.Between(0, 20);
+      product.transposed_left = false;
+      product.transposed_right = true;
+      Require(IsTurned<float>(product.rows, product.columns, product.depth));
+    }
     Array<float> left(product.rows * product.depth, 0);
     Array<float> right(product.depth * product.columns, 0);
     Array<float> out(product.rows * product.columns, 0);
@@ -308,6 +340,8 @@ void Run() {
   RandomSizes<uint32_t>(random, 3000);
   SizesAtBounds(random);
   FewRowsAndManyColumns(random);
+  TurnedProducts<float>(random, 1000);
+  TurnedProducts<double>(random, 500);
   InfinityAndNan(random);
   SameBitsEveryTime(random);
 }

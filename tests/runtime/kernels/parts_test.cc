@@ -109,6 +109,20 @@ void Products(Random& random, int cases) {
     if (product.rows * product.columns * product.depth > 2000000) continue;
     product.transposed_left = random.OneIn(2);
     product.transposed_right = random.OneIn(2);
+    if (random.OneIn(4)) {
+      // Most of these are computed by their transposes.
+      product.rows = random.Between(1, 4) * kLanes<T>;
+      product.columns = random.Between(50, 250);
+      product.depth = random.Between(12, 20) * kLanes<T> + random.Between(0, 9);
+      if (random.OneIn(8)) {
+        // A part of so few rows would be read in place.
+        product.rows = (kVectorBytes < 64 ? 4 : 1) * kLanes<T>;
+        product.columns = random.Between(257, 300);
+        product.depth = 1024;
+      }
+      product.transposed_left = false;
+      product.transposed_right = true;
+    }
     const Array<T> left = Rough<T>(random, product.rows * product.depth);
     const Array<T> unpacked = Rough<T>(random, product.depth * product.columns);
     product.packed_right = random.OneIn(3);
