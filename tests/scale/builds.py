@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Times builds: the first, cold, after an edit, with nothing to do, beside saved_model_cli, and of a monorepo with 1,000 models.
+"""Times builds: the first, cold, after an edit, with nothing to do, for several CPU levels, beside saved_model_cli, and of a monorepo.
 
-`tests/scale/builds.py [--only first cold loop peer monorepo …]` prints the tables of docs/measured/build-speed.md. It runs Bazel in
-output bases of its own, below the cache folder of `bazelw`, without a disk cache, and removes them.
+`tests/scale/builds.py [--only first cold loop levels peer monorepo …]` prints the tables of docs/measured/build-speed.md, and
+`levels` those of docs/measured/cpu_levels.md. It runs Bazel in output bases of its own, below the cache folder of `bazelw`, without a
+disk cache, and removes them.
 """
 
 from __future__ import annotations
@@ -31,6 +32,17 @@ load("//rules:defs.bzl", "tf_aot_library")
     for name in {names}
 ]
 """
+_LEVELS_BUILD = """\
+load("//rules:defs.bzl", "tf_aot_library")
+
+[
+    tf_aot_library(name = name, cpp_class = "levels::" + name, cpu = cpu, dims = {dims}, gen_test = False, model = "model.py")
+    for name, cpu in {{"one": "x86-64-v3", "both": None}}.items()
+]
+"""
+_EDITS = (("fc", "(0.01)", "(0.01{})"), ("mobilenet_v2", "classes=1000", "classes=99{}"))
+"""Examples, a text of their models, and what to put there, given a digit."""
+_DIMS = {"fc": "{}", "mobilenet_v2": '{"input_layer": [1, None, None, None]}'}
 _MODEL = """\
 import tensorflow as tf
 
@@ -205,7 +217,7 @@ def loop(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]
     """Times the build and the test of two models after each of several edits, and with nothing to do."""
     _link_repository(workspace)
     rows = []
-    for example, edited, number in (("fc", "(0.01)", "(0.01{})"), ("mobilenet_v2", "classes=1000", "classes=99{}")):
+    for example, edited, number in _EDITS:
         shutil.copytree(_ROOT / "examples" / example, workspace / "examples" / example)
         model = workspace / "examples" / example / "model.py"
         text = model.read_text(encoding="utf-8")
@@ -221,6 +233,30 @@ def loop(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]
             one.close()
             rows.append([example, name, f"{statistics.median(edits):.1f} s", f"{statistics.median(nothing):.2f} s"])
     return [["model", "", "edit, build, and verify", "nothing to do"], *rows]
+
+
+def levels(client: Callable[[Path], Client], *, workspace: Path) -> list[list[str]]:
+    """Times the build of two models for one CPU level, and for the two of the default, after each of several edits."""
+    _link_repository(workspace)
+    rows = []
+    for example, edited, number in _EDITS:
+        package = workspace / "levels" / example
+        package.mkdir(parents=True)
+        (package / "BUILD").write_text(_LEVELS_BUILD.format(dims=_DIMS[example]), encoding="utf-8")
+        text = (_ROOT / "examples" / example / "model.py").read_text(encoding="utf-8")
+        (package / "model.py").write_text(text, encoding="utf-8")
+        one = client(workspace)
+        one.bazel("build", f"//levels/{example}:one", f"//levels/{example}:both")
+        medians = []
+        for name in ("one", "both"):
+            edits = []
+            for edit in range(1, 6):
+                (package / "model.py").write_text(text.replace(edited, number.format(edit)), encoding="utf-8")
+                edits.append(one.bazel("build", f"//levels/{example}:{name}").seconds)
+            medians.append(statistics.median(edits))
+        one.close()
+        rows.append([example, *(f"{each:.1f} s" for each in medians), f"{medians[1] / medians[0]:.2f}"])
+    return [["model", "x86-64-v3", "x86-64-v3 and x86-64-v4", "ratio"], *rows]
 
 
 def monorepo(client: Callable[[Path], Client], *, workspace: Path, count: int = 1000) -> list[list[str]]:
@@ -371,7 +407,7 @@ def _table(rows: list[list[str]]) -> str:
 
 def main() -> None:
     """Parses the flags, and prints the tables."""
-    names = ("first", "cold", "loop", "peer", "monorepo")
+    names = ("first", "cold", "loop", "levels", "peer", "monorepo")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=names, help="what to measure; by default, all")
     chosen = parser.parse_args().only or names
@@ -394,6 +430,7 @@ def main() -> None:
         "first": first,
         "cold": lambda _: cold(client),
         "loop": lambda workspace: loop(client, workspace=workspace),
+        "levels": lambda workspace: levels(client, workspace=workspace),
         "peer": lambda workspace: peer(client, workspace=workspace, wheel=wheel),
         "monorepo": lambda workspace: monorepo(client, workspace=workspace),
     }

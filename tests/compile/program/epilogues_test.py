@@ -171,6 +171,15 @@ class AttachTest(unittest.TestCase):
         before = kernel("unknown", (0, 1024, 4), (0, 2048, 4))
         self.unchanged(gradient, before, update)
 
+    def test_large_steps(self) -> None:
+        """Protects speed: a variable that caches don't hold is updated in a pass of its own."""
+        for rows, kernels in ((1 << 17, 0), ((1 << 17) + 1, 1)):
+            size = 32 * rows
+            first, second = 1 << 23, 1 << 24
+            gradient = dot(left=0, out=first, rows=rows)
+            update = kernel("sgd", (0, second, size), (0, first, size), (0, second, size))
+            self.assertEqual(len(attached(gradient, update).thunks), 1 + kernels)
+
     def test_overlaps(self) -> None:
         """Protects operands: if a result overlaps what is still read, its kernel stays."""
         product = dot(left=0, out=512)

@@ -34,6 +34,10 @@ from tfaot.compile.program.thunks import (
 _NARROW, _ROWS = 8, 64
 """With fewer columns than fill a vector, and more rows than this, finishing each row costs more than a kernel over all."""
 
+_LARGEST_STEP = 1 << 22
+"""The most bytes of a variable that a product's epilogue changes. Tiles go through it in another order than memory's, which takes
+longer than a pass of its own if the caches don't hold it."""
+
 _FEW = 4
 """Half of a vector of 32 bytes."""
 
@@ -200,6 +204,7 @@ class _Attacher:
                 or any(each.size != size for each in (*addends, args[-1]))
                 or way.columns != columns
                 or any(each.size != SIZES[product.dtype] * columns for each in biases)
+                or (way.scale != 1 and size > _LARGEST_STEP)
             ):
                 continue
             # Values are finished while others are still being computed. What an epilogue reads must not be overwritten before.
