@@ -104,14 +104,25 @@ MODELS: dict[str, Entry] = {
 }
 
 
-def default_out() -> pathlib.Path:
-    """Returns the default folder for results."""
-    return environments.cache() / "results"
+_ONE_THREAD = {
+    "stock": "the suite's driver gives it no threads",
+    "iree": "its synchronous driver has one thread",
+}
+"""Peers that don't run on several threads, and why."""
 
 
-def program(name: str, peer: str) -> str:
-    """Returns the target, and the file, of a model's program: ours or stock, stripped as docs/guide/embedding.md recommends."""
-    return f"{name}_{'driver' if peer == OURS else 'stock'}.stripped"
+def default_out(threads: int = 1) -> pathlib.Path:
+    """Returns the default folder for results. Those on other numbers of threads don't replace each other."""
+    return environments.cache() / ("results" if threads == 1 else f"results_{threads}_threads")
+
+
+def program(name: str, peer: str, threads: int = 1) -> str:
+    """Returns the target, and the file, of a model's program: ours or stock, stripped as docs/guide/embedding.md recommends.
+
+    On one thread, ours has no thread pool, and no code for one.
+    """
+    driver = "driver" if threads == 1 else "threads_driver"
+    return f"{name}_{driver if peer == OURS else 'stock'}.stripped"
 
 
 class Build:
@@ -124,18 +135,19 @@ class Build:
         self._flags = ["--compilation_mode=opt", "--noforce_pic", *flags]
         self._paths: dict[str, str] = {}
 
-    def models(self, names: Sequence[str], peers: Sequence[str]) -> dict[str, str]:
+    def models(self, names: Sequence[str], peers: Sequence[str], threads: int = 1) -> dict[str, str]:
         """Builds everything that these models and peers need. Returns why ours couldn't be built, by model."""
-        targets = ["//benchmarks:roofline"]
+        peers = [peer for peer in peers if threads == 1 or peer not in _ONE_THREAD]
+        targets = ["//benchmarks:roofline"] if threads == 1 else []
         for name in names:
             entry = MODELS[name]
-            targets += [f"//benchmarks:{program(name, OURS)}", f"//{entry.package}:{entry.library}.export"]
+            targets += [f"//benchmarks:{program(name, OURS, threads)}", f"//{entry.package}:{entry.library}.export"]
             targets += [f"//benchmarks:{program(name, 'stock')}"] if "stock" in peers else []
             targets += [f"//{entry.package}:{entry.library}.hlo"] if "jax" in peers and not entry.defined else []
             targets += [f"//{entry.package}:{entry.library}.stablehlo"] if "iree" in peers else []
         say(f"building {len(targets)} targets")
         subprocess.run([*self._bazel, "build", "--keep_going", *self._flags, *targets], cwd=ROOT, check=False)
-        drivers = {name: self.output(f"benchmarks/{program(name, OURS)}") for name in names}
+        drivers = {name: self.output(f"benchmarks/{program(name, OURS, threads)}") for name in names}
         return {name: "it doesn't build" for name, path in drivers.items() if not path.exists()}
 
     def threads(self, names: Sequence[str]) -> None:
@@ -174,14 +186,14 @@ class Build:
             self._paths["packages"] = os.path.join(self._info("execution_root"), done.stdout.split()[0])
         return self._paths["packages"]
 
-    def roofline(self, cpu: int) -> dict[str, Any]:
+    def roofline(self, cpus: Sequence[int]) -> dict[str, Any]:
         """Measures the core's limits: the best of several processes, because bandwidth depends on where their memory is."""
         say("measuring the roofline")
         command = [str(self.output("benchmarks/roofline"))]
         found: list[dict[str, Any]] = []
         for _ in range(8):
             done = subprocess.run(
-                command, capture_output=True, check=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, {cpu})
+                command, capture_output=True, check=True, text=True, preexec_fn=lambda: os.sched_setaffinity(0, cpus)
             )
             found.append(json.loads(done.stdout))
         return {
@@ -210,8 +222,11 @@ class Build:
             found[name] = {"flops": flops.get(name, 0), "variables": size}
         return found
 
-    def peers(self, name: str, peers: Sequence[str]) -> tuple[list[Peer], dict[str, str]]:
-        """Returns the peers that can be started for a model, and why the others can't."""
+    def peers(self, name: str, peers: Sequence[str], threads: int = 1) -> tuple[list[Peer], dict[str, str]]:
+        """Returns the peers that can be started for a model, and why the others can't.
+
+        Workers get their number of threads from the harness (process.py). Only our program has it in its arguments.
+        """
         entry = MODELS[name]
         folder = environments.cache() / "models"
         folder.mkdir(parents=True, exist_ok=True)
@@ -232,18 +247,20 @@ class Build:
         found, missing = [], {}
         for peer in (OURS, *peers):
             try:
-                found.append(self._peer(peer, name, case, data, str(folder)))
+                found.append(self._peer(peer, name, case, data, str(folder), threads))
             except (environments.NotInstalled, _Impossible) as error:
                 missing[peer] = str(error)
         return found, missing
 
-    def _peer(self, peer: str, name: str, case: str, data: tuple[str, ...], folder: str) -> Peer:
+    def _peer(self, peer: str, name: str, case: str, data: tuple[str, ...], folder: str, threads: int) -> Peer:
         entry = MODELS[name]
+        if threads > 1 and peer in _ONE_THREAD:
+            raise _Impossible(_ONE_THREAD[peer])
         if peer in (OURS, "stock"):
-            binary = str(self.output(f"benchmarks/{program(name, peer)}"))
+            binary = str(self.output(f"benchmarks/{program(name, peer, threads)}"))
             if not os.path.exists(binary):
                 raise _Impossible("it doesn't build")
-            return Peer(peer, (binary, *data), binary=binary)
+            return Peer(peer, (binary, *([f"--threads={threads}"] if threads > 1 else []), *data), binary=binary)
         path = str(ROOT)
         if peer.startswith("tensorflow"):
             path = f"{ROOT}:{ROOT / 'py'}:{self.packages()}"

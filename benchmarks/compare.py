@@ -3,7 +3,8 @@
     python3 benchmarks/compare.py [--models fc mlp …] [--peers jax torch_eager …] [--rounds 10] [--out FOLDER]
 
 or `./bazelw run //benchmarks:compare -- …`. `--page docs/measured/performance.md` writes that page. It builds the models and
-installs the peers that you ask for, and reports what it can't run, and why. See benchmarks/README.md.
+installs the peers that you ask for, and reports what it can't run, and why. `--threads N` gives each program N threads on N
+cores. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -25,7 +27,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from benchmarks import catalog, harness, report
 
 
-def machine(cpu: int | None) -> dict[str, Any]:
+def machine(cpus: Sequence[int] | None) -> dict[str, Any]:
     """Describes the machine that the numbers were measured on."""
     name = ""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
@@ -36,7 +38,7 @@ def machine(cpu: int | None) -> dict[str, Any]:
     return {
         "cpu": name,
         "cores": os.cpu_count(),
-        "pinned_to": cpu,
+        "pinned_to": ", ".join(map(str, cpus)) if cpus else None,
         "kernel": platform.release(),
         "python": platform.python_version(),
         "compiler": compiler[0] if compiler else "",
@@ -56,6 +58,13 @@ def main() -> None:
     parser.add_argument("--batch_ms", type=float, default=10, help="length of a batch, at least one call (default: 10)")
     parser.add_argument("--cold_starts", type=int, default=3, help="starts of each process (default: 3)")
     parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of each program, on N cores; 0 for all cores (default: 1). More than one: a page of calls' times, with one start",
+    )
+    parser.add_argument(
         "--converge",
         type=int,
         default=0,
@@ -65,7 +74,7 @@ def main() -> None:
     parser.add_argument(
         "--add", action="store_true", help="to the results that are in --out, in place of the same models'"
     )
-    parser.add_argument("--cpu", type=int, help="the core to run on (default: the last one)")
+    parser.add_argument("--cpu", type=int, help="the core to run on, with one thread (default: the last one)")
     parser.add_argument("--out", type=pathlib.Path, help="folder of the results (default: in the cache folder)")
     parser.add_argument("--page", type=pathlib.Path, help="also write this page, with its plots beside it")
     parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
@@ -76,9 +85,10 @@ def main() -> None:
     if flags.list:
         print("models:", *catalog.MODELS, "\npeers:", *catalog.PEERS)
         return
-    cpu = harness.last_cpu() if flags.cpu is None else flags.cpu
+    cpus = _cpus(parser, flags)
+    threads = len(cpus)
     build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
-    out = flags.out or catalog.default_out()
+    out = flags.out or catalog.default_out(threads)
     out.mkdir(parents=True, exist_ok=True)
     models = flags.models or [*catalog.MODELS]
     peers = flags.peers if flags.peers is not None else list(catalog.PEERS)
@@ -86,14 +96,15 @@ def main() -> None:
         rounds=flags.rounds,
         batches=flags.batches,
         batch_nanoseconds=flags.batch_ms * 1e6,
-        cold_starts=flags.cold_starts,
-        cpu=cpu,
+        cold_starts=flags.cold_starts if threads == 1 else 1,
+        cpus=cpus,
     )
     document: dict[str, Any] = {
         "date": datetime.date.today().isoformat(),
         "command": "python3 benchmarks/compare.py " + " ".join(shlex.quote(word) for word in _shown(sys.argv[1:])),
         "note": flags.note,
-        "machine": machine(cpu),
+        "machine": machine(cpus),
+        "threads": threads,
         "plan": dataclasses.asdict(plan),
         "results": [],
         "converge": [],
@@ -101,20 +112,27 @@ def main() -> None:
     }
     if flags.converge:
         models, peers = [name for name in models if catalog.MODELS[name].training], ["stock"]
-    broken = build.models(models, peers)
     file = out / "results.json"
     if flags.add and file.exists():
         measured = "converge" if flags.converge else "results"
         before = json.loads(file.read_text(encoding="utf-8"))
+        if report.threads_of(before) != threads:
+            had = report.threads_of(before)
+            parser.error(
+                f"--add: {out} has results of {had} thread{'s' if had > 1 else ''}, and these would be of {threads}"
+            )
         before[measured] = [result for result in before[measured] if result["model"] not in models]
         # The comparison keeps its plan, machine, and command.
         document |= (
             before if flags.converge and before["results"] else {k: before[k] for k in ("results", "converge", "work")}
         )
-    document["roofline"] = build.roofline(cpu)
-    document["work"] |= build.work(models)
+    broken = build.models(models, peers, threads)
+    # The page on several threads has no limits of one core, and no sizes.
+    if threads == 1:
+        document["roofline"] = build.roofline(cpus)
+        document["work"] |= build.work(models)
     for name in models:
-        found, missing = build.peers(name, peers)
+        found, missing = build.peers(name, peers, threads)
         if name in broken:
             missing["ours"] = broken[name]
         if flags.converge:
@@ -138,6 +156,19 @@ def main() -> None:
         report.write(document, flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page)
     print((out / "performance.md").read_text(encoding="utf-8"))
     print(f"compare: all of it is in {out}", file=sys.stderr)
+
+
+def _cpus(parser: argparse.ArgumentParser, flags: argparse.Namespace) -> tuple[int, ...]:
+    """Returns the cores to run on: one for each thread of a program."""
+    try:
+        cpus = harness.last_cpus(flags.threads or len(os.sched_getaffinity(0)))
+    except ValueError as error:
+        parser.error(f"--threads: {error}")
+    if len(cpus) > 1 and flags.cpu is not None:
+        parser.error("--cpu is for one thread")
+    if len(cpus) > 1 and flags.converge:
+        parser.error("--converge is for one thread: stock tfcompile has no more here")
+    return cpus if flags.cpu is None else (flags.cpu,)
 
 
 def _shown(words: list[str]) -> list[str]:

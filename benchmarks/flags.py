@@ -231,12 +231,12 @@ def main() -> None:
         "--page", type=pathlib.Path, help="put the tables into this page, below its first heading's text"
     )
     flags = parser.parse_args()
-    cpu = harness.last_cpu() if flags.cpu is None else flags.cpu
+    cpus = harness.last_cpus() if flags.cpu is None else (flags.cpu,)
     wanted = variants([] if flags.without else flags.sets or [*SETS], flags.without)
     build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
     if not flags.exported:
         build.exported(flags.models)
-    plan = harness.Plan(rounds=flags.rounds, batch_nanoseconds=flags.batch_ms * 1e6, cold_starts=1, cpu=cpu)
+    plan = harness.Plan(rounds=flags.rounds, batch_nanoseconds=flags.batch_ms * 1e6, cold_starts=1, cpus=cpus)
     results = []
     with tempfile.TemporaryDirectory() as made:
         folder = pathlib.Path(made)
@@ -254,8 +254,8 @@ def main() -> None:
     asked += [*(["--without", *flags.without] if flags.without else []), "--rounds", str(flags.rounds)]
     asked += ["--starts", str(flags.starts)]
     command = "python3 benchmarks/flags.py " + shlex.join(asked)
-    on = compare.machine(cpu)
-    where = f"{on['cpu']}, {on['cores']} cores, pinned to core {cpu}"
+    on = compare.machine(cpus)
+    where = f"{on['cpu']}, {on['cores']} cores, pinned to core {on['pinned_to']}"
     how = f"{flags.starts} starts of {flags.rounds} rounds"
     machine = f"{where}; {datetime.date.today().isoformat()}; {how}."
     text = page(results, wanted, command, machine)

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,9 @@ TRAINING_STEPS = 5
 TOLERANCE = 1e-4
 TRAINING_TOLERANCE = 2e-3
 """Fractions of the largest magnitude. Training compares later steps, and Adam divides by gradients that are nearly zero."""
+PAUSE = 0.1
+"""Seconds before a peer's turn, if peers have several threads. Those of ONNX Runtime look for more work for up to 50 ms after a
+call, and would take a core from the next peer."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,15 +78,23 @@ class Plan:
     batches: int = 5
     batch_nanoseconds: float = 10e6
     cold_starts: int = 3
-    cpu: int | None = None
+    cpus: tuple[int, ...] | None = None
+    """The cores that each peer is pinned to, and has one thread for. None for one thread on any core."""
     limit: float = 600
     tolerance: float | None = None
     """The largest difference of outputs, relative to their largest value. None for the suite's own."""
 
 
-def last_cpu() -> int:
-    """Returns the core to pin peers to: the last one that this process can use, because others prefer the first."""
-    return max(os.sched_getaffinity(0))
+def last_cpus(count: int = 1) -> tuple[int, ...]:
+    """Returns the cores to pin peers to: the last ones that this process can use, because others prefer the first.
+
+    Raises:
+      ValueError: it can't use so many, or none are asked for.
+    """
+    usable = sorted(os.sched_getaffinity(0))
+    if not 1 <= count <= len(usable):
+        raise ValueError(f"{count} threads need {count} cores, and this process can use {len(usable)}")
+    return tuple(usable[-count:])
 
 
 def compare(
@@ -97,7 +109,7 @@ def compare(
       peers: started in this order, and timed in this order in each round.
       training: whether calls change variables.
       reference: name of the peer to compare outputs with. If it is missing, the first one that runs.
-      plan: rounds and core.
+      plan: rounds and cores.
       missing: peers that couldn't even be set up, and why.
     """
     gone = dict(missing)
@@ -150,7 +162,7 @@ def compare(
 
 
 def _start(peer: Peer, plan: Plan, folder: str) -> Process:
-    return Process(peer.command, cpu=plan.cpu, environment=peer.environment, folder=folder, limit=plan.limit)
+    return Process(peer.command, cpus=plan.cpus, environment=peer.environment, folder=folder, limit=plan.limit)
 
 
 def _rounds(
@@ -164,6 +176,8 @@ def _rounds(
         for name, process in running.items():
             if name in gone:
                 continue
+            if len(plan.cpus or ()) > 1:
+                time.sleep(PAUSE)
             try:
                 if index < 0:
                     calls[name] = summary.calls_for(min(process.time(3, 1)), plan.batch_nanoseconds)

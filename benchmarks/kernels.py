@@ -232,10 +232,10 @@ def main() -> None:
     build = catalog.Build((), ())
     program = build.program(f"tests/runtime/kernels:benchmark{'_levels' if wide else ''}")
     build.exported(["fc"])  # Bazel links TensorFlow into its folder when an action needs it.
-    cpu = harness.last_cpu()
+    cpus = harness.last_cpus()
 
     def pinned() -> None:
-        os.sched_setaffinity(0, {cpu})
+        os.sched_setaffinity(0, cpus)
 
     command = [str(program), "--no_peer", "--packed"]
     best: dict[str, dict[str, float]] = {"ours": {}, "oneDNN, MKL": {}, "XNNPACK": {}}

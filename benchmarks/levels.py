@@ -71,7 +71,7 @@ def main() -> None:
         batches=flags.batches,
         batch_nanoseconds=flags.batch_ms * 1e6,
         cold_starts=1,
-        cpu=harness.last_cpu(),
+        cpus=harness.last_cpus(),
     )
     results = []
     with tempfile.TemporaryDirectory() as folder:

@@ -134,8 +134,8 @@ def main() -> None:
         for kind in ("_driver", "_aot.export", "_aot.compile")
     ]
     subprocess.run([*command, *bazel_flags, *targets], cwd=catalog.ROOT, check=True)
-    cpu = harness.last_cpu() if flags.cpu is None else flags.cpu
-    on = compare.machine(cpu)
+    cpus = harness.last_cpus() if flags.cpu is None else (flags.cpu,)
+    on = compare.machine(cpus)
     folder = environments.cache() / "models"
     folder.mkdir(parents=True, exist_ok=True)
     results, sizes = [], {}
@@ -157,7 +157,7 @@ def main() -> None:
                 peers.append(litert(build, name, PEERS[peer], case, str(folder)))
             except environments.NotInstalled as error:
                 missing[peer] = str(error)
-        plan = harness.Plan(rounds=flags.rounds, batches=flags.batches, cold_starts=1, cpu=cpu, tolerance=TOLERANCE)
+        plan = harness.Plan(rounds=flags.rounds, batches=flags.batches, cold_starts=1, cpus=cpus, tolerance=TOLERANCE)
         results.append(harness.compare(name, peers, training=False, reference=OURS, plan=plan, missing=missing))
     asked = ["--models", *flags.models, "--rounds", str(flags.rounds), "--batches", str(flags.batches)]
     words = (

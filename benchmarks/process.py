@@ -1,4 +1,4 @@
-"""A peer's process: started on one core, controlled over a pipe (workers/worker.py lists the commands)."""
+"""A peer's process: started on one core or several, controlled over a pipe (workers/worker.py lists the commands)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,19 @@ import select
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-ONE_THREAD = {
-    name: "1"
-    for name in (
-        "OMP_NUM_THREADS",
-        "MKL_NUM_THREADS",
-        "OPENBLAS_NUM_THREADS",
-        "NUMEXPR_NUM_THREADS",
-        "TF_NUM_INTRAOP_THREADS",
-        "TF_NUM_INTEROP_THREADS",
-    )
-}
+THREADS = (
+    "BENCHMARK_THREADS",  # workers/worker.py reads it for all workers
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS",
+    "TF_NUM_INTRAOP_THREADS",
+    "TF_NUM_INTEROP_THREADS",
+)
+"""Variables of a peer's environment that have its number of threads."""
 
 
 class Failed(Exception):
@@ -31,16 +30,16 @@ class Failed(Exception):
 
 
 @contextlib.contextmanager
-def _pinned(cpu: int | None) -> Iterator[None]:
-    """Pins this thread, and so a process that it starts, to a core. None leaves it free.
+def _pinned(cpus: Collection[int] | None) -> Iterator[None]:
+    """Pins this thread, and so a process that it starts, to cores. None leaves it free.
 
     A `preexec_fn` that pins the child would make Python copy its own process first, which takes a millisecond of each cold start.
     """
-    if cpu is None:
+    if cpus is None:
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {cpu})
+    os.sched_setaffinity(0, cpus)
     try:
         yield
     finally:
@@ -54,7 +53,7 @@ class Process:
         self,
         command: Sequence[str],
         *,
-        cpu: int | None,
+        cpus: Collection[int] | None,
         environment: Mapping[str, str],
         folder: str,
         limit: float = 600,
@@ -63,7 +62,8 @@ class Process:
 
         Args:
           command: program and arguments.
-          cpu: the core to pin it to, with all threads that it starts. None leaves it free.
+          cpus: the cores to pin it to, with all threads that it starts: one for each of its threads. None leaves it free, with
+            one thread.
           environment: variables to add to this process's environment.
           folder: a folder for its output and logs.
           limit: seconds that the first result, or any answer, can take.
@@ -71,16 +71,17 @@ class Process:
         Raises:
           Failed: the process died or said why it can't run.
         """
+        threads = str(len(cpus) if cpus else 1)
         self._limit = limit
         self._folder = folder
         self._log = tempfile.NamedTemporaryFile("w+", dir=folder, suffix=".log")  # noqa: SIM115 (closed in __exit__)
         begin = time.perf_counter()
         try:
-            with _pinned(cpu):
+            with _pinned(cpus):
                 self._process = subprocess.Popen(
                     command,
                     bufsize=0,
-                    env={**os.environ, **ONE_THREAD, **environment},
+                    env={**os.environ, **dict.fromkeys(THREADS, threads), **environment},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._log,

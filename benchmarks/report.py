@@ -1,4 +1,8 @@
-"""Writes the page of a run from results.json: tables of ratios, times, cold starts, sizes, and missing peers, and plots."""
+"""Writes the page of a run from results.json: tables of ratios, times, cold starts, sizes, and missing peers, and plots.
+
+The page of a run on several threads has ratios, times, differences, and missing peers. The limits are those of one core, and
+the rest is on the page of one core.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +33,12 @@ COLOURS = {
 }
 
 
+def threads_of(document: Mapping[str, Any]) -> int:
+    """Returns how many threads each program of a run had. Runs from before there was a choice had one."""
+    threads: int = document.get("threads", 1)
+    return threads
+
+
 def ratio_of(result: Result) -> summary.Ratio | None:
     """Returns the ratio of the best peer to ours, or None if one of them is missing."""
     if OURS not in result.measured:
@@ -55,16 +65,17 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def ratios(results: Sequence[Result]) -> list[str]:
-    """Returns a table of the best peer's minimum divided by ours, by model."""
+def ratios(results: Sequence[Result], *, stock: bool = True) -> list[str]:
+    """Returns a table of the best peer's minimum divided by ours, by model. `stock` asks for a column for that peer."""
     rows = []
     for result in results:
         ours, found = result.measured.get(OURS), ratio_of(result)
         title = MODELS[result.model].title
         if ours is None or found is None:
-            rows.append([title, "–", "–", "–", "–", "–", "–"])
+            rows.append([title, *["–"] * (6 if stock else 5)])
             continue
-        stock = result.measured.get("stock")
+        tfcompile = result.measured.get("stock")
+        cells = [f"{tfcompile.times.minimum / ours.times.minimum:.2f}" if tfcompile else "–"] if stock else []
         rows.append(
             [
                 title,
@@ -73,11 +84,11 @@ def ratios(results: Sequence[Result]) -> list[str]:
                 number(result.measured[found.peer].times.minimum),
                 f"**{found.value:.2f}**",
                 f"{found.low:.2f} to {found.high:.2f}",
-                f"{stock.times.minimum / ours.times.minimum:.2f}" if stock else "–",
+                *cells,
             ]
         )
-    head = ["model", "ours, µs", "best peer", "its µs", "ratio", "by round", "stock tfcompile / ours"]
-    return table(head, rows)
+    head = ["model", "ours, µs", "best peer", "its µs", "ratio", "by round"]
+    return table([*head, "stock tfcompile / ours"] if stock else head, rows)
 
 
 def every_peer(results: Sequence[Result]) -> list[str]:
@@ -221,46 +232,17 @@ def sizes(results: Sequence[Result], work: Mapping[str, Mapping[str, int]]) -> l
     return table(["model", OURS, "beyond variables", "stock", "beyond variables"], rows)
 
 
-def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
-    """Returns the page's text. `plots` maps titles to the plots' files. It is long because it contains the page's prose."""
-    results = [harness.from_json(result) for result in document["results"]]
-    machine, plan, roofline = document["machine"], document["plan"], document["roofline"]
-    found = [ratio.value for result in results if (ratio := ratio_of(result))]
-    versions = {
-        name: result.measured[name].version
-        for result in results
-        for name in result.measured
-        if result.measured[name].version
-    }
-    lines = [
-        "# Performance: compiled models beside other frameworks",
+def limits(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
+    """Returns the sections about one core's limits, and the aims that they bound."""
+    return [
+        "## Share of the roofline",
         "",
-        "The benchmark suite ([benchmarks/README.md](../../benchmarks/README.md)) wrote this page. To renew it:",
-        "",
-        f"    {document['command']}",
-        "",
-        "Each program runs on one core, with one thread, in a separate process, in interleaved rounds. Weights and inputs are the",
-        "same. A peer is timed only if its outputs agree with TensorFlow's. Times are microseconds for a call. A ratio above 1",
-        "means that ours is faster. Stock tfcompile output counts as a peer, and has its own column.",
-        "",
-    ]
-    if document["note"]:
-        lines += [f"> **{document['note']}**", ""]
-    lines += ["## Ratios to the best peer", ""]
-    lines += [f"Geometric mean over {len(found)} models: {summary.geometric_mean(found):.2f}.", ""] if found else []
-    lines += [peers_of(results), ""] if found else []
-    lines += ratios(results)
-    lines += [f"![{html.escape(title)}]({path})\n" for title, path in plots.items()]
-    lines += ["## Share of the roofline", ""]
-    lines += [
         "Only matrix products and convolutions count as work. The bound of a call is the time that its arithmetic takes at the",
         "core's peak, or that reading its variables takes from the cache that holds them, whichever is longer. The share is the",
         "bound divided by the time. The work of a 3 × 3 convolution is that of its definition. Winograd filtering takes fewer",
         "products, so a share may be above 100%.",
         "",
         *shares(results, document),
-    ]
-    lines += [
         "## Aims that are not reached",
         "",
         "The aims are:",
@@ -274,12 +256,79 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
         "",
         *aims(results, document),
     ]
+
+
+def processes(results: Sequence[Result], document: Mapping[str, Any]) -> list[str]:
+    """Returns the sections about whole processes: cold starts, memory, and sizes."""
+    return [
+        "## Cold start: process start to first result, ms",
+        "",
+        *by_peer(results, lambda m: number(m.cold_start * 1e3)),
+        "## Resident memory after the first result, MB",
+        "",
+        *by_peer(results, lambda m: number(m.resident / 1e6)),
+        "## Stripped binary, variables and driver included, MB",
+        "",
+        *sizes(results, document["work"]),
+    ]
+
+
+def roofline_of(roofline: Mapping[str, Any]) -> list[str]:
+    """Returns the section about what one core can do."""
+    return [
+        "## Roofline of that core",
+        "",
+        f"Multiply-adds: {roofline['gflops']:.0f} GFLOP/s, float32. Reading:",
+        "",
+        *table(
+            ["working set", *(_size(point["kib"]) for point in roofline["bandwidth"])],
+            [["GB/s", *(number(point["gb_per_s"]) for point in roofline["bandwidth"])]],
+        ),
+    ]
+
+
+_ONE_CORE = """\
+Each program runs on one core, with one thread, in a separate process, in interleaved rounds. Weights and inputs are the
+same. A peer is timed only if its outputs agree with TensorFlow's. Times are microseconds for a call. A ratio above 1
+means that ours is faster. Stock tfcompile output counts as a peer, and has its own column."""
+_CORES = """\
+Each program runs on {threads} cores, with {threads} threads, in a separate process, in interleaved rounds. Weights and
+inputs are the same. A peer is timed only if its outputs agree with TensorFlow's. Times are microseconds for a call. A ratio
+above 1 means that ours is faster. [The page of one core](performance.md) also has cold starts, memory, sizes, and what the
+core's limits allow."""
+
+
+def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
+    """Returns the page's text. `plots` maps titles to the plots' files."""
+    results = [harness.from_json(result) for result in document["results"]]
+    machine, plan, threads = document["machine"], document["plan"], threads_of(document)
+    found = [ratio.value for result in results if (ratio := ratio_of(result))]
+    versions = {
+        name: result.measured[name].version
+        for result in results
+        for name in result.measured
+        if result.measured[name].version
+    }
+    lines = [
+        f"# Performance{'' if threads == 1 else f' on {threads} cores'}: compiled models beside other frameworks",
+        "",
+        "The benchmark suite ([benchmarks/README.md](../../benchmarks/README.md)) wrote this page. To renew it:",
+        "",
+        f"    {document['command']}",
+        "",
+        _ONE_CORE if threads == 1 else _CORES.format(threads=threads),
+        "",
+    ]
+    if document["note"]:
+        lines += [f"> **{document['note']}**", ""]
+    lines += ["## Ratios to the best peer", ""]
+    lines += [f"Geometric mean over {len(found)} models: {summary.geometric_mean(found):.2f}.", ""] if found else []
+    lines += [peers_of(results), ""] if found else []
+    lines += ratios(results, stock=threads == 1)
+    lines += [f"![{html.escape(title)}]({path})\n" for title, path in plots.items()]
+    lines += limits(results, document) if threads == 1 else []
     lines += ["## Every peer: minimum / median (how far rounds' minima lie apart), µs", "", *every_peer(results)]
-    lines += ["## Cold start: process start to first result, ms", ""]
-    lines += by_peer(results, lambda m: number(m.cold_start * 1e3))
-    lines += ["## Resident memory after the first result, MB", ""]
-    lines += by_peer(results, lambda m: number(m.resident / 1e6))
-    lines += ["## Stripped binary, variables and driver included, MB", "", *sizes(results, document["work"])]
+    lines += processes(results, document) if threads == 1 else []
     lines += ["## Largest difference from TensorFlow's outputs, as a share of the largest value", ""]
     lines += by_peer(results, lambda m: f"{m.difference.largest:.1e}")
     lines += [
@@ -292,26 +341,20 @@ def page(document: Mapping[str, Any], plots: Mapping[str, str]) -> str:
     ]
     if document["converge"]:
         lines += ["## Many steps on one batch that converges", "", *converge(document["converge"])]
+    cores = f"core{'s' if threads > 1 else ''} {machine['pinned_to']}"
     lines += [
         "## Machine and versions",
         "",
-        f"{machine['cpu']}, {machine['cores']} cores, pinned to core {machine['pinned_to']}; Linux {machine['kernel']}; "
+        f"{machine['cpu']}, {machine['cores']} cores, pinned to {cores}; Linux {machine['kernel']}; "
         f"{machine['compiler']}; Python {machine['python']}; {document['date']}. Load average before and after: "
         f"{machine['load_before']}, {machine.get('load_after', '–')}.",
-        f"{plan['rounds']} rounds of {plan['batches']} batches of about {plan['batch_nanoseconds'] / 1e6:g} ms; "
-        f"{plan['cold_starts']} cold starts, the quickest counts.",
+        f"{plan['rounds']} rounds of {plan['batches']} batches of about {plan['batch_nanoseconds'] / 1e6:g} ms"
+        + (f"; {plan['cold_starts']} cold starts, the quickest counts." if threads == 1 else "."),
         "",
         ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) + ".",
         "",
-        "## Roofline of that core",
-        "",
-        f"Multiply-adds: {roofline['gflops']:.0f} GFLOP/s, float32. Reading:",
-        "",
-        *table(
-            ["working set", *(_size(point["kib"]) for point in roofline["bandwidth"])],
-            [["GB/s", *(number(point["gb_per_s"]) for point in roofline["bandwidth"])]],
-        ),
     ]
+    lines += roofline_of(document["roofline"]) if threads == 1 else []
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -376,10 +419,11 @@ def write(document: Mapping[str, Any], path: pathlib.Path) -> None:
             for r in chosen
         }
         plot(kind, f"Time of a call, {kind}: the smallest of all rounds", groups, "µs")
-    starts = {MODELS[r.model].title: {n: 1e3 * m.cold_start for n, m in r.measured.items()} for r in results}
-    plot("cold_start", "Cold start: process start to first result", starts, "ms")
-    bandwidth = {_size(p["kib"]): {"read": p["gb_per_s"]} for p in document["roofline"]["bandwidth"]}
-    plot("bandwidth", "Reading on one core, by working set", bandwidth, "GB/s")
+    if threads_of(document) == 1:
+        starts = {MODELS[r.model].title: {n: 1e3 * m.cold_start for n, m in r.measured.items()} for r in results}
+        plot("cold_start", "Cold start: process start to first result", starts, "ms")
+        bandwidth = {_size(p["kib"]): {"read": p["gb_per_s"]} for p in document["roofline"]["bandwidth"]}
+        plot("bandwidth", "Reading on one core, by working set", bandwidth, "GB/s")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(page(document, plots), encoding="utf-8")
 

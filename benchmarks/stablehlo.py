@@ -107,7 +107,7 @@ def main() -> None:
                     {"PYTHONPATH": str(catalog.ROOT)},
                 ),
             ]
-            plan = harness.Plan(rounds=flags.rounds, batches=flags.batches, cold_starts=1, cpu=harness.last_cpu())
+            plan = harness.Plan(rounds=flags.rounds, batches=flags.batches, cold_starts=1, cpus=harness.last_cpus())
             results.append(harness.compare(name, peers, training=False, reference="jax", plan=plan, missing={}))
     version = next((r.measured["jax"].version for r in results if "jax" in r.measured), "that didn't run")
     words = (

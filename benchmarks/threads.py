@@ -158,7 +158,7 @@ def main() -> None:
     build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
     build.threads(flags.models)
     plan = harness.Plan(
-        rounds=flags.rounds, batches=flags.batches, batch_nanoseconds=flags.batch_ms * 1e6, cold_starts=1, cpu=None
+        rounds=flags.rounds, batches=flags.batches, batch_nanoseconds=flags.batch_ms * 1e6, cold_starts=1, cpus=None
     )
     on = compare.machine(None)
     results = []

@@ -6,9 +6,9 @@ import json
 import os
 from typing import Any
 
-from benchmarks.workers.worker import Array, Case, serve
+from benchmarks.workers.worker import XLA_FLAGS, Array, Case, serve
 
-os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+os.environ["XLA_FLAGS"] = XLA_FLAGS
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 import jax

@@ -1,4 +1,4 @@
-"""LiteRT as a peer: the converted model on one thread, with XNNPACK, its default.
+"""LiteRT as a peer: the converted model with XNNPACK, its default.
 
 A second argument is part of the converted file's name: `.int8` for MODEL.int8.tflite.
 """
@@ -10,7 +10,7 @@ from importlib import metadata
 
 from ai_edge_litert.interpreter import Interpreter
 
-from benchmarks.workers.worker import Array, Case, serve
+from benchmarks.workers.worker import THREADS, Array, Case, serve
 
 
 class LiteRt:
@@ -19,7 +19,9 @@ class LiteRt:
     version = metadata.version("ai-edge-litert")
 
     def __init__(self, case: Case) -> None:
-        self._interpreter = Interpreter(case.path(f"{sys.argv[2] if len(sys.argv) > 2 else ''}.tflite"), num_threads=1)
+        self._interpreter = Interpreter(
+            case.path(f"{sys.argv[2] if len(sys.argv) > 2 else ''}.tflite"), num_threads=THREADS
+        )
         self._interpreter.allocate_tensors()
         for detail, value in zip(self._interpreter.get_input_details(), case.arrays(), strict=True):
             self._interpreter.set_tensor(detail["index"], value)

@@ -1,11 +1,11 @@
-"""ONNX Runtime as a peer: one thread, with inputs and outputs bound once, so a call copies nothing."""
+"""ONNX Runtime as a peer, with inputs and outputs bound once, so a call copies nothing."""
 
 from __future__ import annotations
 
 import onnxruntime as ort
 
 from benchmarks.adapters import onnx_ops
-from benchmarks.workers.worker import Array, Case, serve
+from benchmarks.workers.worker import THREADS, Array, Case, serve
 
 
 class OnnxRuntime:
@@ -15,7 +15,8 @@ class OnnxRuntime:
 
     def __init__(self, case: Case) -> None:
         options = ort.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.intra_op_num_threads = THREADS
+        options.inter_op_num_threads = 1  # nodes run one after the other, which is the default
         options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
         options.log_severity_level = 3
         session = ort.InferenceSession(case.path(".onnx"), options, providers=["CPUExecutionProvider"])

@@ -1,10 +1,10 @@
-"""OpenVINO as a peer: the ONNX model, float32, tuned for latency on one thread."""
+"""OpenVINO as a peer: the ONNX model, float32, tuned for latency."""
 
 from __future__ import annotations
 
 import openvino as ov
 
-from benchmarks.workers.worker import Array, Case, serve
+from benchmarks.workers.worker import THREADS, Array, Case, serve
 
 
 class OpenVino:
@@ -15,7 +15,7 @@ class OpenVino:
     def __init__(self, case: Case) -> None:
         import numpy as np
 
-        config = {"INFERENCE_NUM_THREADS": 1, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
+        config = {"INFERENCE_NUM_THREADS": THREADS, "NUM_STREAMS": 1, "PERFORMANCE_HINT": "LATENCY"}
         config |= {"INFERENCE_PRECISION_HINT": "f32"}
         self._request = ov.Core().compile_model(case.path(".onnx"), "CPU", config).create_infer_request()
         self._inputs = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from benchmarks.workers.worker import Array, Case, serve
+from benchmarks.workers.worker import THREADS, Array, Case, serve
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -16,8 +16,8 @@ from tensorflow.python.eager import context
 from tfaot.core import safetensors
 from tfaot.core.manifest import Manifest
 
-tf.config.threading.set_intra_op_parallelism_threads(1)
-tf.config.threading.set_inter_op_parallelism_threads(1)
+tf.config.threading.set_intra_op_parallelism_threads(THREADS)
+tf.config.threading.set_inter_op_parallelism_threads(THREADS)
 
 
 class Jit:

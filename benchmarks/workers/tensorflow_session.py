@@ -1,11 +1,11 @@
-"""TensorFlow as a peer: the exported graph in a single-threaded session, called through a reused callable."""
+"""TensorFlow as a peer: the exported graph in a session, called through a reused callable."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
-from benchmarks.workers.worker import Array, Case, serve
+from benchmarks.workers.worker import THREADS, Array, Case, serve
 
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 os.environ["CUDA_VISIBLE_DEVICES"] = "-1"
@@ -36,7 +36,9 @@ class Session:
                     name = operation.get_attr("shared_name").decode()
                     value = tf.constant(values[name], operation.get_attr("dtype"))
                     initialize.append(tf.raw_ops.AssignVariableOp(resource=operation.outputs[0], value=value))
-            config = tf.compat.v1.ConfigProto(intra_op_parallelism_threads=1, inter_op_parallelism_threads=1)
+            config = tf.compat.v1.ConfigProto(
+                intra_op_parallelism_threads=THREADS, inter_op_parallelism_threads=THREADS
+            )
             session = tf.compat.v1.Session(config=config)
             session.run(initialize)
         self._call = session.make_callable([output.name for output in entry.outputs], [i.name for i in entry.inputs])

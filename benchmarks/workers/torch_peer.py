@@ -1,4 +1,4 @@
-"""PyTorch as a peer: eager, or with `torch.compile`, on one thread."""
+"""PyTorch as a peer: eager, or with `torch.compile`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import torch
 
 from benchmarks import definitions
 from benchmarks.adapters import torch_ops
-from benchmarks.workers.worker import Array, Case, serve
+from benchmarks.workers.worker import THREADS, Array, Case, serve
 
-torch.set_num_threads(1)
-torch.set_num_interop_threads(1)
+torch.set_num_threads(THREADS)
+torch.set_num_interop_threads(THREADS)
 
 
 class Torch:

@@ -23,6 +23,12 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
+THREADS = int(os.environ.get("BENCHMARK_THREADS", "1"))
+"""How many threads a peer uses. The harness sets it (process.py), and each worker tells its framework in the usual way."""
+
+XLA_FLAGS = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" if THREADS == 1 else ""
+"""For JAX. Without flags, XLA has a thread for each core that the process can use, and the harness has pinned it to as many."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Case:

@@ -2,8 +2,10 @@
 
 import json
 import os
+import pathlib
 import tempfile
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -59,6 +61,32 @@ class CatalogTest(unittest.TestCase):
             packages = lock.read_text(encoding="utf-8").replace("\\\n", "").splitlines()
             for line in (line for line in packages if "==" in line and not line.lstrip().startswith("#")):
                 self.assertIn("--hash=sha256:", line, lock.name)
+
+    def test_threads(self) -> None:
+        """On several threads, ours has a pool, and peers that would still run on one are left out with the reason, unbuilt."""
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(os.environ, {"RULES_TFAOT_CACHE": folder}):
+            for threads, driver, asked in (
+                (1, "fc_driver.stripped", ()),
+                (2, "fc_threads_driver.stripped", ("--threads=2",)),
+            ):
+                build = catalog.Build([], [])
+                binary = pathlib.Path(folder, "benchmarks", driver)
+                with (
+                    mock.patch.object(build, "output", lambda path: pathlib.Path(folder, path)),
+                    mock.patch("subprocess.run") as run,
+                ):
+                    self.assertEqual([*build.models(["fc"], ["stock", "iree"], threads)], ["fc"])
+                    self.assertEqual("//benchmarks:fc_stock.stripped" in run.call_args.args[0], threads == 1)
+                    self.assertIn(f"//benchmarks:{driver}", run.call_args.args[0])
+                    binary.parent.mkdir(exist_ok=True)
+                    binary.touch()
+                    found, missing = build.peers("fc", ["stock"], threads)
+                self.assertEqual([peer.command for peer in found], [(str(binary), *asked)])
+                self.assertEqual(
+                    missing, {"stock": "it doesn't build" if threads == 1 else "the suite's driver gives it no threads"}
+                )
+            with mock.patch.object(catalog.Build, "output", lambda _, path: pathlib.Path(folder, path)):
+                self.assertIn("iree", catalog.Build([], []).peers("fc", ["iree"], 2)[1])
 
     def test_inputs(self) -> None:
         """Inputs are the first step's raw values, in the model's order instead of the file's."""

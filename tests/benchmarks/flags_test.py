@@ -48,7 +48,7 @@ class FlagsTest(unittest.TestCase):
             Variant("without_fold_batch_norm", passes=("*", "!fold_batch_norm")),
             Variant("typo", ("--xla_typo=1",)),
         ]
-        plan = harness.Plan(rounds=2, batches=2, batch_nanoseconds=1e5, cold_starts=1, cpu=harness.last_cpu())
+        plan = harness.Plan(rounds=2, batches=2, batch_nanoseconds=1e5, cold_starts=1, cpus=harness.last_cpus())
         model = flags.measure(
             "mlp", f"{EXPORTED}/mlp_aot", Builder(self.folder, PACKAGES), wanted, plan, self.folder, starts=2
         )

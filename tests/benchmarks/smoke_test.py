@@ -1,5 +1,6 @@
 """The whole harness on two small models, with TensorFlow as the peer."""
 
+import dataclasses
 import json
 import os
 import pathlib
@@ -16,7 +17,7 @@ from benchmarks.harness import Peer
 from benchmarks.process import Failed, Process
 
 BUILT = pathlib.Path("benchmarks")
-PLAN = harness.Plan(rounds=2, batches=2, batch_nanoseconds=1e5, cold_starts=1, cpu=harness.last_cpu(), limit=300)
+PLAN = harness.Plan(rounds=2, batches=2, batch_nanoseconds=1e5, cold_starts=1, cpus=harness.last_cpus(), limit=300)
 
 
 class SmokeTest(unittest.TestCase):
@@ -32,10 +33,11 @@ class SmokeTest(unittest.TestCase):
             f"{library}.golden_inputs.safetensors", f"{library}.model.json", f"{self.folder}/{name}"
         )
 
-    def ours(self, name: str) -> Peer:
+    def ours(self, name: str, threads: int = 1) -> Peer:
         """Returns the driver of a compiled model."""
-        binary = str((BUILT / catalog.program(name, "ours")).resolve())
-        return Peer("ours", (binary, *(str(i["path"]) for i in self.inputs(name))), binary=binary)
+        binary = str((BUILT / catalog.program(name, "ours", threads)).resolve())
+        asked = [f"--threads={threads}"] if threads > 1 else []
+        return Peer("ours", (binary, *asked, *(str(i["path"]) for i in self.inputs(name))), binary=binary)
 
     def tensorflow(self, name: str, kind: str) -> Peer:
         """Returns TensorFlow on the same graph."""
@@ -104,18 +106,48 @@ class SmokeTest(unittest.TestCase):
 
     def test_pinned(self) -> None:
         """A peer runs on the specified core, with only its own single thread."""
-        with Process(self.ours("mlp").command, cpu=PLAN.cpu, environment={}, folder=self.folder) as process:
-            self.assertEqual(os.sched_getaffinity(process.pid), {PLAN.cpu})
+        with Process(self.ours("mlp").command, cpus=PLAN.cpus, environment={}, folder=self.folder) as process:
+            self.assertEqual(os.sched_getaffinity(process.pid), set(PLAN.cpus or ()))
             self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), 1)
+
+    def test_two_threads(self) -> None:
+        """Protects the page of all cores: peers have the same cores and as many threads, and wait for those of the last one."""
+        threads = min(2, len(os.sched_getaffinity(0)))  # Bazel's server may be pinned to one core
+        name, plan = "fc_bn_adam_train", dataclasses.replace(PLAN, cpus=harness.last_cpus(threads))
+        peers = [self.ours(name, threads), self.tensorflow(name, "tensorflow_session")]
+        with mock.patch.object(harness.time, "sleep") as pause:
+            result = harness.compare(name, peers, training=True, reference="tensorflow_session", plan=plan, missing={})
+        self.assertEqual([*result.measured], ["ours", "tensorflow_session"], result.missing)
+        self.assertEqual(
+            pause.call_args_list, [mock.call(harness.PAUSE)] * 2 * (1 + plan.rounds) if threads > 1 else []
+        )
+        for peer in peers:
+            with Process(
+                peer.command, cpus=plan.cpus, environment=peer.environment, folder=self.folder, limit=plan.limit
+            ) as process:
+                self.assertEqual(os.sched_getaffinity(process.pid), set(plan.cpus or ()))
+                self.assertIn(
+                    f"BENCHMARK_THREADS={threads}", pathlib.Path(f"/proc/{process.pid}/environ").read_text().split("\0")
+                )
+                if peer.name == "ours":
+                    self.assertEqual(len(os.listdir(f"/proc/{process.pid}/task")), threads)
+
+    def test_cores(self) -> None:
+        """Protects figures from sharing a core: no plan has more threads than the process can use cores."""
+        usable = os.sched_getaffinity(0)
+        self.assertEqual(set(harness.last_cpus(len(usable))), usable)
+        for count in (-1, 0, len(usable) + 1):
+            with self.assertRaisesRegex(ValueError, f"^{count} threads need {count} cores, and this process can use"):
+                harness.last_cpus(count)
 
     def test_start(self) -> None:
         """A cold start has no part that grows with the harness: Python starts the peer without a copy of its own process."""
         before = os.sched_getaffinity(0)
         with mock.patch("subprocess.Popen", wraps=subprocess.Popen) as started:
-            with Process(self.ours("mlp").command, cpu=PLAN.cpu, environment={}, folder=self.folder):
+            with Process(self.ours("mlp").command, cpus=PLAN.cpus, environment={}, folder=self.folder):
                 self.assertEqual(os.sched_getaffinity(0), before)
             with self.assertRaises(Failed):
-                Process(["/absent"], cpu=PLAN.cpu, environment={}, folder=self.folder)
+                Process(["/absent"], cpus=PLAN.cpus, environment={}, folder=self.folder)
         self.assertEqual(os.sched_getaffinity(0), before)
         self.assertNotIn("preexec_fn", started.call_args.kwargs)
 
@@ -132,7 +164,7 @@ class SmokeTest(unittest.TestCase):
     def test_no_answer(self) -> None:
         """A peer that hangs is abandoned after the limit."""
         with self.assertRaisesRegex(Failed, "^no answer in 0 s$"):
-            Process(["/bin/sleep", "60"], cpu=None, environment={}, folder=self.folder, limit=0.2)
+            Process(["/bin/sleep", "60"], cpus=None, environment={}, folder=self.folder, limit=0.2)
 
 
 if __name__ == "__main__":

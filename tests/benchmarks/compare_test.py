@@ -1,0 +1,57 @@
+"""The main that compares peers, as far as it refuses what it is asked."""
+
+import contextlib
+import io
+import json
+import pathlib
+import sys
+import tempfile
+import unittest
+from unittest import mock
+
+from benchmarks import compare
+
+
+class CompareTest(unittest.TestCase):
+    """No test builds or measures. All of them see two cores."""
+
+    def refused(self, *words: str) -> str:
+        """Returns the last line of what the main says to these words."""
+        said = io.StringIO()
+        with (
+            mock.patch.object(sys, "argv", ["compare.py", *words]),
+            mock.patch("os.sched_getaffinity", return_value={0, 1}),
+            mock.patch("subprocess.run", side_effect=AssertionError("it started something")),
+            mock.patch("benchmarks.compare.machine", return_value={}),
+            contextlib.redirect_stderr(said),
+            self.assertRaises(SystemExit) as raised,
+        ):
+            compare.main()
+        self.assertEqual(raised.exception.code, 2)
+        return said.getvalue().splitlines()[-1].partition("error: ")[2]
+
+    def test_more_threads_than_cores(self) -> None:
+        """Protects figures from two threads on one core."""
+        self.assertEqual(self.refused("--threads=3"), "--threads: 3 threads need 3 cores, and this process can use 2")
+
+    def test_what_is_for_one_thread(self) -> None:
+        """Protects the user from flags that would be ignored."""
+        self.assertEqual(self.refused("--threads=2", "--cpu=0"), "--cpu is for one thread")
+        self.assertRegex(self.refused("--threads=0", "--converge=10"), "^--converge is for one thread: ")
+
+    def test_add(self) -> None:
+        """Protects pages: results on different numbers of threads never end up on the same one."""
+        with tempfile.TemporaryDirectory() as folder:
+            for before, asked, said in (
+                ({}, 2, "1 thread, and these would be of 2"),
+                ({"threads": 2}, 1, "2 threads, and these would be of 1"),
+            ):
+                pathlib.Path(folder, "results.json").write_text(json.dumps(before), encoding="utf-8")
+                self.assertEqual(
+                    self.refused(f"--threads={asked}", "--add", "--out", folder),
+                    f"--add: {folder} has results of {said}",
+                )
+
+
+if __name__ == "__main__":
+    unittest.main()
