@@ -2,8 +2,8 @@
 """Times builds: the first, cold, after an edit, with nothing to do, at several CPU levels, beside saved_model_cli, of a monorepo.
 
 `tests/scale/builds.py [--only first cold loop levels peer monorepo …]` prints the tables of docs/measured/build-speed.md, and
-`levels` compares CPU levels. It runs Bazel in output bases of its own, below the cache folder of `bazelw`, without a disk cache, and
-removes them.
+`levels` compares CPU levels. It runs Bazel in output bases of its own, below the cache folder of `bazelw`, without a disk cache,
+and removes them.
 """
 
 from __future__ import annotations
