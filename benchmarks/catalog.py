@@ -239,9 +239,7 @@ class Build:
             "stablehlo": f"{library}.stablehlo.mlir",
         }
         paths = {kind: str(self.output(path)) for kind, path in files.items()}
-        inputs = write_inputs(
-            str(self.output(f"{library}.golden_inputs.safetensors")), paths["manifest"], str(folder / name)
-        )
+        inputs = write_inputs(str(self.output(library)), str(folder / name))
         case = json.dumps({"model": name, "inputs": inputs, "files": paths, "folder": str(folder)})
         data = tuple(i["path"] for i in inputs)
         found, missing = [], {}
@@ -316,16 +314,21 @@ class _Impossible(Exception):
     """Why a peer doesn't run a model."""
 
 
-def write_inputs(goldens: str, manifest: str, prefix: str) -> list[dict[str, Any]]:
+def write_inputs(library: str, prefix: str) -> list[dict[str, Any]]:
     """Writes the first step's inputs as raw files, and returns their locations in the model's order.
 
     They are the model's own. If it has none, they are drawn.
+
+    Args:
+      library: the path of the export stage's outputs without their extensions, `…/mlp_aot`.
+      prefix: of the files' paths.
     """
+    goldens = f"{library}.golden_inputs.safetensors"
     if not os.path.exists(goldens):
         return []
     values = tensors.read(goldens)
     rng = random.Random(1)
-    with open(manifest, encoding="utf-8") as file:
+    with open(f"{library}.model.json", encoding="utf-8") as file:
         model = json.load(file)
     entry = model["entry_points"][0]
     inputs = []

@@ -135,7 +135,7 @@ def measure(
     Raises:
       NotBuilt: the default can't be built.
     """
-    inputs = catalog.write_inputs(f"{library}.golden_inputs.safetensors", f"{library}.model.json", str(folder / name))
+    inputs = catalog.write_inputs(library, str(folder / name))
     paths = [str(tensor["path"]) for tensor in inputs]
     builder.compile(library, DEFAULT)
     peers, missing = [builder.driver(library, DEFAULT, paths)], {}

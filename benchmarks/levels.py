@@ -78,9 +78,7 @@ def main() -> None:
         for name in flags.models:
             entry = catalog.MODELS[name]
             library = str(build.output(f"{entry.package}/{entry.library}"))
-            inputs = catalog.write_inputs(
-                f"{library}.golden_inputs.safetensors", f"{library}.model.json", f"{folder}/{name}"
-            )
+            inputs = catalog.write_inputs(library, f"{folder}/{name}")
             driver = str(build.output(f"benchmarks/{catalog.program(name, catalog.OURS)}"))
             command = (driver, *(str(tensor["path"]) for tensor in inputs))
             peers = [harness.Peer(level, command, {"TFAOT_ISA": level}) for level in LEVELS]

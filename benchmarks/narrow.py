@@ -141,9 +141,7 @@ def main() -> None:
     results, sizes = [], {}
     for name in flags.models:
         library = str(build.output(f"benchmarks/{name}_aot"))
-        inputs = catalog.write_inputs(
-            f"{library}.golden_inputs.safetensors", f"{library}.model.json", str(folder / name)
-        )
+        inputs = catalog.write_inputs(library, str(folder / name))
         case = json.dumps({"model": name, "inputs": inputs, "files": {}, "folder": str(folder)})
         data = [str(tensor["path"]) for tensor in inputs]
         peers, missing = [], {}

@@ -92,9 +92,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in PROGRAMS:
             library = str(build.output(f"{PACKAGE}/{name}_aot"))
-            inputs = catalog.write_inputs(
-                f"{library}.golden_inputs.safetensors", f"{library}.model.json", f"{folder}/{name}"
-            )
+            inputs = catalog.write_inputs(library, f"{folder}/{name}")
             for tensor in inputs:
                 without_signs(tensor["path"], tensor["dtype"])
             case = json.dumps({"model": name, "inputs": inputs, "files": {}, "folder": folder})

@@ -166,9 +166,7 @@ def main() -> None:
         for name in flags.models:
             entry = catalog.MODELS[name]
             library = str(build.output(f"{entry.package}/{entry.library}"))
-            inputs = catalog.write_inputs(
-                f"{library}.golden_inputs.safetensors", f"{library}.model.json", f"{folder}/{name}"
-            )
+            inputs = catalog.write_inputs(library, f"{folder}/{name}")
             driver = str(build.output(f"benchmarks/{name}_threads_driver"))
             found = peers(driver, [str(tensor["path"]) for tensor in inputs], counts)
             results.append(harness.compare(name, found, training=entry.training, reference="1", plan=plan, missing={}))

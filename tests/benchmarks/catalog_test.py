@@ -96,28 +96,32 @@ class CatalogTest(unittest.TestCase):
                 "step0/n": {"dtype": "I32", "shape": [], "data_offsets": [0, 4]},
             }
             text = json.dumps(header).encode()
-            goldens, manifest = os.path.join(folder, "goldens"), os.path.join(folder, "manifest")
+            goldens, manifest = (
+                os.path.join(folder, f"m.{end}") for end in ("golden_inputs.safetensors", "model.json")
+            )
             with open(goldens, "wb") as file:
                 file.write(
                     len(text).to_bytes(8, "little") + text + np.int32(7).tobytes() + np.float32([1, 2]).tobytes()
                 )
             with open(manifest, "w", encoding="utf-8") as file:
                 json.dump({"entry_points": [{"inputs": [{"cpp_name": "x"}, {"cpp_name": "n"}]}]}, file)
-            inputs = catalog.write_inputs(goldens, manifest, os.path.join(folder, "m"))
+            inputs = catalog.write_inputs(os.path.join(folder, "m"), os.path.join(folder, "m"))
             self.assertEqual([(i["dtype"], i["shape"]) for i in inputs], [("float32", [2]), ("int32", [])])
             np.testing.assert_array_equal(np.fromfile(inputs[0]["path"], np.float32), [1, 2])
 
     def test_drawn_inputs(self) -> None:
         """Inputs of models that have none are drawn: floats around zero, and integers that are zero or one, of the first call."""
         with tempfile.TemporaryDirectory() as folder:
-            goldens, manifest = os.path.join(folder, "goldens"), os.path.join(folder, "manifest")
+            goldens, manifest = (
+                os.path.join(folder, f"m.{end}") for end in ("golden_inputs.safetensors", "model.json")
+            )
             with open(goldens, "wb") as file:
                 file.write((2).to_bytes(8, "little") + b"{}")
             with open(manifest, "w", encoding="utf-8") as file:
                 x = {"cpp_name": "x", "dtype": "float32", "shape": [64, 40], "batched": True}
                 n = {"cpp_name": "n", "dtype": "int32", "shape": [50], "batched": False}
                 json.dump({"entry_points": [{"inputs": [x, n]}], "calls": [{"batch": 16}]}, file)
-            inputs = catalog.write_inputs(goldens, manifest, os.path.join(folder, "m"))
+            inputs = catalog.write_inputs(os.path.join(folder, "m"), os.path.join(folder, "m"))
             self.assertEqual([(i["dtype"], i["shape"]) for i in inputs], [("float32", [16, 40]), ("int32", [50])])
             drawn = np.fromfile(inputs[0]["path"], np.float32)
             self.assertEqual(drawn.size, 640)

@@ -28,10 +28,7 @@ class SmokeTest(unittest.TestCase):
 
     def inputs(self, name: str) -> list[dict[str, object]]:
         """Returns files with the first step's inputs."""
-        library = f"{BUILT}/{name}_aot"
-        return catalog.write_inputs(
-            f"{library}.golden_inputs.safetensors", f"{library}.model.json", f"{self.folder}/{name}"
-        )
+        return catalog.write_inputs(f"{BUILT}/{name}_aot", f"{self.folder}/{name}")
 
     def ours(self, name: str, threads: int = 1) -> Peer:
         """Returns the driver of a compiled model."""
