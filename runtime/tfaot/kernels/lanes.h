@@ -5,6 +5,10 @@
 #ifndef TFAOT_KERNELS_LANES_H_
 #define TFAOT_KERNELS_LANES_H_
 
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
 #include "tfaot/kernels/isa.h"
 
 #define TFAOT_INLINE inline __attribute__((always_inline))
@@ -39,6 +43,21 @@ using Vector = typename VectorOf<T, kVectorBytes>::Type;
 // Half of the widest vectors, and all of others.
 template <typename T>
 using HalfVector = typename VectorOf<T, kHalfBytes>::Type;
+
+// Bits of float32 values: an integer for a float, and a vector for a vector.
+template <typename V>
+using Bits =
+    std::conditional_t<std::is_same_v<V, float>, std::uint32_t,
+                       typename VectorOf<std::uint32_t, sizeof(V)>::Type>;
+
+// Returns the same bits as another type.
+template <typename To, typename From>
+TFAOT_INLINE To BitCast(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof(to));
+  return to;
+}
 
 // The number of T in a vector.
 template <typename T>

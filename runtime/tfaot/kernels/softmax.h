@@ -15,6 +15,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "tfaot/kernels/functions.h"
 #include "tfaot/kernels/part.h"
 #include "tfaot/kernels/vector.h"
 
@@ -24,36 +25,6 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // Returns a vector whose values are all the same. Subtracting +0 keeps bits.
 TFAOT_INLINE Vector<float> Same(float value) { return value - Vector<float>{}; }
-
-// Returns exp(value) for values of at most 0, with a relative error of at most
-// 2e-7. It is 0 where the result would be denormal, and NaN for NaN.
-//
-// The polynomial is that of Cephes' expf (Moshier): exp(r) for |r| <= ln(2) /
-// 2, times 2^n.
-TFAOT_INLINE Vector<float> ExpOfNegative(Vector<float> value) {
-  using Bits = typename VectorOf<std::uint32_t, kVectorBytes>::Type;
-  const Vector<float> least = Same(-87.3365448f);  // ln(2^-126)
-  // Adding this moves an integer to the lowest bits.
-  const Vector<float> shift = Same(12582912.0f);
-  const Vector<float> shifted = value * Same(1.44269504f) + shift;
-  const Vector<float> n = shifted - shift;
-  // ln(2) in two parts, the first of which has few bits.
-  Vector<float> r = value - n * Same(0.693359375f);
-  r = r - n * Same(-2.12194440e-4f);
-  Vector<float> p = Same(1.9875691500e-4f);
-  p = p * r + Same(1.3981999507e-3f);
-  p = p * r + Same(8.3334519073e-3f);
-  p = p * r + Same(4.1665795894e-2f);
-  p = p * r + Same(1.6666665459e-1f);
-  p = p * r + Same(5.0000001201e-1f);
-  p = p * (r * r) + (r + Same(1.0f));
-  Bits bits;
-  std::memcpy(&bits, &shifted, sizeof(bits));
-  bits = (bits << 23) + 0x3f800000u;
-  Vector<float> power;
-  std::memcpy(&power, &bits, sizeof(power));
-  return value < least ? Vector<float>{} : p * power;
-}
 
 // Sets each of kCount results to the largest of a vector's values, or to any if
 // one is NaN.
@@ -133,12 +104,12 @@ TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
     const Vector<float> peak = Same(peaks[r]);
     total[r] = Vector<float>{};
     for (std::int64_t j = 0; j < whole; j += kWidth) {
-      const Vector<float> power = ExpOfNegative(Load(row + j) * factor - peak);
+      const Vector<float> power = Exp(Load(row + j) * factor - peak);
       total[r] += power;
       Store(result + j, power);
     }
     if (rest > 0) {
-      last[r] = ExpOfNegative(last[r] - peak);
+      last[r] = Exp(last[r] - peak);
       total[r] += FirstOr(last[r], rest, 0.0f);
     }
   }

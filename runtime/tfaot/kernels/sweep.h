@@ -23,6 +23,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "tfaot/kernels/functions.h"
 #include "tfaot/kernels/lanes.h"
 #include "tfaot/kernels/parallel.h"
 #include "tfaot/kernels/part.h"
@@ -53,6 +54,17 @@ TFAOT_INLINE void Put(unsigned char* array, std::int64_t i, V value) {
 template <typename V, typename T>
 TFAOT_INLINE V All(T value) {
   return value - V{};
+}
+
+// Returns floats with the values of integers, whose bits are those of an int32.
+template <typename V>
+TFAOT_INLINE V FromInteger(Bits<V> bits) {
+  if constexpr (std::is_same_v<V, float>) {
+    return static_cast<float>(static_cast<std::int32_t>(bits));
+  } else {
+    using Integers = typename VectorOf<std::int32_t, sizeof(V)>::Type;
+    return __builtin_convertvector(reinterpret_cast<Integers>(bits), V);
+  }
 }
 
 template <typename V>

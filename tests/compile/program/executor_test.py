@@ -268,12 +268,18 @@ class ExecutorTest(StageTest):
             self.assertCountEqual(calls, ["42, 37, 1.0f", "42, 37, 0.125f", "1, 19, -3.0f"])
 
     def test_row_sweeps(self) -> None:
-        """Protects layer norms: they are one call each, and have TensorFlow's numbers, also at the lowest level."""
+        """Protects layer norms and activations: each is one call, and has TensorFlow's numbers, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):
             exported = self.program(MODELS["norms"], cpu=cpu)
             self.assert_like_tensorflow(exported, cpu=cpu)
-            calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", Path(exported.path("m.cc")).read_text())
-            self.assertCountEqual(calls, ["360", "360", "70", "70"])
+            source = Path(exported.path("m.cc")).read_text()
+            calls = re.findall(r"RunRowSweep<RowFormula\d>\((\d+),", source)
+            self.assertCountEqual(calls, ["360", "360", "70", "70", "101", "101"])
+            # Threads can't share a kernel of XLA's, so functions of many values are calls, and those of the same array one call.
+            self.assertEqual(re.findall(r"RunSweep<Formula\d>\((65650),", source), ["65650"])
+            self.assertEqual(
+                [source.count(f"kernels::{each}") for each in ("Exp(", "FromInteger<", "Tanh(")], [2, 2, 1]
+            )
 
     def test_column_sums(self) -> None:
         """Protects gradients of biases: sums of rows are calls, and have TensorFlow's numbers, also at the lowest level."""

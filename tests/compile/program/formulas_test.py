@@ -50,6 +50,26 @@ def opcodes(*lines: str, parameters: str = "xx") -> list[tuple[str, tuple[int, .
     return [(each.opcode, each.operands) for each in found.formula.operations if each.operands]
 
 
+def shifted(by: str, opcode: str = "shift-left") -> list[str]:
+    """Returns lines that shift the bits of floats."""
+    bits = "s32[6,4]{1,0}"
+    return [
+        f"b = {bits} bitcast-convert(%p0)",
+        f"n = s32[] constant({by})",
+        f"ns = {bits} broadcast(%n), dimensions={{}}",
+        f"s = {bits} {opcode}(%b, %ns)",
+        "m = s32[] constant(-4096)",
+        f"ms = {bits} broadcast(%m), dimensions={{}}",
+        f"a = {bits} and(%s, %ms)",
+        f"t = {bits} add(%a, %b)",
+        f"v = {SHAPE} convert(%t)",
+        f"f = {SHAPE} bitcast-convert(%t)",
+        f"e = {SHAPE} exponential(%f)",
+        f"h = {SHAPE} tanh(%e)",
+        f"r = {SHAPE} divide(%v, %h)",
+    ]
+
+
 class FormulasTest(unittest.TestCase):
     """Reading optimized HLO."""
 
@@ -111,6 +131,28 @@ class FormulasTest(unittest.TestCase):
         self.assertEqual([each.opcode for each in got.formula.operations], ["array", "constant", "constant", "clamp"])
         self.assertEqual(got.formula.operations[-1].operands, (1, 0, 2))
 
+    def test_bits(self) -> None:
+        """Protects GELU, which computes with the bits of floats: each operation knows whether its values are integers."""
+        got = read(*shifted("23"), parameters="x")
+        assert got
+        self.assertEqual(
+            got.formula.operations,
+            (
+                Operation("array", place=0),
+                Operation("bitcast-convert", (0,), text="s32"),
+                Operation("integer", text="23"),
+                Operation("shift-left", (1, 2)),
+                Operation("integer", text="-4096"),
+                Operation("and", (3, 4)),
+                Operation("add", (5, 1)),
+                Operation("convert", (6,)),
+                Operation("bitcast-convert", (6,), text="f32"),
+                Operation("exponential", (8,)),
+                Operation("tanh", (9,)),
+                Operation("divide", (7, 10)),
+            ),
+        )
+
     def test_reshaped(self) -> None:
         """Protects flattened values: a bitcast moves nothing."""
         self.assertEqual(
@@ -127,7 +169,18 @@ class FormulasTest(unittest.TestCase):
             "another dtype": read(f"c = {SHAPE} convert(%p1)", f"r = {SHAPE} add(%p0, %c)", parameters="xi"),
             "integers": read("r = s32[6,4]{1,0} add(%p0, %p1)", parameters="ii", root="s32[6,4]{1,0}"),
             "a transposition": read(f"b = {SHAPE} transpose(%p1), dimensions={{1,0}}", f"r = {SHAPE} add(%p0, %b)"),
-            "a function": read(f"b = {SHAPE} exponential(%p1)", f"r = {SHAPE} add(%p0, %b)"),
+            "a function": read(f"b = {SHAPE} log(%p1)", f"r = {SHAPE} add(%p0, %b)"),
+            "a function in double": elementwise(
+                module("r = f64[6,4]{1,0} exponential(%p0)", parameters="x", root="f64[6,4]{1,0}").replace("f32", "f64")
+            )["m_k"],
+            "a shift by 32": read(*shifted("32"), parameters="x"),
+            "a shift to the right": read(*shifted("1", "shift-right-logical"), parameters="x"),
+            "an integer's value as a float's": read(
+                "b = s32[6,4]{1,0} bitcast-convert(%p0)",
+                "m = s32[6,4]{1,0} multiply(%b, %b)",
+                f"r = {SHAPE} convert(%m)",
+                parameters="x",
+            ),
             "a reduction": read("r = f32[6]{0} reduce(%p0, %p1), dimensions={1}", parameters="xs", root="f32[6]{0}"),
             "infinity": read(
                 "i = f32[] constant(inf)",

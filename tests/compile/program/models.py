@@ -391,10 +391,10 @@ def model_fn(xs, _):
     # of a vector; of few values, which stays XLA's; and of columns.
     "norms": """
 def input_fn():
-    return inputs(x=(f32, 2, 180, 96), y=(f32, 360, 96), z=(f32, 70, 650), b=(f32, 96), g=(f32, 650))
+    return inputs(x=(f32, 2, 180, 96), y=(f32, 360, 96), z=(f32, 70, 650), b=(f32, 96), g=(f32, 650), large=(f32, 101, 650))
 
 def model_fn(xs, _):
-    x, y, z, b, g = xs
+    x, y, z, b, g, large = xs
     total = x + (tf.reshape(y, x.shape) + b)
 
     def norm(value):
@@ -405,7 +405,9 @@ def model_fn(xs, _):
     centered = z - tf.reduce_mean(z, -1, keepdims=True)
     few = x[0, :8] - tf.reduce_mean(x[0, :8], -1, keepdims=True)
     columns = y - tf.reduce_mean(y, 0, keepdims=True)
-    return norm(total)[0], *norm(y), root, centered * centered, few * few, columns * columns
+    biased = tf.nn.silu(large + g), tf.nn.gelu(3.0 * large - g)
+    plain = tf.sigmoid(-large), tf.nn.gelu(4.0 * large), tf.tanh(3.0 * large)
+    return norm(total)[0], *norm(y), root, centered * centered, few * few, columns * columns, *biased, *plain
 """,
     "algebra": """
 def input_fn():

@@ -172,7 +172,15 @@ class ReadTest(unittest.TestCase):
             ("columns", "factor", "dimensions={1}, to_apply", "dimensions={0}, to_apply"),
             ("a maximum", "factor", "to_apply=%region_add\n  %epsilon", "to_apply=%region_max\n  %epsilon"),
             ("a start", "factor", "%zero.3 = f32[] constant(0)", "%zero.3 = f32[] constant(1)"),
-            ("an exponential", "square", "multiply(%apart.2, %apart.2)", "exponential(%apart.2)"),
+            ("a function", "square", "multiply(%apart.2, %apart.2)", "log(%apart.2)"),
+            (
+                "bits of a row's value",
+                "square",
+                "%bitcast.2 = f32[1024]{0} bitcast(%mean.2)",
+                "%bits.2 = s32[2,512]{1,0} bitcast-convert(%mean.2)\n"
+                "  %back.2 = f32[2,512]{1,0} bitcast-convert(%bits.2)\n"
+                "  %bitcast.2 = f32[1024]{0} bitcast(%back.2)",
+            ),
             ("no operand", "square", "subtract(%q.2, %means.2)", "iota(), iota_dimension=0"),
             ("another layout", "norm", "%r.4 = f32[1024,64]{1,0}", "%r.4 = f32[1024,64]{0,1}"),
             ("another dtype", "norm", "%p.4 = f32[64]{0}", "%p.4 = f64[64]{0}"),
@@ -181,6 +189,29 @@ class ReadTest(unittest.TestCase):
             with self.subTest(name):
                 self.assertIsNotNone(self.read(kernel))
                 self.assertIsNone(self.read(kernel, old, new))
+
+    def test_bits(self) -> None:
+        """Protects GELU, which computes with the bits of floats: operations have the right operands, and values their dtypes."""
+        old = "%square.2 = f32[1024,64]{1,0} multiply(%apart.2, %apart.2)"
+        got = self.read(
+            "square",
+            f"ROOT {old}",
+            "%bits.2 = s32[1024,64]{1,0} bitcast-convert(%apart.2)\n"
+            "  %mask.2 = s32[] constant(-4096)\n"
+            "  %masks.2 = s32[1024,64]{1,0} broadcast(%mask.2), dimensions={}\n"
+            "  %and.2 = s32[1024,64]{1,0} and(%bits.2, %masks.2)\n"
+            "  %high.2 = f32[1024,64]{1,0} bitcast-convert(%and.2)\n"
+            "  ROOT %root.2 = f32[1024,64]{1,0} exponential(%high.2)",
+        )
+        assert got
+        operations = got.operations
+        *_, bits, mask, both, high, power = operations
+        self.assertEqual(
+            [each.opcode for each in (bits, mask, both, high, power)],
+            ["bitcast-convert", "integer", "and", "bitcast-convert", "exponential"],
+        )
+        self.assertEqual([bits.text, mask.text, high.text], ["s32", "-4096", "f32"])
+        self.assertEqual([operations[each] for each in both.operands], [bits, mask])
 
     def test_single_value(self) -> None:
         """Protects the compile stage: an array of one value, which says nothing about the length of rows, is no error."""

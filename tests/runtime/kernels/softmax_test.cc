@@ -40,23 +40,6 @@ std::vector<double> Wanted(const float* row, std::int64_t columns,
   return result;
 }
 
-// The exponential over its whole range, up to where results become denormal.
-void TestExponentials() {
-  constexpr int kCount = 400000;
-  for (int i = 0; i < kCount; i += kLanes<float>) {
-    Vector<float> values;
-    for (int j = 0; j < kLanes<float>; ++j) {
-      values[j] = -87.336f * static_cast<float>(i + j) / kCount;
-    }
-    const Vector<float> results = ExpOfNegative(values);
-    for (int j = 0; j < kLanes<float>; ++j) {
-      const double want = std::exp(double{values[j]});
-      Expect(std::fabs(double{results[j]} - want) <= 2e-7 * want,
-             "exp(" + std::to_string(values[j]) + ")");
-    }
-  }
-}
-
 // Rows with whole vectors, the values after them, or both; blocks of rows, and
 // rows after them; in place and elsewhere.
 void TestRows() {
@@ -161,7 +144,6 @@ void TestPools() {
 
 int main() {
   if (!tfaot::fuzz::CanRun()) return 0;
-  tfaot::kernels::TestExponentials();
   tfaot::kernels::TestRows();
   tfaot::kernels::TestSpecialValues();
   tfaot::kernels::TestPools();

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfaot.compile.program.formulas import Formula, Operation
+from tfaot.compile.program.formulas import SLOW, Formula, Operation
 
 _CODE = {
     "abs": "kernels::Abs({0})",
     "add": "{0} + {1}",
+    "and": "{0} & {1}",
+    "bitcast-convert f32": "kernels::BitCast<{vector}>({0})",
+    "bitcast-convert s32": "kernels::BitCast<kernels::Bits<{vector}>>({0})",
     "clamp": "kernels::Minimum(kernels::Maximum({1}, {0}), {2})",
     "compare EQ": "{0} == {1}",
     "compare GE": "{0} >= {1}",
@@ -17,7 +20,9 @@ _CODE = {
     "compare LE": "{0} <= {1}",
     "compare LT": "{0} < {1}",
     "compare NE": "{0} != {1}",
+    "convert": "kernels::FromInteger<{vector}>({0})",
     "divide": "{0} / {1}",
+    "exponential": "kernels::Exp({0})",
     "maximum": "kernels::Maximum({0}, {1})",
     "minimum": "kernels::Minimum({0}, {1})",
     "multiply": "{0} * {1}",
@@ -26,10 +31,12 @@ _CODE = {
     "negate": "-{0}",
     "rsqrt": "kernels::All<{vector}>({dtype}(1)) / kernels::Sqrt({0})",
     "select": "{0} ? {1} : {2}",
+    "shift-left": "{0} << {1}",
     "sqrt": "kernels::Sqrt({0})",
     "stored": "kernels::Rounded({0})",
     "subtract": "{0} - {1}",
     "subtract_product": "{2} - {0} * {1}",
+    "tanh": "kernels::Tanh({0})",
 }
 """C++ of operations, with the places of their operands."""
 
@@ -39,7 +46,7 @@ def code(formula: Formula) -> dict[str, Any]:
     dtype = formula.dtype
     places = {each.place for each in formula.operations if each.opcode == "scalar"}
     read = {each.place for each in formula.operations if each.opcode == "array"}
-    slow = sum(each.opcode in ("divide", "sqrt", "rsqrt") for each in formula.operations)
+    slow = sum(each.opcode in SLOW for each in formula.operations)
     values = [_value(each, dtype) for each in formula.operations]
     # The C++ compiler must not fuse a product that XLA's compiler rounds.
     summed = {
@@ -71,7 +78,14 @@ def _value(operation: Operation, dtype: str) -> str:
     if opcode == "constant":
         suffix = "f" if dtype == "float" else ""
         return f"kernels::All<V>({float(operation.text)!r}{suffix})"
+    if opcode == "integer":
+        return integer(operation)
     return arithmetic(operation, [f"v{operand}" for operand in operation.operands], dtype, "V")
+
+
+def integer(operation: Operation) -> str:
+    """Returns a constant integer in C++, as its bits."""
+    return f"kernels::All<kernels::Bits<V>>({int(operation.text) % 2**32}u)"
 
 
 def arithmetic(operation: Operation, operands: Sequence[str], dtype: str, vector: str) -> str:
@@ -83,6 +97,5 @@ def arithmetic(operation: Operation, operands: Sequence[str], dtype: str, vector
       dtype: the C++ name of a value's dtype.
       vector: the C++ name of the type of what it computes, such as a vector of values.
     """
-    opcode = operation.opcode
-    code = _CODE[f"{opcode} {operation.text}" if opcode == "compare" else opcode]
+    code = _CODE[f"{operation.opcode} {operation.text}".rstrip()]
     return code.format(*operands, dtype=dtype, vector=vector)

@@ -17,7 +17,7 @@ from tfaot.compile.program.instructions import Computation, Instruction, fusions
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
 
-OPCODES = {
+_OPCODES = {
     "abs",
     "add",
     "clamp",
@@ -27,11 +27,26 @@ OPCODES = {
     "multiply",
     "negate",
     "rsqrt",
-    "select",
     "sqrt",
     "subtract",
 }
-"""HLO's operations of values that formulas have, besides comparisons."""
+"""HLO's operations whose operands and result all have the formula's dtype."""
+_OTHERS = {
+    ("add", "s32", ("s32", "s32")),
+    ("and", "s32", ("s32", "s32")),
+    ("bitcast-convert", "f32", ("s32",)),
+    ("bitcast-convert", "s32", ("f32",)),
+    ("convert", "f32", ("s32",)),
+    ("exponential", "f32", ("f32",)),
+    ("shift-left", "s32", ("s32", "s32")),
+    ("tanh", "f32", ("f32",)),
+}
+"""Operations that only formulas of float32 have, with the dtypes of results and operands: functions, and their bits."""
+SLOW = ("divide", "exponential", "rsqrt", "sqrt", "tanh")
+"""Opcodes of operations that take as long as moving a value."""
+INTEGERS = ("and", "bitcast-convert", "convert", "shift-left")
+"""Opcodes of operations that have integers. Integers are also added."""
+_NUMBER = {dtype: re.compile(r"-?[\d.]+(e[+-]?\d+)?") for dtype in DTYPES} | {"s32": re.compile(r"-?\d+")}
 _DIRECTION = re.compile(r"^, direction=(EQ|NE|GE|GT|LE|LT)\b")
 
 
@@ -40,7 +55,8 @@ class Operation:
     """A step of a formula: HLO's opcode, or one of these.
 
     - `array`, `scalar`: reads the array or the single value with the number `place`.
-    - `constant`: the number that `text` has. `compare` has its direction there.
+    - `constant`: the number that `text` has. `compare` has its direction there, and `bitcast-convert` its result's dtype.
+    - `integer`: a constant of 32 bits.
     - `multiply_add`: a * b + c, rounded once. `multiply_subtract` is a * b - c, and `subtract_product` c - a * b.
     - `stored`: another operation's result as a later kernel reads it.
     """
@@ -107,7 +123,7 @@ def _read(computation: Computation) -> Elementwise | None:
         if instruction.opcode in ("bitcast", "broadcast") and _same_value(instruction, operands[0], root.count):
             found[instruction.name] = found[instruction.operands[0]]
             continue
-        operation = _operation(instruction, operands, found, root, arrays, scalars)
+        operation = _operation(instruction, operands, found, operations, root, arrays, scalars)
         if operation is None:
             return None
         found[instruction.name] = len(operations)
@@ -132,6 +148,7 @@ def _operation(
     instruction: Instruction,
     operands: Sequence[Instruction | None],
     found: dict[str, int],
+    operations: Sequence[Operation],
     root: Instruction,
     arrays: Sequence[int],
     scalars: Sequence[int],
@@ -145,9 +162,8 @@ def _operation(
         if number in arrays:
             return Operation("array", place=arrays.index(number))
         return Operation("scalar", place=scalars.index(number))
-    if opcode == "constant" and instruction.dtype == root.dtype and not instruction.shape:
-        finite = re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", instruction.operands[0])
-        return Operation("constant", text=instruction.operands[0]) if finite else None
+    if opcode == "constant":
+        return None if instruction.shape else constant(instruction, root.dtype)
     known = [each for each in operands if each is not None]
     # The same index is the same place in all arrays only if they have the same shape and layout.
     if len(known) != len(operands) or any(
@@ -156,18 +172,48 @@ def _operation(
     ):
         return None
     at = tuple(found[name] for name in instruction.operands)
-    if opcode == "compare" and instruction.dtype == "pred" and all(each.dtype == root.dtype for each in known):
-        return compared(instruction, at)
-    if opcode not in OPCODES or instruction.dtype != root.dtype:
+    return arithmetic(instruction, [each.dtype for each in known], at, operations, root.dtype)
+
+
+def constant(instruction: Instruction, dtype: str) -> Operation | None:
+    """Returns a finite constant for a formula of some dtype."""
+    (text,) = instruction.operands
+    if instruction.dtype not in (dtype, "s32") or not _NUMBER[instruction.dtype].fullmatch(text):
         return None
-    wanted = ["pred", root.dtype, root.dtype] if opcode == "select" else [root.dtype] * len(known)
-    return Operation(opcode, at) if [each.dtype for each in known] == wanted else None
+    return Operation("integer" if instruction.dtype == "s32" else "constant", text=text)
 
 
-def compared(instruction: Instruction, operands: tuple[int, ...]) -> Operation | None:
-    """Returns a comparison of operations."""
-    direction = _DIRECTION.match(instruction.rest)
-    return Operation("compare", operands, text=direction[1]) if direction else None
+def arithmetic(
+    instruction: Instruction,
+    dtypes: Sequence[str],
+    operands: tuple[int, ...],
+    operations: Sequence[Operation],
+    dtype: str,
+) -> Operation | None:
+    """Returns an instruction on values with the same index, or None if a formula can't have it.
+
+    Args:
+      instruction: the instruction.
+      dtypes: the dtypes of its operands.
+      operands: indices of the operations that compute them.
+      operations: those operations.
+      dtype: the formula's dtype.
+    """
+    opcode, result = instruction.opcode, instruction.dtype
+    if opcode == "compare":
+        direction = _DIRECTION.match(instruction.rest)
+        return Operation(opcode, operands, text=direction[1]) if direction and {*dtypes} == {dtype} else None
+    if opcode in _OPCODES and {result, *dtypes} == {dtype}:
+        return Operation(opcode, operands)
+    if opcode == "select" and [result, *dtypes] == [dtype, "pred", dtype, dtype]:
+        return Operation(opcode, operands)
+    if dtype != "f32" or (opcode, result, tuple(dtypes)) not in _OTHERS:
+        return None
+    if opcode == "shift-left":
+        by = operations[operands[1]]
+        if by.opcode != "integer" or not 0 <= int(by.text) < 32:  # C++ defines no others
+            return None
+    return Operation(opcode, operands, text=result if opcode == "bitcast-convert" else "")
 
 
 def contracted(operations: Sequence[Operation], result: int) -> tuple[Operation, ...]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfaot.compile.program.formula_code import arithmetic
-from tfaot.compile.program.formulas import Operation
+from tfaot.compile.program.formula_code import arithmetic, integer
+from tfaot.compile.program.formulas import SLOW, Operation
 from tfaot.compile.program.row_formulas import needed, wholes
 from tfaot.compile.program.thunks import RowFormula
-
-_SLOW = ("divide", "sqrt", "rsqrt")
 
 
 def code(formula: RowFormula, columns: int) -> dict[str, Any]:
@@ -27,7 +25,11 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
     inner = [_inside(operations, whole, stage) for stage in goals]
     used = {operand for each in operations for operand in each.operands} | {value for _, value in formula.values}
     used |= {value for stage in goals for value in stage}
-    row = [index for index in range(len(operations)) if index not in whole and index in used]
+    row = [
+        index
+        for index, each in enumerate(operations)
+        if index not in whole and index in used and each.opcode != "integer"
+    ]
     stages = []
     for stage in range(count + 1):
         now = [index for index in row if depths[index] == stage]
@@ -48,13 +50,16 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
         at = [f"const auto v{index} = {_value(operations, whole, index)};" for index in inner[stage]]
         if stage == count:
             at += [
-                f"kernels::Put<float>(arrays[{place}], i, {_operand(whole, value)});" for place, value in formula.arrays
+                f"kernels::Put<float>(arrays[{place}], i, {_operand(operations, whole, value)});"
+                for place, value in formula.arrays
             ]
         else:
-            at += [f"sums[{number}] += {_operand(whole, value)};" for number, value in enumerate(goals[stage])]
+            at += [
+                f"sums[{number}] += {_operand(operations, whole, value)};" for number, value in enumerate(goals[stage])
+            ]
         stages.append({"read": read, "begin": begin, "write": write, "at": at})
     reads = sum(operations[index].opcode == "array" for stage in inner for index in stage)
-    slow = sum(operations[index].opcode in _SLOW for stage in inner for index in stage)
+    slow = sum(operations[index].opcode in SLOW for stage in inner for index in stage)
 
     def places(opcode: str, written: Sequence[tuple[int, int]] = ()) -> int:
         found = {each.place for each in operations if each.opcode == opcode} | {place for place, _ in written}
@@ -108,8 +113,10 @@ def _value(operations: Sequence[Operation], whole: set[int], index: int) -> str:
         return f"kernels::Get<V, float>(arrays[{each.place}], i)"
     if each.opcode == "column":
         return f"kernels::Get<V, float>(vectors[{each.place}], j)"
-    return arithmetic(each, [_operand(whole, operand) for operand in each.operands], "float", "V")
+    return arithmetic(each, [_operand(operations, whole, operand) for operand in each.operands], "float", "V")
 
 
-def _operand(whole: set[int], index: int) -> str:
+def _operand(operations: Sequence[Operation], whole: set[int], index: int) -> str:
+    if operations[index].opcode == "integer":
+        return integer(operations[index])
     return f"v{index}" if index in whole else f"kernels::All<V>(rows.r{index}[r])"

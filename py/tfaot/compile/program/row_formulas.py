@@ -10,7 +10,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Sequence
 
-from tfaot.compile.program.formulas import OPCODES, Operation, compared
+from tfaot.compile.program.formulas import INTEGERS, Operation, arithmetic, constant
 from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers
 
 _REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
@@ -142,7 +142,8 @@ class _Reader:
         order = needed(operations, (last,))
         whole = wholes(operations)
         if any(
-            operations[index].opcode == "vector" or (operations[index].opcode == "compare" and index not in whole)
+            operations[index].opcode == "vector"
+            or (operations[index].opcode in ("compare", *INTEGERS) and index not in whole)
             for index in order
         ):
             return None
@@ -180,15 +181,10 @@ class _Reader:
         if opcode == "parameter":
             return self._parameter(instruction)
         if opcode == "constant":
-            value = self._fusion.constant(instruction)
-            if (
-                value is None
-                or instruction.dtype != "f32"
-                or not re.fullmatch(r"-?[\d.]+(e[+-]?\d+)?", instruction.operands[0])
-            ):
-                return False
-            self._values[name] = self._formula.add(Operation("constant", text=instruction.operands[0]))
-            return True
+            value = None if instruction.shape else constant(instruction, "f32")
+            if value is not None:
+                self._values[name] = self._formula.add(value)
+            return value is not None
         if any(each not in self._all for each in instruction.operands):  # such as iota(), which has none
             return False
         operands = [self._fusion.operand(instruction, index) for index in range(len(instruction.operands))]
@@ -299,11 +295,5 @@ class _Reader:
         """Returns arithmetic on values with the same index."""
         if any(each.shape != instruction.shape or each.name not in self._values for each in operands):
             return None
-        dtypes = [each.dtype for each in operands]
         at = tuple(self._values[each.name] for each in operands)
-        if instruction.opcode == "compare" and dtypes == ["f32", "f32"]:
-            return compared(instruction, at)
-        wanted = ["pred", "f32", "f32"] if instruction.opcode == "select" else ["f32"] * len(operands)
-        if instruction.opcode not in OPCODES or instruction.dtype != "f32" or dtypes != wanted:
-            return None
-        return Operation(instruction.opcode, at)
+        return arithmetic(instruction, [each.dtype for each in operands], at, self._formula.operations, "f32")

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from tfaot.compile.program.accesses import Place, accesses, is_used, overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.formulas import Operation
+from tfaot.compile.program.formulas import SLOW, Operation
 from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.row_formulas import Interned, RowKernel, needed, row_kernels, wholes
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowFormula, RowSweep, Slice, Thunk, slices
@@ -28,8 +28,6 @@ _ALONE = 65536
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
-
-_SLOW = ("divide", "sqrt", "rsqrt")
 
 
 def row_sweeps(compiled: Compiled) -> int:
@@ -156,7 +154,7 @@ class _Chain:
                 if kernel.by_row != (each.opcode == "row") or kernel.columns not in (0, whole.columns):
                     continue
                 # Each stage computes the values of an array again.
-                slow = any(kernel.operations[at].opcode in _SLOW for at in wholes(kernel.operations))
+                slow = any(kernel.operations[at].opcode in SLOW for at in wholes(kernel.operations))
                 if kernel.by_row or (sums and not slow):
                     found.add(index)
         return found
