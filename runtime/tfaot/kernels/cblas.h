@@ -79,7 +79,7 @@ bool MultiplyInLibrary(const MatrixProduct& given, const T* left,
       return false;
     }
     const Span in_rows = part.rows.Of(rows, kTileRows);
-    const Span in_columns = part.columns.Of(columns, kTileColumns<T>);
+    const Span in_columns = part.columns.Of(columns, ColumnGrain<T>(columns));
     if (in_rows.size() == 0 || in_columns.size() == 0) return true;
     constexpr int kRowMajor = 101;
     constexpr int kAsItIs = 111;

@@ -532,7 +532,8 @@ void ConvolveDense(DensePart<T> part, const Part& share,
 
   const Span rows =
       share.rows.Of(part.batch * x.outputs * y.outputs, kTileRows);
-  const Span filters = share.columns.Of(part.filters, kTileColumns<T>);
+  const Span filters =
+      share.columns.Of(part.filters, ColumnGrain<T>(part.filters));
   if (filters.size() == 0) return;
   if constexpr (kPermutes && std::is_same_v<T, float>) {
     if (const int64_t in_vector = FewOutputs(part); in_vector > 1) {

@@ -36,15 +36,16 @@ void RunConvolution(const Images& images, const void* input, const void* kernel,
   // In a depthwise convolution, loading operands takes longer than adding.
   const bool depthwise = images.groups > 1 && images.groups == images.filters &&
                          images.kernel_channels == 1;
-  const Work work = {
-      1,
-      outputs,
-      depthwise ? images.filters : images.filters / images.groups,
-      depthwise ? images.y.output : kTileRows,
-      kTileColumns<T>,
-      (depthwise ? 4.0 : 1.0) * static_cast<double>(outputs * images.filters) *
-          static_cast<double>(images.x.kernel * images.y.kernel *
-                              images.kernel_channels)};
+  const std::int64_t filters = images.filters / images.groups;
+  const Work work = {1,
+                     outputs,
+                     depthwise ? images.filters : filters,
+                     depthwise ? images.y.output : kTileRows,
+                     depthwise ? kTileColumns<T> : ColumnGrain<T>(filters),
+                     (depthwise ? 4.0 : 1.0) *
+                         static_cast<double>(outputs * images.filters) *
+                         static_cast<double>(images.x.kernel * images.y.kernel *
+                                             images.kernel_channels)};
   InParts(*threads, work, run);
 }
 

@@ -335,7 +335,7 @@ void Multiply(MatrixProduct product, const T* left, const T* right, T* out,
   const int64_t right_stride = product.right_stride;
   const int64_t out_stride = product.out_stride;
   const Span in_rows = part.rows.Of(rows, kTileRows);
-  const Span in_columns = part.columns.Of(columns, kTileColumns<T>);
+  const Span in_columns = part.columns.Of(columns, ColumnGrain<T>(columns));
   if (in_rows.size() == 0 || in_columns.size() == 0) return;
   const auto finish_rows = [&] {
     if (finish == nullptr) return;

@@ -43,7 +43,7 @@ void RunProducts(const Products& products, const void* left, const void* right,
                      products.rows,
                      products.columns,
                      kTileRows,
-                     kTileColumns<T>,
+                     ColumnGrain<T>(products.columns),
                      static_cast<double>(products.batch * products.rows) *
                          static_cast<double>(products.columns) *
                          static_cast<double>(products.depth)};

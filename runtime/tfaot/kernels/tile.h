@@ -84,6 +84,14 @@ constexpr int64_t kMostDepth = DepthOf<T>(1);
 template <typename T>
 constexpr int64_t kPanelColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 
+// A part of a result for a thread begins at a multiple of this column. If there
+// are few tiles, parts of whole ones would differ too much in size.
+template <typename T>
+constexpr int64_t ColumnGrain(int64_t columns) {
+  constexpr int64_t kTile = kTileColumns<T>;
+  return columns < 16 * kTile ? std::min(kTile, kPanelColumns<T>) : kTile;
+}
+
 // Rows of a packed right side that are processed at a time. Like kDepth, but
 // there is no copy whose size would be the limit, and with fewer pieces, fewer
 // sums are read and written again.

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers
-from tfaot.compile.program.thunks import ColumnSums, CompiledFunction, Kernel, Slice, Thunk, slices, walk, with_bodies
+from tfaot.compile.program.thunks import ColumnSums, CompiledFunction, Kernel, Slice, Thunk, slices, with_bodies
 
 _REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
 _WINDOW = re.compile(r"^, window=\{size=([\dx]+) stride=([\dx]+)(?: pad=([\d_x]+))?\}, to_apply=%([^\s,]+)")
@@ -42,15 +42,9 @@ def column_sums(compiled: Compiled) -> int:
     Returns:
       The number of sums at the level with the most.
     """
-    known: dict[str, Summed] = {}
-    for text in compiled.optimized_hlo:
-        known |= summed(text)
-    if not known:
-        return 0
-    compiled.functions = {isa: replace(function, known) for isa, function in compiled.functions.items()}
-    return max(
-        sum(isinstance(each, ColumnSums) for each in walk(function.thunks)) for function in compiled.functions.values()
-    )
+    if known := compiled.kernels(summed):
+        compiled.change(lambda function: replace(function, known))
+    return compiled.most(lambda each: isinstance(each, ColumnSums))
 
 
 def summed(hlo: str) -> dict[str, Summed]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from tfaot.compile.program.finishes import Finish, finishes
-from tfaot.compile.program.thunks import CompiledFunction
+from tfaot.compile.program.instructions import single_results
+from tfaot.compile.program.thunks import CompiledFunction, Thunk, walk
+
+_Known = TypeVar("_Known")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +55,31 @@ class Compiled:
     packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
     """The packed constants, by their index in `constants`."""
 
+    def kernels(self, read: Callable[[str], Mapping[str, _Known]]) -> dict[str, _Known]:
+        """Returns what the optimized HLO of all levels says about kernels, by symbol.
+
+        Args:
+          read: finds kernels in the text of a module.
+        """
+        return {symbol: known for text in self.optimized_hlo for symbol, known in read(text).items()}
+
     @functools.cached_property
     def finishes(self) -> dict[str, tuple[Finish, ...]]:
         """The kernels of all levels with one result, and the ways to read them as the end of a product."""
-        return {symbol: ways for text in self.optimized_hlo for symbol, ways in finishes(text).items()}
+        return self.kernels(finishes)
+
+    @functools.cached_property
+    def single(self) -> frozenset[str]:
+        """The symbols of kernels of all levels with one result, which is their last argument."""
+        return frozenset(symbol for text in self.optimized_hlo for symbol in single_results(text))
+
+    def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
+        """Replaces the function of each level by one with the same results."""
+        self.functions = {isa: changed(function) for isa, function in self.functions.items()}
+
+    def most(self, count: Callable[[Thunk], int]) -> int:
+        """Returns the sum of a number over all thunks, also those in loops, at the level where it is largest."""
+        return max(sum(map(count, walk(function.thunks))) for function in self.functions.values())
 
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:

@@ -22,7 +22,6 @@ from tfaot.compile.program.thunks import (
     Kernel,
     SizedSlice,
     Thunk,
-    walk,
     with_bodies,
 )
 from tfaot.compile.program.vectors import VectorProduct, vector_products
@@ -37,14 +36,9 @@ def dense_nets(compiled: Compiled) -> int:
     Returns:
       The number of layers at the level with the most.
     """
-    known: dict[str, VectorProduct] = {}
-    for text in compiled.optimized_hlo:
-        known |= vector_products(text)
-    compiled.functions = {isa: join(function, known, compiled.finishes) for isa, function in compiled.functions.items()}
-    return max(
-        sum(len(net.layers) for net in walk(function.thunks) if isinstance(net, DenseNet))
-        for function in compiled.functions.values()
-    )
+    known = compiled.kernels(vector_products)
+    compiled.change(lambda function: join(function, known, compiled.finishes))
+    return compiled.most(lambda each: len(each.layers) if isinstance(each, DenseNet) else 0)
 
 
 def join(

@@ -27,7 +27,6 @@ from tfaot.compile.program.thunks import (
     Slice,
     Thunk,
     slices,
-    walk,
     with_bodies,
 )
 
@@ -48,8 +47,8 @@ def epilogues(compiled: Compiled) -> int:
     Returns:
       The number of products and convolutions that have an epilogue at the level with the most.
     """
-    compiled.functions = {isa: attach(one, compiled.finishes) for isa, one in compiled.functions.items()}
-    return max(map(_count, compiled.functions.values()))
+    compiled.change(lambda function: attach(function, compiled.finishes))
+    return compiled.most(lambda each: isinstance(each, Dot | Convolution) and each.epilogue is not None)
 
 
 def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) -> CompiledFunction:
@@ -68,11 +67,6 @@ def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) 
     temporary = function.temporary
     in_place = tuple(_in_place(thunk, sequence[index + 1 :], known, temporary) for index, thunk in enumerate(sequence))
     return dataclasses.replace(function, buffers=function.buffers + staging, thunks=in_place)
-
-
-def _count(function: CompiledFunction) -> int:
-    """Counts the products and convolutions that have an epilogue."""
-    return sum(isinstance(each, Dot | Convolution) and each.epilogue is not None for each in walk(function.thunks))
 
 
 def _in_place(

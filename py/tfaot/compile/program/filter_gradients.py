@@ -7,13 +7,14 @@ another order, often one value at a time.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container
 
 import numpy as np
 
 from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import copies, order
-from tfaot.compile.program.instructions import Computation, single_results
+from tfaot.compile.program.instructions import Computation
 from tfaot.compile.program.thunks import SIZES, CompiledFunction, Convolution, FilterGradient, Kernel, Thunk, slices
 
 _VECTOR = 16
@@ -30,18 +31,12 @@ def filter_gradients(compiled: Compiled) -> int:
     Returns:
       The number of gradients at the level with the most.
     """
-    known: dict[str, Computation] = {}
-    single: set[str] = set()
-    for text in compiled.optimized_hlo:
-        known |= copies(text)
-        single |= single_results(text)
-    compiled.functions = {isa: replace(function, known, single) for isa, function in compiled.functions.items()}
-    return max(
-        sum(isinstance(each, FilterGradient) for each in function.thunks) for function in compiled.functions.values()
-    )
+    known = compiled.kernels(copies)
+    compiled.change(lambda function: replace(function, known, compiled.single))
+    return compiled.most(lambda each: isinstance(each, FilterGradient))
 
 
-def replace(function: CompiledFunction, known: dict[str, Computation], single: set[str]) -> CompiledFunction:
+def replace(function: CompiledFunction, known: dict[str, Computation], single: Container[str]) -> CompiledFunction:
     """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads.
 
     Loops stay: what a step writes, the next one may read.
@@ -111,7 +106,7 @@ def _copy(
     shape: tuple[int, ...],
     axes: tuple[int, ...],
     known: dict[str, Computation],
-    single: set[str],
+    single: Container[str],
 ) -> int | None:
     """Returns the index of the thunk that makes an operand, as a transpose of floats that are still there at the end.
 

@@ -43,8 +43,8 @@ def pack_loops(compiled: Compiled) -> int:
     """
     if not any(isinstance(each, For | While) for one in compiled.functions.values() for each in walk(one.thunks)):
         return 0
-    compiled.functions = {isa: packed(one, compiled.finishes) for isa, one in compiled.functions.items()}
-    return max(sum(isinstance(each, Pack) for each in walk(one.thunks)) for one in compiled.functions.values())
+    compiled.change(lambda function: packed(function, compiled.finishes))
+    return compiled.most(lambda each: isinstance(each, Pack))
 
 
 def packed(function: CompiledFunction, single: Container[str]) -> CompiledFunction:

@@ -16,7 +16,7 @@ from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import Order
 from tfaot.compile.program.instructions import Computation
-from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowCopies, Slice, Thunk, slices, walk, with_bodies
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowCopies, Slice, Thunk, slices, with_bodies
 
 LOOPS = 4
 """The number of loops around rows in the runtime: `kLoops` in runtime/tfaot/kernels/calls.h."""
@@ -37,14 +37,10 @@ def row_copies(compiled: Compiled) -> int:
     Returns:
       The number of such copies at the level with the most.
     """
-    known: dict[str, Computation] = {}
-    for text in compiled.optimized_hlo:
-        known |= copies.copies(text)
+    known = compiled.kernels(copies.copies)
     found: dict[str, RowCopies | None] = {}
-    compiled.functions = {isa: replace(function, known, found) for isa, function in compiled.functions.items()}
-    return max(
-        sum(isinstance(each, RowCopies) for each in walk(function.thunks)) for function in compiled.functions.values()
-    )
+    compiled.change(lambda function: replace(function, known, found))
+    return compiled.most(lambda each: isinstance(each, RowCopies))
 
 
 def replace(

@@ -52,9 +52,7 @@ def pack(
       applies: whether the packing is faster for a product, and whether a loop runs that product.
       packed: as `packing.pack` has it.
     """
-    known: dict[str, VectorProduct] = {}
-    for text in compiled.optimized_hlo:
-        known |= vector_products(text)
+    known = compiled.kernels(vector_products)
     # Equal products of several levels have kernels of their own.
     kernels: dict[str, dict[Thunk, Kernel]] = {isa: {} for isa in compiled.functions}
     compiled.functions = {

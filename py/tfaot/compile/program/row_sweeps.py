@@ -13,7 +13,6 @@ from collections.abc import Container, Mapping, Sequence
 from tfaot.compile.program.accesses import Place, accesses, is_used, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.formulas import SLOW, Operation
-from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.row_formulas import Interned, RowKernel, needed, row_kernels, wholes
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowFormula, RowSweep, Slice, Thunk, slices
 
@@ -36,16 +35,9 @@ def row_sweeps(compiled: Compiled) -> int:
     Returns:
       The number of calls at the level with the most.
     """
-    known: dict[str, RowKernel] = {}
-    single: set[str] = set()
-    for text in compiled.optimized_hlo:
-        if found := row_kernels(text):
-            known |= found
-            single |= single_results(text)
-    if not known:
-        return 0
-    compiled.functions = {isa: merge(function, known, single) for isa, function in compiled.functions.items()}
-    return max(sum(isinstance(each, RowSweep) for each in function.thunks) for function in compiled.functions.values())
+    if known := compiled.kernels(row_kernels):
+        compiled.change(lambda function: merge(function, known, compiled.single))
+    return compiled.most(lambda each: isinstance(each, RowSweep))
 
 
 def merge(function: CompiledFunction, known: Mapping[str, RowKernel], single: Container[str]) -> CompiledFunction:

@@ -14,7 +14,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers, single_results
+from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, Softmax, Thunk, slices
 
 _REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
@@ -60,16 +60,9 @@ def softmax(compiled: Compiled) -> int:
     Returns:
       The number of softmaxes at the level with the most.
     """
-    known: dict[str, Part] = {}
-    single: set[str] = set()
-    for text in compiled.optimized_hlo:
-        if found := parts(text):
-            known |= found
-            single |= single_results(text)
-    if not known:
-        return 0
-    compiled.functions = {isa: merge(function, known, single) for isa, function in compiled.functions.items()}
-    return max(sum(isinstance(each, Softmax) for each in function.thunks) for function in compiled.functions.values())
+    if known := compiled.kernels(parts):
+        compiled.change(lambda function: merge(function, known, compiled.single))
+    return compiled.most(lambda each: isinstance(each, Softmax))
 
 
 def parts(hlo: str) -> dict[str, Part]:

@@ -14,11 +14,11 @@ import numpy as np
 from tfaot.compile.program.accesses import Place, accesses, is_read, overlap, without
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import Order, copies, order
-from tfaot.compile.program.instructions import Computation, single_results
+from tfaot.compile.program.instructions import Computation
 from tfaot.compile.program.packing import STREAMS
 from tfaot.compile.program.row_products import product_of
 from tfaot.compile.program.thunks import SIZES, CompiledFunction, Dot, Kernel, Slice, Thunk, slices
-from tfaot.compile.program.vectors import VectorProduct, vector_products
+from tfaot.compile.program.vectors import vector_products
 
 _DTYPES = ("float", "double", "int32_t")
 
@@ -44,7 +44,7 @@ def strided_products(compiled: Compiled) -> int:
     """
     known = _Known(compiled)
     before = {isa: len(function.thunks) for isa, function in compiled.functions.items()}
-    compiled.functions = {isa: _without_copies(function, known) for isa, function in compiled.functions.items()}
+    compiled.change(lambda function: _without_copies(function, known))
     return max(before[isa] - len(function.thunks) for isa, function in compiled.functions.items())
 
 
@@ -52,14 +52,9 @@ class _Known:
     """What the optimized HLO says about kernels, by symbol."""
 
     def __init__(self, compiled: Compiled) -> None:
-        self.copies: dict[str, Computation] = {}
-        self.products: dict[str, VectorProduct] = {}
-        self.single: set[str] = set()
-        """The kernels with one result, which is their last argument."""
-        for text in compiled.optimized_hlo:
-            self.copies |= copies(text)
-            self.products |= vector_products(text)
-            self.single |= single_results(text)
+        self.copies = compiled.kernels(copies)
+        self.products = compiled.kernels(vector_products)
+        self.single = compiled.single
 
     def product(self, thunk: Thunk) -> Dot | None:
         """Returns a thunk as a product of the runtime, if it is one or can be."""

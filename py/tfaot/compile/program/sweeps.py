@@ -13,7 +13,7 @@ from collections.abc import Container, Mapping
 from tfaot.compile.program.accesses import accesses, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, live
-from tfaot.compile.program.thunks import SIZES, CompiledFunction, Kernel, Slice, Sweep, Thunk, slices, walk, with_bodies
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Kernel, Slice, Sweep, Thunk, slices, with_bodies
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
@@ -28,13 +28,9 @@ def sweeps(compiled: Compiled) -> int:
     Returns:
       The number of sweeps at the level with the most.
     """
-    known: dict[str, Elementwise | None] = {}
-    for text in compiled.optimized_hlo:
-        known |= elementwise(text)
-    compiled.functions = {isa: merge(function, known) for isa, function in compiled.functions.items()}
-    return max(
-        sum(isinstance(each, Sweep) for each in walk(function.thunks)) for function in compiled.functions.values()
-    )
+    known = compiled.kernels(elementwise)
+    compiled.change(lambda function: merge(function, known))
+    return compiled.most(lambda each: isinstance(each, Sweep))
 
 
 def merge(function: CompiledFunction, known: Mapping[str, Elementwise | None]) -> CompiledFunction:
