@@ -357,6 +357,19 @@ class MergeTest(unittest.TestCase):
         self.assertEqual(merged(*thunks, hlo=small), thunks)
         self.assertEqual(len(self.sweeps(SUMMED)), 1)
 
+    def test_functions(self) -> None:
+        """Protects activations: a kernel alone with an exponential is a call from 8,192 values on, because it is faster."""
+        old = "ROOT %norm.4 = f32[1024,64]{1,0} multiply("
+        self.assertIn(old, HLO)
+        new = "ROOT %norm.4 = f32[1024,64]{1,0} exponential(%sum.4)"
+        text = HLO.replace(old, f"%sum.4 = {old.partition(' = ')[2]}").replace(
+            "multiply(%r.4, %product.4)", f"multiply(%r.4, %product.4)\n  {new}"
+        )
+        for rows, called in ((128, True), (127, False)):
+            norm = call("norm", (VECTOR, GAMMA), (4 * rows, FACTOR), (rows * VECTOR, V), (rows * VECTOR, OUT))
+            (got,) = merged(norm, hlo=text.replace("1024", str(rows)))
+            self.assertEqual(isinstance(got, RowSweep), called)
+
     def test_short_rows(self) -> None:
         """Protects small rows: XLA's kernels stay for rows that are shorter than a vector of the highest level."""
         short = HLO.replace("1024", "8192").replace("[2,512", "[2,4096").replace("[0:512]", "[0:4096]")

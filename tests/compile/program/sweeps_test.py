@@ -37,6 +37,8 @@ KNOWN = {
     "scaled": known(READ, Operation("scalar", place=0), Operation("multiply", (0, 1)), arrays=1, scalars=1),
     "longer": known(READ, Operation("sqrt", (0,)), arrays=1, count=16),
     "large": known(READ, Operation("sqrt", (0,)), arrays=1, count=65536),
+    "function": known(READ, Operation("exponential", (0,)), arrays=1, count=8192),
+    "smaller function": known(READ, Operation("tanh", (0,)), arrays=1, count=8191),
     "smaller": known(READ, Operation("sqrt", (0,)), arrays=1, count=65535),
     "other": None,
 }
@@ -136,10 +138,14 @@ class MergeTest(unittest.TestCase):
                 )
 
     def test_alone(self) -> None:
-        """Protects threads: they share a large kernel, even if it has no array in common with another."""
-        (got,) = merged(kernel("large", 0, 1 << 20, size=1 << 18))
-        self.assertIsInstance(got, Sweep)
-        self.unchanged(kernel("smaller", 0, 1 << 20, size=(1 << 18) - 4))
+        """Protects threads: they share a large kernel, even if it has no array in common with another.
+
+        A function of fewer values is a call, too, because it is faster.
+        """
+        for large, smaller, size in (("large", "smaller", 1 << 18), ("function", "smaller function", 1 << 15)):
+            (got,) = merged(kernel(large, 0, 1 << 20, size=size))
+            self.assertIsInstance(got, Sweep)
+            self.unchanged(kernel(smaller, 0, 1 << 20, size=size - 4))
 
     def test_loops(self) -> None:
         """Protects steps in loops: kernels in a body are merged, and not with those outside."""

@@ -216,6 +216,14 @@ def arithmetic(
     return Operation(opcode, operands, text=result if opcode == "bitcast-convert" else "")
 
 
+def least_alone(operations: Sequence[Operation]) -> int:
+    """Returns the least number of values for which a kernel alone becomes a call, which threads can share, unlike XLA's kernels.
+
+    On one thread, only exponentials and tanh are faster in a call than in XLA's kernels.
+    """
+    return 8192 if any(each.opcode in ("exponential", "tanh") for each in operations) else 65536
+
+
 def contracted(operations: Sequence[Operation], result: int) -> tuple[Operation, ...]:
     """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two."""
     uses = Counter(operand for operation in operations for operand in operation.operands)

@@ -12,7 +12,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from tfaot.compile.program.accesses import Place, accesses, is_used, overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.formulas import SLOW, Operation
+from tfaot.compile.program.formulas import SLOW, Operation, least_alone
 from tfaot.compile.program.row_formulas import Interned, RowKernel, needed, row_kernels, wholes
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowFormula, RowSweep, Slice, Thunk, slices
 
@@ -20,10 +20,7 @@ _SHORTEST = 16
 """The shortest rows that gain: a vector at the highest level."""
 
 _LEAST = 32768
-"""The least number of values for which kernels become a call: from here on, threads can share it, and it is faster on one."""
-
-_ALONE = 65536
-"""The same for a kernel alone, which gains nothing on one thread."""
+"""The least number of values for which several kernels become a call: threads can share it, and it is faster on one."""
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
@@ -100,7 +97,7 @@ class _Chain:
             merged = self._grown(index) or merged
         if merged is None or merged.columns < _SHORTEST:
             return None
-        least = _LEAST if len(self.members) > 1 else _ALONE
+        least = _LEAST if len(self.members) > 1 else least_alone(self._operations(self._last))
         return merged if merged.rows * merged.columns >= least else None
 
     def _grown(self, index: int) -> RowSweep | None:

@@ -12,14 +12,11 @@ from collections.abc import Container, Mapping
 
 from tfaot.compile.program.accesses import accesses, overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, live
+from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, least_alone, live
 from tfaot.compile.program.thunks import SIZES, CompiledFunction, Kernel, Slice, Sweep, Thunk, slices, with_bodies
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
-
-_SHARED = 65536
-"""The least number of values for which a kernel alone becomes a sweep, which threads can share, as XLA's kernels can't be."""
 
 
 def sweeps(compiled: Compiled) -> int:
@@ -57,7 +54,7 @@ def _sequence(sequence: tuple[Thunk, ...], known: Mapping[str, Elementwise | Non
             alone.pop(index, None)
         else:
             assert isinstance(thunk, Kernel)
-            if sweep.count < _SHARED:
+            if sweep.count < least_alone(sweep.formula.operations):
                 alone[len(result)] = thunk
             result.append(sweep)
     return tuple(alone.get(index, thunk) for index, thunk in enumerate(result))
