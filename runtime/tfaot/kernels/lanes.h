@@ -44,6 +44,12 @@ using Vector = typename VectorOf<T, kVectorBytes>::Type;
 template <typename T>
 using HalfVector = typename VectorOf<T, kHalfBytes>::Type;
 
+// Returns a V of one value. Subtracting +0 keeps every value's bits.
+template <typename V, typename T>
+TFAOT_INLINE V All(T value) {
+  return value - V{};
+}
+
 // Bits of float32 values: an integer for a float, and a vector for a vector.
 template <typename V>
 using Bits =

@@ -23,9 +23,6 @@ namespace tfaot::kernels::TFAOT_ISA {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// Returns a vector whose values are all the same. Subtracting +0 keeps bits.
-TFAOT_INLINE Vector<float> Same(float value) { return value - Vector<float>{}; }
-
 // Sets each of kCount results to the largest of a vector's values, or to any if
 // one is NaN.
 template <int kCount>
@@ -67,7 +64,7 @@ TFAOT_INLINE Vector<float> FirstOr(Vector<float> vector, std::int64_t count,
   Integers lane;
   for (int i = 0; i < kLanes<float>; ++i) lane[i] = i;
   const Integers end = static_cast<std::int32_t>(count) - Integers{};
-  return lane < end ? vector : Same(rest);
+  return lane < end ? vector : All<Vector<float>>(rest);
 }
 
 // Computes kRows rows: softmax(scale * from). `to` is the same as `from`, or
@@ -79,13 +76,13 @@ TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
   constexpr std::int64_t kWidth = kLanes<float>;
   const std::int64_t whole = columns / kWidth * kWidth;
   const std::int64_t rest = columns - whole;
-  const Vector<float> factor = Same(scale);
+  const Vector<float> factor = All<Vector<float>>(scale);
   Vector<float> most[kRows];
   Vector<float> last[kRows] = {};
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const float* const row = from + r * columns;
-    most[r] = Same(-kInfinity);
+    most[r] = All<Vector<float>>(-kInfinity);
     for (std::int64_t j = 0; j < whole; j += kWidth) {
       most[r] = Max(Load(row + j) * factor, most[r]);
     }
@@ -101,7 +98,7 @@ TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
   for (int r = 0; r < kRows; ++r) {
     const float* const row = from + r * columns;
     float* const result = to + r * columns;
-    const Vector<float> peak = Same(peaks[r]);
+    const Vector<float> peak = All<Vector<float>>(peaks[r]);
     total[r] = Vector<float>{};
     for (std::int64_t j = 0; j < whole; j += kWidth) {
       const Vector<float> power = Exp(Load(row + j) * factor - peak);
@@ -119,7 +116,7 @@ TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
   for (int r = 0; r < kRows; ++r) {
     float* const result = to + r * columns;
     // Rounds once more than a quotient, in half of the time.
-    const Vector<float> share = Same(1.0f / sums[r]);
+    const Vector<float> share = All<Vector<float>>(1.0f / sums[r]);
     for (std::int64_t j = 0; j < whole; j += kWidth) {
       Store(result + j, Load(result + j) * share);
     }

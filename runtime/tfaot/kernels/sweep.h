@@ -50,12 +50,6 @@ TFAOT_INLINE void Put(unsigned char* array, std::int64_t i, V value) {
               sizeof(value));
 }
 
-// Returns a V of one value. Subtracting +0 keeps every value's bits.
-template <typename V, typename T>
-TFAOT_INLINE V All(T value) {
-  return value - V{};
-}
-
 // Returns floats with the values of integers, whose bits are those of an int32.
 template <typename V>
 TFAOT_INLINE V FromInteger(Bits<V> bits) {

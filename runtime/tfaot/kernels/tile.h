@@ -85,7 +85,8 @@ template <typename T>
 constexpr int64_t kPanelColumns = kPanelBytes / static_cast<int64_t>(sizeof(T));
 
 // A part of a result for a thread begins at a multiple of this column. If there
-// are few tiles, parts of whole ones would differ too much in size.
+// are few tiles, parts of whole ones would differ too much in size. Only with
+// AVX-512 is a panel narrower than a tile.
 template <typename T>
 constexpr int64_t ColumnGrain(int64_t columns) {
   constexpr int64_t kTile = kTileColumns<T>;

@@ -388,7 +388,7 @@ def model_fn(xs, _):
     )
 """,
     # Norms of rows: of a sum, with moments; with moments of which one is a result, too; without means, in rows that end in a part
-    # of a vector; of few values, which stays XLA's; and of columns.
+    # of a vector; of few values, which stays XLA's; and of columns. And activations, with a bias and without.
     "norms": """
 def input_fn():
     return inputs(x=(f32, 2, 180, 96), y=(f32, 360, 96), z=(f32, 70, 650), b=(f32, 96), g=(f32, 650), large=(f32, 101, 650))

@@ -133,6 +133,31 @@ void TestSpecialValues() {
   }
 }
 
+// Integers in the place of floats: their values, and their bits.
+template <typename V>
+void TestIntegers() {
+  constexpr int kCount = static_cast<int>(sizeof(V) / sizeof(float));
+  for (const std::int32_t first : {-0x7fffffff, -126, -1, 0, 23, 1 << 30}) {
+    std::int32_t integers[kCount];
+    float values[kCount];
+    std::uint32_t shifted[kCount];
+    for (int i = 0; i < kCount; ++i) integers[i] = first + i;
+    Bits<V> bits;
+    std::memcpy(&bits, integers, sizeof(bits));
+    const V floats = FromInteger<V>(bits);
+    std::memcpy(values, &floats, sizeof(values));
+    const V moved =
+        BitCast<V>((bits & All<Bits<V>>(0xffu)) << All<Bits<V>>(23u));
+    std::memcpy(shifted, &moved, sizeof(shifted));
+    for (int i = 0; i < kCount; ++i) {
+      Expect(values[i] == static_cast<float>(integers[i]), "a value");
+      Expect(shifted[i] == (static_cast<std::uint32_t>(integers[i]) & 0xffu)
+                               << 23,
+             "bits");
+    }
+  }
+}
+
 // Parts for any pool are the whole, in the caller's floating-point mode.
 void TestPools() {
   constexpr std::int64_t kCount = 300001;
@@ -164,6 +189,8 @@ int main() {
   tfaot::kernels::TestCounts<double>();
   tfaot::kernels::TestSpecialValues<float>();
   tfaot::kernels::TestSpecialValues<double>();
+  tfaot::kernels::TestIntegers<float>();
+  tfaot::kernels::TestIntegers<tfaot::kernels::Vector<float>>();
   tfaot::kernels::TestPools();
   return tfaot::kernels::failed != 0;
 }

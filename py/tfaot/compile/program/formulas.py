@@ -3,6 +3,7 @@
 The reader is strict: a kernel has no formula if it does anything but arithmetic, value by value. A formula names every
 rounding, including those that XLA leaves out by fusing a product with a sum, so that code for it gives the same bits as
 XLA's vectors. (For the values of a row after its last whole vector, LLVM sometimes fuses the other of two products.)
+Exponentials and tanh are the runtime's own, with other last bits.
 """
 
 from __future__ import annotations
