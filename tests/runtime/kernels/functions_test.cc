@@ -53,6 +53,8 @@ struct OfTanh {
       Expect(std::isnan(got), "tanh of NaN", value, got);
     } else {
       Expect(std::fabs(got) <= 1, "at most 1", value, got);
+      Expect(std::fabs(value) < 10 || std::fabs(got) == 1, "exactly 1 far out",
+             value, got);
       Expect(std::signbit(got) == std::signbit(value), "the sign", value, got);
       Expect(std::fabs(double{got} - want) <= 5e-7 * std::fabs(want),
              "the error of tanh", value, got);
@@ -96,7 +98,9 @@ void TestFloats() {
 // Returns a function of a value, as the first lane of a vector.
 template <typename Function, typename V>
 float First(float value) {
-  const V result = Function::Run(value - V{});
+  // The compiler must not compute the result by itself.
+  volatile float at_run_time = value;
+  const V result = Function::Run(at_run_time - V{});
   float first;
   std::memcpy(&first, &result, sizeof(first));
   return first;
@@ -115,10 +119,6 @@ void TestSpecialValues() {
   for (const float zero : {0.0f, -0.0f}) {
     const float got = First<OfExp, V>(zero);
     Expect(got == 1, "exactly 1", zero, got);
-  }
-  for (const float far : {10.0f, 1e30f, kInfinity}) {
-    const float got = First<OfTanh, V>(far);
-    Expect(got == 1, "exactly 1", far, got);
   }
 }
 
