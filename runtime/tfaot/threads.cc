@@ -10,6 +10,9 @@
 
 #include "tfaot/cgroup.h"
 
+#if !defined(_WIN32)
+#include <pthread.h>
+#endif
 #if defined(__linux__)
 #include <sched.h>
 #endif
@@ -46,9 +49,30 @@ constexpr Work NextCall(Work work, std::uint32_t parts) {
   return ((work >> 32) + 1) << 32 | parts;
 }
 
+// How often this process, and those that it was forked from, have forked. Only a
+// forked child counts.
+std::atomic<std::uint32_t> forks{0};
+
+// Has this process's children count. Returns its own count.
+std::uint32_t Forks() {
+#if !defined(_WIN32)
+  static const int counts =
+      pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
+  static_cast<void>(counts);
+#endif
+  return forks.load();
+}
+
 }  // namespace
 
 struct Threads::Impl {
+  // A child has none of its parent's threads, and locks may be as they held them.
+  bool Lost() const noexcept {
+    return made_in != forks.load(std::memory_order_relaxed);
+  }
+
+  const std::uint32_t made_in = Forks();
+
   // A call writes these before it publishes its work. A thread that took a part
   // can read them, because the call doesn't return before the part has.
   void (*run)(void*, int) = nullptr;
@@ -136,7 +160,11 @@ Threads::Threads(int threads) : impl_(new Impl) {
   }
 }
 
-Threads::~Threads() = default;
+// In a child, the locks can't be destroyed, nor can threads be joined that it
+// doesn't have.
+Threads::~Threads() {
+  if (impl_->Lost()) static_cast<void>(impl_.release());
+}
 
 int Threads::Cores() { return Cores(CgroupCores()); }
 
@@ -153,13 +181,14 @@ int Threads::Cores(double allowed) noexcept {
 }
 
 int Threads::threads() const noexcept {
+  if (impl_->Lost()) return 1;
   return static_cast<int>(impl_->workers.size()) + 1;
 }
 
 void Threads::ParallelFor(int parts, void (*run)(void* context, int part),
                           void* context) noexcept {
   Impl& impl = *impl_;
-  if (parts <= 1 || impl.workers.empty() ||
+  if (parts <= 1 || impl.workers.empty() || impl.Lost() ||
       impl.busy.exchange(true, std::memory_order_acquire)) {
     for (int part = 0; part < parts; ++part) run(context, part);
     return;

@@ -17,6 +17,9 @@ namespace tfaot {
 // uses the threads at a time. Another call in the meantime, from another thread
 // or from a part, runs its parts in its own thread. A call doesn't allocate,
 // and locks only to wake sleeping threads.
+//
+// A child of fork() has none of its parent's threads: there, calls run on the
+// calling thread, threads() is 1, and the destructor leaves some memory behind.
 class Threads final : public ThreadPool {
  public:
   // Uses `threads` threads, including the one that calls ParallelFor(). By

@@ -5,9 +5,13 @@
 // //tests/runtime/kernels:parallel_test //tests/models/threads/...
 #include "tfaot/threads.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -123,6 +127,46 @@ void TestPoolsEnd() {
   }
 }
 
+// A child of fork(), whose threads, locks, and pending work are as its parent's
+// were: asleep, looking for work, or in a call of another thread.
+void TestForkedChildren() {
+  std::atomic<bool> ends{false};
+  auto threads = std::make_unique<tfaot::Threads>(4);
+  std::thread caller([&] {
+    while (!ends) {  // threads fall asleep and wake all the time
+      CountParts(*threads, 1, "the parent's calls go on");
+      threads->Rest();
+      std::this_thread::sleep_for(std::chrono::microseconds(20));
+    }
+  });
+  for (int round = 0; round < 200 && failed == 0; ++round) {
+    auto idle = std::make_unique<tfaot::Threads>(3);
+    CountParts(*idle, 3, "the parent's pool works");
+    if (round % 4 == 0) idle->Rest();
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);  // instead of a wait without an end
+      CountParts(*threads, 7, "the child runs all parts of a busy pool");
+      CountParts(*idle, 7, "the child runs all parts");
+      Expect(idle->threads() == 1, "a child has only its own thread");
+      idle.reset();
+      threads.reset();
+#if !defined(__SANITIZE_THREAD__)  // with which a child can't make threads
+      tfaot::Threads own(3);
+      CountParts(own, 7, "a pool that the child makes works");
+      Expect(own.threads() == 3, "and has threads");
+#endif
+      _exit(failed == 0 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    Expect(status == 0, "the child ends without a crash");
+    Expect(idle->threads() == 3, "the parent keeps its threads");
+  }
+  ends = true;
+  caller.join();
+}
+
 }  // namespace
 
 int main() {
@@ -133,5 +177,6 @@ int main() {
   TestCallersShareThePool();
   TestCallsFromParts();
   TestPoolsEnd();
+  TestForkedChildren();
   return failed == 0 ? 0 : 1;
 }
