@@ -341,6 +341,16 @@ class MergeTest(unittest.TestCase):
         assert isinstance(last, RowSweep)
         self.assertEqual(sum(each.opcode == "sum" for each in last.formula.operations), 2)
 
+    def test_last_writer(self) -> None:
+        """Protects numbers: where several merged kernels write one place, what is read there later is the last one's result."""
+        squared = dataclasses.replace(SQUARED, args=(*SQUARED.args[:-1], SizedSlice(Slice(0, V), ALL)))
+        factors = dataclasses.replace(FACTORS, args=(SizedSlice(Slice(0, V), ALL), *FACTORS.args[1:]))
+        norm = dataclasses.replace(NORM, args=(*NORM.args[:2], SizedSlice(Slice(0, X), ALL), NORM.args[3]))
+        got, _ = merged(JOIN, SUMMED, squared, factors, norm, other(V, ALL, ELSEWHERE))
+        assert isinstance(got, RowSweep)
+        (value,) = (value for place, value in got.formula.arrays if got.arrays[place] == Slice(0, V))
+        self.assertEqual(got.formula.operations[value].opcode, "multiply")
+
     def test_sizes(self) -> None:
         """Protects small models: XLA's kernels stay for few values, and for short rows."""
         small = HLO.replace("1024", "256").replace("[2,512", "[2,128").replace("[0:512]", "[0:128]")

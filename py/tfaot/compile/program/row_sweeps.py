@@ -222,7 +222,8 @@ class _Chain:
                 return None
             # What the call reads was there before any member wrote.
             own: tuple[list[Place], list[Place]] = [], accesses(sweep, self._single)[1]
-            for member in sorted(self.members - {*written}):
+            # The last first: where several members write one place, the others' results are gone.
+            for member in sorted(self.members - {*written}, reverse=True):
                 after = (
                     own if index == last else accesses(self._sequence[index], self._single)
                     for index in range(member + 1, len(self._sequence))
