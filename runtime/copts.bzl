@@ -19,8 +19,9 @@ EXACT = [
     "-fsigned-zeros",
     "-fno-rounding-math",
     "-ftrapping-math",
-    # The compilers' own default, which tuning for a CPU depends on.
-    "-ffp-contract=fast",
+    # Kernels name each product that is fused with a sum (`MultiplyAdd`). Where compilers fuse others depends on the code around them,
+    # so bits would depend on how threads share a call.
+    "-ffp-contract=off",
 ]
 
 # The features that each level of the x86-64 psABI adds to the levels before it, by their compiler names.

@@ -148,7 +148,7 @@ def _tf_aot_ops_impl(ctx):
             "TFAOT_CLASS=" + library[TfaotGraphInfo].cpp_class.removeprefix("::"),
             "TFAOT_CLASS_HEADER=\"{}\"".format(include),
         ],
-        user_compile_flags = CXX + EXACT + ["-ffp-contract=off", "-O2", "-w"],
+        user_compile_flags = CXX + EXACT + ["-O2", "-w"],
     )
 
     # It registers its op when it is loaded. Nothing else needs its symbols.

@@ -358,7 +358,7 @@ TFAOT_NOINLINE void FewBlocks(const FewTaps& taps, const float* const* lines,
       for (int b = 0; b < kBlocks; ++b) {
         const V values =
             LoadSome(at + b * apart, b < kBlocks - 1 ? span : last_span);
-        sums[b] += Permute(values, index) * weight;
+        sums[b] = MultiplyAdd(Permute(values, index), weight, sums[b]);
       }
       ++at;
     }
@@ -657,7 +657,9 @@ TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
 #pragma GCC unroll 8
           for (int p = 0; p < kPixels; ++p) {
             const int t = i - p * kStride;
-            if (t >= 0 && t < kTaps) sum[p][v] += value * w[t][v];
+            if (t >= 0 && t < kTaps) {
+              sum[p][v] = MultiplyAdd(value, w[t][v], sum[p][v]);
+            }
           }
         }
         Move(&at, run.input_y_tap);
@@ -673,7 +675,8 @@ TFAOT_INLINE void DepthwiseBlock(const DepthwiseRun<T>& run, int64_t channel,
         for (int p = 0; p < kPixels; ++p) {
 #pragma GCC unroll 8
           for (int v = 0; v < kVectors; ++v) {
-            sum[p][v] += Load(from + p * run.input_step + v * kWidth) * w[v];
+            sum[p][v] = MultiplyAdd(
+                Load(from + p * run.input_step + v * kWidth), w[v], sum[p][v]);
           }
         }
         from += run.input_y_tap;
@@ -733,12 +736,14 @@ TFAOT_NOINLINE void DepthwiseOutputs(DepthwiseRun<T> run, int64_t channels,
         Vector<T> sum = {};
         for (int64_t tx = 0; tx < run.taps_x; ++tx) {
           for (int64_t ty = 0; ty < run.taps_y; ++ty) {
-            sum += LoadSome(run.input + p * run.input_step +
-                                tx * run.input_x_tap + ty * run.input_y_tap,
-                            channels) *
-                   LoadSome(run.kernel + tx * run.kernel_x_tap +
-                                ty * run.kernel_y_tap,
-                            channels);
+            sum = MultiplyAdd(
+                LoadSome(run.input + p * run.input_step + tx * run.input_x_tap +
+                             ty * run.input_y_tap,
+                         channels),
+                LoadSome(
+                    run.kernel + tx * run.kernel_x_tap + ty * run.kernel_y_tap,
+                    channels),
+                sum);
           }
         }
         if (run.finish != nullptr) {
@@ -804,7 +809,9 @@ TFAOT_INLINE void CopiedBlock(const T* const* lines, int64_t taps_x,
 #pragma GCC unroll 8
         for (int p = 0; p < kPixels; ++p) {
           const int t = i - p * kStride;
-          if (t >= 0 && t < kCopiedTaps) sum[p] += value * w[t];
+          if (t >= 0 && t < kCopiedTaps) {
+            sum[p] = MultiplyAdd(value, w[t], sum[p]);
+          }
         }
       }
       weights += kCopiedTaps * kLine<T>;

@@ -100,7 +100,8 @@ TFAOT_INLINE void DenseColumns(const Dense<kDepth, kOuts>& layer, int64_t at) {
     const V a = factor(k);
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
-      sum[chain][v] += a * LoadAs<V>(Float(matrix, k * kOuts + v * kWidth));
+      sum[chain][v] = MultiplyAdd(
+          a, LoadAs<V>(Float(matrix, k * kOuts + v * kWidth)), sum[chain][v]);
     }
   };
   constexpr int kWhole = kRows / kChains * kChains;
@@ -112,8 +113,9 @@ TFAOT_INLINE void DenseColumns(const Dense<kDepth, kOuts>& layer, int64_t at) {
 #pragma GCC unroll 8
   for (int i = 0; i < kRows - kWhole; ++i) add(kWhole + i, i);
   if constexpr (kRows < kDepth) {
-    sum[0][0] +=
-        factor(kRows) * LoadFirst<V, kCount>(Float(matrix, kRows * kOuts));
+    sum[0][0] = MultiplyAdd(factor(kRows),
+                            LoadFirst<V, kCount>(Float(matrix, kRows * kOuts)),
+                            sum[0][0]);
   }
 #pragma GCC unroll 8
   for (int v = 0; v < kVectors; ++v) {
@@ -160,7 +162,8 @@ TFAOT_INLINE void DenseRows(const Dense<kDepth, kOuts, true>& layer,
     const V a = LoadAs<V>(Float(layer.row, k));
 #pragma GCC unroll 4
     for (int j = 0; j < kCount; ++j) {
-      sum[chain][j] += a * LoadAs<V>(Float(matrix, j * kDepth + k));
+      sum[chain][j] = MultiplyAdd(a, LoadAs<V>(Float(matrix, j * kDepth + k)),
+                                  sum[chain][j]);
     }
   };
   constexpr int kWhole = kDepth / kWidth;
@@ -183,7 +186,8 @@ TFAOT_INLINE void DenseRows(const Dense<kDepth, kOuts, true>& layer,
     const V a = load(Float(layer.row, k));
 #pragma GCC unroll 4
     for (int j = 0; j < kCount; ++j) {
-      sum[0][j] += a * load(Float(matrix, j * kDepth + k));
+      sum[0][j] =
+          MultiplyAdd(a, load(Float(matrix, j * kDepth + k)), sum[0][j]);
     }
   }
 #pragma GCC unroll 4

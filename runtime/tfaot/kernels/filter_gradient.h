@@ -77,7 +77,9 @@ TFAOT_NOINLINE void GradientTile(const GradientPiece& piece,
       for (int r = 0; r < kRows; ++r) {
         const V value = x[r] - V{};
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) sum[r][v] += value * gradient[v];
+        for (int v = 0; v < kVectors; ++v) {
+          sum[r][v] = MultiplyAdd(value, gradient[v], sum[r][v]);
+        }
       }
       x += piece.input_step;
       g += piece.filters;
@@ -129,7 +131,7 @@ TFAOT_NOINLINE void FewGradientTile(const GradientPiece& piece,
 #pragma GCC unroll 8
       for (int r = 0; r < kRows; ++r) {
         const Vector<int32_t> last = kWidth - 1 - Vector<int32_t>{};
-        to[r] += Permute(value, Min(at + r, last)) * gradient;
+        to[r] = MultiplyAdd(Permute(value, Min(at + r, last)), gradient, to[r]);
       }
       x += step;
       g += whole;

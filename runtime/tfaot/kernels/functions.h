@@ -16,17 +16,20 @@ template <typename V>
 TFAOT_INLINE V Exp(V value) {
   // Adding this moves an integer to the lowest bits.
   const V shift = All<V>(12582912.0f);
-  const V shifted = value * All<V>(1.44269504f) + shift;
+  const V shifted = MultiplyAdd(value, All<V>(1.44269504f), shift);
   const V n = shifted - shift;
   // ln(2) in two parts, the first of which has few bits.
-  V r = value - n * All<V>(0.693359375f);
-  r = r - n * All<V>(-2.12194440e-4f);
+  V r = MultiplyAdd(n, All<V>(-0.693359375f), value);
+  r = MultiplyAdd(n, All<V>(2.12194440e-4f), r);
   const V square = r * r;
-  const V low = All<V>(1.6666665459e-1f) * r + All<V>(5.0000001201e-1f);
-  const V middle = All<V>(8.3334519073e-3f) * r + All<V>(4.1665795894e-2f);
-  const V high = All<V>(1.9875691500e-4f) * r + All<V>(1.3981999507e-3f);
-  const V sum = (high * square + middle) * square + low;
-  const V power = sum * square + (r + All<V>(1.0f));
+  const auto line = [&](V x, float a, float b) {
+    return MultiplyAdd(All<V>(a), x, All<V>(b));
+  };
+  const V low = line(r, 1.6666665459e-1f, 5.0000001201e-1f);
+  const V middle = line(r, 8.3334519073e-3f, 4.1665795894e-2f);
+  const V high = line(r, 1.9875691500e-4f, 1.3981999507e-3f);
+  const V sum = MultiplyAdd(MultiplyAdd(high, square, middle), square, low);
+  const V power = MultiplyAdd(sum, square, r + All<V>(1.0f));
   // Adding n to the exponent multiplies by 2^n, where nothing overflows.
   V result =
       BitCast<V>(BitCast<Bits<V>>(power) + (BitCast<Bits<V>>(shifted) << 23));
@@ -43,15 +46,18 @@ TFAOT_INLINE V Exp(V value) {
 template <typename V>
 TFAOT_INLINE V Tanh(V value) {
   const V square = value * value;
-  V p = All<V>(-2.76076848e-16f) * square + All<V>(2.00018790e-13f);
-  p = p * square + All<V>(-8.60467152e-11f);
-  p = p * square + All<V>(5.12229709e-08f);
-  p = p * square + All<V>(1.48572235e-05f);
-  p = p * square + All<V>(6.37261929e-04f);
-  p = p * square + All<V>(4.89352456e-03f);
-  V q = All<V>(1.19825839e-06f) * square + All<V>(1.18534705e-04f);
-  q = q * square + All<V>(2.26843463e-03f);
-  q = q * square + All<V>(4.89352518e-03f);
+  const auto next = [&](V sum, float constant) {
+    return MultiplyAdd(sum, square, All<V>(constant));
+  };
+  V p = next(All<V>(-2.76076848e-16f), 2.00018790e-13f);
+  p = next(p, -8.60467152e-11f);
+  p = next(p, 5.12229709e-08f);
+  p = next(p, 1.48572235e-05f);
+  p = next(p, 6.37261929e-04f);
+  p = next(p, 4.89352456e-03f);
+  V q = next(All<V>(1.19825839e-06f), 1.18534705e-04f);
+  q = next(q, 2.26843463e-03f);
+  q = next(q, 4.89352518e-03f);
   V result = value * p / q;
   // Of a small value, the product with p could be denormal.
   result = square < All<V>(1.6e-7f) ? value : result;

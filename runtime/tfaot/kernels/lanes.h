@@ -9,6 +9,12 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined(__FMA__)
+#include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
+#endif
+
 #include "tfaot/kernels/isa.h"
 
 #define TFAOT_INLINE inline __attribute__((always_inline))
@@ -71,19 +77,44 @@ constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
 template <typename T>
 constexpr int kHalfLanes = kHalfBytes / static_cast<int>(sizeof(T));
 
-// Returns the same value, of a T or a vector. The compiler can't fuse its
-// product with a sum.
+// Returns a * b + c, of values or vectors. Floats are rounded once if the
+// target has an instruction for it, and twice otherwise. Compilers don't fuse
+// other products with sums (-ffp-contract=off): they would choose differently
+// for a row alone and for several at once, and so for different parts of a
+// call.
 template <typename V>
-TFAOT_INLINE V Rounded(V value) {
-#if defined(__AVX512F__)
-  asm("" : "+v"(value));
-#elif defined(__x86_64__)
-  asm("" : "+x"(value));
-#elif defined(__aarch64__)
-  asm("" : "+w"(value));
-#endif
-  return value;
+TFAOT_INLINE V MultiplyAdd(V a, V b, V c) {
+  return a * b + c;
 }
+
+#if defined(__FMA__) || defined(__aarch64__)
+TFAOT_INLINE float MultiplyAdd(float a, float b, float c) {
+  return __builtin_fmaf(a, b, c);
+}
+TFAOT_INLINE double MultiplyAdd(double a, double b, double c) {
+  return __builtin_fma(a, b, c);
+}
+#define TFAOT_MULTIPLY_ADD(type, bytes, call)                       \
+  TFAOT_INLINE VectorOf<type, bytes>::Type MultiplyAdd(             \
+      VectorOf<type, bytes>::Type a, VectorOf<type, bytes>::Type b, \
+      VectorOf<type, bytes>::Type c) {                              \
+    return call;                                                    \
+  }
+#if defined(__aarch64__)
+TFAOT_MULTIPLY_ADD(float, 16, vfmaq_f32(c, a, b))
+TFAOT_MULTIPLY_ADD(double, 16, vfmaq_f64(c, a, b))
+#else
+TFAOT_MULTIPLY_ADD(float, 16, _mm_fmadd_ps(a, b, c))
+TFAOT_MULTIPLY_ADD(double, 16, _mm_fmadd_pd(a, b, c))
+TFAOT_MULTIPLY_ADD(float, 32, _mm256_fmadd_ps(a, b, c))
+TFAOT_MULTIPLY_ADD(double, 32, _mm256_fmadd_pd(a, b, c))
+#endif
+#if defined(__AVX512F__)
+TFAOT_MULTIPLY_ADD(float, 64, _mm512_fmadd_ps(a, b, c))
+TFAOT_MULTIPLY_ADD(double, 64, _mm512_fmadd_pd(a, b, c))
+#endif
+#undef TFAOT_MULTIPLY_ADD
+#endif
 
 }  // namespace tfaot::kernels::TFAOT_ISA
 

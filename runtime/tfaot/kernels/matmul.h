@@ -80,7 +80,7 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
           V sum = k == 0 ? V{} : Load(out + j);
 #pragma GCC unroll 8
           for (int i = 0; i < kStep; ++i) {
-            sum += a[i] * Load(row + i * stride + j);
+            sum = MultiplyAdd(a[i], Load(row + i * stride + j), sum);
           }
           Store(out + j, sum);
         }
@@ -88,7 +88,8 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
         for (; j + kWidth <= end; j += kWidth) {
           V sum = k == 0 ? V{} : Load(out + j);
           for (int64_t i = 0; i < steps; ++i) {
-            sum += left[k + i] * Load(row + i * stride + j);
+            sum =
+                MultiplyAdd(left[k + i] - V{}, Load(row + i * stride + j), sum);
           }
           Store(out + j, sum);
         }
@@ -96,7 +97,7 @@ TFAOT_NOINLINE void RowTimesMatrix(const T* left, const T* right,
       for (; j < end; ++j) {
         T sum = k == 0 ? T(0) : out[j];
         for (int64_t i = 0; i < steps; ++i) {
-          sum += left[k + i] * row[i * stride + j];
+          sum = MultiplyAdd(left[k + i], row[i * stride + j], sum);
         }
         out[j] = sum;
       }

@@ -90,6 +90,7 @@ TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
           sum == nullptr ? sum : sum + i * kCount);
     }
   };
+  constexpr std::int64_t kWhole = kColumns / kWidth * kWidth;
   std::int64_t j = 0;
   if constexpr (kCount > 0) {
     // An addition waits for the one before it.
@@ -98,22 +99,19 @@ TFAOT_INLINE void SweepStage(const Operands<Formula>& at, std::int64_t first,
       each(V{}, j, parts[0]);
       each(V{}, j + kWidth, parts[1]);
     }
-    if (j + kWidth <= kColumns) {
-      each(V{}, j, parts[0]);
-      j += kWidth;
-    }
+    if (j < kWhole) each(V{}, j, parts[0]);
     for (int i = 0; i < kRows * kCount; ++i) parts[0][i] += parts[1][i];
     float totals[kRows * kCount], rest[kRows * kCount] = {};
     Sums<float, kRows * kCount>(parts[0], totals);
-    for (; j < kColumns; ++j) each(0.0f, j, rest);
+    for (j = kWhole; j < kColumns; ++j) each(0.0f, j, rest);
     for (int i = 0; i < kRows * kCount; ++i) {
       sums[i % kCount][r + i / kCount] = totals[i] + rest[i];
     }
   } else {
-    for (; j + kWidth <= kColumns; j += kWidth) {
-      each(V{}, j, static_cast<V*>(nullptr));
+    for (; j < kWhole; j += kWidth) each(V{}, j, static_cast<V*>(nullptr));
+    for (j = kWhole; j < kColumns; ++j) {
+      each(0.0f, j, static_cast<float*>(nullptr));
     }
-    for (; j < kColumns; ++j) each(0.0f, j, static_cast<float*>(nullptr));
   }
 }
 

@@ -2,11 +2,14 @@
 // row's.
 //
 // Each value has the row's largest subtracted first, so that no exponential is
-// infinite. A row's bits depend only on its values and on the target. Nothing
-// here allocates or has state.
+// infinite, and is scaled after that: a difference from a product that is
+// rounded elsewhere would be an error of the exponent, which is large for large
+// values, such as those of a mask. A row's bits depend only on its values and
+// on the target. Nothing here allocates or has state.
 #ifndef TFAOT_KERNELS_SOFTMAX_H_
 #define TFAOT_KERNELS_SOFTMAX_H_
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -67,16 +70,20 @@ TFAOT_INLINE Vector<float> FirstOr(Vector<float> vector, std::int64_t count,
   return lane < end ? vector : All<Vector<float>>(rest);
 }
 
-// Computes kRows rows: softmax(scale * from). `to` is the same as `from`, or
-// doesn't overlap it. With several rows at once, a core always has something to
-// do while it waits for a row's sum or largest value.
+// Computes kRows rows: softmax(scale * from). A row of which the largest scaled
+// value overflows is NaN. `to` is the same as `from`, or doesn't overlap it.
+// With several rows at once, a core always has something to do while it waits
+// for a row's sum or largest value.
 template <int kRows>
 TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
                                  const float* from, float* to) {
   constexpr std::int64_t kWidth = kLanes<float>;
   const std::int64_t whole = columns / kWidth * kWidth;
   const std::int64_t rest = columns - whole;
-  const Vector<float> factor = All<Vector<float>>(scale);
+  // The largest scaled value is that of the smallest one if the scale is
+  // negative. Signs change no other bit.
+  const Vector<float> sign = All<Vector<float>>(scale < 0 ? -1.0f : 1.0f);
+  const Vector<float> factor = All<Vector<float>>(std::fabs(scale));
   Vector<float> most[kRows];
   Vector<float> last[kRows] = {};
 #pragma GCC unroll 4
@@ -84,10 +91,10 @@ TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
     const float* const row = from + r * columns;
     most[r] = All<Vector<float>>(-kInfinity);
     for (std::int64_t j = 0; j < whole; j += kWidth) {
-      most[r] = Max(Load(row + j) * factor, most[r]);
+      most[r] = Max(Load(row + j) * sign, most[r]);
     }
     if (rest > 0) {
-      last[r] = LoadSome(row + whole, rest) * factor;
+      last[r] = LoadSome(row + whole, rest) * sign;
       most[r] = Max(FirstOr(last[r], rest, -kInfinity), most[r]);
     }
   }
@@ -98,15 +105,17 @@ TFAOT_NOINLINE void SoftmaxBlock(std::int64_t columns, float scale,
   for (int r = 0; r < kRows; ++r) {
     const float* const row = from + r * columns;
     float* const result = to + r * columns;
-    const Vector<float> peak = All<Vector<float>>(peaks[r]);
+    // Zero, or NaN if the scaled value is infinite.
+    const float finite = peaks[r] * std::fabs(scale) * 0.0f;
+    const Vector<float> peak = All<Vector<float>>(peaks[r] + finite);
     total[r] = Vector<float>{};
     for (std::int64_t j = 0; j < whole; j += kWidth) {
-      const Vector<float> power = Exp(Load(row + j) * factor - peak);
+      const Vector<float> power = Exp((Load(row + j) * sign - peak) * factor);
       total[r] += power;
       Store(result + j, power);
     }
     if (rest > 0) {
-      last[r] = Exp(last[r] - peak);
+      last[r] = Exp((last[r] - peak) * factor);
       total[r] += FirstOr(last[r], rest, 0.0f);
     }
   }

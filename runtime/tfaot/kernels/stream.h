@@ -151,7 +151,8 @@ TFAOT_NOINLINE void StreamTile(const unsigned char* panel, const float* left,
           const V factor = left[r * row_step + (k + i) * depth_step] - V{};
 #pragma GCC unroll 8
           for (int v = 0; v < kStreamVectors; ++v) {
-            sum[(chain + i) % kChains][r][v] += factor * values[i][v];
+            V& to = sum[(chain + i) % kChains][r][v];
+            to = MultiplyAdd(factor, values[i][v], to);
           }
         }
       }

@@ -182,7 +182,7 @@ struct Finisher {
     if (has_addend) {
       Vector<T> other = load(at + addend);
       if (addend_bias != nullptr) other += load(addend_bias + column);
-      value = Rounded(value * scale) + other;
+      value = value * scale + other;
     }
     return Clamp(value);
   }
@@ -350,8 +350,10 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
         for (int r = 0; r < kRows; ++r) {
           const V a = row[r][k] - V{};
 #pragma GCC unroll 16
-          for (int v = 0; v < kBefore; ++v) sum[r][v] += a * b[v];
-          last[r] += First<Last>(a) * b_last;
+          for (int v = 0; v < kBefore; ++v) {
+            sum[r][v] = MultiplyAdd(a, b[v], sum[r][v]);
+          }
+          last[r] = MultiplyAdd(First<Last>(a), b_last, last[r]);
         }
       }
       if constexpr (!kCopy) values += length * right_stride;
@@ -403,11 +405,11 @@ TFAOT_NOINLINE void Tile(const Strip<T>& strip, const T* const* left,
         });
       } else if (finisher.bias == nullptr) {
         const T scale = strip.finish->scale;
-        finish(
-            [&](auto value, const T* at, int) __attribute__((always_inline)) {
-              using W = decltype(value);
-              return Rounded(value * (scale - W{})) + LoadAs<W>(at + addend);
-            });
+        finish([&](auto value, const T* at, int)
+                   __attribute__((always_inline)) {
+                     using W = decltype(value);
+                     return value * (scale - W{}) + LoadAs<W>(at + addend);
+                   });
       } else {
         finish(
             [&](auto value, const T* at, int j) __attribute__((always_inline)) {
@@ -579,7 +581,9 @@ TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
       for (int j = 0; j < kColumns; ++j) {
         const V b = LoadAs<V>(strip + j * strip_stride + k);
 #pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) sum[r][j] += a[r] * b;
+        for (int r = 0; r < kRows; ++r) {
+          sum[r][j] = MultiplyAdd(a[r], b, sum[r][j]);
+        }
       }
     }
     if (whole < length) {
@@ -593,7 +597,9 @@ TFAOT_NOINLINE void NarrowTile(const T* const* left, int64_t left_stride,
         const V b =
             LoadSomeAs<V>(strip + j * strip_stride + whole, length - whole);
 #pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) sum[r][j] += a[r] * b;
+        for (int r = 0; r < kRows; ++r) {
+          sum[r][j] = MultiplyAdd(a[r], b, sum[r][j]);
+        }
       }
     }
     strip += length;

@@ -229,6 +229,7 @@ class PartsTest(unittest.TestCase):
             ("m_peak", "maximum(%a, %b)", "minimum(%a, %b)"),
             ("m_peak", "constant(-inf)", "constant(0)"),
             ("m_peak", "%factor.1 = f32[] constant(0.25)", "%factor.1 = f32[] constant(inf)"),
+            ("m_peak", "%factor.1 = f32[] constant(0.25)", "%factor.1 = f32[] constant(1e-31)"),
             ("m_peak", "multiply(%p.1, %factors.1)", "add(%p.1, %factors.1)"),
             ("m_power", "subtract(%bitcast.2, %broadcast.2)", "subtract(%broadcast.2, %bitcast.2)"),
             ("m_power", "exponential(%subtract.2)", "tanh(%subtract.2)"),

@@ -89,9 +89,8 @@ class MergeTest(unittest.TestCase):
             (
                 READ,
                 Operation("sqrt", (0,)),
-                Operation("stored", (1,)),
                 Operation("array", place=2),
-                Operation("multiply", (2, 3)),
+                Operation("multiply", (1, 2)),
             ),
         )
 

@@ -8,14 +8,17 @@
 #include <thread>
 #include <vector>
 
+#include "tests/models/threads/norms_aot.h"
 #include "tests/models/threads/rows_aot.h"
 #include "tests/models/threads/wide_aot.h"
 #include "tests/runtime/allocations.h"
 #include "tests/runtime/pools.h"
+#include "tfaot/isa.h"
 #include "tfaot/threads.h"
 
 namespace {
 
+using threads::Norms;
 using threads::Rows;
 using threads::Wide;
 
@@ -80,6 +83,22 @@ Results Run(tfaot::ThreadPool* pool) {
   return results;
 }
 
+// A chain of norms, at a CPU level.
+Results RunNorms(const char* level, tfaot::ThreadPool* pool) {
+  tfaot::Options options;
+  options.isa = level;
+  Norms model(options);
+  model.set_thread_pool(pool);
+  Fill(model.x());
+  Fill(model.y());
+  Expect(model.Run(), "norms run");
+  Results results = {};
+  Append(model.z(), results.values);
+  Append(model.most(), results.values);
+  Append(model.shares(), results.values);
+  return results;
+}
+
 bool Same(const Results& a, const Results& b) {
   return a.values.size() == b.values.size() &&
          std::memcmp(a.values.data(), b.values.data(),
@@ -104,6 +123,17 @@ int main() {
            "parts in any order give the same results");
     // Both convolutions, the depthwise one, the four products, and gradients.
     Expect(count == 1 || shuffled.calls > 20, "a pool gets the large calls");
+  }
+
+  for (const char* const* level = Norms::isas(); *level != nullptr; ++level) {
+    if (!tfaot::CpuRuns(*level)) continue;
+    const Results one = RunNorms(*level, nullptr);
+    for (const int count : {2, 3, 4, 7, 16}) {
+      tfaot::ShuffledPool shuffled(count);
+      Expect(Same(one, RunNorms(*level, &shuffled)),
+             "norms have the same bits, wherever rows are cut");
+      Expect(shuffled.calls > 0, "a pool gets norms");
+    }
   }
 
   // Several instances, each running on its own thread, share a pool.

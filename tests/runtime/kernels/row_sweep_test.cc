@@ -77,14 +77,15 @@ struct Norm {
     const V x = Get<V, float>(arrays[0], i);
     if constexpr (kStage == 0) {
       sums[0] += x;
-      sums[1] += x * Get<V, float>(arrays[1], i);
+      sums[1] = MultiplyAdd(x, Get<V, float>(arrays[1], i), sums[1]);
     } else {
       const V apart = x - All<V>(rows.mean[r]);
       if constexpr (kStage == 1) {
-        sums[0] += apart * apart;
+        sums[0] = MultiplyAdd(apart, apart, sums[0]);
       } else {
         Put<float>(arrays[0], i,
-                   apart * Get<V, float>(vectors[0], j) + All<V>(rows.step[r]));
+                   MultiplyAdd(apart, Get<V, float>(vectors[0], j),
+                               All<V>(rows.step[r])));
       }
     }
   }
@@ -115,8 +116,7 @@ struct Biased {
                               const Places<kArrays>& arrays, std::int64_t i,
                               const Places<kVectors>& vectors, std::int64_t j,
                               V*) {
-    const V product =
-        Rounded(Get<V, float>(arrays[0], i) * All<V>(rows.value[r]));
+    const V product = Get<V, float>(arrays[0], i) * All<V>(rows.value[r]);
     Put<float>(arrays[0], i, product + Get<V, float>(vectors[0], j));
   }
 };
@@ -198,8 +198,7 @@ void TestWithoutSums() {
   RequireSameOnPools(run, true);
   const std::vector<float> got = run(nullptr);
   for (std::size_t i = 0; i < got.size(); ++i) {
-    const float want =
-        Rounded(x[i] * value[i / kColumns]) + vector[i % kColumns];
+    const float want = x[i] * value[i / kColumns] + vector[i % kColumns];
     Expect(got[i] == want, "value " + std::to_string(i) + " without sums");
   }
 }

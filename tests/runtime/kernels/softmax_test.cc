@@ -1,5 +1,6 @@
 // Protects attention: rows of any length beside their definition in double,
 // special values, and the same bits on any pool.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
@@ -121,6 +122,33 @@ void TestSpecialValues() {
   }
 }
 
+// A row of equal values has equal shares, whatever its mask and its scale are,
+// unless a scaled value overflows, which is NaN in TensorFlow, too.
+void TestScales() {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  for (const std::int64_t columns : {1, 5, 20, 67}) {
+    for (const float value :
+         {1.5f, -1e8f, -1e9f, -1e10f, -1e30f, -kMost, 1e10f, 3e12f, kMost}) {
+      for (const float scale :
+           {1.0f, 0.125f, 0.17677669f, 0.3f, -0.3f, 1.7f, -1.7f}) {
+        Array<float> row(4 * columns, 1);
+        std::fill(row.data(), row.data() + row.size(), value);
+        RunSoftmax<float>(4, columns, scale, row.data(), row.data());
+        const std::string what = std::to_string(columns) + " times " +
+                                 std::to_string(value) + ", scale " +
+                                 std::to_string(scale);
+        for (std::int64_t j = 0; j < row.size(); ++j) {
+          const float got = row.data()[j];
+          Expect(std::isinf(value * scale)
+                     ? std::isnan(got)
+                     : std::fabs(got * static_cast<float>(columns) - 1) < 1e-6f,
+                 what);
+        }
+      }
+    }
+  }
+}
+
 // Parts for any pool are the whole.
 void TestPools() {
   for (const std::int64_t columns : {3, 100, 5000}) {
@@ -146,5 +174,6 @@ int main() {
   if (!tfaot::fuzz::CanRun()) return 0;
   tfaot::kernels::TestRows();
   tfaot::kernels::TestSpecialValues();
+  tfaot::kernels::TestScales();
   tfaot::kernels::TestPools();
 }

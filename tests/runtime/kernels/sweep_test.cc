@@ -38,8 +38,8 @@ struct Update {
   TFAOT_INLINE void At(const Places<kArrays>& arrays, std::int64_t i) const {
     const auto x = Get<V, T>(arrays[0], i);
     const auto y = Get<V, T>(arrays[1], i);
-    const auto step = Rounded(All<V>(rate) * Rounded(y * y));
-    const auto sum = Rounded(x + step);
+    const auto step = All<V>(rate) * (y * y);
+    const auto sum = x + step;
     Put<T>(arrays[0], i, sum);
     Put<T>(arrays[2], i, Sqrt(sum));
   }
@@ -91,7 +91,7 @@ void TestCounts() {
     std::vector<T> z(static_cast<std::size_t>(count) + 1, T(7)), rate = {T(3)};
     std::vector<T> want = x, roots = z;
     for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
-      want[i] = x[i] + Rounded(rate[0] * Rounded(y[i] * y[i]));
+      want[i] = x[i] + rate[0] * (y[i] * y[i]);
       roots[i] = std::sqrt(want[i]);
     }
     RunSweep<Update<T>>(count, {At(x), At(y), At(z)}, {At(rate)}, nullptr);
@@ -175,8 +175,9 @@ void TestPools() {
     Expect(SameBits(run(&shuffled), whole), "a pool that shuffles");
     Expect(shuffled.calls == (count == 1 ? 0 : 1), "one call of the pool");
     Threads threads(count);
-    for (int i = 0; i < 10; ++i)
+    for (int i = 0; i < 10; ++i) {
       Expect(SameBits(run(&threads), whole), "threads");
+    }
   }
 }
 

@@ -26,16 +26,16 @@ _CODE = {
     "maximum": "kernels::Maximum({0}, {1})",
     "minimum": "kernels::Minimum({0}, {1})",
     "multiply": "{0} * {1}",
-    "multiply_add": "{0} * {1} + {2}",
-    "multiply_subtract": "{0} * {1} - {2}",
+    "multiply_add": "kernels::MultiplyAdd({0}, {1}, {2})",
+    "multiply_subtract": "kernels::MultiplyAdd({0}, {1}, -{2})",
     "negate": "-{0}",
     "rsqrt": "kernels::All<{vector}>({dtype}(1)) / kernels::Sqrt({0})",
     "select": "{0} ? {1} : {2}",
     "shift-left": "{0} << {1}",
     "sqrt": "kernels::Sqrt({0})",
-    "stored": "kernels::Rounded({0})",
+    "stored": "{0}",
     "subtract": "{0} - {1}",
-    "subtract_product": "{2} - {0} * {1}",
+    "subtract_product": "kernels::MultiplyAdd(-{0}, {1}, {2})",
     "tanh": "kernels::Tanh({0})",
 }
 """C++ of operations, with the places of their operands."""
@@ -47,15 +47,6 @@ def code(formula: Formula) -> dict[str, Any]:
     places = {each.place for each in formula.operations if each.opcode == "scalar"}
     read = {each.place for each in formula.operations if each.opcode == "array"}
     slow = sum(each.opcode in SLOW for each in formula.operations)
-    values = [_value(each, dtype) for each in formula.operations]
-    # The C++ compiler must not fuse a product that XLA's compiler rounds.
-    summed = {
-        operand
-        for each in formula.operations
-        if each.opcode not in ("multiply", "divide")
-        for operand in each.operands
-        if formula.operations[operand].opcode == "multiply"
-    }
     return {
         "arrays": 1 + max(read | {place for place, _ in formula.results}),
         # A multiply-add for each two bytes of a float that move, as measured. Slow operations take as long.
@@ -64,7 +55,7 @@ def code(formula: Formula) -> dict[str, Any]:
         "results": formula.results,
         "scalars": sorted(places),
         "scalar_count": 1 + max(places, default=-1),
-        "values": [f"kernels::Rounded({value})" if index in summed else value for index, value in enumerate(values)],
+        "values": [_value(each, dtype) for each in formula.operations],
     }
 
 

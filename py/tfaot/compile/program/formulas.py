@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 from tfaot.compile.program.instructions import Computation, Instruction, fusions
 
@@ -59,7 +59,6 @@ class Operation:
     - `constant`: the number that `text` has. `compare` has its direction there, and `bitcast-convert` its result's dtype.
     - `integer`: a constant of 32 bits.
     - `multiply_add`: a * b + c, rounded once. `multiply_subtract` is a * b - c, and `subtract_product` c - a * b.
-    - `stored`: another operation's result as a later kernel reads it.
     """
 
     opcode: str
@@ -132,7 +131,7 @@ def _read(computation: Computation) -> Elementwise | None:
     if len(arrays) + len(scalars) != len(parameters):
         return None
     result = found[root.name]
-    formula = live(Formula(DTYPES[root.dtype], contracted(operations, result), ((len(arrays), result),)))
+    formula = live(Formula(DTYPES[root.dtype], contracted(operations, (result,)), ((len(arrays), result),)))
     return Elementwise(formula, root.count, (*arrays, len(parameters)), tuple(scalars), len(parameters) + 1)
 
 
@@ -225,24 +224,36 @@ def least_alone(operations: Sequence[Operation]) -> int:
     return 8192 if any(each.opcode in ("exponential", "tanh") for each in operations) else 65536
 
 
-def contracted(operations: Sequence[Operation], result: int) -> tuple[Operation, ...]:
-    """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two."""
-    uses = Counter(operand for operation in operations for operand in operation.operands)
-    uses[result] += 1
+def contracted(
+    operations: Sequence[Operation], results: Sequence[int], apart: Container[int] = ()
+) -> tuple[Operation, ...]:
+    """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two.
 
-    def fused(operation: Operation) -> Operation:
+    Args:
+      operations: all operations.
+      results: those that something else uses, too.
+      apart: operations that are computed elsewhere than the others, so that these don't fuse with them.
+    """
+    uses = Counter(operand for operation in operations for operand in operation.operands)
+    uses.update(results)
+
+    def fused(index: int, operation: Operation) -> Operation:
         if operation.opcode not in ("add", "subtract"):
             return operation
         left, right = operation.operands
-        if operations[left].opcode == "multiply" and uses[left] == 1:
+        may_fuse = [
+            operations[each].opcode == "multiply" and uses[each] == 1 and (each in apart) == (index in apart)
+            for each in (left, right)
+        ]
+        if may_fuse[0]:
             opcode = "multiply_add" if operation.opcode == "add" else "multiply_subtract"
             return Operation(opcode, (*operations[left].operands, right))
-        if operations[right].opcode == "multiply" and uses[right] == 1:
+        if may_fuse[1]:
             opcode = "multiply_add" if operation.opcode == "add" else "subtract_product"
             return Operation(opcode, (*operations[right].operands, left))
         return operation
 
-    return tuple(map(fused, operations))
+    return tuple(fused(index, operation) for index, operation in enumerate(operations))
 
 
 def live(formula: Formula) -> Formula:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from tfaot.compile.program.formula_code import arithmetic, integer
-from tfaot.compile.program.formulas import SLOW, Operation
+from tfaot.compile.program.formulas import SLOW, Operation, contracted
 from tfaot.compile.program.row_formulas import needed, wholes
 from tfaot.compile.program.thunks import RowFormula
 
 
 def code(formula: RowFormula, columns: int) -> dict[str, Any]:
     """Returns the names that the template of a formula uses."""
-    operations = formula.operations
-    whole = wholes(operations)
+    whole = wholes(formula.operations)
+    results = [value for _, value in (*formula.arrays, *formula.values)]
+    operations = contracted(formula.operations, results, whole)
+    live = needed(operations, results)
+    operations = tuple(each if index in live else Operation("cut") for index, each in enumerate(operations))
     depths = _depths(operations)
     sums = [index for index, each in enumerate(operations) if each.opcode == "sum"]
     count = max((depths[each] for each in sums), default=0)
@@ -22,7 +26,15 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
     by_depth = [[each for each in sums if depths[each] == depth + 1] for depth in range(count)]
     goals = [[operations[each].operands[0] for each in stage] for stage in by_depth]
     goals.append([value for _, value in formula.arrays])
-    inner = [_inside(operations, whole, stage) for stage in goals]
+    uses = Counter([*results, *(operand for each in operations for operand in each.operands)])
+    products = {
+        each
+        for stage in goals[:-1]
+        for each in stage
+        if operations[each].opcode == "multiply" and each in whole and uses[each] == 1
+    }
+    """What is added to a sum of the row without being rounded."""
+    inner = [[each for each in _inside(operations, whole, stage) if each not in products] for stage in goals]
     used = {operand for each in operations for operand in each.operands} | {value for _, value in formula.values}
     used |= {value for stage in goals for value in stage}
     row = [
@@ -54,9 +66,12 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
                 for place, value in formula.arrays
             ]
         else:
-            at += [
-                f"sums[{number}] += {_operand(operations, whole, value)};" for number, value in enumerate(goals[stage])
-            ]
+            for number, value in enumerate(goals[stage]):
+                if value in products:
+                    left, right = (_operand(operations, whole, each) for each in operations[value].operands)
+                    at.append(f"sums[{number}] = kernels::MultiplyAdd({left}, {right}, sums[{number}]);")
+                else:
+                    at.append(f"sums[{number}] += {_operand(operations, whole, value)};")
         stages.append({"read": read, "begin": begin, "write": write, "at": at})
     reads = sum(operations[index].opcode == "array" for stage in inner for index in stage)
     slow = sum(operations[index].opcode in SLOW for stage in inner for index in stage)

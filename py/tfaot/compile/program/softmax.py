@@ -21,6 +21,8 @@ _REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
 _DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
 _WINDOW = re.compile(r"^, window=\{size=([\dx]+) stride=([\dx]+)(?: pad=([\d_x]+))?\}, to_apply=%([^\s,]+)")
 
+_LEAST_SCALE = 1e-30
+
 SCALED, LARGEST, EXPONENTIALS, SUM, QUOTIENT = "scaled", "largest", "exponentials", "sum", "quotient"
 """What the kernels compute."""
 
@@ -143,7 +145,8 @@ class _Reader:
             factor = self._fusion.bare(self._fusion.operand(instruction, 1 - index))
             if value.opcode == "parameter" and factor.opcode == "broadcast":
                 scale = self._fusion.constant(self._fusion.operand(factor, 0))
-                if scale is not None and math.isfinite(scale):
+                # By less, scores of any size would be alike, but their differences can overflow before they are multiplied.
+                if scale is not None and math.isfinite(scale) and abs(scale) > _LEAST_SCALE:
                     return _number(value), scale
         return None
 

@@ -121,9 +121,9 @@ def _merged(first: Sweep, second: Sweep) -> Sweep | None:
     """The second sweep's operations among all."""
     for operation in _moved(second, arrays, scalars):
         if operation.opcode == "array" and operation.place in values:
-            operation = Operation("stored", (values[operation.place],))
-        else:
-            operation = dataclasses.replace(operation, operands=tuple(number[each] for each in operation.operands))
+            number.append(values[operation.place])
+            continue
+        operation = dataclasses.replace(operation, operands=tuple(number[each] for each in operation.operands))
         number.append(len(operations))
         operations.append(operation)
     values |= {arrays.index(second.arrays[array]): number[value] for array, value in second.formula.results}
