@@ -49,13 +49,13 @@ class ScopeTest(unittest.TestCase):
         self.assertEqual([Scope.function(self.body).wait_for(name) for name in ("x", "s:output:1")], [[], ["^s"]])
 
     def test_renamed_outputs(self) -> None:
-        """Protects functions, in which a node's new op names its outputs differently."""
+        """Protects functions, in which a node's new op names and counts its outputs differently."""
         scope = Scope.function(self.body)
         scope.add("t", "Neg", ["s:output:1"], {"T": types_pb2.DT_FLOAT})
-        scope.rename_output(self.body.node_def[0], "output", "parts")
+        scope.rename_output(self.body.node_def[0], "output", "parts", 3)
         use_renamed(self.body, scope.renamed)
-        self.assertEqual([*self.body.node_def[1].input], ["s:parts:1"])
-        self.assertEqual(dict(self.body.ret), {"r": "s:parts:2"})
+        self.assertEqual([*self.body.node_def[1].input], ["s:parts:4"])
+        self.assertEqual(dict(self.body.ret), {"r": "s:parts:5"})
 
     def test_every_result_is_renamed(self) -> None:
         """Protects functions of many results: a proto's map skips entries if it is written while it is iterated over."""

@@ -193,6 +193,28 @@ def golden_fn(step, rng):
             np.testing.assert_array_equal(goldens[f"step{step}/w"], w)
         self.assertEqual(goldens["initial/w"], zlib.crc32(struct.pack("<3f", 1, 2, 3)))
 
+    def test_implementations_stay(self) -> None:
+        """Protects samplers with an implementation for each device: Grappler's choice must not replace the compiled one."""
+        exported = self.export(
+            HEAD
+            + """\
+def model_fn(features, labels):
+    def implementation(device, offset):
+        attributes = {"api_implements": "sampler", "api_preferred_device": device}
+        return tf.function(lambda x: x + offset, autograph=False, experimental_attributes=attributes)
+
+    return {"cpu": implementation("CPU", 1.0)(labels), "gpu": implementation("GPU", 2.0)(labels)}
+
+
+def golden_fn(step, rng):
+    return {"a": 0, "b": np.zeros(3)}, np.ones(3)
+"""
+        )
+        goldens = exported.goldens()
+        names = exported.cpp_names
+        outputs = [output.name for output in exported.manifest.entry_points[0].outputs]
+        self.assertEqual([goldens[f"step0/{names[name]}"].tolist() for name in outputs], [[2.0] * 3, [3.0] * 3])
+
     def test_tolerance_follows_the_condition(self) -> None:
         """Protects both ways: an exact result gets a few units, and an ill-conditioned one as much as it needs."""
         exported = self.export(

@@ -54,8 +54,8 @@ class Scope:
         self._arguments = tuple(arguments)
         self._ops: dict[str, str] = {}
         """The op of each node, by name; empty for arguments."""
-        self.renamed: dict[tuple[str, str], str] = {}
-        """New names of outputs, by node and old name. Functions name their nodes' outputs."""
+        self.renamed: dict[tuple[str, str], tuple[str, int]] = {}
+        """New names of outputs and their first index, by node and old name. Functions name their nodes' outputs."""
 
     @classmethod
     def graph(cls, graph: graph_pb2.GraphDef) -> Scope:
@@ -119,9 +119,12 @@ class Scope:
             return [f"{node.name}:{result.output}:{result.index}" for result in results]
         return [f"{node.name}:{port}" if port else node.name for port, _ in enumerate(results)]
 
-    def rename_output(self, node: node_def_pb2.NodeDef, before: str, after: str) -> None:
-        """Records that a node's new op has another name for an output. `use_renamed` updates the users."""
-        self.renamed[node.name, before] = after
+    def rename_output(self, node: node_def_pb2.NodeDef, before: str, after: str, first: int = 0) -> None:
+        """Records that a node's new op has another name for an output, or has it as part of another from `first` on.
+
+        `use_renamed` updates the users.
+        """
+        self.renamed[node.name, before] = after, first
 
     def _known(self) -> dict[str, str]:
         if not self._ops:
@@ -130,7 +133,7 @@ class Scope:
         return self._ops
 
 
-def use_renamed(function: function_pb2.FunctionDef, renamed: Mapping[tuple[str, str], str]) -> None:
+def use_renamed(function: function_pb2.FunctionDef, renamed: Mapping[tuple[str, str], tuple[str, int]]) -> None:
     """Updates a function's references to renamed outputs; see `Scope.rename_output`."""
     if not renamed:
         return
@@ -138,8 +141,10 @@ def use_renamed(function: function_pb2.FunctionDef, renamed: Mapping[tuple[str, 
     def current(operand: str) -> str:
         node, separator, rest = operand.partition(":")
         output, _, index = rest.partition(":")
-        new = renamed.get((node, output)) if separator else None
-        return operand if new is None else f"{node}:{new}:{index}"
+        if not separator or (node, output) not in renamed:
+            return operand
+        after, first = renamed[node, output]
+        return f"{node}:{after}:{first + int(index)}"
 
     for node in function.node_def:
         node.input[:] = [current(operand) for operand in node.input]

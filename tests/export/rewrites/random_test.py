@@ -27,6 +27,7 @@ from tensorflow.python.framework import function as legacy_functions  # noqa: E4
 from tensorflow.python.framework import graph_to_function_def  # noqa: E402
 
 from tfaot.export.rewrites.random import state as random  # noqa: E402
+from tfaot.export.rewrites.random.numbers import STATELESS  # noqa: E402
 from tfaot.graph.names import tensor_name  # noqa: E402
 from tfaot.graph.prune import prune  # noqa: E402
 
@@ -578,49 +579,66 @@ class RandomTest(unittest.TestCase):
         )
 
     def test_stateless_ops(self) -> None:
-        """Protects verification: for these, XLA's own kernels give other floats than TensorFlow."""
+        """Protects TensorFlow's numbers for every seed: XLA uses its low 32 bits only, and makes other floats from it."""
 
-        def draws() -> Any:
-            seed = [1, 2]
+        def draws(seed: Any) -> Any:
             return [
                 *(tf.cast(tf.random.stateless_uniform([33], seed, dtype=d), tf.float64) for d in FLOATS),
                 tf.nn.experimental.stateless_dropout(tf.ones([33]), 0.5, seed),
                 raw.StatelessRandomUniform(shape=[33], seed=seed),
                 tf.random.stateless_uniform([33], seed, maxval=9, dtype=tf.int32),
+                raw.StatelessRandomUniformInt(shape=[33], seed=seed, minval=-5, maxval=1000),
+                raw.StatelessRandomUniformFullInt(shape=[33], seed=seed, dtype=tf.int64),
+                *raw.StatelessRandomGetKeyCounter(seed=seed),
+                *raw.StatelessRandomGetKeyCounterAlg(seed=seed),
+                tf.random.fold_in(seed, 3),
+                tf.random.split(seed),
                 tf.random.stateless_normal([33], seed),
                 raw.StatelessRandomNormal(shape=[33], seed=seed),
                 tf.random.stateless_truncated_normal([33], seed),
                 tf.random.stateless_categorical([[0.0, 1.0, 2.0]], 33, seed),
             ]
 
-        model = built(lambda: [*draws(), tf.random.uniform([1])])
-        model, variable = self.rewritten(model)
-        ours = session(model, variable)
-        self.assert_steps(xla(model, variable), ours)
-        compile_ahead(model, variable, {})
-        theirs = [np.asarray(value) for value in draws()]
-        for value, other in zip(ours[0][0][:7], theirs[:7], strict=True):
-            np.testing.assert_array_equal(value, other)
-        for value, other in zip(ours[0][0][7:9], theirs[7:9], strict=True):
-            np.testing.assert_allclose(value, other, rtol=0, atol=4e-6)
+        firsts = []
+        for dtype, seeds in (
+            (tf.int32, [[1, 2], [5, -7], [-(2**31), 2**31 - 1]]),
+            (tf.int64, [[7, 0], [2**40 + 7, 0], [-(2**63), -3]]),
+        ):
+            model = built(lambda d=dtype: [*draws(v1.placeholder(d, [2], "seed")), tf.random.uniform([1])])
+            model, variable = self.rewritten(model)
+            compile_ahead(model, variable, {"seed:0": np.zeros(2, dtype.as_numpy_dtype)})
+            for seed in seeds:
+                with self.subTest(seed=seed):
+                    feeds = {"seed:0": np.array(seed, dtype.as_numpy_dtype)}
+                    ours = session(model, variable, feeds=feeds)
+                    self.assert_steps(xla(model, variable, feeds=feeds), ours)
+                    theirs = [np.asarray(value) for value in draws(tf.constant(seed, dtype))]
+                    for value, other in zip(ours[0][0][:-5], theirs[:-4], strict=True):
+                        np.testing.assert_array_equal(value, other)
+                    for value, other in zip(ours[0][0][-5:-3], theirs[-4:-2], strict=True):
+                        np.testing.assert_allclose(value, other, rtol=0, atol=4e-6)
+                    firsts.append([*ours[0][0][0]])
+        self.assertEqual([firsts.count(first) for first in firsts], [1] * 6)
 
     def test_stateless_ops_in_functions(self) -> None:
         """Protects functions that need no state: they are fixed in place, and take no additional argument."""
 
         @tf.function(autograph=False)
         def fixed(x: Any) -> Any:
-            return x * tf.random.stateless_uniform([3], [1, 2])
+            key, counter = raw.StatelessRandomGetKeyCounter(seed=[-1, 2])
+            return x * tf.random.stateless_uniform([3], [1, -2]) * tf.cast(key, tf.float32), counter
 
         model = built(lambda: fixed(tf.ones([3])))
         seeded = random.seeded(model.graph)
         self.assertIsNone(seeded.variable)
         (function,) = seeded.graph.library.function
         self.assertEqual(function.signature, model.graph.library.function[0].signature)
-        self.assertNotIn("StatelessRandomUniformV2", {node.op for node in function.node_def})
+        self.assertEqual({node.op for node in function.node_def} & STATELESS, set())
         with tf.Graph().as_default(), v1.Session() as running:
             tf.import_graph_def(seeded.graph, name="")
-            (ours,) = running.run(list(model.outputs))
-        np.testing.assert_array_equal(ours, fixed(tf.ones([3])))
+            ours = running.run(list(model.outputs))
+        for value, other in zip(ours, fixed(tf.ones([3])), strict=True):
+            np.testing.assert_array_equal(value, other)
 
     def test_defaults_may_be_left_out(self) -> None:
         """Protects SavedModels that omit attributes with their op's default."""

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from tensorflow.core.framework import node_def_pb2
+from tensorflow.core.framework import attr_value_pb2, node_def_pb2
 from tensorflow.python.framework import tensor_util
 
 from tfaot.core import dtypes
 from tfaot.export.rewrites.random.control_flow import Anchor
-from tfaot.graph.attributes import write_attributes
+from tfaot.graph.attributes import type_attribute, types_attribute, write_attributes
 from tfaot.graph.edits import Scope
 from tfaot.graph.names import canonical, producer
 from tfaot.graph.ops import definition, fill_in_defaults, results
@@ -24,7 +25,8 @@ class Builder:
 
     def __init__(self, scope: Scope) -> None:
         """Takes the body's scope, which provides free names and knows how to write edges."""
-        self._scope = scope
+        self.scope = scope
+        """The body's scope, which records outputs that are renamed."""
         self._constants: dict[tuple[str, tuple[int, ...], bytes], str] = {}
         self._prefix = _SHARED
         self._anchor = ""
@@ -47,12 +49,12 @@ class Builder:
         """Adds a node, and returns references to its outputs. Missing attributes get their defaults."""
         defined = definition(op)
         assert defined is not None, op
-        node = node_def_pb2.NodeDef(name=self._scope.take(f"{self._prefix}/{op}"), op=op, input=inputs)
+        node = node_def_pb2.NodeDef(name=self.scope.take(f"{self._prefix}/{op}"), op=op, input=inputs)
         write_attributes(node, attrs, defined)
         fill_in_defaults(node, defined)
         self.nodes.append(node)
-        made = self._scope.outputs(node, results(node, defined))
-        return tuple(made if self._scope.name else map(canonical, made))
+        made = self.scope.outputs(node, results(node, defined))
+        return tuple(made if self.scope.name else map(canonical, made))
 
     def add(self, op: str, *inputs: str, **attrs: Any) -> str:
         """Adds a node, and returns its first output."""
@@ -76,12 +78,26 @@ class Builder:
 
     def finish(self, site: node_def_pb2.NodeDef, value: str, dtype: int) -> list[node_def_pb2.NodeDef]:
         """Returns all nodes since `begin`, and one that replaces the random op."""
-        result = node_def_pb2.NodeDef(name=site.name, op="Identity", device=site.device, input=[value])
+        return self._finish(site, "Identity", [value], type_attribute(dtype))
+
+    def finish_all(self, site: node_def_pb2.NodeDef, values: Mapping[str, str]) -> list[node_def_pb2.NodeDef]:
+        """Like `finish`, for an op of several results: values by output. Functions then need `edits.use_renamed`."""
+        defined = definition(site.op)
+        assert defined is not None, site.op
+        types = {result.output: result.dtype for result in results(site, defined)}
+        for index, output in enumerate(values):
+            self.scope.rename_output(site, output, "output", index)
+        return self._finish(site, "IdentityN", values.values(), types_attribute(types[output] for output in values))
+
+    def _finish(
+        self, site: node_def_pb2.NodeDef, op: str, values: Iterable[str], types: attr_value_pb2.AttrValue
+    ) -> list[node_def_pb2.NodeDef]:
+        result = node_def_pb2.NodeDef(name=site.name, op=op, device=site.device, input=values)
         result.input.extend(operand for operand in site.input if operand.startswith("^"))
         for key, attr in site.attr.items():
             if key.startswith("_"):
                 result.attr[key].CopyFrom(attr)
-        result.attr["T"].type = dtype
+        result.attr["T"].CopyFrom(types)
         if site.HasField("experimental_debug_info"):
             result.experimental_debug_info.CopyFrom(site.experimental_debug_info)
         return [*self.nodes, result]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from tensorflow.core.framework import node_def_pb2, types_pb2
 
@@ -27,15 +27,31 @@ DRAWS = frozenset(
 STATELESS = frozenset(
     {
         "StatelessMultinomial",
+        "StatelessRandomGetKeyCounter",
+        "StatelessRandomGetKeyCounterAlg",
         "StatelessRandomNormal",
         "StatelessRandomNormalV2",
         "StatelessRandomUniform",
+        "StatelessRandomUniformFullInt",
+        "StatelessRandomUniformInt",
         "StatelessRandomUniformV2",
         "StatelessTruncatedNormal",
         "StatelessTruncatedNormalV2",
     }
 )
-"""Stateless ops for which XLA makes other numbers than TensorFlow. Both make the same numbers for integer ops."""
+"""Stateless ops for which XLA makes other numbers than TensorFlow: all that take a seed, and those of floating-point numbers.
+
+From a key and a counter, both make the same integers. From a seed, XLA uses the low 32 bits only.
+"""
+
+_GETS_KEY: Mapping[str, tuple[str, ...]] = {
+    "StatelessRandomGetKeyCounter": ("key", "counter"),
+    "StatelessRandomGetKeyCounterAlg": ("key", "counter", "alg"),
+}
+"""The outputs of ops that only make a key from a seed."""
+
+_SCRAMBLE = 0x02461E293EC8F720
+"""The key with which TensorFlow draws a key and a counter from a seed."""
 
 _RESERVED = 1 << 40
 """How many numbers a draw inside a branch reserves if its size is unknown: more than any tensor has."""
@@ -58,10 +74,37 @@ class Key:
     algorithm: str
 
 
+def _key_of(build: Builder, seed: str, seed_type: int) -> Key:
+    """Makes a key and a counter from a seed of two integers of up to 64 bits, as TensorFlow's kernels do."""
+    unsigned, long, index = types_pb2.DT_UINT64, types_pb2.DT_INT64, types_pb2.DT_INT32
+    words = build.add("Bitcast", build.cast(seed, seed_type, long), T=long, type=unsigned)
+    source = Key(build.constant([_SCRAMBLE], unsigned), words, build.constant(_PHILOX, index))
+    drawn = _integers(build, source, build.constant([2], index), index, unsigned)
+    key, upper = build.outputs(
+        "SplitV", drawn, build.constant([1, 1], index), build.constant(0, index), num_split=2, T=unsigned, Tlen=index
+    )
+    counter = build.add("ConcatV2", build.constant([0], unsigned), upper, build.constant(0, index), N=2, T=unsigned)
+    return Key(key, counter, source.algorithm)
+
+
 def _integers(build: Builder, key: Key, shape: str, shape_type: int, dtype: int) -> str:
     """Draws integers with all bits random."""
     return build.add(
         "StatelessRandomUniformFullIntV2", shape, key.key, key.counter, key.algorithm, dtype=dtype, Tshape=shape_type
+    )
+
+
+def _within(build: Builder, key: Key, shape: str, shape_type: int, limits: Sequence[str], dtype: int) -> str:
+    """Draws integers in a range."""
+    return build.add(
+        "StatelessRandomUniformIntV2",
+        shape,
+        key.key,
+        key.counter,
+        key.algorithm,
+        *limits,
+        dtype=dtype,
+        Tshape=shape_type,
     )
 
 
@@ -189,11 +232,8 @@ _FLOATING: Mapping[str, Callable[[Builder, Key, str, int, int], str]] = {
     "RandomStandardNormal": _normal,
     "RandomUniform": _uniform,
     "StatelessRandomNormal": _normal,
-    "StatelessRandomNormalV2": _normal,
     "StatelessRandomUniform": _uniform,
-    "StatelessRandomUniformV2": _uniform,
     "StatelessTruncatedNormal": _truncated_normal,
-    "StatelessTruncatedNormalV2": _truncated_normal,
     "TruncatedNormal": _truncated_normal,
 }
 """Ops that return floating-point numbers with the shape in their first input, and the functions that make the numbers."""
@@ -235,16 +275,7 @@ def drawn(
         key, last = _reserve(build, state, last, shape, shape_type, place)
         if node.op == "RandomUniformInt":
             dtype = type_of(node, "Tout")
-            result = build.add(
-                "StatelessRandomUniformIntV2",
-                shape,
-                key.key,
-                key.counter,
-                key.algorithm,
-                *node.input[1:3],
-                dtype=dtype,
-                Tshape=shape_type,
-            )
+            result = _within(build, key, shape, shape_type, node.input[1:3], dtype)
         else:
             dtype = type_of(node, "dtype")
             result = _FLOATING[node.op](build, key, shape, shape_type, dtype)
@@ -254,18 +285,23 @@ def drawn(
 def stateless(build: Builder, node: node_def_pb2.NodeDef, anchor: Anchor | None) -> list[node_def_pb2.NodeDef]:
     """Builds the replacement of one of `STATELESS`. It gives TensorFlow's numbers, except where TensorFlow draws again."""
     build.begin(node, anchor)
-    if node.op.endswith("V2"):
-        shape_type, key = type_of(node, "Tshape"), Key(*node.input[1:4])
+    op, inputs = node.op.removesuffix("V2"), node.input
+    if op in _GETS_KEY:
+        key = _key_of(build, inputs[0], type_of(node, "Tseed"))
+        return build.finish_all(node, dict(zip(_GETS_KEY[op], dataclasses.astuple(key), strict=False)))
+    if op != node.op:
+        shape_type, key = type_of(node, "Tshape"), Key(*inputs[1:4])
     else:
         shape_type = type_of(node, "T")
-        seed = node.input[2 if node.op == "StatelessMultinomial" else 1]
-        word, counter = build.outputs("StatelessRandomGetKeyCounter", seed, Tseed=type_of(node, "Tseed"))
-        key = Key(word, counter, build.constant(_PHILOX, types_pb2.DT_INT32))
-    if node.op == "StatelessMultinomial":
-        dtype = type_of(node, "output_dtype")
-        shape = _sample_shape(build, node.input[0], type_of(node, "T"), node.input[1])
-        result = _categorical(build, key, node.input[0], type_of(node, "T"), shape, dtype)
+        key = _key_of(build, inputs[2 if op == "StatelessMultinomial" else 1], type_of(node, "Tseed"))
+    dtype = type_of(node, "output_dtype" if op == "StatelessMultinomial" else "dtype")
+    if op == "StatelessMultinomial":
+        shape = _sample_shape(build, inputs[0], shape_type, inputs[1])
+        result = _categorical(build, key, inputs[0], shape_type, shape, dtype)
+    elif op == "StatelessRandomUniformFullInt":
+        result = _integers(build, key, inputs[0], shape_type, dtype)
+    elif op == "StatelessRandomUniformInt":
+        result = _within(build, key, inputs[0], shape_type, inputs[2:4], dtype)
     else:
-        dtype = type_of(node, "dtype")
-        result = _FLOATING[node.op](build, key, node.input[0], shape_type, dtype)
+        result = _FLOATING[op](build, key, inputs[0], shape_type, dtype)
     return build.finish(node, result, dtype)

@@ -27,7 +27,7 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export.rewrites.random.builder import Builder
 from tfaot.export.rewrites.random.control_flow import Anchor, anchors, order
 from tfaot.export.rewrites.random.numbers import DRAWS, STATELESS, drawn, stateless
-from tfaot.graph.edits import Scope
+from tfaot.graph.edits import Scope, use_renamed
 from tfaot.graph.names import unused
 from tfaot.graph.ops import CALLS, functions_of
 from tfaot.graph.prune import reached
@@ -208,7 +208,7 @@ class _Rewriter:
                 sites = [node for node in self._nodes(name) if node.name in kept]
                 left += [Left(_qualified(name, node.name), node.op, reason) for node in sites]
         draws = _TOP in self._drawing
-        nodes, _ = self._write(_TOP, _Form.TAKES if draws else _Form.PLAIN, self._variable)
+        nodes, _, _ = self._write(_TOP, _Form.TAKES if draws else _Form.PLAIN, self._variable)
         result = graph_pb2.GraphDef()
         result.CopyFrom(self._graph)
         del result.node[:]
@@ -322,8 +322,10 @@ class _Rewriter:
                 used.add(self._names[name, form])
         return reasons
 
-    def _write(self, name: str, form: _Form, state: str) -> tuple[Sequence[node_def_pb2.NodeDef], str]:
-        """Returns the nodes of a body whose state handle is `state`, and the name of the last node that draws."""
+    def _write(
+        self, name: str, form: _Form, state: str
+    ) -> tuple[Sequence[node_def_pb2.NodeDef], str, Mapping[tuple[str, str], tuple[str, int]]]:
+        """Returns the nodes of a body whose state handle is `state`, the last node that draws, and renamed outputs."""
         nodes, body = self._nodes(name), self._bodies[name]
         by_name = {node.name: node for node in nodes}
         arguments = () if name == _TOP else (arg.name for arg in self._library[name].signature.input_arg)
@@ -343,9 +345,9 @@ class _Rewriter:
         for site in body.stateless:
             written[site] = stateless(build, by_name[site], body.anchors.get(site))
         if not written:
-            return nodes, ""
+            return nodes, "", {}
         result = [new for node in nodes for new in written.get(node.name, [node])]
-        return [*build.constants, *result], last[0]
+        return [*build.constants, *result], last[0], build.scope.renamed
 
     def _handing_on(self, node: node_def_pb2.NodeDef, state: str, last: str) -> node_def_pb2.NodeDef:
         """Returns a call, loop, or conditional with one more operand, after the draw before it."""
@@ -381,12 +383,13 @@ class _Rewriter:
         outputs = {arg.name for arg in signature.output_arg}
         used = {arg.name for arg in signature.input_arg} | outputs | {node.name for node in function.node_def}
         argument = unused(_ARGUMENT, used)
-        nodes, last = self._write(name, form, argument)
+        nodes, last, renamed = self._write(name, form, argument)
         result = function_pb2.FunctionDef()
         result.CopyFrom(function)
         result.signature.name = self._names[name, form]
         del result.node_def[:]
         result.node_def.extend(nodes)
+        use_renamed(result, renamed)
         if form == _Form.PLAIN:
             return result
         result.signature.input_arg.add(name=argument, type=types_pb2.DT_RESOURCE)
