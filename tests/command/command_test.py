@@ -1,4 +1,4 @@
-"""The command `tfaot`: its options, its errors, and what it leaves behind."""
+"""The command `tfaot`: its options, its errors, what it leaves behind, and what it leaves alone."""
 
 from __future__ import annotations
 
@@ -8,16 +8,24 @@ import os
 import pty
 import re
 import shutil
+import signal
+import sys
 import tempfile
 import threading
+import time
 import unittest
+from collections.abc import Callable
 from pathlib import Path
+from subprocess import DEVNULL
+from types import FrameType
 from unittest import mock
 
-from running import run
+from running import run, started
 
-from tfaot.command import cli, cxx, options
+from tfaot.command import cli, cxx, ending, options, output
 from tfaot.command.files import RULES
+from tfaot.core import isolate
+from tfaot.core.errors import TfaotError
 
 MODEL = """\
 import tensorflow as tf
@@ -55,19 +63,231 @@ class OptionsTest(unittest.TestCase):
         self.assertNotIn("tags", made)
 
 
-class CommandTest(unittest.TestCase):
-    """Runs of the command."""
+class FolderTest(unittest.TestCase):
+    """A test with a folder."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(dir=os.environ.get("TEST_TMPDIR"))
         self.addCleanup(folder.cleanup)
-        self.folder = Path(folder.name)
+        self.addCleanup(os.chdir, os.getcwd())
+        self.folder = Path(folder.name).resolve()
+        os.chdir(self.folder)
+
+    def contents(self) -> dict[str, str]:
+        """Returns what is in the folder: the text of files, and where links lead."""
+        return {
+            str(path.relative_to(self.folder)): f"to {os.readlink(path)}" if path.is_symlink() else path.read_text()
+            for path in self.folder.rglob("*")
+            if path.is_symlink() or not path.is_dir()
+        }
+
+
+def write(path: str, text: str = "text") -> None:
+    """Writes a file of a user."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text)
+
+
+def make(out: str, text: str = "old", *, meanwhile: str = "") -> None:
+    """Makes a folder as a command does, with a file of the user's that appears meanwhile."""
+    with output.replacing(out) as made:
+        for path in ("include/b.h", "share/b/model.json"):
+            (made / path).parent.mkdir(parents=True)
+            (made / path).write_text(text)
+        if meanwhile:
+            write(meanwhile)
+
+
+class OutTest(FolderTest):
+    """The folder that `--out` names."""
+
+    def test_what_is_replaced(self) -> None:
+        """Protects users' files: only what the command wrote is replaced, and all else stays where it is, as it is."""
+
+        def installed(*paths: str, out: str = "out") -> Callable[[], None]:
+            return lambda: (make(out), *(write(path) for path in paths))[0]
+
+        def linked(target: str) -> Callable[[], None]:
+            return lambda: (make("real"), os.symlink(target, "out"))[0]
+
+        replaced: tuple[tuple[str, Callable[[], object], str, str], ...] = (
+            ("nothing there", lambda: None, "out", "out"),
+            ("folders above", lambda: None, "above/and/out", "above/and/out"),
+            ("an empty folder", lambda: Path("out").mkdir(), "out", "out"),
+            ("an older one", installed("beside"), "out", "out"),
+            ("parts of an older one", lambda: (make("out"), os.remove("out/include/b.h")), "out", "out"),
+            ("a link to an older one", linked("real"), "out", "real"),
+            ("a link to nothing", linked("nowhere"), "out", "nowhere"),
+            ("without an atomic exchange", installed("beside"), "out", "out"),
+        )
+        others = "--out {}: this isn't something that the command wrote and could replace\n  found: "
+        refused: tuple[tuple[str, Callable[[], object], str, str], ...] = (
+            (
+                "an install prefix",
+                installed("out/bin/tool"),
+                "out",
+                others + "other files, or changed ones: bin, bin/tool\n",
+            ),
+            ("an empty folder in it", lambda: (make("out"), Path("out/mine").mkdir()), "out", others + "other files"),
+            (
+                "a changed file",
+                installed("out/include/b.h"),
+                "out",
+                others + "other files, or changed ones: include/b.h\n",
+            ),
+            ("a file that is a link", linked_file, "out", others + "other files, or changed ones: include/b.h\n"),
+            ("a package of others", lambda: write("out/share/b/model.json"), "out", others + "other files"),
+            ("a broken list", lambda: (write("out/.tfaot.json", "[]"), write("out/a")), "out", others + "other files"),
+            ("a file", lambda: write("out"), "out", others + "no folder\n"),
+            ("a link to a file", lambda: (write("file"), os.symlink("file", "out")), "out", others + "no folder\n"),
+            ("a link to itself", lambda: os.symlink("out", "out"), "out", "--out out: "),
+            (
+                "the current folder",
+                lambda: write("model.py"),
+                ".",
+                "--out .: this is the current folder, or contains it\n",
+            ),
+            ("the folder above", lambda: None, "..", "--out ..: this is the current folder, or contains it\n"),
+            ("the root", lambda: None, "/", "--out /: this is the current folder, or contains it\n"),
+            ("no name", lambda: None, "", "--out names no folder\n"),
+            ("below a file", lambda: write("file"), "file/out", "--out file/out: can't write there: "),
+            ("too long", lambda: None, "a" * 300, "can't write there: File name too long\n"),
+            ("no path", lambda: None, "a\0b", "can't write there: embedded null byte\n"),
+        )
+        for number, (what, prepare, out, wanted) in enumerate((*replaced, *refused)):
+            succeeds = number < len(replaced)
+            with self.subTest(what=what):
+                here = self.folder / str(number)
+                here.mkdir()
+                os.chdir(here)
+                prepare()
+                before = self.contents()
+                kernel = (
+                    mock.patch("ctypes.CDLL", lambda *_, **__: object())
+                    if "atomic" in what
+                    else contextlib.nullcontext()
+                )
+                with kernel, contextlib.nullcontext() if succeeds else self.assertRaises(TfaotError) as error:
+                    make(out, "new")
+                after = self.contents()
+                made = {path: text for path, text in after.items() if path.startswith(f"{number}/{wanted}/")}
+                if succeeds:
+                    self.assertEqual([*made.values()].count("new"), 2)
+                    kept = {path: text for path, text in before.items() if not path.startswith(f"{number}/{wanted}/")}
+                    self.assertEqual({path: text for path, text in after.items() if path not in made}, kept)
+                else:
+                    self.assertIn(wanted.format(out), str(error.exception))
+                    self.assertEqual(after, before)
+
+    def test_meanwhile(self) -> None:
+        """Protects files that a user adds to the folder while the command runs: it writes nothing then, and leaves nothing."""
+        make("out")
+        for meanwhile in ("out/mine", "new/mine"):
+            with self.subTest(meanwhile), self.assertRaises(TfaotError):
+                make(meanwhile.partition("/")[0], "new", meanwhile=meanwhile)
+            self.assertEqual(Path(meanwhile).read_text(), "text")
+            self.assertEqual(Path("out/include/b.h").read_text(), "old")
+            self.assertEqual([path for path in os.listdir() if path.startswith(".")], [])
+
+    def test_mode(self) -> None:
+        """Protects who shares a machine: the folder has the mode that the user's umask gives."""
+        before = os.umask(0o027)
+        self.addCleanup(os.umask, before)
+        make("out")
+        self.assertEqual(Path("out").stat().st_mode & 0o777, 0o750)
+
+    def test_killed_at_any_point(self) -> None:
+        """Protects the folder: whenever a signal comes, it's whole, old or new, and a signal to end leaves nothing else behind."""
+        for there in ("", "old", "old and mine"):  # the last: a file of the user's comes in the last moment
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                point, status = 0, -number
+                while status:
+                    point += 1
+                    here = self.folder / f"{there}.{number}.{point}"
+                    here.mkdir()
+                    os.chdir(here)
+                    if there:
+                        make("above/out")
+                    status = self.killed(number, point, mine="mine" in there)
+                    self.assertIn(status, (0, -number))
+                    text = {path.read_text() for path in Path("above/out").rglob("*.h")}
+                    self.assertIn(text, [{"old"}, {"new"}] if there else [set(), {"new"}])
+                    files = [path.relative_to("above").parts[0] for path in Path("above").rglob("*")]
+                    beside = {name for name in files if name != "out"}
+                    if number == signal.SIGKILL:
+                        self.assertEqual({name for name in beside if not name.startswith(".tfaot.")}, set())
+                    else:
+                        self.assertEqual((beside, Path("above").exists()), (set(), bool(text)))
+                    if Path("came").exists():
+                        mine = Path("above").rglob("mine") if number == signal.SIGKILL else [Path("above/out/mine")]
+                        self.assertEqual([path.read_text() for path in mine], ["text"])
+                self.assertGreater(point, 50)
+                self.assertEqual(text, {"old"} if "mine" in there else {"new"})
+
+    def killed(self, number: int, point: int, *, mine: bool) -> int:
+        """Makes a folder in a child that gets a signal at a line that it runs. Returns its exit status."""
+        pid = os.fork()
+        if pid:
+            return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        lines = 0
+        exchange = output._exchange
+
+        def trace(frame: FrameType, event: str, _: object) -> object:
+            nonlocal lines
+            if os.path.basename(frame.f_code.co_filename) in ("ending.py", "output.py", "tempfile.py"):
+                lines += event == "line"
+                if event == "line" and lines == point:
+                    os.kill(os.getpid(), number)
+                return trace
+            return None
+
+        def late(one: Path, other: Path) -> None:
+            if mine and not Path("came").exists():
+                write("above/out/mine")
+                write("came")
+            exchange(one, other)
+
+        try:
+            with ending.in_order(), mock.patch.object(output, "_exchange", late):
+                sys.settrace(trace)  # type: ignore[arg-type]
+                make("above/out", "new")
+            os._exit(0)
+        except TfaotError:
+            os._exit(0 if mine else 1)
+        finally:
+            os._exit(1)
+
+
+def linked_file() -> None:
+    """Writes an older folder, one of whose files is a link to the same text."""
+    make("out")
+    os.rename("out/include/b.h", "b.h")
+    os.symlink(Path("b.h").absolute(), "out/include/b.h")
+
+
+def name_of(pid: int) -> str:
+    """Returns the name of a process's program, or nothing if it has ended."""
+    with contextlib.suppress(OSError):
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return "" if state == "Z" else Path(f"/proc/{pid}/comm").read_text().strip()
+    return ""
+
+
+def wait_for(reached: Callable[[], bool]) -> None:
+    """Waits for something to happen."""
+    end = time.monotonic() + 120
+    while not reached():
+        if time.monotonic() > end:
+            raise AssertionError("it didn't happen in two minutes")
+        time.sleep(0.05)
+
+
+class CommandTest(FolderTest):
+    """Runs of the command."""
 
     def error(self, *words: str) -> str:
         """Runs a command that must fail with one error, in this process, and returns the error."""
         printed = io.StringIO()
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(self.folder)
         with (
             contextlib.redirect_stdout(printed),
             mock.patch("sys.argv", ["tfaot", *words]),
@@ -145,6 +365,72 @@ class CommandTest(unittest.TestCase):
         error = self.failure("compile", "model.py", "--cpp-class=a::B", "--out=out")
         self.assertIn("error: exporting model.py: the process was killed by SIGABRT\n", error)
         self.assertIn("model.py", error)
+
+    def test_signals(self) -> None:
+        """Protects the machine: a signal ends the command and all that it started, and nothing that it made stays."""
+        (self.folder / "waits.py").write_text(
+            "import pathlib, subprocess, time\n\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\n"
+            "pathlib.Path('started').touch()\ntime.sleep(1000)\n"
+        )
+        (self.folder / "model.py").write_text(MODEL)
+        (self.folder / "c++").write_text(
+            f"#!/bin/sh\n[ $1 = -dumpmachine ] && exec {shutil.which('c++')} $1\ntouch {self.folder}/started\nsleep 1000\n"
+        )
+        (self.folder / "c++").chmod(0o755)
+        # In the export stage, and in the C++ compiler.
+        stage, compiler = ("hlo", "waits.py"), ("compile", "model.py", "--signature=x=float32[2]", "--cpp-class=a::B")
+        for number, words in (
+            (signal.SIGINT, stage),
+            (signal.SIGHUP, stage),
+            (signal.SIGTERM, stage),
+            (signal.SIGTERM, compiler),
+            (signal.SIGKILL, stage),
+        ):
+            with self.subTest(number=number, words=words):
+                self.check_signal(number, words)
+
+    def check_signal(self, number: signal.Signals, words: tuple[str, ...]) -> None:
+        """Sends a signal to a command when its stage or compiler has written the file `started`."""
+        before = self.contents()
+        env = {"CXX": str(self.folder / "c++")}
+        # No pipes, which processes that stay would keep open.
+        process = started(*words, "--out=out", cwd=self.folder, env=env, stdout=DEVNULL, stderr=DEVNULL)
+        wait_for(lambda: process.poll() is None and Path("started").exists())
+        time.sleep(0.2)
+        processes = isolate.tree(process.pid)
+        self.assertGreater(len(processes), 2)
+        process.send_signal(number)
+        self.assertEqual(process.wait(), -number)
+        # Of a command that is killed, only what the model detached stays.
+        detached = [pid for pid in processes if number == signal.SIGKILL and name_of(pid) == "sleep"]
+        wait_for(lambda: not any(name_of(pid) for pid in processes if pid not in detached))
+        for pid in detached:
+            os.kill(pid, signal.SIGKILL)
+        Path("started").unlink()
+        if number != signal.SIGKILL:
+            self.assertEqual(self.contents(), before)
+
+    def test_names_of_files(self) -> None:
+        """Protects files elsewhere: no name or folder leads out of the folders that the command writes."""
+        (self.folder / "model.py").write_text(MODEL)
+        words = ("compile", "model.py", "--cpp-class=a::B", "--out=out")
+        for flag in ("--name=a/b", "--name=..", "--header-folder=a/../../.."):
+            self.assertIn(
+                f"error: {flag.replace('=', ' ')}: files would be outside of their folder\n", self.error(*words, flag)
+            )
+
+    def test_forged_answers(self) -> None:
+        """Protects the command from what a model writes to descriptors: it takes no line of the model's for an answer."""
+        forged = 'for fd in range(3, 64):\n    try:\n        os.write(fd, b\'{"status": 0, "printed": "forged"}\\n\')\n'
+        forged += "    except OSError:\n        pass\n"
+        (self.folder / "model.py").write_text(f"import os\n{forged}{MODEL}")
+        done = run("stablehlo", "model.py", "--signature=x=float32[2]", "--out=out", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stdout), (0, "wrote out\n"), done.stderr)
+        self.assertIn("stablehlo.add", (self.folder / "out/model.stablehlo.mlir").read_text())
+        (self.folder / "model.py").write_text(f"import os\n{forged}raise ValueError('mine')\n")
+        done = run("stablehlo", "model.py", "--signature=x=float32[2]", "--out=other", cwd=self.folder)
+        self.assertEqual((done.returncode, done.stderr.count("forged")), (1, 0), done.stderr)
+        self.assertIn("ValueError: mine", done.stderr)
 
     def test_an_error_of_the_compiler(self) -> None:
         """Protects users whose compiler refuses a flag: they see its message, and nothing is written."""

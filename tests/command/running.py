@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 
 
-def run(
-    *words: str, cwd: Path, env: dict[str, str] | None = None, stderr: int = subprocess.PIPE
-) -> subprocess.CompletedProcess[str]:
-    """Runs the command as its users do, in a process of its own."""
+def started(
+    *words: str,
+    cwd: Path,
+    env: dict[str, str] | None = None,
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
+) -> subprocess.Popen[str]:
+    """Starts the command as its users do, in a process of its own."""
     variables = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
@@ -19,6 +23,13 @@ def run(
         **(env or {}),
     }
     command = [sys.executable, "-s", "-B", "-m", "tfaot.command.cli", *words]
-    return subprocess.run(
-        command, check=False, cwd=cwd, env=variables, stdout=subprocess.PIPE, stderr=stderr, text=True
-    )
+    return subprocess.Popen(command, cwd=cwd, env=variables, stdout=stdout, stderr=stderr, text=True)
+
+
+def run(
+    *words: str, cwd: Path, env: dict[str, str] | None = None, stderr: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    """Runs the command to its end."""
+    process = started(*words, cwd=cwd, env=env, stderr=stderr)
+    printed, errors = process.communicate()
+    return subprocess.CompletedProcess(words, process.returncode, printed, errors)

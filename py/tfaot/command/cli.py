@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,7 +15,7 @@ from typing import Any, TypeVar
 import click
 
 from tfaot import profile, values
-from tfaot.command import cxx, inspect, options
+from tfaot.command import cxx, ending, inspect, options, output
 from tfaot.command.build import Build, check_tested, levels
 from tfaot.command.progress import Progress
 from tfaot.command.stages import StageFailed, Stages, check_model
@@ -94,7 +92,7 @@ def compile_model(
 ) -> None:
     """Writes a package."""
     tools = _tools(values, platform, untested=untested_platforms)
-    with _replacing(out) as made, _build(values, name, header_folder, platform) as build:
+    with output.replacing(out) as made, _build(values, name, header_folder, platform) as build:
         build.export()
         build.compile()
         build.render()
@@ -196,8 +194,8 @@ def check(arguments: Sequence[str]) -> None:
 
     It has options of its own: see `tfaot check --help`.
     """
-    with tempfile.TemporaryDirectory(prefix="tfaot.") as folder:
-        status = check_model(arguments, temporary=Path(folder))
+    with ending.folder() as folder:
+        status = check_model(arguments, temporary=folder)
     sys.exit(status)
 
 
@@ -245,7 +243,7 @@ def _write_for_others(
     platform: str | None = None,
 ) -> None:
     """Exports a model for another compiler, and writes its manifest beside what `make` returns."""
-    with _replacing(out) as made, _build(values, name or _model_name(values), platform=platform) as build:
+    with output.replacing(out) as made, _build(values, name or _model_name(values), platform=platform) as build:
         build.export(edge="hlo")
         for file in [build.path(".model.json"), *make(build)]:
             shutil.copyfile(file, made / Path(file).name)
@@ -262,16 +260,23 @@ def _model_name(values: dict[str, Any]) -> str:
 def _build(
     values: dict[str, Any], name: str | None, header_folder: str = "", platform: str | None = None
 ) -> Iterator[Build]:
-    """Yields a build in a temporary folder, unless the class can't have its name."""
+    """Yields a build in a temporary folder, unless its class or its files can't have their names."""
     if "cpp_class" in values:
         names.split_class(values["cpp_class"])  # the export stage would say so much later
-    with tempfile.TemporaryDirectory(prefix="tfaot.") as folder:
-        work, temporary = Path(folder, "work"), Path(folder, "tmp")
+    name = name or _default_name(values["cpp_class"])
+    for flag, path, parts in (("--name", name, [name]), ("--header-folder", header_folder, header_folder.split("/"))):
+        if "." in parts[:1] or ".." in parts or (flag == "--name" and "/" in path):
+            raise TfaotError(
+                f"{flag} {path}: files would be outside of their folder",
+                do="give a name without / and a relative folder without ..",
+            )
+    with ending.folder() as folder:
+        work, temporary = folder / "work", folder / "tmp"
         temporary.mkdir()
         with Stages(temporary=temporary, deps=values["deps"]) as stages, Progress() as progress:
             yield Build(
                 values,
-                name=name or _default_name(values["cpp_class"]),
+                name=name,
                 header_folder=header_folder,
                 folder=work,
                 stages=stages,
@@ -314,55 +319,13 @@ def _default_name(cpp_class: str) -> str:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", cpp_class.rpartition("::")[2]).lower()
 
 
-@contextlib.contextmanager
-def _replacing(out: str) -> Iterator[Path]:
-    """Yields a new folder beside `out`, which takes its place after success."""
-    target = Path(out).absolute()
-    if target.exists() and not _ours(target):
-        raise TfaotError(
-            f"--out {out}: this isn't something that the command wrote and could replace",
-            exists="a file" if target.is_file() else "a folder with other files",
-            do="name a folder that doesn't exist, an empty one, or one that the command wrote",
-        )
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise TfaotError(
-            f"--out {out}: can't write there: {error.strerror}", do="name a folder that you can write"
-        ) from None
-    try:
-        yield made
-        made.chmod(0o777 & ~_umask())
-        old = made.with_name(made.name + ".old")
-        if target.exists():
-            os.rename(target, old)
-        os.rename(made, target)
-        shutil.rmtree(old, ignore_errors=True)
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
-
-
-def _ours(folder: Path) -> bool:
-    return folder.is_dir() and (
-        not any(folder.iterdir()) or any((*folder.glob("share/*/model.json"), *folder.glob("*.model.json")))
-    )
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
 def main() -> None:
     """Runs the command. An error is one message, with exit status 1, or 2 for wrong options."""
     try:
-        tfaot(standalone_mode=False)
+        with ending.in_order():
+            tfaot(standalone_mode=False)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        sys.exit(130)
     except click.ClickException as error:
         sys.exit(f"error: {error.format_message()}\n  to do: see {_help_of(error)}")
     except StageFailed as error:

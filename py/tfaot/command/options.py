@@ -129,7 +129,12 @@ _UNTESTED = Own(
     "Also compile for android_aarch64, macos_aarch64, macos_x86_64, and windows_x86_64, where nobody has run a model yet.",
     switch=True,
 )
-_OUT = Own("--out", "DIR", "The folder to write. What the command wrote there is replaced.", required=True)
+_OUT = Own(
+    "--out",
+    "DIR",
+    "The folder to write. It is replaced if it contains only what the command wrote, unchanged; otherwise, it is an error.",
+    required=True,
+)
 _NAME = Own("--name", "NAME", "The library's name. By default, the class's in lower case.")
 _MODULE = Own("--name", "NAME", "The module's name. By default, that of the model's file.")
 

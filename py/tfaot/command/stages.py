@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -76,17 +77,18 @@ class Stages:
     def _ask(self, legacy_keras: bool, stage: str, arguments: list[str]) -> tuple[int, str]:
         process = self._processes.get(legacy_keras) or self._start(legacy_keras)
         assert process.stdin is not None and process.stdout is not None
-        line = ""
+        token = secrets.token_hex(16)
         with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps({"arguments": arguments}) + "\n")
+            process.stdin.write(json.dumps({"token": token, "arguments": arguments}) + "\n")
             process.stdin.flush()
-            line = process.stdout.readline()
-        if not line:
-            del self._processes[legacy_keras]
-            self._log.seek(0)
-            raise _died(stage, process.wait(), self._log.read().decode(errors="replace"))
-        answer = json.loads(line)
-        return answer["status"], answer["printed"]
+            for line in process.stdout:
+                with contextlib.suppress(LookupError, TypeError, ValueError):  # not the runner's
+                    answer = json.loads(line)
+                    if answer["token"] == token:
+                        return int(answer["status"]), str(answer["printed"])
+        del self._processes[legacy_keras]
+        self._log.seek(0)
+        raise _died(stage, process.wait(), self._log.read().decode(errors="replace"))
 
     def _start(self, legacy_keras: bool) -> subprocess.Popen[str]:
         variables = {
@@ -98,7 +100,7 @@ class Stages:
             "TZ": "UTC",
         }
         process = self._processes[legacy_keras] = subprocess.Popen(
-            [sys.executable, "-s", "-B", str(_RUNNER), str(int(legacy_keras))],
+            [sys.executable, "-s", "-B", str(_RUNNER), str(int(legacy_keras)), str(os.getpid())],
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -167,7 +167,7 @@ def _stands_still(pid: int, idle_seconds: float) -> bool:
 def _activity(pid: int) -> int | None:
     """Returns a process tree's CPU time in ticks, or None if a thread is running, waiting for a disk, or stopped."""
     ticks = 0
-    for process in _tree(pid):
+    for process in tree(pid):
         for task in _listing(f"/proc/{process}/task"):
             if fields := _stat(f"/proc/{process}/task/{task}/stat"):
                 if fields[0] in "RDTt":
@@ -178,7 +178,7 @@ def _activity(pid: int) -> int | None:
     return ticks
 
 
-def _tree(pid: int) -> list[int]:
+def tree(pid: int) -> list[int]:
     """Returns a process and its descendants, parents first."""
     children: dict[int, list[int]] = {}
     for name in _listing("/proc"):
@@ -212,8 +212,8 @@ def _read(path: str) -> str:
 
 def _end(pid: int, stacks: int) -> None:
     """Ends a process and its descendants. Those that run our code write their stacks first."""
-    tree = _tree(pid)
-    for process in tree:
+    processes = tree(pid)
+    for process in processes:
         caught = re.search(r"^SigCgt:\s*(\w+)", _read(f"/proc/{process}/status"), re.MULTILINE)
         if caught is None or not int(caught[1], 16) >> (signal.SIGUSR1 - 1) & 1:
             continue  # another program, started by the user's code
@@ -227,7 +227,7 @@ def _end(pid: int, stacks: int) -> None:
             before, size = size, os.fstat(stacks).st_size
             if start < size == before:
                 break
-    for process in tree:
+    for process in processes:
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
 
@@ -260,10 +260,13 @@ def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoR
             os._exit(error.code if isinstance(error.code, int) and error.code else 70)
         outcome = ("error", traceback.format_exc())
     with os.fdopen(answer, "wb", closefd=False) as file:
+        file.seek(0)  # user code can have written to any descriptor
+        file.truncate()
         try:
             pickle.dump(outcome, file)
         except Exception:
             file.seek(0)
+            file.truncate()
             pickle.dump(("error", traceback.format_exc()), file)
     sys.stdout.flush()
     sys.stderr.flush()

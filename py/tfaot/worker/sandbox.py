@@ -39,11 +39,19 @@ _OPTIONS = {
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def end_with_parent(parent: int) -> None:
-    """Makes the kernel end this process when its parent, the process `parent`, ends in any way."""
-    _call("prctl", _PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+def end_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
+    """Makes the kernel send this process a signal when its parent, the process `parent`, ends in any way."""
+    _call("prctl", _PR_SET_PDEATHSIG, int(number), 0, 0, 0)
     if os.getppid() != parent and parent != 0:
         os._exit(1)  # it ended before the call
+
+
+def close_descriptors() -> None:
+    """Closes all files of this process but the standard ones. A model can write to any that it inherits."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with contextlib.suppress(OSError):  # that of the folder itself
+                os.close(int(name))
 
 
 def stage_inputs(folder: Path, root: Path, inputs: Iterable[str], outputs: Iterable[str]) -> None:
