@@ -631,6 +631,24 @@ def golden_fn(step, rng):
             w = w + x
             np.testing.assert_array_equal(goldens[f"step{step}/w"], w)
 
+    def test_calls_before_a_write(self) -> None:
+        """Protects models whose first call only reads: until a call has written, each call is compared from the initial values."""
+        for calls in (("Look", "Train"), ("Look", "Look", "Train"), ("Train", "Look")):
+            goldens = self.export(
+                SEVERAL.replace("assign_add(x)", "assign_add(0.1 * x)"),
+                calls=calls,
+                entry_points=(("Train", "train"), ("Look", "look")),
+                golden_steps=2,
+            ).goldens()
+            w = np.array([1, 2], np.float64)
+            for step, call in enumerate(2 * calls):
+                name = f"step{step}/Look_output"
+                if call == "Train":
+                    w += np.float64(0.1) * goldens[f"step{step}/Train_x"]
+                    name = f"step{step}/w"
+                np.testing.assert_allclose(goldens[name], w, rtol=1e-6)
+                self.assertLess(goldens[f"{name}/tolerance"].max(), 1e-5, name)
+
     def test_batches(self) -> None:
         """Protects batch families: the smallest batch, the largest, and others, each with its own number of rows."""
         exported = self.export(

@@ -149,13 +149,16 @@ class _Lane:
             self._runner.assign((name, _moved(value, rng, moves)) for name, value in values.items())
 
         first, *others = self._run.calls
+        initial = {variable.name: self._run.initial[variable.name] for variable in self._manifest.written}
         self._runner.amplitude(amplitude)
-        assign({variable.name: self._run.initial[variable.name] for variable in self._manifest.written})
+        assign(initial)
         restored = [self._runner.call(first.entry, first.inputs)]
         continued = []
         if free:
             continued = [restored[0][: len(first.entry.outputs)]]
             continued += [self._runner.outputs(call.entry, call.inputs) for call in others]
+            if not self._manifest.written_by(first.entry):
+                assign(initial)  # until a call has written variables, no call restores any
         for call, state in zip(others, self._run.states[1:], strict=True):
             assign(state)
             restored.append(self._runner.call(call.entry, call.inputs))
