@@ -74,9 +74,12 @@ def trace_count(how: str, types: tuple[int, ...]) -> Any:
             return tf.maximum(tf.reduce_prod(tf.stack(dims)), 1.0) if dims else tf.constant(1.0, tf.float64)
         number = {
             "all": lambda: size,
+            # Weights are fractions of coordinates. Their errors, like the coordinates', are relative to the image's size.
+            "extent": lambda: tf.square(tf.maximum(shape[1], shape[2])),
             "channels": lambda: size / tf.maximum(shape[-1], 1.0),
             "filter": lambda: size / tf.maximum(shape[-1], 1.0),
             "last": lambda: shape[-1],
+            "last_squared": lambda: tf.square(shape[-1]),
             "rows": lambda: shape[0],
             "second_last": lambda: shape[-2],
             "whole_filter": lambda: size / tf.maximum(shape[-2], 1.0),
@@ -86,6 +89,50 @@ def trace_count(how: str, types: tuple[int, ...]) -> Any:
         return tf.maximum(number, 1.0)
 
     return count.get_concrete_function()
+
+
+def trace_rounds(groups: tuple[int, ...], types: tuple[int, ...], digits: int, product: bool) -> Any:
+    """Returns `(count, operand, …)` → `count`, the number of terms, or 0 if no partial sum needs to be rounded.
+
+    If all values of a factor are multiples of a power of two and at most 2^b times that, the factor has b bits. A sum of `count`
+    products of factors is exact if it has no more bits than a float has digits. So are counts, masks, and other whole numbers.
+
+    Args:
+      groups: the number of operands of each factor.
+      types: the operands' dtypes.
+      digits: the binary digits of the dtype in which terms are added.
+      product: whether terms are multiplied with each other, not added.
+    """
+
+    def bits(values: Any) -> Any:
+        largest = tf.reduce_max(tf.abs(values))
+        power = 2.0 ** (tf.math.ceil(tf.math.log(tf.maximum(largest, 1e-300)) / tf.math.log(tf.constant(2.0, tf.float64))))
+        scaled = values * (2.0**digits / power)
+        whole = tf.reduce_all(tf.equal(scaled, tf.math.rint(scaled)))
+        number = tf.cast(scaled, tf.int64)
+        lowest = tf.bitwise.bitwise_and(number, -number)
+        least = tf.reduce_min(tf.where(tf.equal(lowest, 0), tf.constant(1 << digits, tf.int64), lowest))
+        most = digits - tf.math.log(tf.cast(least, tf.float64)) / tf.math.log(tf.constant(2.0, tf.float64))
+        return tf.where(whole, most, tf.constant(1024.0, tf.float64))
+
+    @tf.function(  # type: ignore[untyped-decorator]
+        input_signature=[tf.TensorSpec([], tf.float64), *(tf.TensorSpec(None, tf.as_dtype(dtype)) for dtype in types)],
+        autograph=False,
+    )
+    def rounds(count: Any, *operands: Any) -> Any:
+        flat = [tf.reshape(tf.cast(value, tf.float64), [-1]) for value in operands]
+        total: Any = tf.constant(0.0, tf.float64)
+        first = 0
+        for size in groups:
+            total += bits(tf.concat(flat[first : first + size], 0))
+            first += size
+        total = total * count if product else total + tf.math.log(count) / tf.math.log(tf.constant(2.0, tf.float64))
+        exact = total <= digits + 1e-6
+        if sum(groups) == 1:
+            exact |= tf.equal(count, 1.0)
+        return tf.where(exact, tf.zeros_like(count), count)
+
+    return rounds.get_concrete_function()
 
 
 @dataclasses.dataclass(frozen=True)

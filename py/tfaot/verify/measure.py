@@ -220,7 +220,7 @@ def _same_numbers(wanted: list[list[dict[str, Array]]], exact: list[list[dict[st
 
 
 def _moved(value: Array, rng: np.random.Generator | None, size: float) -> Array:
-    """Adds a relative error of one rounding to each value of a variable, as precisely as possible. Keeps integers."""
+    """Adds a relative error of one rounding to each value of a variable, as precisely as possible. Keeps whole numbers."""
     if rng is None or not size or value.dtype.kind in "biu":
         return value
     epsilon = float(ml_dtypes.finfo(value.dtype).eps) / 4
@@ -231,7 +231,7 @@ def _moved(value: Array, rng: np.random.Generator | None, size: float) -> Array:
     error *= size * epsilon * 12**0.5
     error += 1
     wide: Array = value.astype(np.complex128 if value.dtype.kind == "c" else np.float64)
-    wide *= error
+    wide *= np.where(wide == np.rint(wide), 1.0, error)
     return wide if value.dtype.kind == "f" else wide.astype(value.dtype)
 
 

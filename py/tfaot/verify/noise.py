@@ -11,7 +11,7 @@ A sum of k terms, added one after another, has two kinds of errors (N. J. Higham
 Algorithms", 2nd ed., 2002, section 4.2). If partial sums grow like the sum itself, the standard deviation is
 `u |y| sqrt(k / 3)`. If terms have random signs, it is `u sqrt(k / 2) sqrt(sum of squares)`. `u` is the standard deviation of one
 rounding. The first kind is a factor on the result. The second is equivalent to factors on the terms, so it is injected into one
-operand of a product.
+operand of a product. A sum in which no partial sum needs to be rounded, such as a count, has no errors.
 
 In a precise graph, all floating-point values are float64, so the reference is far more exact than anything it is compared with.
 Operations without a float64 kernel run in their own dtype between two casts. A graph that isn't precise keeps its dtypes. That
@@ -31,18 +31,23 @@ from tensorflow.core.framework import attr_value_pb2, function_pb2, graph_pb2, n
 from tfaot.graph.attributes import write_attributes
 from tfaot.graph.edits import Scope
 from tfaot.graph.ops import SUMMED, definition, dtypes_of, fill_in_defaults, results, runs_on_cpu
-from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise
+from tfaot.verify.helpers import contracted, trace_batch_norm, trace_count, trace_noise, trace_rounds
 from tfaot.verify.roundings import (
+    APPLIED,
     APPROXIMATE,
+    CANCELS,
+    DIGITS,
     EXACT,
     GRIDS,
     ROUNDED_ONCE,
     ROUNDED_OPERAND,
+    SHIFTED_OPERAND,
     STEEP,
-    TERMS,
+    STEEP64,
     UNITS,
     UPDATES,
     sums,
+    terms,
 )
 
 _WIDE = {
@@ -135,7 +140,10 @@ class _Pass:
 
     def function(self, function: function_pb2.FunctionDef, *, as_type: int | None = None) -> None:
         """Rewrites a function's body, and widens its signature."""
-        places = _Rewriting(self, Scope.function(function), _copy(function.signature), as_type=as_type).rewrite()
+        rewriting = _Rewriting(self, Scope.function(function), _copy(function.signature), as_type=as_type)
+        places = rewriting.rewrite()
+        for name in [*function.control_ret]:
+            function.control_ret[name] = rewriting.after.get(function.control_ret[name], function.control_ret[name])
         for name in [*function.ret]:  # a proto's map must not be written while it is iterated over
             function.ret[name] = places.get(function.ret[name], function.ret[name])
         for arg in (*function.signature.input_arg, *function.signature.output_arg):
@@ -182,6 +190,12 @@ class _Rewriting:
         self._added: list[node_def_pb2.NodeDef] = []
         self._counts: list[node_def_pb2.NodeDef] = []
         """Added nodes whose operands are old references."""
+        self._counted: dict[str, str] = {}
+        """The numbers of terms, by node."""
+        self.after: dict[str, str] = {}
+        """Nodes to wait for instead of an operation that changes variables."""
+        self._changed: dict[str, int] = {}
+        """The dtypes that operations which change variables have in the original graph."""
         self._types: dict[str, int] = {}
 
     def rewrite(self) -> dict[str, str]:
@@ -207,6 +221,9 @@ class _Rewriting:
                 node.input[index] = self._edit(node, index, kind, count)
         for node in self._counts:
             node.input[:] = [places.get(self._key(ref), ref) for ref in node.input]
+        for node in originals:
+            if node.op.startswith(APPLIED):
+                self._applied(node, [*originals, *self._added])
         for node in originals:
             for name in ("_handle_dtypes", "_handle_shapes", "_output_shapes"):
                 if name in node.attr:
@@ -241,6 +258,8 @@ class _Rewriting:
         """Widens a node's attributes. Returns the inputs that need a cast (`cast:DTYPE`) or noise (`terms`)."""
         op_def = self._op_def(node)
         before = [dtype for arg in op_def.input_arg for dtype in dtypes_of(node, arg, op_def)]
+        if node.op.startswith(APPLIED):
+            self._changed[node.name] = node.attr["T" if "T" in node.attr else "dtype"].type
         if self._pass.precise and not self._is_batch_norm(node):
             self._widen(node, op_def)
         edits = []
@@ -252,11 +271,11 @@ class _Rewriting:
                 continue  # replaced with a float64 function
             if have != new and not own_function:
                 edits.append((index, f"cast:{have}:{new}"))
-        if node.op in TERMS:
-            index = TERMS[node.op].operand
-            if before[index] in UNITS:
-                edits.append((index, f"terms:{before[index]}:{after[index]}"))
-        if node.op in ROUNDED_OPERAND and before[0] in UNITS:
+        if (summed := terms(node)) is not None:
+            for index in summed.operands:
+                if before[index] in UNITS:
+                    edits.append((index, f"terms:{before[index]}:{after[index]}"))
+        if node.op in (ROUNDED_OPERAND | SHIFTED_OPERAND) and before[0] in UNITS:
             edits.append((0, f"once:{before[0]}:{after[0]}"))
         if node.op in UPDATES and before[1] in UNITS:
             edits.append((1, f"update:{before[1]}:{after[1]}"))
@@ -311,21 +330,22 @@ class _Rewriting:
             scale = self._scale(node, index, old)
             if scale:
                 dtype = self._as_type or old
-                if "SoftmaxCrossEntropy" in node.op and index == 1:
-                    # A difference of two numbers of at most 1.
-                    place = self._noise(place, wide, 2 * UNITS[dtype], kind="absolute")
+                if cancelled := CANCELS.get(node.op):
+                    place = self._noise(place, wide, cancelled * UNITS[dtype], kind="absolute")
                 if summed := node.attr[SUMMED].i if SUMMED in node.attr else 0:
                     # Terms of random signs: the sum is as large as its error, times the root of twice the number of roundings.
                     place = self._noise(
                         place, wide, UNITS[sums(dtype)], count=self._mean_square(place, wide), kind="absolute"
                     )
                     place = self._noise(place, wide, UNITS[sums(dtype)] * (summed / 3) ** 0.5)
-                if node.op in TERMS:
+                found = terms(node)
+                if found is not None:
                     count = self._count(node)
                     place = self._noise(place, wide, UNITS[sums(dtype)] * 3**-0.5, count=count)
-                if node.op not in TERMS or sums(dtype) != dtype:
+                if found is None or found.rounded or sums(dtype) != dtype:
                     # Correctly rounded results are exact if they are representable. Results in 16 bits always round correctly.
-                    once = self._pass.precise and dtype in GRIDS and (node.op in ROUNDED_ONCE or sums(dtype) != dtype)
+                    right = node.op in ROUNDED_ONCE or found is not None or sums(dtype) != dtype
+                    once = self._pass.precise and dtype in GRIDS and right
                     kind = tf.as_dtype(dtype).name if once else "relative"
                     place = self._noise(place, wide, scale * UNITS[dtype], kind=kind)
             if place != ref:
@@ -339,11 +359,10 @@ class _Rewriting:
         if node.op == "Cast":
             source = self._types.get(self._key(node.input[0]), types_pb2.DT_INVALID)
             return 1.0 if UNITS[dtype] > UNITS.get(source, 0.0) else 0.0
-        if node.op in ROUNDED_ONCE or node.op in TERMS:
+        if node.op in ROUNDED_ONCE or terms(node) is not None:
             return 1.0
-        if node.op == "AddN":
-            return float(max(1, len(node.input)) ** 0.5)
-        return STEEP.get(node.op, APPROXIMATE)
+        steep = STEEP64 | STEEP if UNITS[dtype] == UNITS[types_pb2.DT_DOUBLE] else STEEP
+        return steep.get(node.op, APPROXIMATE)
 
     def _edit(self, node: node_def_pb2.NodeDef, index: int, kind: str, count: str) -> str:
         """Casts an operand, or adds noise to it. Returns the new reference."""
@@ -356,37 +375,93 @@ class _Rewriting:
             return self._updated(node, ref, dtype, int(new))
         if what == "terms":
             return self._noise(ref, int(new), UNITS[sums(dtype)] * 0.5**0.5, count=count)
-        return self._noise(ref, int(new), UNITS[dtype])
+        return self._noise(ref, int(new), UNITS[dtype], kind="absolute" if node.op in SHIFTED_OPERAND else "relative")
 
     def _updated(self, node: node_def_pb2.NodeDef, ref: str, dtype: int, new: int) -> str:
         """Returns what to add to a variable, or to subtract, so that its new value has noise: the update has no result."""
         read = self._add("ReadVariableOp", [node.input[0]], {"dtype": new})
-        self._added[-1].input.extend(operand for operand in node.input if operand.startswith("^"))
+        self._added[-1].input.extend(self._waits(node))
         op = UPDATES[node.op]
         value = self._add(op, [read, ref], {"T": new})
         kind = tf.as_dtype(dtype).name if self._pass.precise and dtype in GRIDS else "relative"
         error = self._add("Sub", [self._noise(value, new, UNITS[dtype], kind=kind), value], {"T": new})
         return self._add(op, [ref, error], {"T": new})
 
+    def _waits(self, node: node_def_pb2.NodeDef) -> list[str]:
+        """Returns control inputs for what must run after all that a node waits for, but before the node."""
+        names = {ref.removeprefix("^").partition(":")[0] for ref in node.input[1:]}
+        arguments = {arg.name for arg in self._signature.input_arg} if self._signature else set()
+        return [f"^{name}" for name in sorted(names - arguments)]
+
+    def _applied(self, node: node_def_pb2.NodeDef, others: Sequence[node_def_pb2.NodeDef]) -> None:
+        """Adds noise to the variables that a node changes: to their new values, and to how much they change."""
+        op_def = self._op_def(node)
+        new = node.attr["T" if "T" in node.attr else "dtype"].type
+        dtype = self._changed[node.name]
+        if dtype not in UNITS:
+            return
+        handles = [ref for ref, arg in zip(node.input, op_def.input_arg, strict=False) if arg.type == types_pb2.DT_RESOURCE]
+        waits = self._waits(node)
+        done = self._node("NoOp")
+        for other in others:
+            other.input[:] = [f"^{done.name}" if ref == f"^{node.name}" else ref for ref in other.input]
+        self.after[node.name] = done.name
+        for handle in handles:
+            before = self._add("ReadVariableOp", [handle], {"dtype": new})
+            self._added[-1].input.extend(waits)
+            node.input.append(f"^{self._added[-1].name}")
+            after = self._add("ReadVariableOp", [handle], {"dtype": new})
+            self._added[-1].input.append(f"^{node.name}")
+            change = self._add("Sub", [after, before], {"T": new})
+            kind = tf.as_dtype(dtype).name if self._pass.precise and dtype in GRIDS else "relative"
+            errors = [
+                self._add("Sub", [self._noise(value, new, scale * UNITS[dtype], kind=how), value], {"T": new})
+                for value, scale, how in ((after, 1.0, kind), (change, APPROXIMATE, "relative"))
+            ]
+            error = self._add("AddV2", errors, {"T": new})
+            update = self._node("AssignAddVariableOp")
+            update.input.extend([handle, error])
+            update.attr["dtype"].type = new
+            done.input.append(f"^{update.name}")
+
     def _count(self, node: node_def_pb2.NodeDef) -> str:
-        """Returns a reference to the number of terms in each value of a node's result, float64."""
-        terms = TERMS[node.op]
-        how = terms.count
+        """Returns a reference to the number of terms in each value of a node's result, float64; to 0 if the sum is exact."""
+        if node.name in self._counted:
+            return self._counted[node.name]
+        found = terms(node)
+        assert found is not None
+        how = found.count
         if how == "pool":
             product = 1
             for size in node.attr["ksize"].list.i:
                 product *= size
-            return self._const(float(product))
+            how = f"fixed:{product}"
         if how in ("adj_x", "transpose_a"):
             how = "second_last" if node.attr[how].b else "last"
         if how == "einsum":
             how = contracted(node.attr["equation"].s.decode())
-        refs = [node.input[index] for index in terms.shapes]
-        types = tuple(self._pass.wide(self._types[self._key(ref)]) for ref in refs)
-        name = self._pass.helper(("count_" + how, *types), functools.partial(trace_count, how, types))
-        count = self._call(name, refs, types, [types_pb2.DT_DOUBLE], "count")
-        self._counts.append(self._added[-1])
+        if how.startswith("fixed:"):
+            count = self._const(float(how.removeprefix("fixed:")))
+        else:
+            refs = [node.input[index] for index in found.shapes]
+            types = self._wide_types(refs)
+            name = self._pass.helper(("count_" + how, *types), functools.partial(trace_count, how, types))
+            count = self._call(name, refs, types, [types_pb2.DT_DOUBLE], "count")
+            self._counts.append(self._added[-1])
+        refs = [node.input[index] for factor in found.factors for index in factor]
+        dtypes = {self._types[self._key(ref)] for ref in refs}
+        if refs and dtypes <= DIGITS.keys():
+            digits = min(DIGITS[sums(self._as_type or dtype)] for dtype in dtypes)
+            settings = (tuple(map(len, found.factors)), self._wide_types(refs), digits, "Prod" in node.op)
+            name = self._pass.helper(("rounds", *settings), functools.partial(trace_rounds, *settings))
+            types = (types_pb2.DT_DOUBLE, *self._wide_types(refs))
+            count = self._call(name, [count, *refs], types, [types_pb2.DT_DOUBLE], "rounds")
+            self._counts.append(self._added[-1])
+        self._counted[node.name] = count
         return count
+
+    def _wide_types(self, refs: Sequence[str]) -> tuple[int, ...]:
+        return tuple(self._pass.wide(self._types[self._key(ref)]) for ref in refs)
 
     # Fused batch normalization, which has no float64 kernel.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from tensorflow.core.framework import types_pb2
+from tensorflow.core.framework import node_def_pb2, types_pb2
 
 UNITS = {
     types_pb2.DT_BFLOAT16: 2.0**-9,
@@ -18,38 +18,56 @@ UNITS = {
 in the last place, which itself is between 1 and 1/2 of 2^(1-p). bfloat16 has the full half unit, because XLA can also omit
 roundings."""
 
+DIGITS = {
+    types_pb2.DT_BFLOAT16: 8,
+    types_pb2.DT_HALF: 11,
+    types_pb2.DT_FLOAT: 24,
+    types_pb2.DT_DOUBLE: 53,
+}
+"""Binary digits of a number."""
+
 GRIDS = (types_pb2.DT_BFLOAT16, types_pb2.DT_HALF, types_pb2.DT_FLOAT)
 
 
 EXACT = frozenset(
     """
-    Abs AddManySparseToTensorsMap Assert AssignVariableOp BatchToSpace BatchToSpaceND Bitcast BroadcastTo Case Ceil
-    CheckNumerics ClipByValue Complex Concat ConcatV2 Conj Const DepthToSpace Diag DiagPart DynamicPartition DynamicStitch
-    EnsureShape Enter Exit ExpandDims ExtractImagePatches Fill Floor Gather GatherNd GatherV2 GuaranteeConst Identity IdentityN
-    If Imag ImmutableConst InplaceUpdate InvertPermutation MatrixBandPart MatrixDiag MatrixDiagPart MatrixDiagPartV2
-    MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixSetDiag MatrixSetDiagV2 MatrixSetDiagV3 MatrixTranspose Max MaxPool
-    MaxPoolGrad MaxPoolGradGrad MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Merge Min Minimum MirrorPad Neg NextIteration
-    OneHot OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch PartitionedCall Placeholder PlaceholderWithDefault
-    PreventGradient Print PrintV2 ReadVariableOp Real RefIdentity Relu Relu6 Relu6Grad ReluGrad RemoteCall Reshape
-    ResourceGather ResourceGatherNd Reverse ReverseSequence ReverseV2 Rint Roll Round ScatterNdUpdate Select SelectV2 Sign Slice
-    Snapshot SpaceToBatch SpaceToBatchND SpaceToDepth SparseReshape Split SplitV Squeeze StatefulPartitionedCall StatelessCase
-    StatelessIf StatelessWhile StopGradient StridedSlice StridedSliceGrad Switch TensorListConcat TensorListConcatV2
-    TensorListElementShape TensorListFromTensor TensorListGather TensorListGetItem TensorListPopBack TensorListPushBack
-    TensorListReserve TensorListResize TensorListScatter TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack
-    TensorScatterMax TensorScatterMin TensorScatterUpdate TensorStridedSliceUpdate Tile TopK TopKV2 Transpose Unpack
-    UnravelIndex VarHandleOp VariableV2 Where While ZerosLike
+    Abs AddManySparseToTensorsMap ApproxTopK Assert AssignVariableOp BatchToSpace BatchToSpaceND Bitcast BroadcastTo Case Ceil
+    CheckNumerics ClipByValue Complex Concat ConcatV2 Conj ConjugateTranspose Const DepthToSpace Diag DiagPart DynamicPartition
+    DynamicStitch Empty EnsureShape Enter Exit ExpandDims ExtractImagePatches FakeParam Fill Floor FloorDiv Gather GatherNd
+    GatherV2 GuaranteeConst Identity IdentityN If Imag ImmutableConst InplaceUpdate InvertPermutation ListDiff MatrixBandPart
+    MatrixDiag MatrixDiagPart MatrixDiagPartV2 MatrixDiagPartV3 MatrixDiagV2 MatrixDiagV3 MatrixSetDiag MatrixSetDiagV2
+    MatrixSetDiagV3 MatrixTranspose Max MaxPool MaxPool3D MaxPool3DGrad MaxPool3DGradGrad MaxPoolGrad MaxPoolGradGrad
+    MaxPoolGradGradV2 MaxPoolGradV2 MaxPoolV2 MaxPoolWithArgmax Maximum Merge Min Minimum MirrorPad Neg NextAfter NextIteration
+    OneHot OnesLike Pack Pad PadV2 ParallelConcat ParallelDynamicStitch PartitionedCall Placeholder PlaceholderV2
+    PlaceholderWithDefault PreventGradient Print PrintV2 ReadVariableOp ReadVariableXlaSplitND Real RefIdentity Relu Relu6
+    Relu6Grad ReluGrad RemoteCall Reshape ResizeNearestNeighbor ResourceGather ResourceGatherNd Reverse ReverseSequence
+    ReverseV2 Rint Roll Round ScatterNdUpdate SegmentMax SegmentMaxV2 SegmentMin SegmentMinV2 Select SelectV2 Sign Slice
+    Snapshot SpaceToBatch SpaceToBatchND SpaceToDepth SparseReshape SparseToDense Split SplitV Squeeze StackPopV2 StackPushV2
+    StatefulPartitionedCall StatelessCase StatelessIf StatelessWhile StopGradient StridedSlice StridedSliceGrad Switch
+    TensorArrayConcatV3 TensorArrayGatherV3 TensorArrayGradV3 TensorArrayReadV3 TensorArrayScatterV3 TensorArraySplitV3
+    TensorArrayV3 TensorArrayWriteV3 TensorListConcat TensorListConcatV2 TensorListElementShape TensorListFromTensor
+    TensorListGather TensorListGetItem TensorListPopBack TensorListPushBack TensorListReserve TensorListResize
+    TensorListScatter TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack TensorScatterMax TensorScatterMin
+    TensorScatterUpdate TensorStridedSliceUpdate Tile TopK TopKV2 Transpose TruncateDiv Unique UniqueV2 UniqueWithCounts Unpack
+    UnravelIndex UnsortedSegmentMax UnsortedSegmentMin VarHandleOp VariableV2 Where While XlaBroadcastHelper XlaConcatND
+    XlaDynamicSlice XlaDynamicUpdateSlice XlaGather XlaIf XlaKeyValueSort XlaOptimizationBarrier XlaPad
+    XlaRemoveDynamicDimensionSize XlaSetDynamicDimensionSize XlaSharding XlaSort XlaSplitND XlaSpmdFullToShardShape
+    XlaSpmdShardToFullShape XlaVariadicSort XlaWhile ZerosLike
     """.split()  # noqa: SIM905
 )
-"""Operations that move, select, or compare values, and never round them."""
+"""Operations that move, select, or compare values, and never round them, or whose results are whole numbers."""
 
 ROUNDED_ONCE = frozenset(
     """
-    Add AddV2 BiasAdd BiasAddV1 Cast Div DivNoNan Inv LeakyRelu LeakyReluGrad LinSpace
-    Mul MulNoNan Range RealDiv Reciprocal Sqrt Square SquaredDifference Sub
+    Add AddN AddV2 BiasAdd BiasAddV1 Cast Div DivNoNan FloorMod Inv LeakyRelu LeakyReluGrad LinSpace Mod
+    Mul MulNoNan Range RealDiv Reciprocal Sqrt Square SquaredDifference Sub TruncateMod
     """.split()  # noqa: SIM905
 )
 UPDATES = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
 """Operations that change a variable and have no result, and the ones that compute its new value."""
+APPLIED = ("ResourceApply", "ResourceScatterAdd", "ResourceScatterDiv", "ResourceScatterMul", "ResourceScatterNdAdd")
+APPLIED += ("ResourceScatterNdSub", "ResourceScatterSub", "ResourceSparseApply")
+"""The starts of names of operations that change variables, by an optimizer's formula for example, and have no result."""
 APPROXIMATE = 6.0
 """Standard error, in roundings, of functions that XLA approximates by polynomials, and of everything that isn't listed here."""
 STEEP = {
@@ -62,57 +80,126 @@ STEEP = {
     "Zeta": 100.0,
 }
 """Functions whose approximations are known to have larger errors."""
+STEEP64 = {"Atanh": 100.0, "Log1p": 100.0}
+"""The same, for float64 and complex128."""
 
-ROUNDED_OPERAND = frozenset({"Cosh", "Sinh", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits"})
-"""Functions that begin with a sum or a difference of the operand and another number, which is rounded: exp(x - log 2), or logits
-less the largest one."""
+ROUNDED_OPERAND = frozenset(
+    {
+        "Cos",
+        "Cosh",
+        "LogSoftmax",
+        "Sin",
+        "Sinh",
+        "Softmax",
+        "SoftmaxCrossEntropyWithLogits",
+        "SparseSoftmaxCrossEntropyWithLogits",
+        "Tan",
+        "TanhGrad",
+    }
+)
+"""Functions that begin with a sum, a difference, or a product of the operand and something else, which is rounded: exp(x - log 2),
+logits less the largest one, an angle less multiples of pi."""
+SHIFTED_OPERAND = frozenset({"Ndtri"})
+"""Functions that begin with a difference of the operand and a number near 1: erfinv(2x - 1)."""
+
+CANCELS = {
+    "Digamma": 16.0,
+    "Elu": 1.0,
+    "Lgamma": 16.0,
+    "LogSoftmax": 2.0,
+    "Selu": 1.0,
+    "SoftmaxCrossEntropyWithLogits": 2.0,
+    "SparseSoftmaxCrossEntropyWithLogits": 2.0,
+}
+"""Functions that add numbers which can cancel, near zeros for example: their absolute errors, in roundings of a number near 1."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Terms:
     """An operation that sums terms."""
 
-    operand: int
-    """The operand that contains them, or a factor of each."""
+    operands: tuple[int, ...]
+    """The operands that contain them, or a factor of each."""
     count: str
     """How the number of terms in one result follows from operands' shapes: a case of `trace_count`."""
-    shapes: tuple[int, ...]
+    shapes: tuple[int, ...] = ()
     """The operands whose shapes these are."""
+    factors: tuple[tuple[int, ...], ...] = ()
+    """A term is a product of a value from each of these groups of operands. If no partial sum needs to be rounded, the sum is exact.
+    Empty if it never is."""
+    rounded: bool = False
+    """Whether something is done to the sum, such as a division, which rounds once more."""
+
+
+def _sum(count: str, *shapes: int, operand: int = 0, rounded: bool = False) -> Terms:
+    return Terms((operand,), count, shapes, ((operand,),), rounded)
+
+
+def _product(operand: int, count: str, shape: int, *, of: tuple[int, int]) -> Terms:
+    return Terms((operand,), count, (shape,), tuple((factor,) for factor in of))
 
 
 TERMS = {
-    "AvgPool": Terms(0, "pool", ()),
-    "BatchMatMul": Terms(0, "adj_x", (0,)),
-    "BatchMatMulV2": Terms(0, "adj_x", (0,)),
-    "BatchMatMulV3": Terms(0, "adj_x", (0,)),
-    "BiasAddGrad": Terms(0, "channels", (0,)),
-    "Conv2D": Terms(0, "filter", (1,)),
-    "Conv2DBackpropFilter": Terms(0, "channels", (2,)),
-    "Conv2DBackpropInput": Terms(2, "whole_filter", (1,)),
-    "Conv3D": Terms(0, "filter", (1,)),
-    "Conv3DBackpropFilterV2": Terms(0, "channels", (2,)),
-    "Conv3DBackpropInputV2": Terms(2, "whole_filter", (1,)),
-    "Cumsum": Terms(0, "all", (0,)),
-    "DepthwiseConv2dNative": Terms(0, "window", (1,)),
-    "DepthwiseConv2dNativeBackpropFilter": Terms(0, "channels", (2,)),
-    "DepthwiseConv2dNativeBackpropInput": Terms(2, "whole_window", (1,)),
-    "Einsum": Terms(0, "einsum", (0,)),
-    "EuclideanNorm": Terms(0, "axes", (0, 1)),
-    "L2Loss": Terms(0, "all", (0,)),
-    "MatMul": Terms(0, "transpose_a", (0,)),
-    "Mean": Terms(0, "axes", (0, 1)),
-    "Prod": Terms(0, "axes", (0, 1)),
-    "ScatterNd": Terms(1, "all", (1,)),
-    "SegmentMean": Terms(0, "rows", (0,)),
-    "SegmentSum": Terms(0, "rows", (0,)),
-    "SegmentSumV2": Terms(0, "rows", (0,)),
-    "SparseSegmentMean": Terms(0, "rows", (0,)),
-    "SparseSegmentSum": Terms(0, "rows", (0,)),
-    "Sum": Terms(0, "axes", (0, 1)),
-    "TensorScatterAdd": Terms(2, "all", (2,)),
-    "TensorScatterSub": Terms(2, "all", (2,)),
-    "UnsortedSegmentSum": Terms(0, "rows", (0,)),
+    "AdjustContrastv2": Terms((0,), "fixed:8"),
+    "AdjustHue": Terms((0,), "fixed:4"),
+    "AdjustSaturation": Terms((0,), "fixed:4"),
+    "AvgPool": _sum("pool", rounded=True),
+    "AvgPool3D": _sum("pool", rounded=True),
+    "AvgPool3DGrad": Terms((1,), "pool"),
+    "AvgPoolGrad": Terms((1,), "pool"),
+    **dict.fromkeys(("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3"), _product(0, "adj_x", 0, of=(0, 1))),
+    "BiasAddGrad": _sum("channels", 0),
+    "Bincount": _sum("all", 2, operand=2),
+    "Cholesky": Terms((0,), "last", (0,)),
+    **dict.fromkeys(("Conv2D", "Conv3D"), _product(0, "filter", 1, of=(0, 1))),
+    **dict.fromkeys(("Conv2DBackpropFilter", "Conv3DBackpropFilterV2"), _product(0, "channels", 2, of=(0, 2))),
+    **dict.fromkeys(("Conv2DBackpropInput", "Conv3DBackpropInputV2"), _product(2, "whole_filter", 1, of=(1, 2))),
+    "Cross": Terms((0,), "fixed:2", (), ((0,), (1,))),
+    "Cumprod": Terms((), "all", (0,)),
+    "Cumsum": _sum("all", 0),
+    "CumulativeLogsumexp": Terms((0,), "all", (0,)),
+    "DenseBincount": _sum("all", 2, operand=2),
+    "DepthwiseConv2dNative": _product(0, "window", 1, of=(0, 1)),
+    "DepthwiseConv2dNativeBackpropFilter": _product(0, "channels", 2, of=(0, 2)),
+    "DepthwiseConv2dNativeBackpropInput": _product(2, "whole_window", 1, of=(1, 2)),
+    "Einsum": Terms((0,), "einsum", (0,)),
+    "EuclideanNorm": Terms((0,), "axes", (0, 1), ((0,), (0,)), rounded=True),
+    **dict.fromkeys(("FFT", "FFT2D", "FFT3D", "IFFT", "IFFT2D", "IFFT3D"), Terms((0,), "fixed:32")),
+    **dict.fromkeys(("IRFFT", "IRFFT2D", "IRFFT3D", "RFFT", "RFFT2D", "RFFT3D"), Terms((0,), "fixed:32")),
+    "HSVToRGB": Terms((0,), "fixed:4"),
+    "L2Loss": Terms((0,), "all", (0,), ((0,), (0,))),
+    "LRNGrad": Terms((0,), "fixed:4"),
+    "MatMul": _product(0, "transpose_a", 0, of=(0, 1)),
+    **dict.fromkeys(("MatrixInverse", "MatrixSolve", "MatrixTriangularSolve"), Terms((0,), "last", (0,))),
+    "Mean": _sum("axes", 0, 1, rounded=True),
+    "MirrorPadGrad": Terms((0,), "fixed:4", (), ((0,),)),
+    "Prod": _sum("axes", 0, 1),
+    **dict.fromkeys(("Qr", "SelfAdjointEigV2", "Svd"), Terms((0,), "last_squared", (0,))),
+    "RGBToHSV": Terms((0,), "fixed:4"),
+    "ResizeBilinear": Terms((0,), "extent", (0,)),
+    "ResizeBilinearGrad": Terms((0,), "extent", (1,)),
+    "ScatterNd": _sum("all", 1, operand=1),
+    **dict.fromkeys(("SegmentMean", "SparseSegmentMean"), _sum("rows", 0, rounded=True)),
+    **dict.fromkeys(("SegmentProd", "SegmentProdV2", "UnsortedSegmentProd"), Terms((0,), "rows", (0,))),
+    **dict.fromkeys(("SegmentSum", "SegmentSumV2", "SparseSegmentSum", "UnsortedSegmentSum"), _sum("rows", 0)),
+    "SparseMatMul": _product(0, "transpose_a", 0, of=(0, 1)),
+    "Sum": _sum("axes", 0, 1),
+    **dict.fromkeys(("TensorScatterAdd", "TensorScatterSub"), Terms((2,), "all", (2,), ((0, 2),))),
+    **dict.fromkeys(("TridiagonalMatMul", "TridiagonalSolve"), Terms((0,), "fixed:4")),
+    **dict.fromkeys(("XlaConv", "XlaConvV2", "XlaDot", "XlaDotV2"), _product(0, "all", 1, of=(0, 1))),
+    "XlaEinsum": Terms((0,), "einsum", (0,)),
 }
+
+
+def terms(node: node_def_pb2.NodeDef) -> Terms | None:
+    """Returns what a node sums, or None if it isn't a sum."""
+    found = TERMS.get(node.op)
+    operands = tuple(index for index, ref in enumerate(node.input) if not ref.startswith("^"))
+    if node.op == "AddN" and len(operands) > 2:
+        return Terms(operands, f"fixed:{len(operands)}", (), (operands,))
+    if found is not None and node.op in ("Einsum", "XlaEinsum"):
+        return dataclasses.replace(found, factors=tuple((index,) for index in operands))
+    return found
 
 
 def sums(dtype: int) -> int:

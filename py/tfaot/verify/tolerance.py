@@ -110,7 +110,8 @@ def expected(result: Array, exact: Array, spread: Spread, unit: Array, *, dtype:
         apart = (off > allowed) & np.isfinite(off)
         middle = np.where(apart, (result.astype(np.float64) + exact.astype(np.float64)) / 2, exact.astype(np.float64))
         value = np.where(np.isfinite(result.astype(np.float64)) & np.isfinite(off), middle, result).astype(result.dtype)
-    allowed = np.where(apart, allowed + off / 2, allowed)
+    # Whatever is within the tolerance of either is accepted.
+    allowed = np.where(np.isfinite(off), allowed + np.where(apart, off / 2, off), allowed)
     # Infinities and NaNs are expected as they are.
     settled = ~np.isfinite(result.astype(np.float64)) & np.isfinite(spread.largest)
     return Expected(value, rounded_up(np.where(settled, 0.0, allowed)))
