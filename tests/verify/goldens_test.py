@@ -598,7 +598,8 @@ def golden_fn(step, rng):
             graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
             imported = tf.compat.v1.wrap_function(lambda: tf.import_graph_def(graph, name=""), [])
             edges = [
-                [imported.graph.get_tensor_by_name(edge.name) for edge in edges] for edges in (entry.inputs, entry.outputs)
+                [imported.graph.get_tensor_by_name(edge.name) for edge in edges]
+                for edges in (entry.inputs, entry.outputs)
             ]
             compiled = tf.function(imported.prune(*edges), jit_compile=True)
             steps = [[tf.constant(goldens[f"step{step}/{edge.cpp_name}"]) for edge in entry.inputs] for step in (0, 1)]

@@ -83,7 +83,6 @@ class NoiseTest(unittest.TestCase):
                 self.assertGreater(error.mean(), 0.3)
                 self.assertLess(error.max(), 5 * most)
 
-
     def test_optimizers(self) -> None:
         """Protects tolerances of training: an optimizer's update, which has no result, rounds the new value and what it subtracts."""
 
@@ -97,15 +96,21 @@ class NoiseTest(unittest.TestCase):
             handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[64], shared_name="v")
             # What is left is much smaller than what is subtracted.
             start = np.linspace(0.1, 1.0, 64) * (1 + 1e-4)
-            with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(start, tf.float32))]):
+            with tf.control_dependencies(
+                [tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(start, tf.float32))]
+            ):
                 update = tf.raw_ops.ResourceApplyGradientDescent(var=handle, alpha=1.0, delta=x)
             with tf.control_dependencies([update]):
                 tf.raw_ops.ReadVariableOp(resource=handle, dtype=tf.float32, name="read")
-            with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(start, tf.float32))]):
+            with tf.control_dependencies(
+                [tf.raw_ops.AssignVariableOp(resource=handle, value=tf.constant(start, tf.float32))]
+            ):
                 tf.identity(called(x, handle), name="called")
         for precise in (True, False):
             for tensor in ("read:0", "called:0"):
-                exact, moved = (_run(noisy(graph.as_graph_def(), precise=precise), tensor, each) for each in (0.0, 1024.0))
+                exact, moved = (
+                    _run(noisy(graph.as_graph_def(), precise=precise), tensor, each) for each in (0.0, 1024.0)
+                )
                 np.testing.assert_allclose(exact, 1e-4 * np.linspace(0.1, 1.0, 64), rtol=2e-3)
                 error = np.abs(moved - exact) / 2.0**-25 / 1024
                 self.assertTrue(1.0 < error.mean() < 6.0, (precise, tensor, error.mean()))

@@ -106,7 +106,9 @@ def trace_rounds(groups: tuple[int, ...], types: tuple[int, ...], digits: int, p
 
     def bits(values: Any) -> Any:
         largest = tf.reduce_max(tf.abs(values))
-        power = 2.0 ** (tf.math.ceil(tf.math.log(tf.maximum(largest, 1e-300)) / tf.math.log(tf.constant(2.0, tf.float64))))
+        power = 2.0 ** (
+            tf.math.ceil(tf.math.log(tf.maximum(largest, 1e-300)) / tf.math.log(tf.constant(2.0, tf.float64)))
+        )
         scaled = values * (2.0**digits / power)
         whole = tf.reduce_all(tf.equal(scaled, tf.math.rint(scaled)))
         number = tf.cast(scaled, tf.int64)

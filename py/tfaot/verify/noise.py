@@ -400,7 +400,9 @@ class _Rewriting:
         dtype = self._changed[node.name]
         if dtype not in UNITS:
             return
-        handles = [ref for ref, arg in zip(node.input, op_def.input_arg, strict=False) if arg.type == types_pb2.DT_RESOURCE]
+        handles = [
+            ref for ref, arg in zip(node.input, op_def.input_arg, strict=False) if arg.type == types_pb2.DT_RESOURCE
+        ]
         waits = self._waits(node)
         done = self._node("NoOp")
         for other in others:

@@ -65,8 +65,16 @@ ROUNDED_ONCE = frozenset(
 )
 UPDATES = {"AssignAddVariableOp": "AddV2", "AssignSubVariableOp": "Sub"}
 """Operations that change a variable and have no result, and the ones that compute its new value."""
-APPLIED = ("ResourceApply", "ResourceScatterAdd", "ResourceScatterDiv", "ResourceScatterMul", "ResourceScatterNdAdd")
-APPLIED += ("ResourceScatterNdSub", "ResourceScatterSub", "ResourceSparseApply")
+APPLIED = (
+    "ResourceApply",
+    "ResourceScatterAdd",
+    "ResourceScatterDiv",
+    "ResourceScatterMul",
+    "ResourceScatterNdAdd",
+    "ResourceScatterNdSub",
+    "ResourceScatterSub",
+    "ResourceSparseApply",
+)
 """The starts of names of operations that change variables, by an optimizer's formula for example, and have no result."""
 APPROXIMATE = 6.0
 """Standard error, in roundings, of functions that XLA approximates by polynomials, and of everything that isn't listed here."""
