@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 from tfaot.core import environment, isolate
 
@@ -18,11 +19,12 @@ def main() -> None:
     parser.add_argument(
         "--unseen", action="append", default=[], help="pattern of outputs and variables that no comparison needs to see"
     )
+    parser.add_argument("--strict", action="store_true", help="make it an error that no comparison sees an output or a variable")
     flags = vars(parser.parse_args())
     sources = flags.pop("sources")
     flags["unseen"] = tuple(flags["unseen"])
 
-    def work() -> None:
+    def work() -> str:
         environment.prepare()
         import tensorflow as tf
 
@@ -30,13 +32,14 @@ def main() -> None:
         from tfaot.verify.goldens import Request, compute_goldens
 
         try:
-            compute_goldens(Request(**flags))
+            return str(compute_goldens(Request(**flags)) or "")
         except tf.errors.OpError as error:
             raise failed_run.explained_in_files(
                 error, manifest=flags["manifest"], golden_inputs=flags["golden_inputs"], sources=sources
             ) from None
 
-    isolate.run_isolated(work, what="computing the goldens in TensorFlow")
+    if unverified := isolate.run_isolated(work, what="computing the goldens in TensorFlow"):
+        print(f"warning: {unverified}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -201,6 +201,7 @@ def tf_aot_hlo(
         saver = None,
         signature = {},
         stablehlo = None,
+        strict = False,
         tags = [],
         target_compatible_with = [],
         testonly = None,
@@ -253,12 +254,14 @@ def tf_aot_hlo(
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
       stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
+      strict: (bool) whether it is an error, and not a warning, if no comparison would notice that most values of an output or a
+        variable are wrong. The flag `--@rules_tfaot//rules:strict` makes it one for all targets.
       tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:16000` makes Bazel set aside 16,000 MB
         for each stage. Other sizes are rounded up to 4, 8, 16, 32, or 64 GB.
       target_compatible_with: (list[Label]) as in any rule, for all targets
       testonly: (bool) as in any rule
-      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
-        a matching pattern, it is an error if no comparison would notice that one of them is wrong.
+      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. They
+        cause no warning, and with `strict` no error.
       visibility: (list[Label]) as in any rule, for the target and the bundle
       weights: (Label or dict[str, str]) a safetensors file with values for all variables, which replace the model's own initial
         values. Or a dictionary with some of `file`, such a file; `dtype`, in which frozen weights of matrix products are stored,
@@ -309,7 +312,7 @@ def tf_aot_hlo(
         **stages
     )
     goldens = name + ".verify"
-    tf_aot_verify(name = goldens, graph = exported_target, unseen = unseen, **stages)
+    tf_aot_verify(name = goldens, graph = exported_target, strict = strict, unseen = unseen, **stages)
     parts = hlo_targets(
         name = name,
         common = common,

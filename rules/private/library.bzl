@@ -59,6 +59,7 @@ def tf_aot_library(
         saver = None,
         signature = {},
         stablehlo = None,
+        strict = False,
         stub_golden = None,
         tags = [],
         taps = [],
@@ -142,6 +143,8 @@ def tf_aot_library(
       saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
       signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
       stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
+      strict: (bool) whether it is an error, and not a warning, if no comparison would notice that most values of an output or a
+        variable are wrong. The flag `--@rules_tfaot//rules:strict` makes it one for all targets.
       stub_golden: (str) the path of checked-in copies of NAME.h and NAME.stub.cc, without `.h` and `.cc`. NAME_stub is then made
         from them, without the toolchain, and tests compare them. A failure prints the command that updates a copy.
       tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:16000` makes Bazel set aside 16,000 MB
@@ -151,8 +154,8 @@ def tf_aot_library(
       target_compatible_with: (list[Label]) as in any rule, for all targets
       test_size: (str) Bazel's test size of the test and the benchmark
       testonly: (bool) as in any rule
-      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. Without
-        a matching pattern, it is an error if no comparison would notice that one of them is wrong.
+      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. They
+        cause no warning, and with `strict` no error.
       visibility: (list[Label]) as in any rule, for the library, its tests, the bundle, and the package
       weights: (Label or dict[str, str]) a safetensors file with values for all variables, which replace the model's own initial
         values. Or a dictionary with some of `file`, such a file; `dtype`, in which frozen weights of matrix products are stored,
@@ -208,7 +211,7 @@ def tf_aot_library(
         graph = exported_target,
         **stages
     )
-    tf_aot_verify(name = goldens, graph = exported_target, unseen = unseen, **stages)
+    tf_aot_verify(name = goldens, graph = exported_target, strict = strict, unseen = unseen, **stages)
     parts = hlo_targets(
         name = name,
         common = common,

@@ -1,5 +1,6 @@
 """The verify stage: computes TensorFlow's own numbers for an exported graph."""
 
+load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
 
@@ -20,6 +21,8 @@ def _tf_aot_verify_impl(ctx):
         inputs.append(graph.program)
     flags.add(goldens, format = "--out_goldens=%s")
     flags.add_all(ctx.attr.unseen, format_each = "--unseen=%s")
+    if ctx.attr.strict or ctx.attr._strict[BuildSettingInfo].value:
+        flags.add("--strict")
     run_stage(
         ctx,
         mnemonic = "TfaotVerify",
@@ -38,10 +41,15 @@ tf_aot_verify = rule(
     implementation = _tf_aot_verify_impl,
     doc = "Runs an exported graph in a TensorFlow session, and records the expected values and their tolerances.",
     attrs = graph_attrs() | stage_attrs("//tools:verify.py", "//py/tfaot/verify") | {
-        "unseen": attr.string_list(
-            doc = "Patterns of outputs and variables, by their TensorFlow names, that no comparison needs to see. Without a matching " +
-                  "pattern, the stage fails if other inputs and variables changed by 1 % move a value no more than rounding errors do.",
+        "strict": attr.bool(
+            doc = "Whether it is an error, and not a warning, if no comparison would notice that most values of an output or a " +
+                  "variable are wrong.",
         ),
+        "unseen": attr.string_list(
+            doc = "Patterns of outputs and variables, by their TensorFlow names, that no comparison needs to see. They cause no " +
+                  "warning, and with `strict` no error.",
+        ),
+        "_strict": attr.label(default = "//rules:strict", providers = [BuildSettingInfo]),
     },
     provides = [TfaotGoldensInfo],
     toolchains = [TOOLCHAIN_TYPE],

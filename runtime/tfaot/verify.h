@@ -39,9 +39,10 @@ Exits with status 1 if a comparison fails.
   --help     print this text
 
 Columns: the largest absolute error of a tensor, and in units in the last place;
-the largest share of a value's tolerance; and by how many tolerances other
-inputs and variables would move the values. With weights in another dtype, a line
-for each output has the largest change, relative to the output's largest value.
+the largest share of a value's tolerance; by how many tolerances other inputs and
+variables would move half of the values or more; and the share of the values for
+which a wrong one would fail. With weights in another dtype, a line for each
+output has the largest change, relative to the output's largest value.
 To see the table: bazel test --test_output=all TARGET
 )";
 
@@ -127,10 +128,6 @@ inline constexpr std::size_t kFull = 16384;
 inline constexpr std::size_t kSamples = 1024;
 inline constexpr std::size_t kBlock = 64;
 
-// A comparison is blind if a change to the model moves it by less than this
-// many tolerances. py/tfaot/verify/sight.py has the same number.
-inline constexpr double kSees = 4;
-
 // Sums of kBlock consecutive values, with fixed signs.
 template <typename T>
 std::vector<double> BlockSums(const T* values, std::size_t size) {
@@ -152,9 +149,10 @@ class Verifier {
         isa_(isa),
         goldens_(argc > 1 ? argv[1] : "(no goldens file)"),
         values_(ValuesFile::Path(argc, argv)) {
-    std::printf("%s, %s, against TensorFlow\n%-5s %-44s %10s %10s %10s %10s\n",
-                model, isa, "step", "tensor", "max abs", "max ulp", "tolerance",
-                "sees");
+    std::printf(
+        "%s, %s, against TensorFlow\n%-5s %-44s %10s %10s %10s %10s %8s\n",
+        model, isa, "step", "tensor", "max abs", "max ulp", "tolerance", "sees",
+        "checked");
   }
 
   // Checks that a variable starts with TensorFlow's initial value, bit by bit.
@@ -268,8 +266,17 @@ class Verifier {
   // The first comparison that failed, as "NAME, step N"; empty if none did.
   const std::string& first() const { return first_; }
 
+  // Reads and prints what isn't verified, a line for each output or variable.
   // Returns the process's exit status.
   int Finish() {
+    std::string line(goldens_.Read<std::uint64_t>(), '\n');
+    goldens_.Read(line.data(), line.size());
+    for (std::size_t end; !line.empty(); line.erase(0, end + 1)) {
+      end = std::min(line.find('\n'), line.size() - 1);
+      const std::size_t size = line[end] == '\n' ? end : line.size();
+      std::printf("      %-44s NOT VERIFIED\n", line.substr(0, size).c_str());
+      ++unverified_;
+    }
     goldens_.End();
     Summarize();
     if (!values_.Write(model_, isa_)) {
@@ -286,6 +293,11 @@ class Verifier {
     std::printf("%s, %s: %d of %d comparisons failed", model_, isa_, failed_,
                 compared_);
     if (blind_ > 0) std::printf("; %d more are blind", blind_);
+    if (values_compared_ > 0) {
+      std::printf("; %.2f%% of %.0f values are checked",
+                  100 * values_checked_ / values_compared_, values_compared_);
+    }
+    if (unverified_ > 0) std::printf("; %d not verified", unverified_);
     std::printf("\n");
     if (!first_.empty()) {
       std::printf("first to diverge: %s\n", first_.c_str());
@@ -340,6 +352,7 @@ class Verifier {
     std::vector<float> tolerance(size);
     goldens_.Read(tolerance.data(), size * sizeof(float));
     const auto sees = goldens_.Read<double>();
+    const auto checked = goldens_.Read<double>();
     const Errors errors = [&] {
       if constexpr (IsHalf<Value>::value) {
         const std::vector<float> wide(got, got + size);
@@ -350,15 +363,21 @@ class Verifier {
         return Compare<Value>(got, want.get(), tolerance.data(), size);
       }
     }();
-    const bool blind = sees < kSees && size > 0;
+    const bool blind = checked == 0 && size > 0;
+    // A free run compares what the other run has compared, less exactly.
+    if (name.find(kFree) == std::string::npos) {
+      values_compared_ += static_cast<double>(size);
+      values_checked_ += checked;
+    }
     if (blind && errors.tolerated) {
       ++blind_;
     } else {
       ++compared_;
     }
-    std::printf("%-5d %-44s %10.3g %10.3g %9.3g%% %10.3g%s\n", step,
+    std::printf("%-5d %-44s %10.3g %10.3g %9.3g%% %10.3g %7.4g%%%s\n", step,
                 (name + part).c_str(), errors.absolute, errors.ulp,
                 100 * errors.share, sees,
+                size > 0 ? 100 * checked / static_cast<double>(size) : 100,
                 !errors.tolerated ? "  FAILED"
                 : blind           ? "  BLIND"
                                   : "");
@@ -381,6 +400,9 @@ class Verifier {
   int compared_ = 0;
   int failed_ = 0;
   int blind_ = 0;
+  int unverified_ = 0;          // outputs and variables
+  double values_compared_ = 0;  // of all comparisons, without free runs
+  double values_checked_ = 0;
   std::string first_;  // the first comparison that failed
 };
 

@@ -54,12 +54,13 @@ const ::tfaot::Program M1a1B_x86_64_v3_program = {
 
 _PRINTED = """\
 a::B, x86-64-v3, against TensorFlow
-step  tensor                                          max abs    max ulp  tolerance       sees
-0     a b:0 at f.py:3                                1.01e-06   2.78e+03      17.4%   6.88e+05
-0     c:0                                                 inf        inf       inf%        100  FAILED
+step  tensor                                          max abs    max ulp  tolerance       sees  checked
+0     a b:0 at f.py:3                                1.01e-06   2.78e+03      17.4%   6.88e+05     100%
+0     c:0                                                 inf        inf       inf%        100    66.7%  FAILED
       at index 3: got 1, expected 2 +- 0.1
-0     d (free run)                                          0          0         0%          1  BLIND
-a::B, x86-64-v3: 1 of 2 comparisons failed; 1 more are blind
+0     d (free run)                                          0          0         0%          1       0%  BLIND
+      d (0% of its values)                         NOT VERIFIED
+a::B, x86-64-v3: 1 of 2 comparisons failed; 1 more are blind; 66.67% of 30 values are checked; 1 not verified
 first to diverge: c:0, step 0
 """
 
@@ -193,7 +194,8 @@ class MeasuredTest(unittest.TestCase):
         self.assertEqual([each.tensor for each in found.comparisons], ["a b:0 at f.py:3", "c:0", "d (free run)"])
         self.assertEqual([each.verdict for each in found.comparisons], ["", "FAILED", "BLIND"])
         self.assertEqual(found.comparisons[1].share, float("inf"))
-        self.assertEqual(found.first, "c:0, step 0")
+        self.assertEqual([each.checked for each in found.comparisons], [1.0, 0.667, 0.0])
+        self.assertEqual((found.first, found.unverified), ("c:0, step 0", ("d (0% of its values)",)))
 
     def test_shown(self) -> None:
         """The page warns of what diverges, with the tensor's name."""

@@ -118,7 +118,12 @@ class Exported:
         return drawn.inputs(self.manifest, safetensors.read(self.path("golden_inputs")))
 
     def goldens(
-        self, name: str = "goldens", *, unseen: tuple[str, ...] = (), program: Path | None = None
+        self,
+        name: str = "goldens",
+        *,
+        unseen: tuple[str, ...] = (),
+        program: Path | None = None,
+        strict: bool = True,
     ) -> dict[str, npt.NDArray[Any]]:
         """Runs the verify stage in a child, because this process forks and so must not have threads. Reads its output `name`."""
 
@@ -134,6 +139,7 @@ class Exported:
                     out_goldens=self.path(name),
                     unseen=unseen,
                     program=None if program is None else str(program),
+                    strict=strict,
                 )
             )
 

@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-_ROW = re.compile(r"^(\d+) +(.+?) +(\S+) +(\S+) +(\S+)% +(\S+)(?:  (FAILED|BLIND))?$")
+_ROW = re.compile(r"^(\d+) +(.+?) +(\S+) +(\S+) +(\S+)% +(\S+) +(\S+)%(?:  (FAILED|BLIND))?$")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +21,9 @@ class Row:
     share: float
     """The largest error as a fraction of its value's tolerance."""
     sees: float
-    """How many tolerances a change to the model moves it by."""
+    """How many tolerances a change to the model moves half of the values by, or more."""
+    checked: float
+    """The share of values for which a wrong one would fail."""
     verdict: str
     """`FAILED`, `BLIND`, or nothing."""
 
@@ -32,8 +34,9 @@ def rows(log: pathlib.Path) -> list[Row]:
     if log.exists():
         for line in log.read_text(encoding="utf-8").splitlines():
             if match := _ROW.match(line):
-                step, name, _, ulp, share, sees, verdict = match.groups()
-                found.append(Row(int(step), name, float(ulp), float(share) / 100, float(sees), verdict or ""))
+                step, name, _, ulp, share, sees, checked, verdict = match.groups()
+                numbers = float(ulp), float(share) / 100, float(sees), float(checked) / 100
+                found.append(Row(int(step), name, *numbers, verdict or ""))
     if not found:
         sys.exit(f"{log} contains no table of comparisons: run ./bazelw test //examples/... first")
     return found

@@ -125,7 +125,9 @@ class GoldensTest(StageTest):
     def assert_read_in_order(self, exported: Exported, goldens: dict[str, Array]) -> None:
         """Checks that the generated test reads the file's contents by position."""
         values = [
-            name for name in goldens if name.rpartition("/")[2] not in ("drawn", "tolerance", "sees", "shape", "blocks")
+            name
+            for name in goldens
+            if name.rpartition("/")[2] not in ("drawn", "tolerance", "sees", "shape", "blocks", "size", "unverified")
         ]
         self.assertEqual(self.read_by(exported), values)
 
@@ -161,7 +163,8 @@ def model_fn(features, labels):
             list(goldens),
             [f"initial/{v.cpp_name}" for v in exported.manifest.variables]
             + [f"step0/{n}" for n in step]
-            + [f"step1/{n}" for n in [*fed("w_kernel/before"), *step]],
+            + [f"step1/{n}" for n in [*fed("w_kernel/before"), *step]]
+            + ["unverified/size", "unverified"],
         )
         self.assert_read_in_order(exported, goldens)
 
@@ -398,7 +401,8 @@ def model_fn(features, labels):
             self.assert_read_in_order(exported, goldens)
         self.assertFalse([name for name in goldens if "before" in name or "free" in name])
         for name in ("step0/y", "step1/y", "step0/w", "step1/w"):
-            self.assertGreater(float(goldens[f"{name}/sees"]), 1000, name)
+            self.assertGreater(float(goldens[f"{name}/sees"][0]), 1000, name)
+            self.assertEqual(goldens[f"{name}/sees"][1], 3, name)
 
     def graph(self, graph: str, config: str) -> Model:
         """Writes a GraphDef and its config as text."""
@@ -461,7 +465,7 @@ def model_fn(features, labels):
         np.testing.assert_array_equal(goldens["step0/largest"], np.sort(goldens["step0/x"])[:-4:-1])
 
     def test_blind_outputs(self) -> None:
-        """Protects against a test that can't fail: an output that nothing moves is an error, unless accepted."""
+        """Protects against a test that can't fail: the goldens say what nothing moves, and with `strict` it is an error."""
         exported = self.export(
             HEAD
             + """\
@@ -475,12 +479,17 @@ def model_fn(features, labels):
             self.error_of(exported.goldens),
             """
             t::Model: the generated test is blind to 1 output(s) or variable(s)
-              found: dead: neither other inputs nor variables changed by 1 % move anything by more than rounding errors could
+              found: dead (0% of its values): neither other inputs nor other values of variables move them by more than rounding \
+errors could
               to do: verify with inputs that matter (golden_fn, in a model's Python file) and with weights that are trained or \
 calibrated \
 (weights=); or accept it with unseen = ["pattern", ...] on the target
             """,
         )
+        goldens = exported.goldens(strict=False)
+        self.assertEqual(bytes(goldens["unverified"]), b"dead (0% of its values)")
+        self.assertEqual(goldens["unverified/size"], goldens["unverified"].size)
+        self.assertEqual((goldens["step0/dead/sees"][1], goldens["step0/alive/sees"][1]), (0, 3))
 
     def test_constants(self) -> None:
         """Protects what depends on nothing, such as a flag, or a counter that is set to 0: any other value shows."""
@@ -496,18 +505,18 @@ calibrated \
             golden_steps=3,
         )
         goldens = exported.goldens()
-        seen = {name: float(goldens[f"step2/{name}/sees"]) for name in ("Reset_done", "steps", "Reset_two", "w")}
+        seen = {name: float(goldens[f"step2/{name}/sees"][0]) for name in ("Reset_done", "steps", "Reset_two", "w")}
         self.assertEqual((seen["Reset_done"], seen["steps"]), (math.inf, math.inf))
         self.assertTrue(all(1e4 < seen[name] < 1e9 for name in ("Reset_two", "w")), seen)
 
     def test_blindness_that_is_accepted(self) -> None:
-        """Protects `unseen`: what it names isn't an error, and the comparison still reports its sight."""
+        """Protects `unseen`: what it names isn't an error or listed, and the comparison still reports its sight."""
         exported = self.export(
             HEAD + "def model_fn(features, labels):\n    return {'dead': tf.sigmoid(50.0 + features['b'])}\n",
             golden_steps=2,
         )
         goldens = exported.goldens(unseen=("de*",))
-        self.assertLess(float(goldens["step0/dead/sees"]), 4)
+        self.assertEqual((goldens["step0/dead/sees"][1], bytes(goldens["unverified"])), (0, b""))
 
     def test_low_precision(self) -> None:
         """Protects mixed precision: a compiler can omit roundings to bfloat16, which is many units of the result."""
@@ -1049,7 +1058,6 @@ class DerivationTest(unittest.TestCase):
     def test_block_sums_are_those_of_the_generated_test(self) -> None:
         """Protects Python and C++ from drifting apart: tests/runtime/verify_test.cc has the same numbers."""
         from tfaot.verify import kept as verify
-        from tfaot.verify import sight
 
         sums = verify.block_sums(np.arange(130, dtype=np.float32) / 8)
         self.assertEqual(sums.tolist(), [-4.5, 22.5, -0.125])
@@ -1058,7 +1066,6 @@ class DerivationTest(unittest.TestCase):
         self.assertEqual(
             constants, {"kFull": str(verify.FULL), "kSamples": str(verify.SAMPLES), "kBlock": str(verify.BLOCK)}
         )
-        self.assertIn(f"inline constexpr double kSees = {sight.SEES:g};", header)
 
     def test_complex_results_are_pairs(self) -> None:
         """Protects models that stop at HLO: complex results are compared as reals."""

@@ -53,7 +53,7 @@ class RoundedTest(StageTest):
         np.testing.assert_allclose(found["Run/y/deviation"][0], wanted, rtol=1e-3)
         self.assertTrue(0.001 < wanted < 0.03)
         # The generated test reads them last, in this order.
-        self.assertEqual([*goldens][-2:], [*found])
+        self.assertEqual([*goldens][-4:], [*found, "unverified/size", "unverified"])
 
     def test_the_generated_test(self) -> None:
         """Protects readers of the test: it reads each figure, in the goldens' order, and only if weights are rounded."""

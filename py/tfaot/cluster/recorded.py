@@ -57,7 +57,7 @@ def record(
             goldens |= dict(_checked(f"{prefix}/output/{edge.label}", found[canonical(edge.name)]))
         for name, _ in pipeline.variables:
             goldens |= dict(_checked(f"{prefix}/after/{name}", after[name]))
-    return goldens
+    return goldens | {"unverified/size": np.array(0, np.uint64)}
 
 
 def _add_reads(pipeline: Pipeline, nodes: Nodes, whole: Whole) -> dict[tuple[str, str], str]:
@@ -114,4 +114,5 @@ def _checked(name: str, value: Array) -> Iterator[tuple[str, Array]]:
         yield f"{name}{part}/tolerance", np.full(some.shape, within, np.float32)
         wide = np.abs(reals(some).astype(np.float64))
         largest = float(np.max(wide, where=np.isfinite(wide), initial=0.0))
-        yield f"{name}{part}/sees", np.array(largest / within if within else np.inf if largest else 0.0)
+        sees = largest / within if within else np.inf if largest else 0.0
+        yield f"{name}{part}/sees", np.array((sees, some.size if sees else 0), np.float64)

@@ -210,6 +210,7 @@ class Build:
         flags = [*self._graph_flags(), f"--variables={self.path('.variables.safetensors')}"]
         flags += [f"--golden_inputs={self.path('.golden_inputs.safetensors')}"]
         flags += [f"--unseen={pattern}" for pattern in self._values["unseen"]]
+        flags += ["--strict"] if self._values["strict"] else []
         flags += [f"--program={self._values['stablehlo']}"] if self._values["stablehlo"] else []
         self._stages.run("verify", [*flags, f"--out_goldens={self.path('.goldens.safetensors')}"])
 

@@ -129,8 +129,9 @@ The exit status is 0 only if all differences are tolerated.
 - `stepN/NAME` is an input or a result in step N. Complex results are stored as pairs of reals.
 - `stepN/NAME/tolerance` is the largest absolute difference that each value of the result may have.
 - `stepN/NAME/before` is the value that a written variable is set to before the step.
-- `stepN/NAME/sees` is the number of tolerances that the result moves by if the inputs or weights of the model change. A
-  comparison with less than 4 proves nothing.
+- `stepN/NAME/sees` has two numbers: by how many tolerances half of the result's values move if the inputs or weights of the
+  model change, and for how many values a wrong one would be noticed.
+- `unverified` is text: a line for each output or variable of which most values could be wrong without being noticed.
 - `initial/NAME` is the CRC-32 of a variable's initial value.
 
 If a result has more than 16384 values, `stepN/NAME` contains 1024 samples: sample i is the value at `i * size // 1024` in

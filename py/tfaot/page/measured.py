@@ -9,12 +9,14 @@ from typing import Any
 
 from tfaot.core.errors import TfaotError
 
-FORMAT = 1
+FORMAT = 2
 
 _HEADING = re.compile(r"^(\S+), (\S+), against TensorFlow$")
 _ROW = re.compile(
-    r"^(\d+) +(\S.*?) +([\d.e+\-infa]+) +([\d.e+\-infa]+) +([\d.e+\-infa]+)% +([\d.e+\-infa]+)(?:  (FAILED|BLIND))?$"
+    r"^(\d+) +(\S.*?) +([\d.e+\-infa]+) +([\d.e+\-infa]+) +([\d.e+\-infa]+)% +([\d.e+\-infa]+) +([\d.e+\-]+)%"
+    r"(?:  (FAILED|BLIND))?$"
 )
+_UNVERIFIED = re.compile(r"^ {6}(\S.*?) +NOT VERIFIED$")
 _FIRST = re.compile(r"^first to diverge: (.*)$")
 
 
@@ -54,7 +56,9 @@ class Comparison:
     share: float
     """The largest error as a share of its value's tolerance: 1.0 is all of it."""
     sees: float
-    """By how many tolerances other inputs move the values."""
+    """By how many tolerances other inputs move half of the values, or more."""
+    checked: float
+    """The share of values for which a wrong one would fail."""
     verdict: str
     """`FAILED`, `BLIND`, or nothing."""
 
@@ -68,6 +72,8 @@ class Tested:
     comparisons: tuple[Comparison, ...]
     first: str
     """The first tensor that diverges, in the order of execution; empty if none does."""
+    unverified: tuple[str, ...]
+    """Outputs and variables of which most values could be wrong without a failure."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +110,13 @@ class Measured:
                 for each in data.pop("profiles")
             )
             tested = tuple(
-                Tested(**{**each, "comparisons": tuple(Comparison(**one) for one in each["comparisons"])})
+                Tested(
+                    **{
+                        **each,
+                        "comparisons": tuple(Comparison(**one) for one in each["comparisons"]),
+                        "unverified": tuple(each["unverified"]),
+                    }
+                )
                 for each in data.pop("tested")
             )
             return cls(profiles=profiles, tested=tested, **data)
@@ -135,11 +147,13 @@ def tested(program: str, printed: str) -> tuple[Tested, ...]:
     found: list[Tested] = []
     for line in printed.splitlines():
         if heading := _HEADING.match(line):
-            found.append(Tested(program, heading[2], (), ""))
+            found.append(Tested(program, heading[2], (), "", ()))
         elif found and (row := _ROW.match(line)):
-            absolute, ulp, share, sees = (float(row[index]) for index in range(3, 7))
-            one = Comparison(int(row[1]), row[2], absolute, ulp, share / 100, sees, row[7] or "")
+            absolute, ulp, share, sees, checked = (float(row[index]) for index in range(3, 8))
+            one = Comparison(int(row[1]), row[2], absolute, ulp, share / 100, sees, checked / 100, row[8] or "")
             found[-1] = dataclasses.replace(found[-1], comparisons=(*found[-1].comparisons, one))
+        elif found and (unverified := _UNVERIFIED.match(line)):
+            found[-1] = dataclasses.replace(found[-1], unverified=(*found[-1].unverified, unverified[1]))
         elif found and (first := _FIRST.match(line)):
             found[-1] = dataclasses.replace(found[-1], first=first[1])
     return tuple(found)

@@ -381,6 +381,8 @@ def _numbers(request: Request, manifest: Manifest, found: measured.Measured | No
             text += _warn(f"{title}. The first to diverge, in the order of execution: {tested.first}.")
         else:
             text += f"<p>{escape(title)}. None diverges.</p>"
+        if tested.unverified:
+            text += _warn(f"Not verified: {_listed(tested.unverified)}. A wrong value of them can pass.")
         rows = [
             (
                 each.step,
@@ -390,11 +392,12 @@ def _numbers(request: Request, manifest: Manifest, found: measured.Measured | No
                 f"{each.share:.1%}",
                 _Html(plots.bar(each.share)),
                 f"{each.sees:.3g}",
+                f"{100 * each.checked:.4g}%",
                 each.verdict,
             )
             for each in tested.comparisons
         ]
-        head = ("step", "tensor", "max abs", "max ulp", "tolerance", "", "sees", "")
+        head = ("step", "tensor", "max abs", "max ulp", "tolerance", "", "sees", "checked", "")
         text += _details("Each tensor, in the order of execution", _table(head, rows), opened=bool(failed))
     return text
 

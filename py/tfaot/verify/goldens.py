@@ -29,6 +29,8 @@ from tfaot.verify.measure import Measured, measure
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, expected, kept_units
 
+VERIFIED = 0.5
+"""An output or a variable is verified if a call's comparisons check this share of its values."""
 SAME = 1e-4
 """Largest difference, relative to the largest value, between results that should differ only by the batch size."""
 
@@ -44,11 +46,13 @@ class Request:
     out_goldens: str
     unseen: tuple[str, ...] = ()
     """Patterns of outputs and variables that no comparison needs to see."""
+    strict: bool = False
+    """Whether it is an error if no comparison sees an output or a variable."""
     program: str | None = None
     """The program that the graph was converted from, if it was: StableHLO."""
 
 
-def compute_goldens(request: Request) -> None:
+def compute_goldens(request: Request) -> TfaotError | None:
     """Writes the goldens in the order in which the generated test reads them.
 
     First, `initial/VARIABLE` for each variable: the CRC-32 of its initial value's bytes. Then, for each call:
@@ -56,16 +60,20 @@ def compute_goldens(request: Request) -> None:
     - `VARIABLE/before` for the restored variables, and the inputs. Unset variables are among them. Each is preceded by
       `drawn.DRAWN`. If a tensor is drawn and large, there is nothing else, and the test draws it.
     - For each output, then each variable that the entry point writes, the parts of the expected value that `kept` returns. Each
-      part is followed by its tolerances, float32 with the same shape, and by its sight, a float64. An output whose size is known
-      only at run time is preceded by its true shape, int32.
+      part is followed by its tolerances, float32 with the same shape, and by its sight: two float64, by how many tolerances the
+      median value moves, and how many values are checked. An output whose size is known only at run time is preceded by its
+      true shape, int32.
     - If there is a free run, `OUTPUT/free` after each output, in the same form.
 
-    At the end, if weights have been rounded, `deviation` for each floating-point output: the largest change, relative to its
-    largest value, and what the target tolerates.
+    Then, if weights have been rounded, `deviation` for each floating-point output: the largest change, relative to its
+    largest value, and what the target tolerates. At the end, `unverified/size` and `unverified`: lines of text.
+
+    Returns:
+      What the test doesn't verify, as an error that hasn't been raised, or None.
 
     Raises:
       TfaotError: TensorFlow's results don't have the manifest's shapes, rows of a batch depend on each other, rounding decides
-        the size of a result, or no comparison sees an output or a variable.
+        the size of a result, or if it is strict, no comparison sees an output or a variable.
     """
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
@@ -78,18 +86,29 @@ def compute_goldens(request: Request) -> None:
     with Runner(manifest, graph) as runner:
         goldens = functools.partial(_goldens, request, manifest, graph, runner, initial, stored)
         calls = calls_of(manifest, stored)
-        tensors = goldens(calls)
-        if isinstance(tensors, TfaotError):
+        made = goldens(calls)
+        if made.unverified:
             # Zeros and ones suit every use of integers, but say little: the largest of five is nearly always one.
-            blind = tensors
             wide = calls_of(manifest, stored, wide=True)
             if [call.draws for call in wide] != [call.draws for call in calls]:
                 with contextlib.suppress(TfaotError, tf.errors.OpError):
-                    tensors = goldens(wide)
-            if isinstance(tensors, TfaotError):
-                raise blind
+                    other = goldens(wide)
+                    made = other if len(other.unverified) < len(made.unverified) else made
+    blind = _blind(manifest, made.unverified) if made.unverified else None
+    if blind is not None and request.strict:
+        raise blind
     with open(request.out_goldens, "wb") as out:
-        safetensors.write(out, tensors)
+        safetensors.write(out, made.tensors)
+    return blind
+
+
+@dataclasses.dataclass(frozen=True)
+class _Goldens:
+    """The contents of the goldens."""
+
+    tensors: dict[str, Array]
+    unverified: tuple[str, ...]
+    """The outputs and variables that no comparison sees, as messages show them."""
 
 
 def _goldens(
@@ -100,11 +119,11 @@ def _goldens(
     initial: Mapping[str, Array],
     stored: Mapping[str, Array],
     calls: Sequence[Call],
-) -> dict[str, Array] | TfaotError:
-    """Returns the contents of the goldens for these calls, or an error if a comparison with them could not fail.
+) -> _Goldens:
+    """Returns the contents of the goldens for these calls.
 
     Raises:
-      TfaotError: any other error of `compute_goldens`.
+      TfaotError: an error of `compute_goldens`.
     """
     start = dict(initial) | unset(manifest)
     run = OwnRun(manifest, runner, start, calls)
@@ -122,13 +141,14 @@ def _goldens(
         )
     seen = sight.Probe(manifest, graph, runner, start, run.before, run.results, calls, rows)
     sights = seen.sights()
-    blind = _blind(manifest, calls, sights, seen.unseen_variables(), request.unseen)
-    if blind:
-        return blind
+    unverified = _unverified(calls, sights, seen.unseen_variables(), request.unseen)
     tensors = dict(_tensors(manifest, initial, calls, run, rows, sights, measured))
     for name, largest in rounded.deviations(manifest, graph, stored, start, calls, run.results).items():
         tensors[f"{name}/deviation"] = np.array((largest, manifest.weights.tolerance), np.float64)
-    return tensors
+    text = np.frombuffer("\n".join(unverified).encode(), np.uint8)
+    tensors["unverified/size"] = np.array(text.size, np.uint64)
+    tensors["unverified"] = text
+    return _Goldens(tensors, unverified)
 
 
 def _rows(calls: Sequence[Call], run: OwnRun, measured: Measured) -> list[list[dict[str, Expected]]]:
@@ -209,32 +229,31 @@ def _same(together: Array, apart: Array) -> bool:
     return bool(np.allclose(a, b, rtol=0, atol=limit * largest, equal_nan=True))
 
 
-def _blind(
-    manifest: Manifest,
-    calls: Sequence[Call],
-    sights: Sequence[Sequence[Mapping[str, float]]],
-    unseen_variables: Sequence[str],
-    patterns: Sequence[str],
-) -> TfaotError | None:
-    """Returns an error if the test would pass whatever value an output or a variable had."""
+def _unverified(
+    calls: Sequence[Call], sights: sight.Sights, unseen_variables: Sequence[str], patterns: Sequence[str]
+) -> tuple[str, ...]:
+    """Returns outputs and variables for which the test would pass whatever most of their values were."""
     best: dict[str, float] = {}
     names: dict[str, set[str]] = {name: {name} for name in unseen_variables}
     for call, results in zip(calls, sights, strict=True):
         for tensor, parts in zip(call.tensors, results, strict=True):
             shown = tensor.cpp_name if isinstance(tensor, Output) else tensor.name
-            best[shown] = max(best.get(shown, 0.0), *parts.values())
+            best[shown] = max(best.get(shown, 0.0), *(part.share() for part in parts.values()))
             names[shown] = {tensor.name, tensor.name.removesuffix(":0"), tensor.cpp_name}
-    blind = [name for name, most in best.items() if most < sight.SEES]
-    blind += [name for name in unseen_variables if name not in blind]
-    blind = [
-        name for name in blind if not any(fnmatchcase(each, pattern) for pattern in patterns for each in names[name])
-    ]
-    if not blind:
-        return None
+    blind = {name: f"{name} ({most:.0%} of its values)" for name, most in best.items() if most < VERIFIED}
+    blind |= {name: name for name in unseen_variables if name not in blind}
+    return tuple(
+        shown
+        for name, shown in blind.items()
+        if not any(fnmatchcase(each, pattern) for pattern in patterns for each in names[name])
+    )
+
+
+def _blind(manifest: Manifest, unverified: Sequence[str]) -> TfaotError:
     return TfaotError(
-        f"{manifest.cpp_class}: the generated test is blind to {len(blind)} output(s) or variable(s)",
-        exists=listed(blind)
-        + ": neither other inputs nor variables changed by 1 % move anything by more than rounding errors could",
+        f"{manifest.cpp_class}: the generated test is blind to {len(unverified)} output(s) or variable(s)",
+        exists=listed(unverified)
+        + ": neither other inputs nor other values of variables move them by more than rounding errors could",
         do="verify with inputs that matter (golden_fn, in a model's Python file) and with weights that are trained or "
         "calibrated (weights=); "
         'or accept it with unseen = ["pattern", ...] on the target',
@@ -247,7 +266,7 @@ def _tensors(
     calls: Sequence[Call],
     run: OwnRun,
     rows: Sequence[Sequence[Mapping[str, Expected]]],
-    sights: Sequence[Sequence[Mapping[str, float]]],
+    sights: sight.Sights,
     measured: Measured,
 ) -> Iterator[tuple[str, Array]]:
     """Yields the contents of the goldens, in order."""
@@ -276,7 +295,9 @@ def _tensors(
                     row = dataclasses.replace(
                         row, tolerance=np.maximum(row.tolerance, rows[step][index][part].tolerance)
                     )
-                    yield from _comparison(f"{name}/free{part}", row, _free_sight(row))
+                    free = sight.Sight.of(row)
+                    free.settle()  # by its size, because no probe makes a free run
+                    yield from _comparison(f"{name}/free{part}", row, free)
 
 
 def _fed(name: str, value: Array, draw: drawn.Draw | None) -> Iterator[tuple[str, Array]]:
@@ -288,14 +309,7 @@ def _fed(name: str, value: Array, draw: drawn.Draw | None) -> Iterator[tuple[str
         yield name, value
 
 
-def _free_sight(row: Expected) -> float:
-    """Returns the sight of a free run's comparison: its largest value, in tolerances."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.abs(row.value.astype(np.float64)) / row.tolerance
-    return float(np.max(shares, where=np.isfinite(shares), initial=0.0)) if row.tolerance.any() else np.inf
-
-
-def _comparison(name: str, row: Expected, sees: float) -> Iterator[tuple[str, Array]]:
+def _comparison(name: str, row: Expected, seen: sight.Sight) -> Iterator[tuple[str, Array]]:
     yield name, row.value
     yield f"{name}/tolerance", row.tolerance
-    yield f"{name}/sees", np.array(sees, np.float64)
+    yield f"{name}/sees", seen.stored()

@@ -1,15 +1,14 @@
-"""What each comparison sees: how far expected values change, in tolerances, when the model gets other inputs or variables.
+"""What each comparison sees of each value: how far it moves when the model gets other inputs or variables.
 
-A comparison is blind if other inputs, and changes of variables by 1%, move values by no more than rounding errors could. It would
-pass whatever the compiled code computes.
+A value that nothing moves by more than rounding errors could isn't checked: the test would pass whatever the compiled code computes.
+Probes start with other inputs, and with variables changed by 1%. Where these don't show every value, others follow.
 """
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
@@ -25,15 +24,79 @@ from tfaot.verify.runner import Runner, two_fit
 from tfaot.verify.tolerance import Expected, distance
 
 SEES = 4.0
-"""A comparison is blind if a change moves it by less than this many tolerances."""
+"""A value is checked if a change moves it by at least this many tolerances."""
+ENOUGH = 0.99
+"""If a call's comparisons check this share of their values, no more probes follow."""
+LIKE = 0.1
+"""If probes show this share of a result's values, another one counts as checked if a change as large as theirs would show there."""
 CHANGE = 0.01
 ULPS = 16
 """In low-precision dtypes, 1% is a rounding error. There, the change is this many units in the last place."""
-SECONDS = 20.0
-"""Time limit for changing read-only variables one by one. Variables for which no time is left aren't judged."""
+WORK = 1 << 29
+"""How many values of variables to run a model with, to change read-only variables one by one. Above, some aren't judged."""
 
 FEW = 8
 """With more candidates, two sessions share them."""
+
+
+@dataclasses.dataclass
+class Sight:
+    """What one comparison sees of each value."""
+
+    row: Expected
+    moved: Array
+    """The largest change of each value by any probe."""
+
+    @classmethod
+    def of(cls, row: Expected) -> Sight:
+        """Returns the sight of no probes."""
+        return cls(row, np.zeros(row.value.shape))
+
+    def add(self, value: Array | None, base: Array) -> None:
+        """Adds a probe's values of this part. None stands for values of another shape, of which all are visible."""
+        if value is None:
+            self.moved[...] = np.inf
+            return
+        off = distance(value, base)
+        if value.dtype.kind not in "biu":
+            # A probe that leaves no number shows little.
+            off = np.where(np.isfinite(base.astype(np.float64)) & ~np.isfinite(value.astype(np.float64)), 0.0, off)
+        np.maximum(self.moved, off, out=self.moved)
+
+    def settle(self) -> None:
+        """Counts values as checked that depend on nothing: a zero reveals any other value."""
+        value = np.abs(self.row.value.astype(np.float64))
+        self.moved = np.where(value == 0, np.inf, value)
+
+    def in_tolerances(self) -> Array:
+        """By how many tolerances each value has been moved."""
+        return _in_tolerances(self.moved, self.row.tolerance)
+
+    def checked(self) -> Array:
+        """Whether each value is checked."""
+        seen = self.in_tolerances() >= SEES
+        if np.mean(seen) < LIKE if seen.size else True:
+            return seen
+        alike = np.median(self.moved[seen])
+        both: Array = seen | (_in_tolerances(np.broadcast_to(alike, seen.shape), self.row.tolerance) >= SEES)
+        return both
+
+    def share(self) -> float:
+        """The share of values that are checked; 1 if there are none."""
+        return float(np.mean(self.checked())) if self.moved.size else 1.0
+
+    def most(self) -> float:
+        """By how many tolerances the value that moves most has been moved."""
+        return float(np.max(self.in_tolerances(), initial=0.0)) if self.moved.size else np.inf
+
+    def stored(self) -> Array:
+        """Returns what goldens keep: the median in tolerances, and how many values are checked."""
+        shares = self.in_tolerances()
+        return np.array((np.median(shares) if shares.size else np.inf, np.count_nonzero(self.checked())), np.float64)
+
+
+Sights = list[list[dict[str, Sight]]]
+"""For each call, result, and part."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,20 +136,42 @@ class Probe:
         self._constants = dict(_constants(graph))
         self._large = sum(value.nbytes for value in initial.values()) > 1 << 30
 
-    def sights(self) -> list[list[dict[str, float]]]:
-        """Returns the largest change in tolerances, for each call, result, and part."""
+    def sights(self) -> Sights:
+        """Returns what is seen of each call, result, and part."""
         sights = []
         for step, call in enumerate(self._calls):
-            best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
-            self._look(best, step, self._other_inputs(step), {}, {})
-            rng = np.random.default_rng(step)
-            variables = {} if self._large else self._changed(step, rng)
-            constants = {name: changed(value, rng) for name, value in self._constants.items()}
-            self._look(best, step, call.inputs, variables, constants)
-            for index in self._settled(call):
-                best[index] = {part: _any_other(row) for part, row in self._rows[step][index].items()}
-            sights.append(best)
+            seen = self._none(step)
+            settled = self._settled(call)
+            for index in settled:
+                for each in seen[index].values():
+                    each.settle()
+            for tried, (inputs, variables, constants) in enumerate(self._probes(step)):
+                if tried >= 2 and all(each.share() >= ENOUGH for parts in seen for each in parts.values()):
+                    break
+                self._look(seen, step, inputs, variables, constants)
+            sights.append(seen)
         return sights
+
+    def _none(self, step: int) -> list[dict[str, Sight]]:
+        return [{part: Sight.of(row) for part, row in parts.items()} for parts in self._rows[step]]
+
+    def _probes(self, step: int) -> Iterator[tuple[Sequence[Array], Mapping[str, Array], Mapping[str, Array]]]:
+        """Yields inputs, and values that replace those of variables and constants, from small and usual changes to large ones."""
+        inputs = self._calls[step].inputs
+
+        def weights(how: Callable[[Array], Array]) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+            used = self._calls[step].entry.variables
+            values = dict(self._initial) | dict(self._states[step])
+            names = [] if self._large else [self._manifest.variables[use.variable].name for use in used]
+            return {n: how(values[n]) for n in names}, {n: how(value) for n, value in self._constants.items()}
+
+        rng = np.random.default_rng(step)
+        yield self._other_inputs(step), {}, {}
+        yield inputs, *weights(lambda value: changed(value, rng))
+        for how in (_doubled, _negated, lambda value: _shuffled(value, rng), np.zeros_like, np.ones_like):
+            yield [how(value) for value in inputs], {}, {}
+        for how in (lambda value: changed(value, rng, 1.0), _negated):
+            yield inputs, *weights(how)
 
     def _settled(self, call: Call) -> list[int]:
         """Returns results of a call that depend on no input or variable, such as a flag, or a counter that is set to 0."""
@@ -134,12 +219,14 @@ class Probe:
     def unseen_variables(self) -> list[str]:
         """Returns read-only variables, including frozen ones, whose influence is too small for any comparison to see.
 
-        A variable that moves nothing even when it changes by 100% has no influence at all, such as the bias of an attention layer's
+        A variable that moves nothing, even if it changes by 100%, has no influence at all, such as the bias of an attention layer's
         keys. Whatever is computed with it is right.
         """
-        first: dict[str, int] = {}
-        for step, call in enumerate(self._calls):
-            first.setdefault(call.entry.name, step)
+        largest: dict[str, int] = {}
+        for step, (call, made) in enumerate(zip(self._calls, self._manifest.calls, strict=True)):
+            best = largest.setdefault(call.entry.name, step)
+            if made.batch > self._manifest.calls[best].batch:
+                largest[call.entry.name] = step
         names: dict[str, list[str]] = {}
         for each in self._manifest.frozen:
             names.setdefault(each.sha256, []).append(each.name)
@@ -152,18 +239,14 @@ class Probe:
             if found := names.get(fingerprint.of_value(value)):
                 # The node's name tells variables with equal values, such as zeros, apart.
                 candidates.append(_Candidate(found[0] if len(found) == 1 else node, node, value, constant=True))
-        deadline = time.monotonic() + SECONDS
-        steps = list(first.values())
+        values = [*self._initial.values(), *self._constants.values()]
+        most = max(FEW, WORK // max(1, sum(value.size for value in values)))
+        if len(candidates) > most:
+            candidates = [candidates[index * len(candidates) // most] for index in range(most)]
+        steps = list(largest.values())
 
         def judge(runner: Runner, share: Iterable[_Candidate]) -> set[str]:
-            found = set()
-            for each in share:
-                if time.monotonic() > deadline:
-                    break
-                small = self._influence(runner, each, CHANGE, steps)
-                if small < 1.0 and self._influence(runner, each, 1.0, steps) >= SEES:
-                    found.add(each.name)
-            return found
+            return {each.name for each in share if 1.0 <= self._influence(runner, each, steps) < SEES}
 
         with contextlib.ExitStack() as stack:
             runners = [self._runner]
@@ -175,20 +258,23 @@ class Probe:
             unseen = set().union(*pool.map(judge, runners, shares))
         return [each.name for each in candidates if each.name in unseen]
 
-    def _influence(self, runner: Runner, candidate: _Candidate, change: float, steps: Sequence[int]) -> float:
-        """Returns how far a change to a candidate moves anything in these calls, in tolerances."""
-        new = {candidate.place: changed(candidate.value, np.random.default_rng(0), change)}
-        variables, constants = ({}, new) if candidate.constant else (new, {})
+    def _influence(self, runner: Runner, candidate: _Candidate, steps: Sequence[int]) -> float:
+        """Returns how far changes to a candidate move anything in these calls, in tolerances. Stops at `SEES`."""
         most = 0.0
-        for step in steps:
-            best = [dict.fromkeys(parts, 0.0) for parts in self._rows[step]]
-            self._look(best, step, self._calls[step].inputs, variables, constants, runner=runner)
-            most = max([most, *(value for parts in best for value in parts.values())])
+        for how in (changed, lambda value, rng: changed(value, rng, 1.0), _shuffled, lambda value, rng: _negated(value)):
+            new = {candidate.place: how(candidate.value, np.random.default_rng(0))}
+            variables, constants = ({}, new) if candidate.constant else (new, {})
+            for step in steps:
+                seen = self._none(step)
+                self._look(seen, step, self._calls[step].inputs, variables, constants, runner=runner)
+                most = max([most, *(each.most() for parts in seen for each in parts.values() if each.moved.size)])
+                if most >= SEES:
+                    return most
         return most
 
     def _look(
         self,
-        best: list[dict[str, float]],
+        seen: list[dict[str, Sight]],
         step: int,
         inputs: Sequence[Array],
         variables: Mapping[str, Array],
@@ -208,14 +294,11 @@ class Probe:
             return  # inputs that the model rejects, such as an index out of range
         finally:
             runner.assign((name, self._initial[name]) for name in variables)
-        for result, value in enumerate(results):
-            parts = kept(value)
-            for part, row in self._rows[step][result].items():
-                base = kept(self._results[step][result])[part]
-                if part not in parts or parts[part].shape != base.shape:
-                    best[result] = dict.fromkeys(best[result], np.inf)  # a different size is always visible
-                    break
-                best[result][part] = max(best[result][part], _in_tolerances(parts[part], base, row.tolerance))
+        for parts, value, base in zip(seen, results, self._results[step], strict=True):
+            same = value.shape == base.shape
+            new, old = kept(value), kept(base)
+            for part, sight in parts.items():
+                sight.add(new[part] if same else None, old[part])
 
     def _other_inputs(self, step: int) -> list[Array]:
         """Returns inputs of another call of the same entry point, or if there is none, the same values in another order."""
@@ -230,12 +313,6 @@ class Probe:
                 ]
         rng = np.random.default_rng(step)
         return [_shuffled(value, rng) for value in call.inputs]
-
-    def _changed(self, step: int, rng: np.random.Generator) -> dict[str, Array]:
-        values = dict(self._initial) | dict(self._states[step])
-        used = self._calls[step].entry.variables
-        names = [self._manifest.variables[use.variable].name for use in used]
-        return {name: changed(values[name], rng) for name in names}
 
 
 def changed(value: Array, rng: np.random.Generator, change: float = CHANGE) -> Array:
@@ -260,21 +337,28 @@ def _shuffled(value: Array, rng: np.random.Generator) -> Array:
     return smaller
 
 
-def _any_other(row: Expected) -> float:
-    """Returns the sight of a comparison with a constant: its largest value, in tolerances. A zero reveals any change."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.where(row.value == 0, np.inf, np.abs(row.value.astype(np.float64)) / row.tolerance)
-    return float(np.nanmax(shares, initial=0.0)) if row.value.size else float("inf")
+def _doubled(value: Array) -> Array:
+    """Returns values that are twice as large. Keeps integers."""
+    doubled: Array = value if value.dtype.kind in "biu" else (value * 2).astype(value.dtype)
+    return doubled
 
 
-def _in_tolerances(value: Array, base: Array, tolerance: Array) -> float:
-    """Returns the largest change, in tolerances."""
+def _negated(value: Array) -> Array:
+    """Returns the negative values, or integers in reverse: the largest for the smallest."""
     if not value.size:
-        return float("inf")  # nothing can be wrong
-    moved = distance(value, base)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shares = np.where(moved == 0, 0.0, moved / tolerance)
-    return float(np.max(np.where(np.isnan(shares), 0.0, shares), initial=0.0))
+        return value
+    if value.dtype == bool:
+        return ~value
+    negative: Array = value.max() + value.min() - value if value.dtype.kind in "iu" else -value
+    return negative.astype(value.dtype)
+
+
+def _in_tolerances(moved: Array, tolerance: Array) -> Array:
+    """Returns changes in tolerances; none where the tolerance is infinite."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        shares = np.where(moved == 0, 0.0, moved / tolerance.astype(np.float64))
+    result: Array = np.where(np.isnan(shares), 0.0, shares)
+    return result
 
 
 def _constants(graph: graph_pb2.GraphDef) -> Iterator[tuple[str, Array]]:
