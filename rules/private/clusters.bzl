@@ -4,7 +4,6 @@ load("@rules_cc//cc:defs.bzl", "cc_test")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("@rules_python//python:defs.bzl", "py_test")
 load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL", "EXACT")
 load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")
@@ -13,6 +12,7 @@ load(":export.bzl", "export_model", "model_attrs", "report", "source_flags")
 load(":link.bzl", "tf_aot_link")
 load(":page.bzl", "tf_aot_page")
 load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
+load(":python.bzl", "py_test")
 load(":render.bzl", "tf_aot_render")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
@@ -459,6 +459,6 @@ def tf_aot_clusters(
         args = ["$(rootpath :{})".format(file) for file in files],
         data = files,
         main = Label("//tools:whole.py"),
-        deps = [Label("//py/tfaot/cluster"), Label("@tfaot_tensorflow//:packages")],
+        deps = [Label("//py/tfaot/cluster")],
         **common.test
     )

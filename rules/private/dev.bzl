@@ -7,7 +7,7 @@ load(":repositories.bzl", "pip_install")
 visibility(["//rules/..."])
 
 _BUILD = """\
-load("@rules_python//python:defs.bzl", "py_library")
+load("@rules_tfaot//rules/private:python.bzl", "py_library")
 
 py_library(
     name = "{name}",
@@ -95,8 +95,38 @@ tfaot_aarch64_repository = repository_rule(
     environ = ["HOME", "RULES_TFAOT_CACHE", "XDG_CACHE_HOME"],
 )
 
+# Rules of rules_python that this repository's tests use also ask for tools, which no test needs.
+_TOOLS_BUILD = """\
+load("@rules_python//python:py_exec_tools_toolchain.bzl", "py_exec_tools_toolchain")
+
+package(default_visibility = ["//visibility:public"])
+
+py_exec_tools_toolchain(
+    name = "none",
+    exec_interpreter = "@rules_python//python:none",
+)
+
+toolchain(
+    name = "toolchain",
+    toolchain = ":none",
+    toolchain_type = "@rules_python//python:exec_tools_toolchain_type",
+)
+"""
+
+def _tfaot_python_tools_repository_impl(rctx):
+    package = rctx.path(Label("@rules_python//python:defs.bzl")).dirname
+    rctx.watch(package.get_child("defs.bzl"))
+    new = package.get_child("py_exec_tools_toolchain.bzl").exists
+    rctx.file("BUILD", _TOOLS_BUILD if new else "", executable = False)
+
+tfaot_python_tools_repository = repository_rule(
+    implementation = _tfaot_python_tools_repository_impl,
+    doc = "A toolchain without tools, in the place of one that downloads a Python from a code host. Early rules_python has neither.",
+)
+
 def tfaot_dev_dependencies():
-    """Declares the repositories `tfaot_jax`, `tfaot_command`, and `tfaot_aarch64`, and abseil, for WORKSPACE."""
+    """Declares the repositories `tfaot_jax`, `tfaot_command`, `tfaot_aarch64`, and `tfaot_python_tools`, and abseil, for WORKSPACE."""
+    tfaot_python_tools_repository(name = "tfaot_python_tools")
     tfaot_aarch64_repository(name = "tfaot_aarch64")
     tfaot_jax_repository(name = "tfaot_jax")
     tfaot_command_repository(name = "tfaot_command")
@@ -111,11 +141,12 @@ def tfaot_dev_dependencies():
     )
 
 def _tfaot_dev_impl(_module_ctx):
+    tfaot_python_tools_repository(name = "tfaot_python_tools")
     tfaot_aarch64_repository(name = "tfaot_aarch64")
     tfaot_jax_repository(name = "tfaot_jax")
     tfaot_command_repository(name = "tfaot_command")
 
 tfaot_dev = module_extension(
     implementation = _tfaot_dev_impl,
-    doc = "Declares the repositories `tfaot_aarch64`, `tfaot_jax`, and `tfaot_command`.",
+    doc = "Declares the repositories `tfaot_aarch64`, `tfaot_command`, `tfaot_jax`, and `tfaot_python_tools`.",
 )

@@ -4,8 +4,9 @@ A macro declares them, not a generated BUILD file, so a change here doesn't rein
 """
 
 load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
-load("@rules_python//python:defs.bzl", "py_library", "py_runtime", "py_runtime_pair")
+load("@rules_python//python:defs.bzl", "py_runtime", "py_runtime_pair")
 load("//rules:toolchain.bzl", "tfaot_toolchain")
+load(":python.bzl", "py_library")
 
 # Called from @tfaot_tensorflow.
 visibility("public")

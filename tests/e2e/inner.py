@@ -17,8 +17,10 @@ STARTUP = (
     "--max_idle_secs=60",
     "--host_jvm_args=-XX:TieredStopAtLevel=1",
     "--digest_function=BLAKE3",
+    *(f"--bazelrc={rc}" for rc in [os.environ.get("TFAOT_RULE_SETS")] if rc),
 )
-"""Startup options. A server of a few short builds saves 3 s if it optimizes its own code less. SHA-256 would then be slow."""
+"""Startup options. A server of a few short builds saves 3 s if it optimizes its own code less. SHA-256 would then be slow.
+`//tools/dev:try_rule_sets` gives the bazelrc."""
 
 CACHE = pathlib.Path(os.environ["TEST_TMPDIR"]).parent / "inner.cache"
 """A disk cache for all these tests, below the output base that runs them. Most of their workspaces compile the same C++."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unittest
 
 import inner
@@ -27,6 +28,17 @@ class SmokeTest(unittest.TestCase):
             self.assertIn("2 tests pass", results)
             self.assertNotIn("WARNING", said)
             self.check_program()
+        with self.subTest("no Python toolchain"):
+            # With rules_python, the toolchain would be a second Python from a code host.
+            ours = "//:scorer_aot + @rules_tfaot//tools:check + @rules_tfaot//py/tfaot/run"
+            rules, _ = self.bazel.run("cquery", "--output=build", f'kind("py_(library|binary|test) rule", deps({ours}))')
+            defined = re.findall(r"^# Rule py_\w+ defined at .*\n#   (\S+?):", rules, re.MULTILINE)
+            self.assertGreater(len(defined), 10)
+            for file in defined:
+                self.assertEqual("rules/private/python.bzl", "/".join(file.split("/")[-3:]))
+        with self.subTest("a tool"):
+            said, _ = self.bazel.run("run", "@rules_tfaot//tools:check", "--", "scorer.py")
+            self.assertIn("scorer.py: nothing stands in the way", said)
         with self.subTest("WORKSPACE"):
             self.check_program("--config=workspace")
 
