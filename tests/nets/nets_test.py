@@ -1,0 +1,64 @@
+"""Random nets: passes keep TensorFlow's numbers, whatever the inputs, and threads don't change a bit."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+from tests.nets import campaign, grammar, nets
+from tests.stages import harness
+
+
+def _texts(faults: list[campaign.Fault]) -> str:
+    return "\n".join(f"net {fault.net}, {fault.variant}: {fault.what}: {fault.inputs}, {fault.where}" for fault in nets.summary(faults))
+
+
+class NetsTest(unittest.TestCase):
+    maxDiff = None
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        harness.warm()
+
+    def check(self, number: int) -> None:
+        """Checks a group of the campaign whose page is docs/measured/nets.md."""
+        tally = nets.run(nets.groups(0, 54)[number], each_pass=False)
+        self.assertEqual(_texts(tally.faults), "")
+        self.assertEqual(tally.nets, nets.TOGETHER)
+
+    def test_first_group(self) -> None:
+        """No pass changes a number of nets 0 to 17, on any input, and no number of threads changes a bit."""
+        self.check(0)
+
+    def test_second_group(self) -> None:
+        """No pass changes a number of nets 18 to 35, on any input, and no number of threads changes a bit."""
+        self.check(1)
+
+    def test_third_group(self) -> None:
+        """No pass changes a number of nets 36 to 53, on any input, and no number of threads changes a bit."""
+        self.check(2)
+
+    def test_wrong_values_show(self) -> None:
+        """The comparison sees a value that is off by more than rounding, one from another place, a bit of a thread, and NaN."""
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        group = campaign.Group(folder, [grammar.net(0)])
+        program = group.program((), campaign.LEVELS[:1], optimize="-O1")
+        results = group.results(program, (1, 2))
+        self.assertEqual(list(campaign._bits(results)), [])
+        right = results["normal", campaign.LEVELS[0], 1]["n0_0"]
+        reference = group.reference["normal"]
+        self.assertFalse(reference.wrong("n0_0", right).any())
+        self.assertTrue(reference.wrong("n0_0", right + np.float32(1e-3)).all())
+        self.assertTrue(reference.wrong("n0_0", np.full_like(right, np.nan)).all())
+        self.assertTrue(reference.wrong("n0_0", np.roll(right, 1, -1)).any())
+        results["normal", campaign.LEVELS[0], 2]["n0_0"].view(np.int32)[0, 0] ^= 1
+        self.assertEqual([fault.what for fault in campaign._bits(results)], ["threads"])
+
+
+if __name__ == "__main__":
+    unittest.main()
