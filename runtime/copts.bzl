@@ -9,6 +9,13 @@ visibility(["//rules/...", "//tests/...", "//runtime/..."])
 # The language of our own sources, whatever the user's build sets. The headers that programs include are C++14, Bazel 7's default.
 CXX = ["-std=c++17"]
 
+# Symbols that only the program or the shared library that links them sees. So two libraries with models in one process never meet.
+HIDDEN = ["-fvisibility=hidden"]
+
+# Other compilers don't know the flag. By default, gcc makes some constants of the C++ library unique in the process, and then no
+# library that has them can be unloaded.
+GCC = ["-fno-gnu-unique"]
+
 EXACT = [
     # Each flag separately, because -fno-fast-math doesn't undo them.
     "-fno-fast-math",

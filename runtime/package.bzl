@@ -4,7 +4,7 @@ Bazel's targets NAME_package load this file, and so does the command `tfaot`, wh
 Flags that toolchains of Bazel or a build's mode would set are all here, so both make the same bytes with the same compiler.
 """
 
-load("//runtime:copts.bzl", "CXX", "EXACT", "level_copts")
+load("//runtime:copts.bzl", "CXX", "EXACT", "HIDDEN", "level_copts")
 
 visibility(["//rules/...", "//tests/...", "//runtime/..."])
 
@@ -51,6 +51,7 @@ PACKAGE_HEADERS = [
     "tfaot/status.h",
     "tfaot/thread_pool.h",
     "tfaot/threads.h",
+    "tfaot/unshared.h",
     "tfaot/view.h",
     "tfaot/weights.h",
 ]
@@ -92,7 +93,7 @@ def package_copts(copts = [], level = None):
     Returns:
       (list[str]) flags of gcc and clang
     """
-    flags = CXX + ["-O3", "-DNDEBUG", "-w"] + _EVERYWHERE + copts + EXACT
+    flags = CXX + HIDDEN + ["-O3", "-DNDEBUG", "-w"] + _EVERYWHERE + copts + EXACT
     return flags + (level_copts(level) if level else [])
 
 def interface_copts(cpp_class, header):

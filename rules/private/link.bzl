@@ -3,7 +3,8 @@
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//runtime:copts.bzl", "CXX", "EXACT", "LEVELS", "level_copts")
+load("//runtime:copts.bzl", "CXX", "EXACT", "GCC", "HIDDEN", "LEVELS", "level_copts")
+load("//runtime:exported.bzl", "either")
 load(":cxx.bzl", "code_attrs", "cxx_of", "expanded")
 load(":hlo.bzl", "hlo_groups")
 load(
@@ -31,17 +32,21 @@ def _tf_aot_link_impl(ctx):
     # The user's flags come before those that numbers depend on.
     copts = expanded(ctx, "copts")
     linkopts = expanded(ctx, "linkopts")
-    flags = CXX + ["-O3", "-DNDEBUG", "-w"] + copts + EXACT
-    _, class_ = cc_common.compile(
-        name = ctx.label.name,
-        actions = ctx.actions,
-        cc_toolchain = cc_toolchain,
-        feature_configuration = features,
-        srcs = [sources.source],
-        private_hdrs = [sources.header] + compiled.headers,
-        compilation_contexts = contexts,
-        user_compile_flags = flags,
-    )
+    hidden = HIDDEN + (GCC if cc_toolchain.compiler == "gcc" else [])
+    flags = CXX + hidden + ["-O3", "-DNDEBUG", "-w"] + copts + EXACT
+    class_, visible = [
+        cc_common.compile(
+            name = ctx.label.name + suffix,
+            actions = ctx.actions,
+            cc_toolchain = cc_toolchain,
+            feature_configuration = features,
+            srcs = [sources.source],
+            private_hdrs = [sources.header] + compiled.headers,
+            compilation_contexts = contexts,
+            user_compile_flags = flags + more,
+        )[1]
+        for suffix, more in [("", []), (".visible", ["-fvisibility=default"])]
+    ]
 
     # Only these use instructions of the kernels' own levels, where matrix products are four to five times faster. A program can
     # contain models for other CPUs, and code that it includes from elsewhere must run on all of them.
@@ -76,22 +81,55 @@ def _tf_aot_link_impl(ctx):
         srcs = [compiled.fingerprint_source],
     )
     objects = depset(compiled.objects + compiled.constants)
-    outputs = cc_common.merge_compilation_outputs(compilation_outputs = executors + [
-        class_,
-        fingerprint,
-        variables,
-        cc_common.create_compilation_outputs(objects = objects, pic_objects = objects),
-    ])
-    linking_context, linked = cc_common.create_linking_context_from_compilation_outputs(
+    rest = executors + [variables, cc_common.create_compilation_outputs(objects = objects, pic_objects = objects)]
+    needs = [kernels[level].linking_context for level in compiled.isa] + [support.linking_context]
+    common = {
+        "actions": ctx.actions,
+        "cc_toolchain": cc_toolchain,
+        "feature_configuration": features,
+    }
+    _, linked = cc_common.create_linking_context_from_compilation_outputs(
         name = ctx.label.name,
-        actions = ctx.actions,
-        cc_toolchain = cc_toolchain,
-        feature_configuration = features,
-        compilation_outputs = outputs,
-        linking_contexts = [kernels[level].linking_context for level in compiled.isa] + [support.linking_context],
-        user_link_flags = linkopts,
+        compilation_outputs = cc_common.merge_compilation_outputs(compilation_outputs = [class_] + rest),
         disallow_dynamic_library = True,
+        linking_contexts = needs,
+        user_link_flags = linkopts,
+        **common
     )
+    library = linked.library_to_link
+    files = [file for file in (library.static_library, library.pic_static_library) if file]
+
+    # Programs contain it even if they call nothing, so that two models of one class don't link (py/tfaot/core/fingerprint.py).
+    mark, marked = cc_common.create_linking_context_from_compilation_outputs(
+        name = ctx.label.name + ".fingerprint",
+        alwayslink = True,
+        compilation_outputs = fingerprint,
+        disallow_dynamic_library = True,
+        **common
+    )
+    mark_library = marked.library_to_link
+    files += [file for file in (mark_library.static_library, mark_library.pic_static_library) if file]
+    if cc_common.is_enabled(feature_configuration = features, feature_name = "supports_dynamic_linker"):
+        shared = cc_common.link(
+            name = ctx.label.name,
+            compilation_outputs = cc_common.merge_compilation_outputs(compilation_outputs = [visible, fingerprint] + rest),
+            link_deps_statically = False,
+            linking_contexts = needs,
+            output_type = "dynamic_library",
+            user_link_flags = linkopts,
+            **common
+        ).library_to_link
+        library = either(ctx, cc_toolchain, features, library, shared)
+    own = cc_common.create_linker_input(
+        libraries = depset([library]),
+        owner = ctx.label,
+        user_link_flags = linkopts,
+    )
+    linking_context = cc_common.create_linking_context(linker_inputs = depset(
+        [own],
+        order = "topological",
+        transitive = [context.linker_inputs for context in [mark] + needs],
+    ))
     public, _ = cc_common.compile(
         name = ctx.label.name + ".public",
         actions = ctx.actions,
@@ -100,8 +138,6 @@ def _tf_aot_link_impl(ctx):
         public_hdrs = [sources.header],
         compilation_contexts = contexts,
     )
-    library = linked.library_to_link
-    files = [file for file in (library.static_library, library.pic_static_library) if file]
     groups = {
         "config": graph.configs,
         "graph": [graph.graph],

@@ -41,6 +41,8 @@ def _tf_aot_stub_impl(ctx):
         actions = ctx.actions,
         cc_toolchain = cc_toolchain,
         feature_configuration = features,
+        # Also without calls, so that a program with the model, too, doesn't link.
+        alwayslink = True,
         compilation_outputs = outputs,
         linking_contexts = [runtime.linking_context],
         disallow_dynamic_library = True,

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tfaot/unshared.h"
+
 namespace tfaot {
 
 template <typename T, std::int64_t... kBounds>
@@ -23,7 +25,7 @@ class BoundedView {
  public:
   using value_type = std::remove_const_t<T>;
 
-  static constexpr std::size_t kRank = sizeof...(kBounds);
+  TFAOT_UNSHARED static constexpr std::size_t kRank = sizeof...(kBounds);
   static_assert(kRank > 0, "a scalar has no bound");
 
   // `dims` are the true sizes, kRank of them. They are copied.

@@ -6,6 +6,8 @@
 //   TFAOT_GET_API       the one symbol that the library exports
 #include "tfaot/c_api.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
@@ -122,7 +124,7 @@ struct tfaot_weights {
 // Instances that follow live weights share them with the handle.
 struct tfaot_live_weights {
   explicit tfaot_live_weights(const tfaot::Weights& weights)
-      : live(std::make_shared<tfaot::LiveWeights>(weights)) {}
+      : live(new tfaot::LiveWeights(weights)) {}
 
   const char* const library = &tfaot::kLibrary;  // first in every release
   const std::shared_ptr<tfaot::LiveWeights> live;
@@ -145,7 +147,43 @@ struct tfaot_model {
 namespace tfaot {
 namespace {
 
-thread_local std::string create_error;
+// The calling thread's error from functions that have no instance. It isn't a
+// thread_local string: because of its destructor, dlclose() would unload nothing
+// before the thread ends.
+class ThreadError {
+ public:
+  ThreadError() noexcept { made_ = pthread_key_create(&key_, Delete) == 0; }
+  ~ThreadError() {
+    if (!made_) return;
+    Delete(pthread_getspecific(key_));
+    pthread_key_delete(key_);
+    made_ = false;
+  }
+
+  std::string& Mine() noexcept {
+    if (!made_) return shared_;
+    void* mine = pthread_getspecific(key_);
+    if (mine == nullptr) {
+      mine = new (std::nothrow) std::string;
+      if (mine == nullptr || pthread_setspecific(key_, mine) != 0) {
+        Delete(mine);
+        return shared_;
+      }
+    }
+    return *static_cast<std::string*>(mine);
+  }
+
+ private:
+  static void Delete(void* mine) { delete static_cast<std::string*>(mine); }
+
+  pthread_key_t key_;
+  bool made_;
+  std::string shared_;  // without memory for one of the thread's own
+};
+
+ThreadError thread_error;
+
+std::string& create_error() noexcept { return thread_error.Mine(); }
 
 #if defined(__cpp_exceptions)
 // Writes a message, or a shorter one if there is no memory for it.
@@ -267,16 +305,16 @@ bool Cleared(std::string& error, const char* function, Handle** handle) {
   return true;
 }
 
-// Describes what `find` returns, which says in create_error what it didn't
+// Describes what `find` returns, which says in create_error() what it didn't
 // find.
 template <typename Find>
 tfaot_status Describe(const char* function, tfaot_tensor* description,
                       Find find) noexcept {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Given(create_error, function, "description", description)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Given(create_error(), function, "description", description)) {
       return TFAOT_INVALID_ARGUMENT;
     }
-    const TensorInfo* const tensor = find(create_error, function);
+    const TensorInfo* const tensor = find(create_error(), function);
     if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
     std::uint32_t flags = 0;
     if (tensor->batched) flags |= TFAOT_BATCHED;
@@ -332,14 +370,14 @@ tfaot_status Unsupported(std::string& error, const char* function,
                       found, "don't call it for this model"));
 }
 
-// Calls `body` for an instance, whose error it sets. Without one, create_error
+// Calls `body` for an instance, whose error it sets. Without one, create_error()
 // says so.
 template <typename Body>
 tfaot_status WithModel(tfaot_model* model, const char* function,
                        Body body) noexcept {
   if (model != nullptr) return Guarded(model->error, body);
-  return Guarded(create_error, [&]() -> tfaot_status {
-    Given(create_error, function, "model", nullptr);
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    Given(create_error(), function, "model", nullptr);
     return TFAOT_INVALID_ARGUMENT;
   });
 }
@@ -415,13 +453,13 @@ const tfaot_description* DescribeModel() {
 
 tfaot_status DescribeEntryPoint(std::size_t entry_point,
                                 tfaot_entry_point* description) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Given(create_error, "describe_entry_point", "description",
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Given(create_error(), "describe_entry_point", "description",
                description)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     const EntryPointInfo* entry =
-        FindEntryPoint(create_error, "describe_entry_point", entry_point);
+        FindEntryPoint(create_error(), "describe_entry_point", entry_point);
     if (entry == nullptr) return TFAOT_INVALID_ARGUMENT;
     *description = {entry->name, entry->inputs.size(), entry->outputs.size(),
                     entry->max_batch};
@@ -456,14 +494,14 @@ tfaot_status DescribeVariable(std::size_t index, tfaot_tensor* description) {
 tfaot_status Make(const char* function, const char* isa,
                   const tfaot_weights* weights,
                   const tfaot_allocator* allocator, tfaot_model** model) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Cleared(create_error, function, model)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Cleared(create_error(), function, model)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     Options options;
     options.isa = isa;
     if (weights != nullptr) {
-      if (!Ours(create_error, function, weights)) {
+      if (!Ours(create_error(), function, weights)) {
         return TFAOT_INVALID_ARGUMENT;
       }
       options.weights = &weights->weights;
@@ -471,7 +509,7 @@ tfaot_status Make(const char* function, const char* isa,
     std::unique_ptr<Memory> memory;
     if (allocator != nullptr) {
       if (allocator->allocate == nullptr || allocator->free == nullptr) {
-        return Fail(create_error, TFAOT_INVALID_ARGUMENT,
+        return Fail(create_error(), TFAOT_INVALID_ARGUMENT,
                     Message(Function("create_with") +
                                 ": an allocator without allocate or free",
                             "", "set both"));
@@ -483,13 +521,13 @@ tfaot_status Make(const char* function, const char* isa,
     Model made = Model::Create(options, &status);
     if (!made && memory != nullptr && memory->off() != 0) {
       return Fail(
-          create_error, TFAOT_INVALID_ARGUMENT,
+          create_error(), TFAOT_INVALID_ARGUMENT,
           Message(Function(function) + ": the allocator's memory isn't aligned",
                   "an address " + std::to_string(memory->off()) +
                       " bytes after a multiple of 64",
                   "return memory at a multiple of `alignment`"));
     }
-    if (!made) return StatusOf(create_error, status);
+    if (!made) return StatusOf(create_error(), status);
     *model = new tfaot_model(std::move(made), std::move(memory));
     return TFAOT_OK;
   });
@@ -504,7 +542,7 @@ tfaot_status Create(const char* isa, tfaot_model** model) {
   return Make("create", isa, nullptr, nullptr, model);
 }
 
-const char* CreateError() { return create_error.c_str(); }
+const char* CreateError() { return create_error().c_str(); }
 
 void Destroy(tfaot_model* model) { delete model; }
 
@@ -542,15 +580,15 @@ void* MutableVariableValues(tfaot_model* model, std::size_t index) {
 // Other threads may use the instance at the same time, so its error stays.
 tfaot_status OutputDims(const tfaot_model* model, std::size_t entry_point,
                         std::size_t index, std::int64_t* dims) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Given(create_error, "output_dims", "model", model)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Given(create_error(), "output_dims", "model", model)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     const TensorInfo* tensor =
-        FindOutput(create_error, "output_dims", entry_point, index);
+        FindOutput(create_error(), "output_dims", entry_point, index);
     if (tensor == nullptr) return TFAOT_INVALID_ARGUMENT;
     if (tensor->dims.size() == 0) return TFAOT_OK;
-    if (!Given(create_error, "output_dims", "dims", dims)) {
+    if (!Given(create_error(), "output_dims", "dims", dims)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     Dims(model->model, *tensor, dims);
@@ -667,7 +705,7 @@ tfaot_status SeedRandom(tfaot_model* model, std::uint64_t seed) {
 }
 
 const char* Error(const tfaot_model* model) {
-  return model != nullptr ? model->error.c_str() : CreateError();
+  return model != nullptr ? model->error.c_str() : create_error().c_str();
 }
 
 const char* Isa(const tfaot_model* model) {
@@ -779,14 +817,14 @@ void Cancel(tfaot_model* model) {
 template <typename M>
 tfaot_status MakeInitialWeights(tfaot_weights** weights) {
   return IfVariables<M>(
-      create_error, "initial_weights", [&](auto* m) -> tfaot_status {
+      create_error(), "initial_weights", [&](auto* m) -> tfaot_status {
         using C = std::remove_pointer_t<decltype(m)>;
         if constexpr (HasValues<C>::value) {
           *weights = new tfaot_weights(C::InitialWeights());
           return TFAOT_OK;
         } else {
           return Fail(
-              create_error, TFAOT_NO_WEIGHTS,
+              create_error(), TFAOT_NO_WEIGHTS,
               Message(
                   Function("initial_weights") + ": the library contains none",
                   "embed_variables is off", "call load_weights with a file"));
@@ -795,8 +833,8 @@ tfaot_status MakeInitialWeights(tfaot_weights** weights) {
 }
 
 tfaot_status MadeInitialWeights(tfaot_weights** weights) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Cleared(create_error, "initial_weights", weights)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Cleared(create_error(), "initial_weights", weights)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     return MakeInitialWeights<Model>(weights);
@@ -805,17 +843,17 @@ tfaot_status MadeInitialWeights(tfaot_weights** weights) {
 
 tfaot_status LoadedWeights(const tfaot_source* source,
                            tfaot_weights** weights) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Cleared(create_error, "load_weights", weights) ||
-        !Given(create_error, "load_weights", "source", source)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Cleared(create_error(), "load_weights", weights) ||
+        !Given(create_error(), "load_weights", "source", source)) {
       return TFAOT_INVALID_ARGUMENT;
     }
-    return IfVariables<Model>(create_error, "load_weights", [&](auto* m) {
+    return IfVariables<Model>(create_error(), "load_weights", [&](auto* m) {
       using C = std::remove_pointer_t<decltype(m)>;
       Weights loaded;
       const Status status = C::LoadWeights(SourceOf(*source), &loaded);
       if (status) *weights = new tfaot_weights(std::move(loaded));
-      return StatusOf(create_error, status);
+      return StatusOf(create_error(), status);
     });
   });
 }
@@ -838,11 +876,11 @@ tfaot_status CurrentWeights(tfaot_model* self, tfaot_weights** weights) {
 tfaot_status UpdateWeights(const tfaot_weights* weights,
                            const tfaot_value* values, std::size_t count,
                            tfaot_weights** updated) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Cleared(create_error, "update_weights", updated) ||
-        !Ours(create_error, "update_weights", weights) ||
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Cleared(create_error(), "update_weights", updated) ||
+        !Ours(create_error(), "update_weights", weights) ||
         (count > 0 &&
-         !Given(create_error, "update_weights", "values", values))) {
+         !Given(create_error(), "update_weights", "values", values))) {
       return TFAOT_INVALID_ARGUMENT;
     }
     const std::vector<NamedValue> named = ValuesOf(values, count);
@@ -850,7 +888,7 @@ tfaot_status UpdateWeights(const tfaot_weights* weights,
     const Status status =
         weights->weights.Update(named.data(), named.size(), &next);
     if (status) *updated = new tfaot_weights(std::move(next));
-    return StatusOf(create_error, status);
+    return StatusOf(create_error(), status);
   });
 }
 
@@ -877,9 +915,9 @@ tfaot_status SetWeights(tfaot_model* self, const tfaot_weights* weights) {
 
 tfaot_status CreateLive(const tfaot_weights* weights,
                         tfaot_live_weights** live) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Cleared(create_error, "create_live", live) ||
-        !Ours(create_error, "create_live", weights)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Cleared(create_error(), "create_live", live) ||
+        !Ours(create_error(), "create_live", weights)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     *live = new tfaot_live_weights(weights->weights);
@@ -888,43 +926,43 @@ tfaot_status CreateLive(const tfaot_weights* weights,
 }
 
 tfaot_status LiveSwap(tfaot_live_weights* live, const tfaot_weights* weights) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "live_swap", live) ||
-        !Ours(create_error, "live_swap", weights)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Ours(create_error(), "live_swap", live) ||
+        !Ours(create_error(), "live_swap", weights)) {
       return TFAOT_INVALID_ARGUMENT;
     }
-    return StatusOf(create_error, live->live->Swap(weights->weights));
+    return StatusOf(create_error(), live->live->Swap(weights->weights));
   });
 }
 
 tfaot_status LiveLoad(tfaot_live_weights* live, const tfaot_source* source) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "live_load", live) ||
-        !Given(create_error, "live_load", "source", source)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Ours(create_error(), "live_load", live) ||
+        !Given(create_error(), "live_load", "source", source)) {
       return TFAOT_INVALID_ARGUMENT;
     }
-    return StatusOf(create_error, live->live->Load(SourceOf(*source)));
+    return StatusOf(create_error(), live->live->Load(SourceOf(*source)));
   });
 }
 
 tfaot_status LiveUpdate(tfaot_live_weights* live, const tfaot_value* values,
                         std::size_t count) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Ours(create_error, "live_update", live) ||
-        (count > 0 && !Given(create_error, "live_update", "values", values))) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Ours(create_error(), "live_update", live) ||
+        (count > 0 && !Given(create_error(), "live_update", "values", values))) {
       return TFAOT_INVALID_ARGUMENT;
     }
     const std::vector<NamedValue> named = ValuesOf(values, count);
-    return StatusOf(create_error,
+    return StatusOf(create_error(),
                     live->live->Update(named.data(), named.size()));
   });
 }
 
 tfaot_status LiveCurrent(const tfaot_live_weights* live,
                          tfaot_weights** weights) {
-  return Guarded(create_error, [&]() -> tfaot_status {
-    if (!Cleared(create_error, "live_current", weights) ||
-        !Ours(create_error, "live_current", live)) {
+  return Guarded(create_error(), [&]() -> tfaot_status {
+    if (!Cleared(create_error(), "live_current", weights) ||
+        !Ours(create_error(), "live_current", live)) {
       return TFAOT_INVALID_ARGUMENT;
     }
     *weights = new tfaot_weights(live->live->Current());

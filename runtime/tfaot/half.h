@@ -14,6 +14,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "tfaot/unshared.h"
+
 namespace tfaot {
 
 class Float16 {
@@ -118,30 +120,30 @@ namespace internal {
 // std::numeric_limits of a 16-bit float with `kMantissa` bits of mantissa.
 template <typename T, int kMantissa>
 struct HalfLimits {
-  static constexpr bool is_specialized = true;
-  static constexpr bool is_signed = true;
-  static constexpr bool is_integer = false;
-  static constexpr bool is_exact = false;
-  static constexpr bool is_bounded = true;
-  static constexpr bool is_modulo = false;
-  static constexpr bool is_iec559 = true;
-  static constexpr bool has_infinity = true;
-  static constexpr bool has_quiet_NaN = true;
-  static constexpr bool has_signaling_NaN = true;
-  static constexpr std::float_denorm_style has_denorm = std::denorm_present;
-  static constexpr bool has_denorm_loss = false;
-  static constexpr std::float_round_style round_style = std::round_to_nearest;
-  static constexpr bool traps = false;
-  static constexpr bool tinyness_before = false;
+  TFAOT_UNSHARED static constexpr bool is_specialized = true;
+  TFAOT_UNSHARED static constexpr bool is_signed = true;
+  TFAOT_UNSHARED static constexpr bool is_integer = false;
+  TFAOT_UNSHARED static constexpr bool is_exact = false;
+  TFAOT_UNSHARED static constexpr bool is_bounded = true;
+  TFAOT_UNSHARED static constexpr bool is_modulo = false;
+  TFAOT_UNSHARED static constexpr bool is_iec559 = true;
+  TFAOT_UNSHARED static constexpr bool has_infinity = true;
+  TFAOT_UNSHARED static constexpr bool has_quiet_NaN = true;
+  TFAOT_UNSHARED static constexpr bool has_signaling_NaN = true;
+  TFAOT_UNSHARED static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+  TFAOT_UNSHARED static constexpr bool has_denorm_loss = false;
+  TFAOT_UNSHARED static constexpr std::float_round_style round_style = std::round_to_nearest;
+  TFAOT_UNSHARED static constexpr bool traps = false;
+  TFAOT_UNSHARED static constexpr bool tinyness_before = false;
 
-  static constexpr int radix = 2;
-  static constexpr int digits = kMantissa + 1;
-  static constexpr int digits10 = kMantissa * 301 / 1000;
-  static constexpr int max_digits10 = digits * 301 / 1000 + 2;
-  static constexpr int max_exponent = 1 << (14 - kMantissa);
-  static constexpr int max_exponent10 = max_exponent * 301 / 1000;
-  static constexpr int min_exponent = 3 - max_exponent;
-  static constexpr int min_exponent10 = (min_exponent - 1) * 301 / 1000;
+  TFAOT_UNSHARED static constexpr int radix = 2;
+  TFAOT_UNSHARED static constexpr int digits = kMantissa + 1;
+  TFAOT_UNSHARED static constexpr int digits10 = kMantissa * 301 / 1000;
+  TFAOT_UNSHARED static constexpr int max_digits10 = digits * 301 / 1000 + 2;
+  TFAOT_UNSHARED static constexpr int max_exponent = 1 << (14 - kMantissa);
+  TFAOT_UNSHARED static constexpr int max_exponent10 = max_exponent * 301 / 1000;
+  TFAOT_UNSHARED static constexpr int min_exponent = 3 - max_exponent;
+  TFAOT_UNSHARED static constexpr int min_exponent10 = (min_exponent - 1) * 301 / 1000;
 
   static constexpr T min() noexcept { return Make(1, 0); }
   static constexpr T max() noexcept { return Make(kInfinity, -1); }
@@ -158,8 +160,8 @@ struct HalfLimits {
   }
 
  private:
-  static constexpr int kBias = max_exponent - 1;
-  static constexpr int kInfinity = 2 * max_exponent - 1;  // as an exponent
+  TFAOT_UNSHARED static constexpr int kBias = max_exponent - 1;
+  TFAOT_UNSHARED static constexpr int kInfinity = 2 * max_exponent - 1;  // as an exponent
 
   static constexpr T Make(int exponent, int mantissa) noexcept {
     return T::FromBits(

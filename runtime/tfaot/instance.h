@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <memory>
 #include <new>
 
 #include "tfaot/options.h"
@@ -46,20 +47,43 @@ class Parts {
   unsigned char* next_;
 };
 
-// Returns what `made` refers to, and makes it in the first call, without a
-// lock. If several threads are first, all get the same. It is never destroyed.
-// Throws what `make` throws.
-template <typename T, typename Make>
-const T& MakeOnce(std::atomic<const T*>& made, Make make) {
-  const T* value = made.load(std::memory_order_acquire);
-  if (value != nullptr) return *value;
-  const T* const mine = make();
-  if (made.compare_exchange_strong(value, mine, std::memory_order_acq_rel)) {
-    return *mine;
+// A handle that the first call makes, without a lock, and of which each call
+// returns a copy. If several threads are first, all get the same.
+//
+// It is destroyed with the program or library that has it. Threads that still
+// run then keep their copies, and can get others.
+template <typename T>
+class Once {
+ public:
+  constexpr Once() noexcept = default;
+  Once(const Once&) = delete;
+  Once& operator=(const Once&) = delete;
+  ~Once() {
+    const T* const made = made_.exchange(nullptr);
+    if (users_.load() == 0) delete made;
   }
-  delete mine;
-  return *value;
-}
+
+  // Throws what `make` and the copy throw.
+  template <typename Make>
+  T Get(Make make) {
+    const Use use(users_);
+    const T* value = made_.load();
+    if (value != nullptr) return *value;
+    std::unique_ptr<const T> mine(new T(make()));
+    if (!made_.compare_exchange_strong(value, mine.get())) return *value;
+    return *mine.release();
+  }
+
+ private:
+  struct Use {
+    explicit Use(std::atomic<int>& users) noexcept : users(users) { ++users; }
+    ~Use() { --users; }
+    std::atomic<int>& users;
+  };
+
+  std::atomic<const T*> made_{nullptr};
+  std::atomic<int> users_{0};
+};
 
 // Calls `make`, which returns whether there was memory.
 template <typename Make>

@@ -15,6 +15,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "tfaot/unshared.h"
+
 namespace tfaot {
 
 namespace internal {
@@ -34,8 +36,8 @@ class View {
  public:
   using value_type = std::remove_const_t<T>;
 
-  static constexpr std::size_t kRank = sizeof...(kDims);
-  static constexpr std::size_t kSize = internal::Size(kDims...);
+  TFAOT_UNSHARED static constexpr std::size_t kRank = sizeof...(kDims);
+  TFAOT_UNSHARED static constexpr std::size_t kSize = internal::Size(kDims...);
 
   constexpr explicit View(T* data) noexcept : data_(data) {}
 

@@ -158,7 +158,7 @@ bool IsBool(const VariableInfo& info, const unsigned char* values) {
 
 std::shared_ptr<WeightSet> NewSet(const VariableInfo* infos,
                                   std::size_t count) {
-  auto set = std::make_shared<WeightSet>();
+  std::shared_ptr<WeightSet> set(new WeightSet());
   set->infos = infos;
   set->count = count;
   set->values.resize(count);
@@ -360,7 +360,7 @@ Status Weights::Update(const NamedValue* values, std::size_t count,
                             "each variable has",
                             wrong));
     }
-    const auto set = std::make_shared<WeightSet>(*set_);
+    const std::shared_ptr<WeightSet> set(new WeightSet(*set_));
     set->version = NextVersion();
     std::uint64_t bytes = 0;
     for (const std::size_t at : found) bytes += RoundUp(infos[at].bytes);

@@ -357,7 +357,7 @@ class CompilerTest(RenderTest):
         result = self.compiler("-M", "program.cc")
         ours = [name for name in result.stdout.split() if not name.startswith("/usr") and name.endswith(".h")]
         self.assertEqual(
-            sorted(os.path.basename(name) for name in ours), ["options.h", "small.h", "status.h", "view.h", "weights.h"]
+            sorted(os.path.basename(name) for name in ours), ["options.h", "small.h", "status.h", "unshared.h", "view.h", "weights.h"]
         )
 
     def test_family_header_stands_alone(self) -> None:
@@ -373,7 +373,7 @@ class CompilerTest(RenderTest):
         ours = [name for name in result.stdout.split() if not name.startswith("/usr") and name.endswith(".h")]
         self.assertEqual(
             sorted(os.path.basename(name) for name in ours),
-            ["bounded_view.h", "family.h", "half.h", "options.h", "status.h", "view.h", "weights.h"],
+            ["bounded_view.h", "family.h", "half.h", "options.h", "status.h", "unshared.h", "view.h", "weights.h"],
         )
 
     def test_every_dtype(self) -> None:
@@ -790,7 +790,7 @@ int main(int, char** argv) {
         """Writes a variables file and its fingerprint like the export stage. Returns the arguments that embed them."""
         with open(self.folder / "variables.safetensors", "wb") as file:
             safetensors.write(file, tensors, aligned=True)
-        text = fingerprint.assembly(fingerprint.weights_symbol("a::b::Small"), "0123456789abcdef")
+        text = fingerprint.weights_assembly("a::b::Small", "0123456789abcdef")
         (self.folder / "weights.S").write_text(text)
         return f'-DTFAOT_VARIABLES="{self.folder / "variables.safetensors"}"', "weights.S"
 

@@ -8,12 +8,13 @@ import json
 import os
 import tempfile
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from tfaot.compile import program_shape
 from tfaot.compile.program import constants, cost, executor, header, plan
 from tfaot.compile.program.compiled import Compiled
-from tfaot.core import environment, fingerprint, isolate, refusals
+from tfaot.core import elf, environment, fingerprint, isolate, refusals
 from tfaot.core.functions import function
 from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest
@@ -146,7 +147,7 @@ def _compile(request: Request, manifest: Manifest) -> None:
     )
     _write(request, rendered, constants.merged(objects, compiled.replaced, compiled.added))
     _write_text(request.out_fingerprint, stamp.to_json())
-    source = fingerprint.assembly(fingerprint.symbol(manifest.cpp_class), stamp.fingerprint)
+    source = fingerprint.assembly(manifest.cpp_class, stamp.fingerprint)
     _write_text(request.out_fingerprint_source, source)
     if request.out_passes:
         in_order = {each.name: places.get(each.name) for each in table.PASSES}
@@ -189,12 +190,13 @@ def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, c
         out_constants = os.path.join(folder, isa)
         texts[isa] = compiler.compile_for(isa, given, compiler.Outputs(out_objects, out_constants, request.out_hlo))
         objects.append(_read(out_constants))
+        Path(out_objects).write_bytes(elf.hidden(_read(out_objects)))
     return texts, objects
 
 
 def _write(request: Request, rendered: executor.Rendered, merged: bytes) -> None:
     with open(request.out_constants, "wb") as file:
-        file.write(merged)
+        file.write(elf.hidden(merged))
     texts = (rendered.header, *rendered.sources)
     for path, text in zip((request.out_header, *request.out_sources), texts, strict=True):
         _write_text(path, text)

@@ -196,20 +196,43 @@ def weights_symbol(cpp_class: str) -> str:
     return f"tfaot_{names.symbol(cpp_class)}_weights"
 
 
-def assembly(name: str, value: str) -> str:
-    """Returns assembler code that defines a fingerprint, and both of its symbols.
+MODELS = "a_program_contains_two_models_of_one_class"
+_WEIGHTS = "a_program_contains_two_weights_of_one_class"
+
+
+def _only(cpp_class: str, reason: str) -> str:
+    """Returns a symbol that no program can contain twice. Linkers show it as `tfaot::REASON::CLASS`."""
+    namespaces, name = names.split_class(cpp_class)
+    parts = ("tfaot", reason, *namespaces, name)
+    return f"_ZN{''.join(f'{len(part)}{part}' for part in parts)}E"
+
+
+def assembly(cpp_class: str, value: str) -> str:
+    """Returns assembler code that defines the fingerprint of a class.
+
+    Another class of the same name, in the same program, doesn't link, because both define the same symbols.
+    """
+    name = symbol(cpp_class)
+    return _note((_only(cpp_class, MODELS), name, f"{name}_{value}"), value)
+
+
+def weights_assembly(cpp_class: str, value: str) -> str:
+    """Returns assembler code that defines the fingerprint of a class's weights, as `assembly` does."""
+    name = weights_symbol(cpp_class)
+    return _note((_only(cpp_class, _WEIGHTS), name, f"{name}_{value}"), value)
+
+
+def _note(symbols: tuple[str, ...], value: str) -> str:
+    """Returns assembler code that defines a fingerprint, and its symbols.
 
     In ELF, it is a note, because linkers keep notes that nothing refers to, and stripped programs still have them. The owner's
     name has a length with which the value is aligned, however a reader aligns notes.
-
-    Args:
-      name: the symbol.
-      value: the fingerprint.
     """
     return data.source(
-        (name, f"{name}_{value}"),
+        symbols,
         (f".quad 0x{value}",),
         alignment=8,
         before=(".long 12, 8, 1", '.asciz "rules_tfaot"'),
         note=True,
     )
+

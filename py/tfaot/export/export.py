@@ -347,4 +347,4 @@ def _write(
         file.write("\n")
     with open(request.out_weights, "w", encoding="utf-8") as file:
         weights = fingerprint.of_values({name: fingerprint.of_value(value) for name, value in fed.items()})
-        file.write(fingerprint.assembly(fingerprint.weights_symbol(result.cpp_class), weights[:16]))
+        file.write(fingerprint.weights_assembly(result.cpp_class, weights[:16]))

@@ -9,14 +9,15 @@ import dataclasses
 import gzip
 import io
 import os
+import re
 import shutil
 import subprocess
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tfaot.core import templates, version
+from tfaot.core import elf, templates, version
 from tfaot.core.errors import TfaotError
 from tfaot.core.fingerprint import Stamp
 from tfaot.core.isa import TARGETS
@@ -58,6 +59,10 @@ _PROCESSORS = {"x86_64": ("x86-64", "x86_64|amd64|AMD64"), "aarch64": ("64-bit A
 """What each architecture is called, and what CMake calls its processors."""
 
 
+_FINGERPRINT = re.compile(rb"tfaot_M\w+_(?:fingerprint|weights)_[0-9a-f]{16}(?=\0)")
+"""The symbols of fingerprints that end in their values (`tfaot.core.fingerprint`)."""
+
+
 def pack(request: Request) -> None:
     """Writes the folder or the archive, or both.
 
@@ -71,6 +76,9 @@ def pack(request: Request) -> None:
         (f"share/doc/{request.name}", request.notices),
     ):
         contents.update({f"{folder}/{name}": Path(path).read_bytes() for name, path in files})
+    header = f"include/{request.header}"
+    identified = [path for name, path in request.objects if name.endswith((".fingerprint.o", ".weights.o"))]
+    contents[header] = _bound(contents[header], [Path(path).read_bytes() for path in identified])
     contents |= _libraries(request)
     contents.update(_described(request))
     if request.out_folder is not None:
@@ -82,13 +90,36 @@ def pack(request: Request) -> None:
         Path(request.out_archive).write_bytes(_archive(request.name, contents))
 
 
+def _bound(header: bytes, objects: Iterable[bytes]) -> bytes:
+    """Returns a header with which programs link only with this package's library.
+
+    It refers to the library's fingerprints, by the names that no other library has. The members of the archive that define
+    these also define others, which the library of every model of the class has. So whatever the order, two don't link.
+    """
+    names = sorted({name for data in objects for name in _FINGERPRINT.findall(data)})
+    own = names[0].rpartition(b"_")[0].rpartition(b"_")[0] + b"_package"
+    lines = (
+        b"// What this package's library was made from. A program that links packages of two",
+        b"// models of this class has an error here: give one of them another cpp_class, or",
+        b"// put each into a shared library of its own.",
+        b'extern "C" {',
+        *(b"extern const unsigned char %s[];" % name for name in names),
+        b"}",
+        b"namespace {",
+        b"__attribute__((used)) const unsigned char* const %s[] = {%s};" % (own, b", ".join(names)),
+        b"}  // namespace",
+    )
+    body, end, rest = header.rpartition(b"\n#elif ")
+    return body + b"\n" + b"\n".join(lines) + b"\n" + end + rest
+
+
 def _libraries(request: Request) -> dict[str, bytes]:
     """Returns the static library, and the shared one if there is a command for it."""
     static, shared = f"lib{request.name}.a", f"lib{request.name}_shared.so"
     with tempfile.TemporaryDirectory() as folder:
         members = []
         for name, path in sorted(request.objects):
-            shutil.copyfile(path, Path(folder, name))
+            Path(folder, name).write_bytes(elf.hidden(Path(path).read_bytes()))
             members.append(name)
         # D: without times, owners, and modes.
         _run(

@@ -330,6 +330,8 @@ def context_of(
         "namespace": "::".join(namespaces),
         "guard": "TFAOT_GENERATED_" + symbol + "_H_",
         "header": header,
+        "header_digest": fingerprint.digest(header),
+        "only": fingerprint.MODELS,
         "private_headers": [each.header for each in compiled],
         "variables_symbol": f"tfaot_{symbol}_variables",
         "tensorflow": manifest.tensorflow,

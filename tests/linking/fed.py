@@ -1,0 +1,11 @@
+"""A model whose variable is not frozen: the library holds its value."""
+
+import tensorflow as tf
+
+w = tf.Variable([[1.0], [2.0], [-1.0]], name="w")
+
+
+@tf.function(input_signature=[tf.TensorSpec((1, 3), tf.float32, name="x")])
+def model(x):
+    """Returns 3 for ones."""
+    return tf.matmul(x, w) + 1.0
