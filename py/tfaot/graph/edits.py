@@ -54,6 +54,7 @@ class Scope:
         self._arguments = tuple(arguments)
         self._ops: dict[str, str] = {}
         """The op of each node, by name; empty for arguments."""
+        self._by_name: dict[str, node_def_pb2.NodeDef] = {}
         self.renamed: dict[tuple[str, str], tuple[str, int]] = {}
         """New names of outputs and their first index, by node and old name. Functions name their nodes' outputs."""
 
@@ -66,6 +67,12 @@ class Scope:
     def function(cls, function: function_pb2.FunctionDef) -> Scope:
         """Returns the scope of a function."""
         return cls(function.node_def, function.signature.name, [arg.name for arg in function.signature.input_arg])
+
+    def node(self, operand: str) -> node_def_pb2.NodeDef | None:
+        """Returns the node that an operand names, or None for a function's argument."""
+        if len(self._by_name) != len(self.nodes):
+            self._by_name = {node.name: node for node in self.nodes}
+        return self._by_name.get(producer(operand))
 
     def take(self, name: str) -> str:
         """Reserves a name for a node: this one, or the first numbered one that is free."""

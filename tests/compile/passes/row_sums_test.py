@@ -55,6 +55,17 @@ class RowSumsTest(PassTest):
         self.assertEqual(self.reduced(normal(2, 64, dtype="float16"), rtol=1e-2), 0)
         self.assertEqual(self.rewritten(NAME, lambda x: tf.reduce_sum(x, -1), np.arange(128).reshape(2, 64)), 0)
         self.assertEqual(self.rewritten(NAME, lambda x: tf.reduce_max(x, -1), normal(2, 64)), 0)
+
+    def test_softmax(self) -> None:
+        """A softmax's sum stays for the pass `softmax`. Other sums of exponentials don't."""
+        import tensorflow as tf
+
+        def shares(x: Any) -> Any:
+            powers = tf.exp(x)
+            return powers / tf.reduce_sum(powers, -1, keepdims=True)
+
+        self.assertEqual(self.rewritten(NAME, shares, normal(2, 64)), 0)
+        self.assertEqual(self.rewritten(NAME, lambda x: tf.reduce_sum(tf.exp(x), -1), normal(2, 64)), 1)
         self.assertEqual(self.rewritten(NAME, tf.reduce_sum, normal(2, 64), np.array([1], np.int32)), 0)
 
     def test_accuracy(self) -> None:

@@ -387,6 +387,30 @@ def model_fn(xs, _):
         tf.nn.softmax(x), tf.nn.softmax(x * 0.125), tf.nn.softmax(y * -3.0), tf.nn.softmax(masked), tf.nn.softmax(z, axis=0),
     )
 """,
+    # Products less their largest value, in rows that a mask covers, partly or whole: a mask before its scale, in every op that
+    # has such a difference, and a factor that isn't constant. Rows of 40 values have a mask in pieces.
+    "masks": """
+def input_fn():
+    return inputs(s=(f32, 8, 40), mask=(f32, 8, 40), t=(f32,))
+
+def golden_fn(step, rng):
+    mask = np.zeros([8, 40], "float32")
+    mask[1:3, 5:30] = mask[3:] = [-1e9, -1e30, np.finfo("float32").min, 0.0][step]
+    return [rng.standard_normal([8, 40]).astype("float32"), mask, np.float32(0.3)], ()
+
+def model_fn(xs, _):
+    s, mask, t = xs
+    whole, labels = s + mask, np.arange(8, dtype=np.int32)
+    scaled = whole * 32.0 ** -0.5
+    less = scaled - tf.stop_gradient(tf.reduce_max(scaled, -1, keepdims=True))
+    return (
+        tf.nn.softmax(scaled), tf.nn.softmax(whole * t), tf.nn.softmax(whole * 0.125), tf.exp(tf.nn.log_softmax(scaled)),
+        tf.nn.softmax(mask * 0.3), tf.nn.softmax(-mask * -0.7), tf.exp(less) / tf.reduce_sum(tf.exp(less), -1, keepdims=True),
+        tf.nn.softmax(tf.transpose(scaled), axis=0), tf.exp(scaled - tf.reduce_logsumexp(scaled, -1, keepdims=True)),
+        tf.nn.sparse_softmax_cross_entropy_with_logits(labels, scaled),
+        tf.nn.softmax_cross_entropy_with_logits(tf.nn.softmax(s), scaled),
+    )
+""",
     # Norms of rows: of a sum, with moments; with moments of which one is a result, too; without means, in rows that end in a part
     # of a vector; of few values, which stays XLA's; and of columns. And activations, with a bias and without.
     "norms": """

@@ -222,6 +222,19 @@ class PartsTest(unittest.TestCase):
         found = parts(HLO.replace("bitcast(%scaled.1)", "bitcast(%p.1)").replace("bitcast(%scaled.2)", "bitcast(%q.2)"))
         self.assertEqual([found[name].scale for name in ("m_peak", "m_power")], [1.0, 1.0])
 
+    def test_limited(self) -> None:
+        """Protects scores that the export stage limits to the largest one, which changes none of them. No other limit is a part."""
+        old = "%subtract.2 = f32[1,2,3,5]{3,2,1,0} subtract(%bitcast.2, %broadcast.2)"
+        new = (
+            "%limited.2 = f32[1,2,3,5]{3,2,1,0} minimum(%bitcast.2, %broadcast.2)\n"
+            "  %subtract.2 = f32[1,2,3,5]{3,2,1,0} subtract(%limited.2, %broadcast.2)"
+        )
+        self.assertIn(old, HLO)
+        self.assertEqual(parts(HLO.replace(old, new)), parts(HLO))
+        for other in ("minimum(%bitcast.2, %bitcast.2)", "maximum(%bitcast.2, %broadcast.2)"):
+            changed = HLO.replace(old, new.replace("minimum(%bitcast.2, %broadcast.2)", other))
+            self.assertEqual({*parts(HLO)} - {*parts(changed)}, {"m_power"})
+
     def test_everything_else(self) -> None:
         """Protects other models: a kernel that does anything else is no part of a softmax."""
         for name, old, new in (

@@ -78,6 +78,37 @@ def model(x, n):
         self.assertEqual([op for op in ops if op.startswith("FakeQuant") or op.endswith("Grad")], [])
         self.compile(exported)
 
+    def test_softmax_of_products(self) -> None:
+        """Products are limited to the largest, from which XLA would subtract them unrounded, and nothing else is."""
+        from tensorflow.core.framework import graph_pb2
+
+        exported = self.export(
+            """\
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec([3, 5], tf.float32, "x"), tf.TensorSpec([], tf.int32, "n")])
+def model(x, n):
+    for _ in tf.range(n):
+        x = tf.nn.softmax(x * 0.3, name="loop")
+    y = x * x
+    less = tf.subtract(y, tf.stop_gradient(tf.reduce_max(y, -1, keepdims=True)), name="less")
+    exact = tf.nn.softmax(x * 0.25, name="exact") + tf.nn.softmax(x + y, name="sum") - tf.reduce_max(x, -1, keepdims=True)
+    loss = tf.nn.sparse_softmax_cross_entropy_with_logits([0, 1, 2], tf.reshape(x * n_(n), [3, 5]), name="loss")
+    return less + exact, tf.nn.log_softmax(tf.transpose(tf.square(x)), axis=0, name="log"), loss
+
+
+def n_(n):
+    return tf.cast(n, tf.float32)
+"""
+        )
+        graph = graph_pb2.GraphDef.FromString(Path(exported.path("graph")).read_bytes())
+        nodes = [node for nodes in [graph.node, *(f.node_def for f in graph.library.function)] for node in nodes]
+        self.assertEqual(sorted(node.name for node in nodes if node.op == "Softmax"), ["exact", "sum"])
+        limited = {node.name.partition("/")[0] for node in nodes if node.op == "Minimum"}
+        self.assertEqual(len(limited), 4)
+        self.compile(exported)
+
     def test_what_nothing_needs(self) -> None:
         """A loop over `tf.range` of an input compiles in a function, too. XLA would refuse the range, which nothing reads."""
         exported = self.export(

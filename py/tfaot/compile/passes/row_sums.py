@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from tensorflow.core.framework import node_def_pb2
 
@@ -35,10 +37,21 @@ def row_sums(program: Program) -> int:
         tensors = tensors or program.tensors()
         name, port = tensor_name(node.input[0])
         width = _width(tensors[f"{name}:{port}"], int(axes.item()))
-        if width:
+        if width and not _is_softmax(program, nodes, node):
             _write(program, node, tensors[f"{name}:{port}"], width)
             count += 1
     return count
+
+
+def _is_softmax(program: Program, nodes: Mapping[str, node_def_pb2.NodeDef], total: node_def_pb2.NodeDef) -> bool:
+    """Returns whether a sum is that of a softmax, which the pass `softmax` computes with everything else."""
+    powers, port = tensor_name(total.input[0])
+    if f"{powers}:{port}" in program.feeds or nodes[powers].op != "Exp":
+        return False
+    return any(
+        each.op == "RealDiv" and [tensor_name(name) for name in each.input[:2]] == [(powers, port), (total.name, 0)]
+        for each in nodes.values()
+    )
 
 
 def _width(tensor: Tensor, axis: int) -> int:

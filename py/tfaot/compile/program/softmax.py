@@ -125,13 +125,24 @@ class _Reader:
             return Part(SCALED, 1, root.count, scaled[0], None, scaled[1], fusion.arguments)
         if root.opcode == "exponential":
             difference = fusion.bare(fusion.operand(root, 0))
-            if difference.opcode == "subtract" and (scaled := self._scaled(fusion.operand(difference, 0))):
+            if difference.opcode == "subtract" and (scaled := self._scaled(self._at_most(difference))):
                 return self._with_rows(EXPONENTIALS, scaled[0], fusion.operand(difference, 1), scaled[1])
         if root.opcode == "divide":
             value = fusion.bare(fusion.operand(root, 0))
             if value.opcode == "parameter":
                 return self._with_rows(QUOTIENT, _number(value), fusion.operand(root, 1), 1.0)
         return None
+
+    def _at_most(self, difference: Instruction) -> Instruction:
+        """Returns what a difference subtracts from, without a limit that is what it subtracts, the largest value."""
+        value = self._fusion.bare(self._fusion.operand(difference, 0))
+        if value.opcode == "minimum":
+            largest = self._fusion.bare(self._fusion.operand(difference, 1))
+            operands = [self._fusion.bare(self._fusion.operand(value, index)) for index in (0, 1)]
+            if largest in operands:
+                operands.remove(largest)
+                return operands[0]
+        return value
 
     def _scaled(self, instruction: Instruction) -> tuple[int, float] | None:
         """Returns a parameter's number, and the constant that its values are multiplied by."""

@@ -4,15 +4,20 @@
   stay 0.0.
 - Gradients of complex `sqrt`, `rsqrt`, and `reciprocal`: XLA doesn't conjugate the derivative.
 - The gradient of `selu`: XLA tests whether the activation is above zero, TensorFlow whether it is below. Zero and NaN are neither.
+- Products less the largest of them, as in a softmax of scores times a factor: XLA rounds the largest, and computes the difference
+  from the product that isn't rounded. Of a mask's -1e9, that is up to 32 instead of 0, or infinite.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
+import numpy as np
 from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
+from tensorflow.python.framework import tensor_util
 
 from tfaot.graph.edits import Scope, become, use_renamed
+from tfaot.graph.ops import CALLS, IDENTITIES
 
 _OPS = {
     "FakeQuantWithMinMaxArgs": False,
@@ -27,6 +32,15 @@ _GRADIENTS = ("InvGrad", "ReciprocalGrad", "RsqrtGrad", "SqrtGrad")
 _COMPLEX = (types_pb2.DT_COMPLEX64, types_pb2.DT_COMPLEX128)
 
 _F32 = types_pb2.DT_FLOAT
+
+_LESS_LARGEST = ("LogSoftmax", "Softmax", "SoftmaxCrossEntropyWithLogits", "SparseSoftmaxCrossEntropyWithLogits")
+"""Ops that subtract the largest value of each row of their first operand."""
+
+_FUSED = (_F32, types_pb2.DT_DOUBLE)
+"""The dtypes in which XLA fuses products with differences."""
+
+_MOVES = IDENTITIES | {"BroadcastTo", "ExpandDims", "Reshape", "Squeeze", "Transpose"}
+"""Ops that return their first operand's values."""
 
 
 def spell_out(graph: graph_pb2.GraphDef) -> None:
@@ -47,6 +61,8 @@ def _spell(scope: Scope) -> None:
             _conjugate(node, scope)
         elif node.op == "SeluGrad":
             _not_below(node, scope)
+        elif node.op in (*_LESS_LARGEST, "Sub") and node.attr["T"].type in _FUSED:
+            _Largest(node, scope).write()
 
 
 def _conjugate(node: node_def_pb2.NodeDef, scope: Scope) -> None:
@@ -81,6 +97,103 @@ def _not_below(node: node_def_pb2.NodeDef, scope: Scope) -> None:
 
     below = add("below", "Less", "z", value, add("zero", "ZerosLike", "y", value))
     node.input[1] = add("activation", "SelectV2", "output", below, value, add("one", "OnesLike", "y", value))
+
+
+class _Largest:
+    """A node that may subtract the largest of some products from them."""
+
+    def __init__(self, node: node_def_pb2.NodeDef, scope: Scope) -> None:
+        self._node = node
+        self._scope = scope
+        self._types = {"T": node.attr["T"].type}
+
+    def write(self) -> None:
+        """Limits the products to the largest one. That changes no value, and XLA can't fuse it with a product."""
+        node = self._node
+        values = node.input[0]
+        if node.op == "Sub":
+            largest = self._largest_of(values, node.input[1], node.input[1])
+            if largest and self._is_product(values):
+                node.input[0] = self._add("at_most", "Minimum", values, largest)
+            return
+        if not self._is_product(values):
+            return
+        largest = self._reduced("largest", "Max", values)
+        limited = self._add("at_most", "Minimum", values, largest)
+        if "CrossEntropy" in node.op:
+            node.input[0] = limited
+            return
+        # The op would look for the largest value once more.
+        less = self._add("less", "Sub", limited, largest)
+        powers = self._add("powers", "Exp", less)
+        total = self._reduced("sum", "Sum", powers)
+        waits = [operand for operand in node.input if operand.startswith("^")]
+        if node.op == "Softmax":
+            op, operands = "RealDiv", [powers, total]
+        else:
+            op, operands = "Sub", [less, self._add("log", "Log", total)]
+        self._scope.rename_output(node, "logsoftmax" if node.op == "LogSoftmax" else "softmax", "z")
+        node.ClearField("input")
+        node.input.extend([*operands, *waits])
+        become(node, op, self._types)
+
+    def _add(self, name: str, op: str, *inputs: str) -> str:
+        output = {"Exp": "y", "Log": "y"}.get(op, "z")
+        return self._scope.output(self._scope.add(f"{self._node.name}/{name}", op, inputs, self._types), output)
+
+    def _reduced(self, name: str, op: str, values: str) -> str:
+        int32 = types_pb2.DT_INT32
+        axis = self._scope.add(f"{self._node.name}/axis", "Const", self._scope.wait_for(values), {"dtype": int32})
+        axis.attr["value"].tensor.CopyFrom(tensor_util.make_tensor_proto([-1], np.int32))
+        operands = (values, self._scope.output(axis, "output"))
+        types = self._types | {"Tidx": int32}
+        added = self._scope.add(f"{self._node.name}/{name}", op, operands, types)
+        added.attr["keep_dims"].b = True
+        return self._scope.output(added, "output")
+
+    def _largest_of(self, values: str, operand: str, moved: str) -> str:
+        """Returns the largest of some values if another operand comes from it, as the logarithm of their sum does.
+
+        Args:
+          values: what it must be the largest of.
+          operand: the operand.
+          moved: an operand with the same values that can be compared with `values`; empty if there is none.
+        """
+        node = self._scope.node(operand)
+        if node is None:
+            return ""
+        if node.op == "Max":
+            if node.attr["keep_dims"].b and self._origin(node.input[0], IDENTITIES) == self._origin(values, IDENTITIES):
+                return operand
+            return moved if self._origin(node.input[0]) == self._origin(values) else ""
+        if node.op in _MOVES:
+            return self._largest_of(values, node.input[0], moved)
+        # `reduce_logsumexp` subtracts 0 instead of an infinite value.
+        others = {"AddV2": node.input[:2], "Select": node.input[1:2], "SelectV2": node.input[1:2]}.get(node.op, [])
+        return next(filter(None, (self._largest_of(values, each, "") for each in others)), "")
+
+    def _origin(self, operand: str, moves: Container[str] = _MOVES) -> str:
+        while (node := self._scope.node(operand)) and node.op in moves:
+            operand = node.input[0]
+        return operand
+
+    def _is_product(self, operand: str) -> bool:
+        """Returns whether values are products, or may be: those of a function's argument or result."""
+        while node := self._scope.node(operand):
+            if node.op == "Mul":
+                return not any(self._is_exact(each) for each in node.input[:2])
+            if node.op not in _MOVES | {"Neg"}:
+                return node.op == "Square" or node.op in CALLS
+            operand = node.input[0]
+        return True
+
+    def _is_exact(self, operand: str) -> bool:
+        """Returns whether a factor is a constant power of two, so that products aren't rounded."""
+        node = self._scope.node(self._origin(operand))
+        if node is None or node.op != "Const":
+            return False
+        mantissas, _ = np.frexp(np.abs(tensor_util.MakeNdarray(node.attr["value"].tensor)))
+        return bool(np.all(mantissas == 0.5))
 
 
 def _half(node: node_def_pb2.NodeDef, scope: Scope) -> str:
