@@ -20,6 +20,7 @@ def main() -> None:
     parser.add_argument("--target_triple", default="", help="LLVM's name of a platform other than Linux")
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
     parser.add_argument("--passes", action="append", default=[], help="a pattern of passes; may be repeated")
+    parser.add_argument("--tolerant", action="store_true", help="go on without a pass that raises an exception")
     for output in ("objects", "headers", "descriptions"):
         parser.add_argument(f"--out_{output}", required=True, help="output folder")
     parser.add_argument(

@@ -6,6 +6,9 @@ load(":stage.bzl", "TOOLCHAIN_TYPE", "functions_of", "graph_attrs", "run_stage",
 
 visibility(["//rules/...", "//tests/..."])
 
+# A pass that raises an exception ends no user's build. In this repository, it is an error.
+_TOLERANT = ["--tolerant"] if Label("//rules").workspace_name else []
+
 def _tf_aot_compile_impl(ctx):
     platform = check_platform(ctx)
     graph = ctx.attr.graph[TfaotGraphInfo]
@@ -46,6 +49,7 @@ def _tf_aot_compile_impl(ctx):
         flags.add_all([platform.triple] if platform.triple else [], format_each = "--target_triple=%s")
         flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
         flags.add_all(ctx.attr.passes, format_each = "--passes=%s")
+        flags.add_all(_TOLERANT)
         flags.add_all(files.objects, format_each = "--out_objects=%s")
         flags.add(files.constants, format = "--out_constants=%s")
         flags.add(files.header, format = "--out_header=%s")
@@ -113,6 +117,7 @@ def _compile_all(ctx, graph, isa, platform):
     flags.add_all([platform.triple] if platform.triple else [], format_each = "--target_triple=%s")
     flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
     flags.add_all(ctx.attr.passes, format_each = "--passes=%s")
+    flags.add_all(_TOLERANT)
     flags.add_all([objects], format_each = "--out_objects=%s", expand_directories = False)
     flags.add_all([headers], format_each = "--out_headers=%s", expand_directories = False)
     flags.add_all(sources.values(), format_each = "--out_sources=%s", expand_directories = False)

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
+import io
 import json
 import unittest
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 from tests.stages.harness import PREAMBLE, StageTest
 from tfaot.core.errors import TfaotError
@@ -65,15 +71,47 @@ class TableTest(StageTest):
         for patterns, want in ((("*",), 1), ((), None), (("*", "!fold_batch_norm"), None)):
             self.compile(exported, passes=patterns)
             written = json.loads(Path(exported.path("passes")).read_text())
-            self.assertEqual([*written], [*(each.name for each in table.PASSES), "packed", "kernels"])
+            self.assertEqual([*written], [*(each.name for each in table.PASSES), "failed", "packed", "kernels"])
             self.assertEqual(written["fold_batch_norm"], want)
             self.assertEqual(written["kernels"], ["tfaot/kernels/convolution_f32.cc"])
         exported = self.export(PREAMBLE + "def model_fn(x, n):\n    return x + 1\n")
         self.compile(exported)
         self.assertEqual(
             json.loads(Path(exported.path("passes")).read_text()),
-            {each.name: 0 for each in table.PASSES} | {"packed": [], "kernels": []},
+            {each.name: 0 for each in table.PASSES} | {"failed": {}, "packed": [], "kernels": []},
         )
+
+    def test_passes_that_raise(self) -> None:
+        """A pass that raises an exception ends no user's build: it changes nothing, and the build warns of it once."""
+        from tfaot.compile import table
+
+        broken = ("fold_batch_norm", "prepack")
+
+        def raising(each: table.Pass[Any], subject: Any) -> int:
+            each.run(subject)  # what it has changed doesn't stay
+            raise ValueError(f"in {each.name}")
+
+        passes = tuple(
+            dataclasses.replace(each, run=functools.partial(raising, each)) if each.name in broken else each
+            for each in table.PASSES
+        )
+        exported = self.export(NET % "tf.matmul(tf.reshape(y, [6, 24]), np.ones([24, 40], 'float32'))")
+        outputs = ("object", "constants", "source")
+        self.compile(exported, passes=("*", *(f"!{name}" for name in broken)))
+        want = [Path(exported.path(output)).read_bytes() for output in outputs]
+        self.compile(exported)
+        self.assertNotEqual([Path(exported.path(output)).read_bytes() for output in outputs], want)
+        with mock.patch.object(table, "PASSES", passes):  # the compiler's child inherits it
+            with contextlib.redirect_stderr(io.StringIO()) as printed:
+                self.compile(exported, tolerant=True)
+                with self.assertRaisesRegex(RuntimeError, "the pass fold_batch_norm raised"):
+                    self.compile(exported)
+        self.assertEqual([Path(exported.path(output)).read_bytes() for output in outputs], want)
+        written = json.loads(Path(exported.path("passes")).read_text())
+        self.assertEqual(written["failed"], {name: f"ValueError: in {name}" for name in broken})
+        self.assertEqual([written[name] for name in broken], [None, None])
+        for name in broken:
+            self.assertEqual(printed.getvalue().count(f"warning: the pass {name} failed"), 1)
 
     def test_nothing_to_do(self) -> None:
         """A graph without matches for any pass compiles to the same bytes as without passes."""

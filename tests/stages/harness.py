@@ -254,6 +254,7 @@ class StageTest(unittest.TestCase):
         isa: tuple[str, ...] = ("x86-64-v3",),
         passes: tuple[str, ...] = ("*",),
         target_triple: str = "",
+        tolerant: bool = False,
         xla_flags: tuple[str, ...] = (),
     ) -> None:
         """Compiles an exported model next to its other outputs. `compile_graph` forks its own child.
@@ -283,6 +284,7 @@ class StageTest(unittest.TestCase):
                 entry_point=entry_point,
                 batch=batch,
                 target_triple=target_triple,
+                tolerant=tolerant,
                 passes=passes,
                 out_passes=exported.path("passes" + suffix),
                 out_plan=exported.path("plan" + suffix),

@@ -167,7 +167,7 @@ class Build:
             flags += [f"--isa={level}" for level in self.levels]
             flags += [f"--target_triple={self._platform.triple}"] if self._platform.triple else []
             flags += [f"--xla_flags={flag}" for flag in self._values["xla_flags"]]
-            flags += [f"--passes={pattern}" for pattern in self._values["passes"]]
+            flags += [f"--passes={pattern}" for pattern in self._values["passes"]] + ["--tolerant"]
             flags += [f"--out_objects={self.path(f'.{level}.kernels.o', stem)}" for level in self.levels]
             flags += [f"--out_sources={self.path(f'.{level}.executor.cc', stem)}" for level in self.levels]
             flags += [

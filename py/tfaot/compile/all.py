@@ -32,6 +32,8 @@ class Request:
     out_fingerprint_source: str
     """A file: the fingerprint is the same for all functions."""
     target_triple: str = ""
+    tolerant: bool = False
+    """As in `tfaot.compile.compile.Request`."""
 
 
 def compile_all(request: Request) -> None:
@@ -44,6 +46,7 @@ def compile_all(request: Request) -> None:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
     for folder in (request.out_objects, request.out_headers, request.out_descriptions, *request.out_sources):
         os.makedirs(folder, exist_ok=True)
+    failed: dict[str, str] = {}
     compiled = [(entry, batch) for entry in manifest.entry_points for batch in entry.batch_sizes or (0,)]
     for index, (entry, batch) in enumerate(compiled):
         name = stem(entry.name, batch)
@@ -51,7 +54,7 @@ def compile_all(request: Request) -> None:
         def described(kind: str, name: str = name) -> str:
             return os.path.join(request.out_descriptions, f"{name}.{kind}")
 
-        single.compile_graph(
+        failed |= single.compile_one(
             single.Request(
                 manifest=request.manifest,
                 graph=request.graph,
@@ -71,5 +74,7 @@ def compile_all(request: Request) -> None:
                 target_triple=request.target_triple,
                 passes=request.passes,
                 out_passes=described("passes.json"),
+                tolerant=request.tolerant,
             )
         )
+    single.warn(failed)

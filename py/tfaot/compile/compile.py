@@ -6,8 +6,9 @@ import dataclasses
 import functools
 import json
 import os
+import sys
 import tempfile
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,15 +60,34 @@ class Request:
     passes: tuple[str, ...] = ()
     """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
     out_passes: str = ""
-    """JSON: how many places each pass changed (null for a pass that is off), and which constants were packed. Empty for no
-    such file."""
+    """JSON: how many places each pass changed (null for a pass that is off), which passes raised an exception, and which
+    constants were packed. Empty for no such file."""
+    tolerant: bool = False
+    """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
     out_plan: str = ""
     """JSON: the instructions of a run and the memory of its values, for the highest level. Only the report reads it. Empty for
     no such file."""
 
 
 def compile_graph(request: Request) -> None:
+    """Compiles like `compile_one`, and warns of passes that raised an exception."""
+    warn(compile_one(request))
+
+
+def warn(failed: Mapping[str, str]) -> None:
+    """Says which passes raised an exception, given what they said."""
+    for name, text in failed.items():
+        sys.stderr.write(
+            f"warning: the pass {name} failed, and the model is compiled without it: {text}\n"
+            "  to do: report it to rules_tfaot, please. It changes no number, only speed\n"
+        )
+
+
+def compile_one(request: Request) -> dict[str, str]:
     """Compiles in a child process, and writes all outputs or none.
+
+    Returns:
+      What each pass said that raised an exception, by its name.
 
     Raises:
       TfaotError: the CPU or a flag is unknown, or the compiler refuses the graph.
@@ -94,7 +114,7 @@ def compile_graph(request: Request) -> None:
         for output in ("out_objects", "out_sources"):
             complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.isa)
         inside = dataclasses.replace(request, **complete)
-        isolate.run_isolated(
+        failed = isolate.run_isolated(
             lambda: _compile(inside, manifest),
             what=f"compiling {manifest.cpp_class}",
             crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
@@ -103,10 +123,11 @@ def compile_graph(request: Request) -> None:
             wanted = getattr(request, output)
             for source, target in zip(path, wanted, strict=True) if isinstance(path, tuple) else [(path, wanted)]:
                 os.replace(source, target)
+    return failed
 
 
-def _compile(request: Request, manifest: Manifest) -> None:
-    """Runs the whole stage. Its process must be separate, because this function imports TensorFlow."""
+def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
+    """Runs the whole stage, like `compile_one`. Its process must be separate, because this function imports TensorFlow."""
     environment.prepare(xla_flags=request.xla_flags)
     # Imported here once, for all child processes.
     from tensorflow.python import _pywrap_tfcompile
@@ -125,8 +146,8 @@ def _compile(request: Request, manifest: Manifest) -> None:
             manifest, wanted, request.graph, config, request.sources, request.xla_flags, request.target_triple
         )
         # Building a graph starts threads, and a process with running threads must not fork.
-        given, places = isolate.run_isolated(
-            functools.partial(_rewritten, given, names, folder),
+        given, places, failed = isolate.run_isolated(
+            functools.partial(_rewritten, given, names, folder, tolerant=request.tolerant),
             what=f"applying passes to {manifest.cpp_class}",
             crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
         )
@@ -135,13 +156,19 @@ def _compile(request: Request, manifest: Manifest) -> None:
         program_shape.check(
             module.host_program_shape, manifest, wanted.entry_point.name, wanted.batch, refusals.sources_of(given)
         )
-    compiled = Compiled(
+    before = Compiled(
         functions={isa: header.parse(text.header) for isa, text in texts.items()},
         values={symbol: value for data in objects for symbol, value in constants.values(data).items()},
         weights=manifest.weights.rounded_to,
         optimized_hlo=[hlo for text in texts.values() for hlo in text.optimized_hlo],
     )
-    places |= table.run(compiled, names)
+
+    def improved(names: Collection[str]) -> tuple[Compiled, dict[str, int | None]]:
+        compiled = dataclasses.replace(before, functions={**before.functions}, replaced={}, added={}, packed={})
+        return compiled, table.run(compiled, names)
+
+    compiled, after = table.without_failures(improved, names, failed) if request.tolerant else improved(names)
+    places |= after
     rendered = executor.render(
         compiled.functions, cpp_class=wanted.internal_class, cost=cost.of(module), tensorflow=manifest.tensorflow
     )
@@ -152,34 +179,44 @@ def _compile(request: Request, manifest: Manifest) -> None:
     if request.out_passes:
         in_order = {each.name: places.get(each.name) for each in table.PASSES}
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]
-        after = {"packed": packed, "kernels": rendered.kernels}
-        _write_text(request.out_passes, json.dumps(in_order | after, indent=2) + "\n")
+        others = {"failed": failed, "packed": packed, "kernels": rendered.kernels}
+        _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
     if request.out_plan:
         text = texts[request.isa[-1]]
         _write_text(request.out_plan, plan.plan("".join(text.optimized_hlo), text.buffers))
+    return failed
 
 
-def _rewritten(given: Inputs, names: Collection[str], folder: str) -> tuple[Inputs, dict[str, int | None]]:
+def _rewritten(
+    given: Inputs, names: Collection[str], folder: str, *, tolerant: bool
+) -> tuple[Inputs, dict[str, int | None], dict[str, str]]:
     """Applies the graph passes, and replaces what XLA can't compile with other ops.
 
     Args:
       given: the inputs, with the exported graph.
       names: the names of the passes that are on.
       folder: where to write the new graph and the source lines of its nodes.
+      tolerant: as in `Request`.
 
     Returns:
-      The compiler's input, and how many places each pass changed. Passes that had nothing to inspect are left out.
+      The compiler's input, how many places each pass changed, and what each pass said that raised an exception. Passes that
+      had nothing to inspect are left out.
     """
     from tfaot.compile import table
     from tfaot.graph import convolutions
 
     graph = given.read_graph()
     if not names and not convolutions.any_by_kernel(graph):
-        return given, {}
-    applied = table.apply(graph, given.read_config(), names)
+        return given, {}, {}
+    config, failed = given.read_config(), dict[str, str]()
+
+    def work(names: Collection[str]) -> table.Applied:
+        return table.apply(graph, config, names)
+
+    applied = table.without_failures(work, names, failed) if tolerant else work(names)
     if applied.lowered or any(applied.places.values()):
         given = inputs.rewritten(given, applied.graph, applied.origins, folder)
-    return given, applied.places
+    return given, applied.places, failed
 
 
 def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, compiler.Texts], list[bytes]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+import traceback
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -43,6 +44,7 @@ from tfaot.graph.program import Program
 from tfaot.tfcompile.inputs import program_for_xla
 
 Subject = TypeVar("Subject", Program, Compiled)
+Result = TypeVar("Result")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -249,6 +251,14 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
 """All passes, in order. Those on graphs run before the compiler, and those on compiled functions run after it."""
 
 
+class PassError(Exception):
+    """A pass raised an exception, which is the cause of this one. What the pass rewrites isn't usable any more."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"the pass {name} raised an exception")
+        self.name = name
+
+
 @dataclasses.dataclass(frozen=True)
 class Applied:
     """The result of passes on a graph."""
@@ -309,11 +319,36 @@ def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | 
 
     Returns:
       How many places each pass changed, by its name; None for a pass that is off.
+
+    Raises:
+      PassError: a pass raised something other than an error for users.
     """
     places: dict[str, int | None] = {}
     for each in PASSES:
         if isinstance(subject, each.on):
-            places[each.name] = each.rewrite(subject) if each.name in names else None
+            try:
+                places[each.name] = each.rewrite(subject) if each.name in names else None
+            except TfaotError:
+                raise
+            except Exception as error:
+                raise PassError(each.name) from error
             if places[each.name] and isinstance(subject, Program):
                 subject.prune()
     return places
+
+
+def without_failures(
+    work: Callable[[Collection[str]], Result], names: Collection[str], failed: dict[str, str]
+) -> Result:
+    """Runs passes without those that raise an exception.
+
+    Args:
+      work: runs the passes that it is given. It starts over at each call.
+      names: the names of the passes that are on.
+      failed: gets what each pass that raises said, by its name. Such passes are left out.
+    """
+    while True:
+        try:
+            return work([name for name in names if name not in failed])
+        except PassError as error:
+            failed[error.name] = "".join(traceback.format_exception_only(error.__cause__)).strip()

@@ -68,6 +68,12 @@ class HeadProductsTest(PassTest):
             self.assertEqual(self.attention(queries, positions, heads, channels, batch), 0)
         self.assertEqual(self.attention(1, 65, 4, 32, dtype="float16"), 0)
 
+    def test_one_operand(self) -> None:
+        """An einsum of one operand is no product, and doesn't change."""
+        import tensorflow as tf
+
+        self.assertEqual(self.rewritten(NAME, lambda x: tf.einsum("ij->ji", x), normal(65, 128)), 0)
+
     def test_orders(self) -> None:
         """Keys change on either side, by rows and by columns, behind transpositions and identities."""
         import tensorflow as tf

@@ -65,7 +65,10 @@ def head_products(program: Program) -> int:
     """
     nodes = program.nodes()
     found = [
-        node for node in nodes.values() if node.op in ("BatchMatMulV2", "Einsum") and node.attr["T"].type in FLOATS
+        node
+        for node in nodes.values()
+        if (node.op == "BatchMatMulV2" or (node.op == "Einsum" and node.attr["N"].i == 2))
+        and node.attr["T"].type in FLOATS
     ]
     tensors = program.tensors() if found else {}
     count = 0
