@@ -17,6 +17,53 @@ NEVER_REFUSED = 3
 """How many of `recipes.REFUSED` the test compiles. Each is a separate model."""
 
 
+LENGTHS = (6, 5, 2, 0, 9)
+"""At the bound, below it, zero, and beyond it, where TensorFlow takes all there is."""
+
+OPEN = """
+    tf.cumsum(X, 1)
+    tf.cumsum(X[0], exclusive=True)
+    tf.math.cumprod(X, -1, reverse=True)
+    tf.math.cumulative_logsumexp(X, 1, exclusive=True, reverse=True)
+    tf.cumsum(X, 0)
+    tf.reduce_sum(tf.cumsum(tf.cumsum(X, 1), 1), 1)
+    tf.ones_like(X)
+    tf.reduce_sum(tf.ones_like(X), 1)
+    tf.sort(X, 1)
+    tf.argsort(X, 1)
+    tf.reverse(X, [1])
+    tf.concat([X, X], 1)
+    tf.concat([X, tf.ones([3, 2])], 1)
+    tf.pad(X, [[0, 0], [2, 1]])
+    tf.tile(X, [1, 2])
+    tf.reshape(X, [-1])
+    tf.nn.softmax(X, 1)
+    X @ tf.transpose(X)
+    X[:, 2:5]
+    X[:, -3:]
+    X[:, 1:-1]
+    X[:, tf.newaxis, 3:0:-1]
+    X[..., ::-1]
+    {0}[:, 1:{1}]
+    tf.nn.max_pool1d(tf.expand_dims(X, 2), 2, 1, 'SAME')
+    tf.nn.avg_pool1d(tf.expand_dims(X, 2), 3, 1, 'SAME')
+    tf.nn.avg_pool1d(tf.expand_dims(X, 2), 2, 2, 'VALID')
+    tf.nn.conv1d(tf.expand_dims(X, 2), tf.ones([3, 1, 2]), 2, 'SAME')
+    tf.where(tf.transpose(X) > 0)
+"""
+"""Expressions of `X`, which has a length that only run time knows."""
+
+MISCOUNTED = "tf.roll(X, 1, 1)", "tf.unique(X[0])", "tf.nn.avg_pool1d(tf.expand_dims(X, 2), 2, 2, 'SAME')"
+"""Those for which XLA's numbers would be wrong."""
+
+
+def opened(expression: str, length: int) -> Case:
+    """Returns a case in which a fed number is the length of `X`."""
+    values = np.random.default_rng(0).standard_normal((3, 6)).astype(np.float32)
+    operands = Operand(values, True), Operand(np.int32(length), True)  # type: ignore[arg-type]
+    return Case("open", expression.replace("X", "{0}[:, :{1}]"), operands, sums=True, rtol=1e-5)
+
+
 class BreadthTest(unittest.TestCase):
     maxDiff = None
 
@@ -51,6 +98,24 @@ class BreadthTest(unittest.TestCase):
 
         breadth.run([case for case in drawn if case.op not in recipes.REFUSED or case.op in some], each)
         self.assertEqual("\n\n".join(failures), "")
+
+    def test_open_sizes(self) -> None:
+        """Sizes that only run time knows: results are TensorFlow's, or the build names the line where they would not be."""
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        runner = engine.Engine(folder, flags=("-O0",))
+        cases = [opened(text.strip(), length) for text in OPEN.strip().splitlines() for length in LENGTHS]
+        outcomes = [outcome for group in engine.chunks(cases) for outcome in runner.outcomes(group)]
+        wrong = [
+            f"{each.kind}: {each.case.text}\n{each.details[-1000:]}" for each in outcomes if each.kind != engine.PASSES
+        ]
+        self.assertEqual("\n\n".join(wrong), "")
+        for text in MISCOUNTED:
+            (outcome,) = runner.outcomes([opened(text, 4)])
+            self.assertEqual(outcome.kind, engine.REFUSED)
+            self.assertRegex(
+                outcome.details, r"XLA computes wrong results for \w+ where[^\n]*\n\n    \w+ '[\w/]+' at model.py:\d+\n"
+            )
 
     def test_names(self) -> None:
         """Outputs aren't mixed up if their names could confuse C++, the generated class, or the compiler."""

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from tfaot.compile import program_shape
+from tfaot.compile import open_sizes, program_shape
 from tfaot.compile.program import constants, cost, executor, header, plan
 from tfaot.compile.program.compiled import Compiled
 from tfaot.core import elf, environment, fingerprint, isolate, refusals
@@ -153,9 +153,9 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         )
         texts, objects = _compiled(request, given, folder)
         module = _module(request.out_hlo)
-        program_shape.check(
-            module.host_program_shape, manifest, wanted.entry_point.name, wanted.batch, refusals.sources_of(given)
-        )
+        sources = refusals.sources_of(given)
+        open_sizes.check(module, given.read_graph, sources, manifest.cpp_class)
+        program_shape.check(module.host_program_shape, manifest, wanted.entry_point.name, wanted.batch, sources)
     before = Compiled(
         functions={isa: header.parse(text.header) for isa, text in texts.items()},
         values={symbol: value for data in objects for symbol, value in constants.values(data).items()},

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.export.rewrites import bounded
 from tfaot.export.rewrites.lower import lowered
 from tfaot.export.traced import Edge, Function
 from tfaot.graph.names import tensor_name
@@ -62,6 +63,7 @@ def assemble(functions: Sequence[Function]) -> Whole:
         entry = Entry(function.name, function.inputs, function.outputs)
         pruned = lowered(prune(function.graph, entry.fetches, entry.feeds), entry.feeds)
         _set_shapes(pruned, function.inputs)
+        bounded.spell_out(pruned)
         _interpret(pruned)
         name_variables(pruned)
         if prefix:

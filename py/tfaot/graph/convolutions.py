@@ -8,21 +8,19 @@ Each such gradient equals a handful of convolutions that both support.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.graph.attributes import Shape, shape_of, type_attribute
+from tfaot.graph.attributes import Shape, shape_of
 from tfaot.graph.functions import EditableFunction
 from tfaot.graph.program import Program
+from tfaot.graph.splice import Build, FunctionTarget, GraphTarget, Target, splice
 
 _BY_KERNEL = "Conv2DBackpropFilter"
 _BY_INPUT = "Conv2DBackpropInput"
 _DEPTHWISE = "DepthwiseConv2dNativeBackpropFilter"
-
-_Build = Callable[..., Any]
-"""Takes a node's operands as tensors, and returns its result."""
 
 
 def for_xla(program: Program) -> int:
@@ -35,7 +33,7 @@ def for_xla(program: Program) -> int:
                 continue
             build = _Gradient.of(node, _shapes(node, lambda tensor: tensors[tensor].shape), dilated=True)
             if build is not None and not build.native:
-                _splice(_Graph(program), node, build.rewritten)
+                _splice(GraphTarget(program), node, build.rewritten)
                 count += 1
     return count
 
@@ -57,13 +55,13 @@ def for_tensorflow(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
     with tf.Graph().as_default() as built:
         tf.import_graph_def(graph, name="")
         known = _known(built)
-        _rewrite_all(_Graph(Program(result, {}, ())), known)
+        _rewrite_all(GraphTarget(Program(result, {}, ())), known)
         library = {function.signature.name: function for function in graph.library.function}
         for function in result.library.function:
             if any(node.op in (_BY_KERNEL, _BY_INPUT) for node in function.node_def):
                 body = EditableFunction(function, library)
                 inner = function_def_to_graph.function_def_to_graph(function)
-                if _rewrite_all(_Function(body), _known(inner)):
+                if _rewrite_all(FunctionTarget(body), _known(inner)):
                     function.CopyFrom(body.function(function.signature.name))
     return result
 
@@ -78,7 +76,7 @@ def _known(built: Any) -> dict[str, Shape]:
     return {tensor.name: shape_of(tensor.shape) for operation in built.get_operations() for tensor in operation.outputs}
 
 
-def _rewrite_all(target: _Target, known: Mapping[str, Shape]) -> int:
+def _rewrite_all(target: Target, known: Mapping[str, Shape]) -> int:
     count = 0
     for node in [*target.nodes()]:
         if node.op in (_BY_KERNEL, _BY_INPUT):
@@ -240,69 +238,13 @@ class _Gradient:
         }
 
 
-class _Graph:
-    """A program's graph, as a target for new nodes."""
-
-    def __init__(self, program: Program) -> None:
-        self._program = program
-
-    def nodes(self) -> Iterator[node_def_pb2.NodeDef]:
-        """Iterates over all nodes."""
-        return iter(self._program.graph.node)
-
-    def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
-        """Adds a copy of a node under a unique name, and returns the name."""
-        added = self._program.add(node.op, name, inputs, origin=origin, **node.attr)
-        return str(added.name)
-
-    def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
-        """Turns a node into an identity of a tensor."""
-        self._program.become(node, "Identity", [tensor], T=node.attr["T"])
-
-
-class _Function:
-    """A function's body, as a target for new nodes."""
-
-    def __init__(self, body: EditableFunction) -> None:
-        self._body = body
-
-    def nodes(self) -> Iterator[node_def_pb2.NodeDef]:
-        """Iterates over all nodes."""
-        return iter(self._body.nodes.values())
-
-    def add(self, node: node_def_pb2.NodeDef, name: str, inputs: list[str], origin: str) -> str:
-        """Adds a copy of a node under a unique name, and returns the name."""
-        return str(self._body.add(node.op, name, inputs, **node.attr).name)
-
-    def become_identity(self, node: node_def_pb2.NodeDef, tensor: str) -> None:
-        """Turns a node into an identity of a tensor."""
-        self._body.become(node, "Identity", [tensor], T=type_attribute(node.attr["T"].type))
-
-
-_Target = _Graph | _Function
-
-
-def _splice(target: _Target, node: node_def_pb2.NodeDef, build: _Build) -> None:
-    """Replaces a node with the ops that TensorFlow creates for a function of tensors."""
-    import tensorflow as tf
-
-    operands = [operand for operand in node.input if not operand.startswith("^")]
-    with tf.Graph().as_default() as built:
-        types = [tf.int32 if index == _SIZES[node.op] else node.attr["T"].type for index in range(len(operands))]
-        placed = {f"operand_{index}": operand for index, operand in enumerate(operands)}
-        result = build(*(tf.compat.v1.placeholder(dtype, name=name) for dtype, name in zip(types, placed, strict=True)))
-    names: dict[str, str] = {}
-
-    def outside(tensor: str) -> str:
-        name, separator, port = tensor.partition(":")
-        return placed[name] if name in placed else f"{names[name]}{separator or ':'}{port or 0}"
-
-    for part in built.as_graph_def().node:
-        if part.name not in placed:
-            inputs = [outside(operand) for operand in part.input]
-            names[part.name] = target.add(part, f"{node.name}/{part.name}", inputs, node.name)
-    target.become_identity(node, outside(result.name))
-
-
 _SIZES: Mapping[str, int] = {_BY_KERNEL: 1, _BY_INPUT: 0, _DEPTHWISE: 1}
 """The index of the operand that gives the shape of a gradient's result."""
+
+
+def _splice(target: Target, node: node_def_pb2.NodeDef, build: Build) -> None:
+    import tensorflow as tf
+
+    count = sum(not operand.startswith("^") for operand in node.input)
+    types = [tf.int32 if index == _SIZES[node.op] else node.attr["T"].type for index in range(count)]
+    splice(target, node, [tf.TensorSpec(None, dtype) for dtype in types], build)

@@ -1,0 +1,81 @@
+"""Refuses ops whose operands have sizes that are known only at run time, where XLA returns wrong sizes or values.
+
+XLA has memory for the largest size, and counts how much of it is used. For these ops, it miscounts. The export stage replaces
+others, which have a form that XLA computes correctly (`export/rewrites/bounded.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tfaot.core.errors import TfaotError, listed
+
+_FROM_AXIS: Mapping[str, int] = {
+    "BatchToSpace": 0,
+    "BatchToSpaceND": 0,
+    "Diag": 0,
+    "InvertPermutation": 0,
+    "MatrixDiag": 0,
+    "MatrixDiagPartV2": 0,
+    "MatrixDiagPartV3": 0,
+    "MatrixDiagV2": 0,
+    "MatrixDiagV3": 0,
+    "MirrorPad": 0,
+    "Qr": 0,
+    "ResizeBilinear": 0,
+    "ResizeNearestNeighbor": 0,
+    "ReverseSequence": 0,
+    "Roll": 0,
+    "SpaceToBatch": 0,
+    "SpaceToBatchND": 0,
+    "Svd": 0,
+    "Unique": 0,
+    "UniqueV2": 0,
+    "Where": 1,  # it computes the indices from the sizes of all axes but the first
+}
+"""Ops, and the first axis of an operand whose size must be known at build time."""
+
+_WINDOWS = frozenset({"AvgPool", "Cumprod", "Cumsum", "CumulativeLogsumexp"})
+"""Ops that are windows with padding; for `AvgPool`, those with padding `SAME` that skip values."""
+
+_LOCAL = 0xFFFFFFFF
+"""The part of an instruction's number that is its own. Above it is the computation's."""
+
+
+def check(module: Any, graph: Callable[[], Any], sources: Mapping[str, str], what: str) -> None:
+    """Checks a whole program.
+
+    Args:
+      module: the `xla.HloModuleProto` before optimization.
+      graph: reads the graph that it was made from.
+      sources: `file:line` by node.
+      what: names the model.
+
+    Raises:
+      TfaotError: it has such an op.
+    """
+    wrong: dict[str, str] = {}
+    for computation in module.computations:
+        shapes = {instruction.id & _LOCAL: instruction.shape for instruction in computation.instructions}
+        for instruction in computation.instructions:
+            op = instruction.metadata.op_type
+            operands = [[*shapes[operand & _LOCAL].is_dynamic_dimension] for operand in instruction.operand_ids]
+            miscounted = op in _FROM_AXIS and any(any(dynamic[_FROM_AXIS[op] :]) for dynamic in operands)
+            if op in _WINDOWS and instruction.opcode == "reduce-window":
+                axes = zip(operands[0], instruction.window.dimensions, strict=False)
+                least = 1 if op == "AvgPool" else 0  # what the export stage doesn't replace
+                miscounted = any(dynamic and axis.size > 1 and axis.stride > least for dynamic, axis in axes)
+            if miscounted:
+                wrong.setdefault(instruction.metadata.op_name, op)
+    if "AvgPool" in wrong.values():
+        padded = {node.name for node in graph().node if node.op == "AvgPool" and node.attr["padding"].s == b"SAME"}
+        wrong = {name: op for name, op in wrong.items() if op != "AvgPool" or name in padded}
+    if wrong:
+        places = [f"{op} {name!r}" + (f" at {sources[name]}" if name in sources else "") for name, op in wrong.items()]
+        raise TfaotError(
+            f"{what}: XLA computes wrong results for {listed(sorted({*wrong.values()}))} where a size is known only at run time",
+            details="\n".join(places),
+            do="apply these ops before the size becomes unknown, for example to the whole tensor and with a mask instead of "
+            "after x[:n], tf.where, or tf.boolean_mask, or move them out of the model",
+        )

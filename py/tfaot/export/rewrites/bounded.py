@@ -1,0 +1,282 @@
+"""Spells out ops that XLA computes wrongly where a size is known only at run time, in ops that it computes correctly.
+
+XLA has memory for the largest size, and counts how much of it is used. It miscounts, or takes values beyond the end, in:
+
+- Cumulative sums, products, and logarithms along such an axis, which are windows with padding.
+- Slices that count from the end, or that begin after it: `x[:, -1]`, `x[:, :-2]`, `x[:, 1:n]`.
+- `OnesLike`, which has the largest size.
+- `AvgPool` with padding `SAME` at every value, which divides by the size of windows in the largest image.
+
+All of these are ops that TensorFlow computes in the same way at any size. What has no such form is refused by
+`tfcompile/bounded.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import tensorflow as tf
+from tensorflow.core.framework import graph_pb2
+from tensorflow.python.framework import function_def_to_graph, tensor_util
+
+from tfaot.graph.functions import EditableFunction
+from tfaot.graph.program import Program
+from tfaot.graph.splice import Build, FunctionTarget, GraphTarget, Target, splice
+
+_V1_LOOPS = frozenset({"Enter", "RefEnter"})
+
+
+def spell_out(graph: graph_pb2.GraphDef) -> None:
+    """Rewrites a graph and its functions in place. Its placeholders have the shapes that are known. Nodes keep their names.
+
+    It leaves graphs with TensorFlow 1's loops as they are, into which constants can't be put.
+    """
+    nodes = [node for body in (graph.node, *(f.node_def for f in graph.library.function)) for node in body]
+    if not any(node.op in _BUILDERS for node in nodes) or any(node.op in _V1_LOOPS for node in nodes):
+        return
+    with tf.Graph().as_default() as built:
+        try:
+            tf.import_graph_def(graph, name="")
+        except ValueError:  # it isn't valid, and a later step says so
+            return
+        library = {function.signature.name: function for function in graph.library.function}
+        for function in graph.library.function:
+            if any(node.op in _BUILDERS for node in function.node_def):
+                body = EditableFunction(function, library)
+                if _spell(FunctionTarget(body), function_def_to_graph.function_def_to_graph(function)):
+                    attributes = {key: function.attr[key] for key in function.attr}
+                    function.CopyFrom(body.function(function.signature.name))
+                    for key, value in attributes.items():
+                        function.attr[key].CopyFrom(value)
+        program = Program(graph_pb2.GraphDef(), {}, ())
+        program.graph.CopyFrom(graph)
+        if _spell(GraphTarget(program), built):
+            graph.CopyFrom(program.graph)
+
+
+def _spell(target: Target, built: Any) -> int:
+    count = 0
+    for node in [*target.nodes()]:
+        if node.op in _BUILDERS:
+            operation = built.get_operation_by_name(node.name)
+            if build := _BUILDERS[node.op](operation):
+                splice(target, node, [tf.TensorSpec(each.shape, each.dtype) for each in operation.inputs], build)
+                count += 1
+    return count
+
+
+def _cumulative(operation: Any) -> Build | None:
+    """Sums over those of all values that come before, with a mask."""
+    axis = tensor_util.constant_value(operation.inputs[1])
+    rank = operation.inputs[0].shape.rank
+    if axis is None or rank is None:
+        return None
+    axis = int(axis) % rank
+    if operation.inputs[0].shape[axis] is not None:
+        return None
+    exclusive, reverse = (operation.get_attr(key) for key in ("exclusive", "reverse"))
+    reduce, neutral = _REDUCTIONS[operation.type]
+    last = [*(other for other in range(rank) if other != axis), axis]
+    back = [*range(axis), rank - 1, *range(axis, rank - 1)]
+
+    def build(values: Any, _: Any) -> Any:
+        values = tf.transpose(values, last)
+        one = tf.reduce_any(tf.zeros_like(values, tf.bool), [*range(rank - 1)])
+        every = tf.cast(tf.logical_not(one[:, None] | one), tf.int32)
+        before = tf.linalg.band_part(every, 0 if reverse else -1, -1 if reverse else 0)
+        if exclusive:
+            before -= tf.linalg.band_part(every, 0, 0)
+        terms = tf.where(before > 0, values[..., None, :], tf.constant(neutral, values.dtype))
+        return tf.transpose(reduce(terms, -1), back)
+
+    return build
+
+
+_REDUCTIONS: Mapping[str, tuple[Callable[..., Any], float]] = {
+    "Cumprod": (tf.reduce_prod, 1),
+    "Cumsum": (tf.reduce_sum, 0),
+    "CumulativeLogsumexp": (tf.reduce_logsumexp, -math.inf),
+}
+"""What each op does with all values, and a value that doesn't change its result."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Cut:
+    """What a slice takes from an axis."""
+
+    first: int
+    last: int | None
+    """None for everything after `first`, or for a size that is known only at run time."""
+    place: int
+    """Where the slice's operands have it."""
+    kind: str
+    """`index`, `slice`, or `new` for an axis that isn't the operand's."""
+    open: bool
+    """Whether XLA computes it wrongly."""
+    to_end: bool
+    step: int = 1
+    """A negative one takes the axis reversed, and `first` and `last` count there."""
+
+
+def _slice(operation: Any) -> Build | None:
+    """Cuts one end after another, each at a size that isn't negative."""
+    cuts = _cuts(operation)
+    if cuts is None or not any(cut.open for cut in cuts):
+        return None
+
+    def build(values: Any, _: Any, ends: Any, __: Any) -> Any:
+        rest: list[Any] = []
+        for axis, cut in enumerate(cut for cut in cuts if cut.kind != "new"):
+            size = tf.shape(values)[axis]
+            if cut.open and cut.kind == "index":
+                values = tf.gather(values, (size + cut.first)[None], axis=axis)
+            elif cut.open:
+                values = tf.reverse(values, [axis]) if cut.step < 0 else values
+                if not cut.to_end:
+                    end = tf.cast(ends[cut.place], tf.int32)
+                    last = (~end if cut.step < 0 else end) if cut.last is None else tf.constant(cut.last)
+                    last = last if cut.last is not None and cut.last >= 0 else tf.where(last < 0, last + size, last)
+                    values = _start(values, axis, tf.clip_by_value(last, 0, size))
+                if cut.first:
+                    first = tf.maximum(size + cut.first, 0) if cut.first < 0 else tf.constant(cut.first)
+                    values = _after(values, axis, first)
+        for cut in cuts:
+            if cut.kind == "new":
+                rest.append(None)
+            elif cut.kind == "index":
+                rest.append(0 if cut.open else cut.first)
+            elif cut.open:
+                rest.append(slice(None, None, abs(cut.step)))
+            else:
+                rest.append(_plain(cut))
+        return values[tuple(rest)]
+
+    return build
+
+
+def _plain(cut: _Cut) -> slice:
+    """Returns a slice as the model has it."""
+    first, last = (~each if each is not None and cut.step < 0 else each for each in (cut.first, cut.last))
+    return slice(first if cut.first else None, None if cut.to_end else last, cut.step)
+
+
+def _start(values: Any, axis: int, size: Any) -> Any:
+    """Returns the first values along an axis."""
+    whole = (slice(None),) * axis
+    return values[(*whole, slice(None, size))]
+
+
+def _after(values: Any, axis: int, first: Any) -> Any:
+    """Returns the values along an axis from one on."""
+    kept = tf.maximum(tf.shape(values)[axis] - first, 0)
+    return tf.reverse(_start(tf.reverse(values, [axis]), axis, kept), [axis])
+
+
+def _part(operation: Any) -> Build | None:
+    """Keeps sizes that only run time knows within the operand, as TensorFlow's kernel does by refusing others."""
+    rank = operation.inputs[0].shape.rank
+    if rank is None:
+        return None
+    begins, sizes = (_elements(tensor, rank) for tensor in operation.inputs[1:])
+    if None in begins or None not in sizes:
+        return None
+
+    def build(values: Any, _: Any, wanted: Any) -> Any:
+        for axis, (first, size) in enumerate(zip(begins, sizes, strict=True)):
+            assert first is not None
+            if size is None:
+                last = first + tf.cast(wanted[axis], tf.int32)
+                values = _start(values, axis, tf.clip_by_value(last, 0, tf.shape(values)[axis]))
+            elif size >= 0:
+                values = _start(values, axis, first + size)
+            values = _after(values, axis, first) if first else values
+        return values
+
+    return build
+
+
+def _cuts(operation: Any) -> list[_Cut] | None:
+    """Reads a slice. Returns None if an axis begins where only run time knows."""
+    shape, steps = operation.inputs[0].shape, tensor_util.constant_value(operation.inputs[3])
+    if shape.rank is None or steps is None:
+        return None
+    begins, ends = (_elements(tensor, len(steps)) for tensor in operation.inputs[1:3])
+    masks = {key: operation.get_attr(f"{key}_mask") for key in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
+
+    def has(key: str, place: int) -> bool:
+        return bool(masks[key] >> place & 1)
+
+    own = [place for place in range(len(steps)) if not has("ellipsis", place) and not has("new_axis", place)]
+    whole = _Cut(0, None, 0, "slice", False, True)
+    cuts: list[_Cut] = []
+    axis = 0
+    for place, step in enumerate(steps):
+        if has("ellipsis", place):
+            count = shape.rank - len(own)
+            cuts += [whole] * count
+            axis += count
+            continue
+        if has("new_axis", place):
+            cuts.append(dataclasses.replace(whole, kind="new"))
+            continue
+        first = 0 if has("begin", place) and not has("shrink_axis", place) else begins[place]
+        if first is None:
+            return None
+        unknown = shape[axis] is None
+        if has("shrink_axis", place):
+            cuts.append(_Cut(first, None, place, "index", unknown and first < 0, False))
+        else:
+            last, to_end = ends[place], has("end", place)
+            if step < 0:
+                first = first if has("begin", place) else ~first
+                last = None if last is None else ~last
+            fixed = to_end or last is not None
+            begins_late = step != 1 or first != 0
+            wrong = not fixed or (unknown and (begins_late or (last is not None and not to_end and last < 0)))
+            cuts.append(_Cut(first, last, place, "slice", wrong, to_end, int(step)))
+        axis += 1
+    return cuts + [whole] * (shape.rank - axis)
+
+
+def _elements(vector: Any, count: int) -> list[int | None]:
+    """Returns the values of a vector, and None for those that only run time knows."""
+    value = tensor_util.constant_value(vector, partial=True)
+    return [None] * count if value is None else [None if each is None else int(each) for each in value.tolist()]
+
+
+def _ones(operation: Any) -> Build | None:
+    """Fills the operand's shape. Of `OnesLike`, XLA forgets the true size."""
+    if operation.inputs[0].shape.is_fully_defined():
+        return None
+    return lambda values: tf.fill(tf.shape(values), tf.ones([], values.dtype))
+
+
+def _average(operation: Any) -> Build | None:
+    """Divides by the average of ones, which is the part of a window that has values."""
+    keys = ("ksize", "strides", "padding", "data_format")
+    attributes = {key: operation.get_attr(key) for key in keys}
+    axes = zip(operation.inputs[0].shape, attributes["ksize"], attributes["strides"], strict=False)
+    if attributes["padding"] != b"SAME" or not any(size is None and k > 1 and step == 1 for size, k, step in axes):
+        return None
+
+    def build(values: Any) -> Any:
+        ones = tf.fill(tf.shape(values), tf.ones([], values.dtype))
+        part = tf.raw_ops.AvgPool(value=ones, **attributes)
+        return tf.raw_ops.AvgPool(value=values, **attributes) / part
+
+    return build
+
+
+_BUILDERS: Mapping[str, Callable[[Any], Build | None]] = {
+    "AvgPool": _average,
+    "Cumprod": _cumulative,
+    "Cumsum": _cumulative,
+    "CumulativeLogsumexp": _cumulative,
+    "OnesLike": _ones,
+    "Slice": _part,
+    "StridedSlice": _slice,
+}
+"""For each op, the function that makes the replacement of an operation, or None if XLA computes it correctly."""

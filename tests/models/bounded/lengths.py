@@ -1,0 +1,28 @@
+"""Values whose length is an input: ops that XLA computes wrongly at lengths that are known only at run time."""
+
+import numpy as np
+import tensorflow as tf
+
+LONGEST = 64
+
+
+@tf.function(input_signature=[tf.TensorSpec((2, LONGEST, 8), name="x"), tf.TensorSpec((), tf.int32, name="n")])
+def model(x, n):
+    """Cumulative ops, slices that count from the end, and averages over windows."""
+    x = x[:, :n]
+    return {
+        "averages": tf.nn.avg_pool1d(x, 3, 1, "SAME"),
+        "backwards": x[:, -2::-1],
+        "count": tf.reduce_sum(tf.ones_like(x)),
+        "log": tf.math.cumulative_logsumexp(x, 1, exclusive=True),
+        "middle": x[:, 2:-1],
+        "product": tf.math.cumprod(tf.tanh(x) + 1, 1, reverse=True),
+        "sum": tf.cumsum(x, 1),
+        "tail": x[:, -3:],
+        "total": tf.reduce_sum(tf.cumsum(x, 1)[:, :3], 1),
+    }
+
+
+def golden_fn(step, rng):
+    """Lengths at the bound, below it, zero, and beyond it, where TensorFlow takes all there is."""
+    return rng.standard_normal((2, LONGEST, 8)), np.int32([LONGEST, 37, 1, 0, LONGEST + 9, -60][step % 6])
