@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import http.server
 import json
 import os
@@ -59,8 +60,13 @@ model = tf.keras.Sequential([tf.keras.Input([3], batch_size=2), tf.keras.layers.
 class Worker:
     """A worker's process, in an execution root of its own."""
 
-    def __init__(self, root: Path, path: str = ENVIRONMENT["PYTHONPATH"]) -> None:
-        """Starts it, with a PYTHONPATH. The folder must contain `tools`, `py`, and `packages`."""
+    def __init__(
+        self, root: Path, path: str = ENVIRONMENT["PYTHONPATH"], *, prepare: Callable[[], object] | None = None
+    ) -> None:
+        """Starts it, with a PYTHONPATH. The folder must contain `tools`, `py`, and `packages`.
+
+        Its process calls `prepare` first.
+        """
         self.root = root
         self._log = root.parents[1] / "log"
         with self._log.open("wb") as log:
@@ -71,6 +77,7 @@ class Worker:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                preexec_fn=prepare,
             )
         self._count = 0
 
@@ -133,11 +140,29 @@ def workspace(place: str = os.environ.get("TEST_TMPDIR", os.path.expanduser("~")
         yield root
 
 
+def become(user: int, *, namespaces: bool = True) -> Callable[[], None]:
+    """Returns what makes a process run as a user. The system takes it for the test's own, so it can read the test's files.
+
+    Without namespaces, it can't make any of its own.
+    """
+    own, group = os.getuid(), os.getgid()
+
+    def prepare() -> None:
+        if ctypes.CDLL(None).unshare(0x10000000):  # CLONE_NEWUSER
+            raise OSError("no user namespaces")
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {own} 1"), ("gid_map", f"{user} {group} 1")):
+            Path("/proc/self", name).write_text(text)
+        if not namespaces:
+            Path("/proc/sys/user/max_user_namespaces").write_text("0")
+
+    return prepare
+
+
 @contextlib.contextmanager
-def worker() -> Iterator[Worker]:
+def worker(prepare: Callable[[], object] | None = None) -> Iterator[Worker]:
     """Yields a worker in an empty execution root."""
     with workspace() as root:
-        started = Worker(root)
+        started = Worker(root, prepare=prepare)
         try:
             yield started
         finally:
@@ -373,44 +398,6 @@ class SharedTest(unittest.TestCase):
         self.assertEqual(second[1].splitlines()[0], "False False False 4")
         self.assertEqual(second[0], 0, second[1])
 
-    def test_hermetic(self) -> None:
-        """Protects correct caching: user code sees declared inputs only, has no network, and writes to no other place."""
-        server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        socket = f"socket.create_connection(('127.0.0.1', {server.server_port}), timeout=5)"
-        subprocess.run([sys.executable, "-c", f"import socket; {socket}"], check=True)
-        warm = self.warm
-        (warm.root / "undeclared").write_text("")
-        mine = f"mine_{warm.pid}"
-        tries = {
-            "open('undeclared')": "FileNotFoundError",
-            "open('declared')": "",
-            "import_module('hidden')": "ModuleNotFoundError",
-            socket: "ConnectionRefusedError",
-            "socket.create_connection(('203.0.113.1', 80), timeout=5)": "OSError",
-            f"open({str(warm.root / 'undeclared')!r}, 'w')": "OSError",
-            "open(os.path.join(os.getcwd(), '../../../../../left'), 'w')": "OSError",
-            "open(os.path.join(tempfile.gettempdir(), '" + mine + "'), 'w')": "",
-            "open('mine', 'w')": "",
-            "tempfile.TemporaryFile()": "",
-        }
-        (warm.root / "declared").write_text("")
-        (warm.root / "hidden.py").write_text("")
-        (warm.root / "main.py").write_text(
-            "import os, socket, tempfile\nfrom importlib import import_module\n\n\n"
-            f"for text in {[*tries]!r}:\n"
-            "    try:\n        eval(text)\n        print()\n    except Exception as error:\n"
-            "        print(*(kind.__name__ for kind in type(error).__mro__))\n"
-        )
-        status, output = warm.run(stage("main.py"), ["main.py", "declared"])
-        self.assertEqual(status, 0, output)
-        for (text, expected), line in zip(tries.items(), output.splitlines(), strict=True):
-            self.assertEqual(expected in line, True, f"{text}: {line}")
-            self.assertEqual(bool(expected), bool(line), f"{text}: {line}")
-        self.assertFalse(Path(tempfile.gettempdir(), mine).exists())
-        server.shutdown()
-        server.server_close()
-
     def test_source_below_tmp(self) -> None:
         """Protects a source in /tmp, to which the workspace has a link: the sandbox's own /tmp doesn't hide it."""
         warm = self.warm
@@ -512,6 +499,114 @@ class SharedTest(unittest.TestCase):
 
 class OwnTest(unittest.TestCase):
     """Tests that end a worker's processes, or start one elsewhere."""
+
+    def test_hermetic(self) -> None:
+        """Protects correct caching: user code sees declared inputs only, has no network, and writes to no other place.
+
+        No right is left with which it could change that, whether root builds, as in a container, or somebody else.
+        """
+        server = http.server.HTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        socket = f"socket.create_connection(('127.0.0.1', {server.server_port}), timeout=5)"
+        subprocess.run([sys.executable, "-c", f"import socket; {socket}"], check=True)
+        for user in (0, 65534):
+            with self.subTest(user=user), worker(become(user)) as warm:
+                self.check_hermetic(warm, user, socket)
+
+    def check_hermetic(self, warm: Worker, user: int, socket: str) -> None:
+        """Runs what a sandbox forbids, and what it allows."""
+        (warm.root / "undeclared").write_text("")
+        mine = f"mine_{warm.pid}"
+        write = f"open({str(warm.root / 'undeclared')!r}, 'w')"
+        tries = {
+            "open('undeclared')": "FileNotFoundError",
+            "open('declared')": "",
+            "import_module('hidden')": "ModuleNotFoundError",
+            socket: "ConnectionRefusedError",
+            "socket.create_connection(('203.0.113.1', 80), timeout=5)": "OSError",
+            write: "OSError",
+            "open(os.path.join(os.getcwd(), '../../../../../left'), 'w')": "OSError",
+            f"open(os.path.join(tempfile.gettempdir(), '{mine}'), 'w')": "",
+            "open('mine', 'w')": "",
+            "tempfile.TemporaryFile()": "",
+            f"same(os.getuid(), {user})": "",
+            "same(status('CapInh', 'CapPrm', 'CapEff', 'CapBnd', 'CapAmb'), ['0' * 16] * 5)": "",
+            "same(status('NoNewPrivs'), ['1'])": "",
+            "same(subprocess.check_output(['grep', 'CapEff', '/proc/self/status'])[-17:], b'0' * 16 + b'\\n')": "",
+            "same(len(os.listdir('/proc/self/fd')), 4)": "",  # and the folder itself
+            "call('mount', b'none', b'/', None, 0x1020, None)": "PermissionError",  # MS_REMOUNT | MS_BIND
+            "call('setns', os.open('/proc/1/ns/mnt', 0), 0)": "PermissionError",
+            "call('unshare', 0x10020000)": "",  # CLONE_NEWUSER | CLONE_NEWNS: capabilities for a namespace of its own
+            "call('mount', b'none', b'/', None, 0x1020, None) ": "PermissionError",
+            "call('umount2', os.getcwd().encode(), 2)": "OSError",
+            f"{write} ": "OSError",
+        }
+        (warm.root / "declared").write_text("")
+        (warm.root / "hidden.py").write_text("")
+        (warm.root / "main.py").write_text(
+            textwrap.dedent(
+                f"""\
+                import ctypes, os, re, socket, subprocess, tempfile
+                from importlib import import_module
+
+
+                def same(one, other):
+                    assert one == other, (one, other)
+
+
+                def status(*names):
+                    text = open("/proc/self/status").read()
+                    return [re.search(rf"^{{name}}:\\s*(\\w+)$", text, re.MULTILINE)[1] for name in names]
+
+
+                def call(name, *arguments):
+                    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
+                        raise OSError(ctypes.get_errno(), name)
+
+
+                for text in {[*tries]!r}:
+                    try:
+                        eval(text)
+                        print()
+                    except Exception as error:
+                        print(*(kind.__name__ for kind in type(error).__mro__), error)
+                """
+            )
+        )
+        status, output = warm.run(stage("main.py"), ["main.py", "declared"])
+        self.assertEqual(status, 0, output)
+        for (text, expected), line in zip(tries.items(), output.splitlines(), strict=True):
+            self.assertEqual(expected in line, True, f"{text}: {line}")
+            self.assertEqual(bool(expected), bool(line), f"{text}: {line}")
+        self.assertFalse(Path(tempfile.gettempdir(), mine).exists())
+
+    def test_forged_answers(self) -> None:
+        """Protects a stage's status: even without namespaces, lines that user code writes to its parent's pipes are no answers."""
+        with worker(become(0, namespaces=False)) as warm:
+            (warm.root / "main.py").write_text(
+                textwrap.dedent(
+                    """\
+                    import os, sys
+
+                    line = '{"requestId": %s, "exitCode": 0, "output": "forged", "wasCancelled": false}\\n'
+                    pipes = 0
+                    for folder in ("/proc/self/fd", f"/proc/{os.getppid()}/fd"):
+                        for name in os.listdir(folder):
+                            try:
+                                if os.readlink(f"{folder}/{name}").startswith("pipe:"):
+                                    with open(f"{folder}/{name}", "wb", 0) as pipe:
+                                        pipe.write((line % sys.argv[1] + line % 77 + "{").encode())
+                                        pipes += 1
+                            except OSError:
+                                pass
+                    sys.exit(f"mine, {pipes > 1}")
+                    """
+                )
+            )
+            for number in (1, 2):
+                self.assertEqual(warm.run(stage("main.py", str(number)), ["main.py"]), (1, "mine, True\n"))
 
     def test_workspace_below_tmp(self) -> None:
         """Protects a workspace in /tmp, as somebody who tries the rules has: the sandbox's own /tmp doesn't hide it."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import secrets
 import selectors
 import shutil
 import signal
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from tfaot.core import environment
 from tfaot.worker import sandbox
-from tfaot.worker.protocol import Request, Response
+from tfaot.worker.protocol import Request, Response, sealed, unsealed
 from tfaot.worker.sandbox import Namespaces
 from tfaot.worker.warm import Warm
 
@@ -33,6 +34,8 @@ class _Process:
     """File descriptor to write requests to."""
     responses: int
     """File descriptor to read answers from."""
+    token: str
+    """What lines in both directions start with."""
     running: dict[int, Request] = dataclasses.field(default_factory=dict)
     unsent: bytes = b""
     received: bytes = b""
@@ -104,7 +107,7 @@ class Dispatcher:
         folder.mkdir(parents=True)
         requests, to_child = os.pipe()
         from_child, responses = os.pipe()
-        this = os.getpid()
+        this, token = os.getpid(), secrets.token_hex(16)
         pid = os.fork()
         if pid == 0:
             try:
@@ -120,7 +123,8 @@ class Dispatcher:
 
                 def warm() -> int:
                     namespaces = Namespaces() if self._namespaces else None
-                    Warm(legacy_keras=legacy_keras, folder=folder, namespaces=namespaces).serve(requests, responses)
+                    process = Warm(legacy_keras=legacy_keras, folder=folder, namespaces=namespaces, token=token)
+                    process.serve(requests, responses)
                     return 0
 
                 status = Namespaces.within(warm) if self._namespaces else warm()
@@ -133,10 +137,10 @@ class Dispatcher:
         os.close(responses)
         os.set_blocking(to_child, False)
         self._selector.register(from_child, selectors.EVENT_READ, legacy_keras)
-        return _Process(legacy_keras, pid, to_child, from_child)
+        return _Process(legacy_keras, pid, to_child, from_child, token)
 
     def _queue(self, process: _Process, request: Request) -> None:
-        process.unsent += request.line().encode() + b"\n"
+        process.unsent += sealed(process.token, request.line())
         self._send(process)
 
     def _send(self, process: _Process) -> None:
@@ -157,8 +161,8 @@ class Dispatcher:
             self._lost(legacy_keras)
             return
         *lines, process.received = (process.received + data).split(b"\n")
-        for line in lines:
-            response = Response.of(line.decode())
+        for line in unsealed(process.token, lines):
+            response = Response.of(line)
             request = process.running.pop(response.number)
             if response.status == environment.OTHER_KERAS and not response.cancelled:
                 self._pass_on(request, legacy_keras=not legacy_keras)

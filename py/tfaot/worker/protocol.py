@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,3 +77,14 @@ class Response:
                 "wasCancelled": self.cancelled,
             }
         )
+
+
+def sealed(token: str, line: str) -> bytes:
+    """Returns a line between a worker's processes, with their token. User code can write other lines to their pipes."""
+    return f"\n{token} {line}\n".encode()
+
+
+def unsealed(token: str, lines: Iterable[bytes]) -> list[str]:
+    """Returns those lines that have the token, without it."""
+    start = f"{token} "
+    return [text.removeprefix(start) for line in lines if (text := line.decode(errors="replace")).startswith(start)]

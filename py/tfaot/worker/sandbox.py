@@ -24,7 +24,8 @@ _CLONE_NEWPID, _CLONE_NEWNET = 0x20000000, 0x40000000
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 1, 2, 4, 8
 _MS_REMOUNT, _MS_NOATIME, _MS_NODIRATIME = 32, 1024, 2048
 _MS_BIND, _MS_REC, _MS_PRIVATE, _MS_RELATIME = 4096, 16384, 1 << 18, 1 << 21
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS = 1, 24, 38
+_CAPABILITY_VERSION = 0x20080522
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 _OPTIONS = {
     "nosuid": _MS_NOSUID,
@@ -159,6 +160,8 @@ class Namespaces:
     def isolate(*, writable: Path, own_tmp: bool) -> None:
         """Takes the network away from such a child, and the right to write to all but `writable` and `/tmp`.
 
+        Then it drops all capabilities, with which the child could take both back. No program that it starts gets any.
+
         Afterwards, the child must change to a folder in `writable` again, to reach it where it can write.
 
         Args:
@@ -177,6 +180,7 @@ class Namespaces:
         _write_protect(except_for=(str(writable), "/tmp", "/dev/shm"))
         _mount("proc", "/proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, kind="proc")
         _loopback_up()
+        _drop_capabilities()
 
     @staticmethod
     def work(folder: Path) -> bool:
@@ -252,6 +256,16 @@ def _loopback_up() -> None:
         request = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16sh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[1]
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+
+
+def _drop_capabilities() -> None:
+    last = int(Path("/proc/sys/kernel/cap_last_cap").read_text(encoding="ascii"))
+    for capability in range(last + 1):
+        _call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+    _call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _call(
+        "capset", struct.pack("Ii", _CAPABILITY_VERSION, 0), bytes(2 * 3 * 4)
+    )  # none is effective, permitted, or inheritable
 
 
 def _mount(source: str, target: str, flags: int, *, kind: str | None = None) -> None:

@@ -23,7 +23,7 @@ from tfaot.core import environment
 from tfaot.worker import sandbox
 from tfaot.worker import stage as stages
 from tfaot.worker.bytecode import Bytecode
-from tfaot.worker.protocol import Request, Response
+from tfaot.worker.protocol import Request, Response, sealed, unsealed
 from tfaot.worker.sandbox import Namespaces
 from tfaot.worker.stage import Stage
 
@@ -51,13 +51,14 @@ class _Child:
 class Warm:
     """The process's state. One thread uses it."""
 
-    def __init__(self, *, legacy_keras: bool, folder: Path, namespaces: Namespaces | None) -> None:
+    def __init__(self, *, legacy_keras: bool, folder: Path, namespaces: Namespaces | None, token: str) -> None:
         """Imports TensorFlow.
 
         Args:
           legacy_keras: whether `tf.keras` is Keras 2. TensorFlow decides it when it is imported.
           folder: an existing folder of this process's own, on the file system of the outputs.
           namespaces: makes children, if the system has namespaces.
+          token: what lines of the dispatcher and of this process start with.
         """
         self._folder = folder
         self._root = Path.cwd()
@@ -66,6 +67,7 @@ class Warm:
         self._repositories = sandbox.Repositories(folder / "repositories")
         self._bytecode = Bytecode(folder)
         self._namespaces = namespaces
+        self._token = token
         environment.prepare(legacy_keras=legacy_keras)
         before = {*sys.modules}
         try:
@@ -108,10 +110,10 @@ class Warm:
                     return
                 else:
                     *lines, rest = (rest + data).split(b"\n")
-                    for line in lines:
-                        self._take(Request.of(line.decode()), (requests, responses, ended, wakeup, selector.fileno()))
+                    for line in unsealed(self._token, lines):
+                        self._take(Request.of(line))
 
-    def _take(self, request: Request, descriptors: tuple[int, ...]) -> None:
+    def _take(self, request: Request) -> None:
         if request.cancel:
             for child in self._children.values():
                 if child.request.number == request.number:
@@ -129,8 +131,7 @@ class Warm:
         pid = os.fork() if self._namespaces is None else self._namespaces.fork()
         if pid == 0:
             sandbox.end_with_parent(0 if self._namespaces else this)
-            for descriptor in descriptors:
-                os.close(descriptor)
+            sandbox.close_descriptors()
             self._child(request, stage, folder, inputs, repositories)
         with contextlib.suppress(PermissionError, ProcessLookupError):
             os.setpgid(pid, pid)  # here and in the child, because either may come first
@@ -143,8 +144,8 @@ class Warm:
             child = self._children.pop(ended.si_pid)
             answer = self._answer(child, status)
             shutil.rmtree(child.folder, ignore_errors=True)
-            with os.fdopen(responses, "w", encoding="utf-8", closefd=False) as stream:
-                stream.write(answer.line() + "\n")
+            with os.fdopen(responses, "wb", closefd=False) as stream:
+                stream.write(sealed(self._token, answer.line()))
 
     def _answer(self, child: _Child, code: int) -> Response:
         printed = child.folder / "printed"
