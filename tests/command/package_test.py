@@ -53,8 +53,12 @@ class PackageTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, f"wrote {out}\n")
         # A log has plain lines.
-        self.assertRegex(done.stderr, r"\Aexporting the graph: \d+\.\d s\ncompiling Run: ")
+        self.assertRegex(
+            done.stderr, r"\Aexporting the graph: \d+\.\d s\ncomputing TensorFlow's numbers: \d+\.\d s\ncompiling Run: "
+        )
         self.assertNotIn("\x1b", done.stderr)
+        self.assertIn("\nrunning the test: ", done.stderr)
+        self.assertNotIn("NOT VERIFIED", done.stderr)
         self.assertEqual([path.name for path in self.folder.iterdir()], ["out"])  # and no temporary files
         made = {path.relative_to(out).as_posix(): path.read_bytes() for path in out.rglob("*") if path.is_file()}
         other = self.unpacked()

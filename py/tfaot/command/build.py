@@ -76,6 +76,11 @@ class Build:
         self._rules = starlark.execute(RULES, "runtime/package.bzl")
 
     @property
+    def cpp_class(self) -> str:
+        """The generated class, with its namespaces."""
+        return str(self._values["cpp_class"])
+
+    @property
     def entries(self) -> list[Function]:
         """The entry points."""
         names = list(self._values["entry_points"]) or ["Run"]
@@ -283,7 +288,7 @@ class Build:
         Args:
           kind: `test` or `benchmark`.
           tools: the compiler.
-          objects: from `objects`.
+          objects: from `objects`, with that of the C interface or without it.
         """
         self.step(f"linking the {kind}")
         out = self.path(f"_{kind}")
@@ -291,7 +296,7 @@ class Build:
         flags = self._rules["package_copts"](list(self._values["copts"]))
         source = cxx.Source(self.path(f"_{kind}.cc"), out + ".o", (*flags, "-O1", *includes))
         cxx.compile_all(tools.compiler, [source])
-        cxx.link(tools.compiler, [out + ".o", *objects.values()], out=out, flags=self._values["linkopts"])
+        cxx.link(tools.compiler, [out + ".o", *_library(objects).values()], out=out, flags=self._values["linkopts"])
         embedded = self._values["embed_variables"]
         return [out, self.path(".goldens.safetensors"), *([] if embedded else [self.path(".variables.safetensors")])]
 
@@ -343,9 +348,8 @@ class Build:
         cxx.compile_all(tools.compiler, sources)
         return made
 
-    def pack(self, tools: cxx.Tools, *, folder: str | None, archive: str | None) -> None:
-        """Compiles the C++, and writes the package."""
-        objects = self.objects(tools, interface=True)
+    def pack(self, tools: cxx.Tools, objects: Mapping[str, str], *, folder: str | None, archive: str | None) -> None:
+        """Writes the package of `objects`, with that of the C interface."""
         self.step("packing")
         headers = {self.header: self.path(".h")}
         headers |= {path: str(RULES / "runtime" / path) for path in self._rules["PACKAGE_HEADERS"]}
@@ -359,7 +363,7 @@ class Build:
                 name=self._name,
                 header=self.header,
                 headers=tuple(headers.items()),
-                objects=tuple((name, path) for name, path in objects.items() if name != _INTERFACE),
+                objects=tuple(_library(objects).items()),
                 interface=objects[_INTERFACE],
                 # Other linkers' flags are for those who try them.
                 link=(*tools.compiler, *self._rules["PACKAGE_LINK"]) if self._platform.tested else (),
@@ -379,6 +383,11 @@ class Build:
             f"--graph={self.path('.pb')}",
             f"--sources={self.path('.sources.json')}",
         ]
+
+
+def _library(objects: Mapping[str, str]) -> dict[str, str]:
+    """Returns the objects of the C++ library."""
+    return {name: path for name, path in objects.items() if name != _INTERFACE}
 
 
 def _existing(path: str, kind: str) -> str:

@@ -87,17 +87,28 @@ def compile_model(
     out: str,
     name: str | None,
     header_folder: str,
+    no_verify: bool,
     platform: str | None,
     untested_platforms: bool,
+    run_under: str | None,
 ) -> None:
-    """Writes a package."""
+    """Writes a package, after the test that `verify` runs."""
     tools = _tools(values, platform, untested=untested_platforms)
+    under = _runner(platform, run_under)
+    unverified = "of --no-verify" if no_verify else ""
+    if under is None and not no_verify:
+        unverified = f"programs for {platform} don't run on {cxx.HERE}: give an emulator with --run-under"
     with output.replacing(out) as made, _build(values, name, header_folder, platform) as build:
-        build.export()
-        build.compile()
-        build.render()
-        build.pack(tools, folder=str(made), archive=None)
+        try:
+            objects = _made(build, tools, under=None if unverified else under, interface=True)
+        except _NotVerified as error:
+            raise StageFailed(f"{error}\n  or: write the package without this test, with --no-verify") from None
+        build.pack(tools, objects, folder=str(made), archive=None)
     click.echo(f"wrote {out}")
+    if unverified:
+        click.echo(
+            f"NOT VERIFIED: NOBODY HAS COMPARED {values['cpp_class']} WITH TENSORFLOW, because {unverified}", err=True
+        )
 
 
 @_command("verify")
@@ -105,21 +116,58 @@ def verify(values: dict[str, Any], *, platform: str | None, untested_platforms: 
     """Runs what NAME_test is in Bazel."""
     tools = _tools(values, platform, untested=untested_platforms)
     under = _runner(platform, run_under)
+    if under is None:
+        raise TfaotError(
+            f"verify runs a program for {platform}",
+            exists=f"this machine is {cxx.HERE}, and there is no --run-under",
+            do="give an emulator: --run-under 'qemu-aarch64 -L /usr/aarch64-linux-gnu'",
+        )
     with _build(values, None, platform=platform) as build:
-        build.export()
-        build.verify()
-        build.compile()
-        build.render()
-        command = build.program("test", tools=tools, objects=build.objects(tools))
+        _made(build, tools, under=under, table=True)
+
+
+class _NotVerified(StageFailed):
+    """The model's test can't be made, or fails."""
+
+
+def _made(
+    build: Build, tools: cxx.Tools, *, under: Sequence[str] | None, interface: bool = False, table: bool = False
+) -> dict[str, str]:
+    """Makes a model's objects, and verifies them unless `under`, what runs its test, is None.
+
+    Args:
+      build: does it.
+      tools: the programs for C++.
+      under: the words before the test's own.
+      interface: as for `Build.objects`.
+      table: whether to print the test's table if it passes.
+
+    Raises:
+      _NotVerified: the test fails.
+    """
+    build.export()
+    if under is not None:
+        try:
+            build.verify()
+        except StageFailed as error:
+            raise _NotVerified(str(error)) from None
+    build.compile()
+    build.render()
+    objects = build.objects(tools, interface=interface)
+    if under is not None:
+        command = build.program("test", tools=tools, objects=objects)
         build.step("running the test")
         done = subprocess.run([*under, *command], check=False, stdout=subprocess.PIPE, text=True)
-    click.echo(done.stdout, nl=False)
-    if done.returncode:
-        raise TfaotError(
-            f"{values['cpp_class']}: the compiled model doesn't compute TensorFlow's numbers",
-            exists=f"its test, whose table is above, ended with status {done.returncode}",
-            do="see the rows that failed; docs/guide/debugging.md says how to find the first value that differs",
-        )
+        if table or done.returncode:
+            click.echo(done.stdout, nl=False, err=not table)
+        if done.returncode:
+            wrong = TfaotError(
+                f"{build.cpp_class}: the compiled model doesn't compute TensorFlow's numbers",
+                exists=f"its test, whose table is above, ended with status {done.returncode}",
+                do="see the rows that failed; docs/guide/debugging.md says how to find the first value that differs",
+            )
+            raise _NotVerified(f"error: {wrong}")
+    return objects
 
 
 @_command("profile")
@@ -292,11 +340,11 @@ def _tools(values: dict[str, Any], platform: str | None, *, untested: bool = Fal
     return cxx.tools(platform or cxx.HERE)
 
 
-def _runner(platform: str | None, run_under: str | None) -> list[str]:
-    """Returns the words of `--run-under`.
+def _runner(platform: str | None, run_under: str | None) -> list[str] | None:
+    """Returns the words of `--run-under`, or None if programs for the platform need some.
 
     Raises:
-      TfaotError: programs for the platform need one, or it isn't a program.
+      TfaotError: it isn't a program.
     """
     words = shlex.split(run_under or "")
     if words and shutil.which(words[0]) is None:
@@ -305,13 +353,7 @@ def _runner(platform: str | None, run_under: str | None) -> list[str]:
             exists="nothing on PATH",
             do="install it, or give its path",
         )
-    if not words and platform not in (None, cxx.HERE):
-        raise TfaotError(
-            f"verify runs a program for {platform}",
-            exists=f"this machine is {cxx.HERE}, and there is no --run-under",
-            do="give an emulator: --run-under 'qemu-aarch64 -L /usr/aarch64-linux-gnu'",
-        )
-    return words
+    return words if words or platform in (None, cxx.HERE) else None
 
 
 def _default_name(cpp_class: str) -> str:

@@ -129,6 +129,11 @@ _UNTESTED = Own(
     "Also compile for android_aarch64, macos_aarch64, macos_x86_64, and windows_x86_64, where nobody has run a model yet.",
     switch=True,
 )
+_RUN_UNDER = Own(
+    "--run-under",
+    "COMMAND",
+    "A command that runs programs for the platform, such as an emulator with its flags. By default, programs run directly.",
+)
 _OUT = Own(
     "--out",
     "DIR",
@@ -142,7 +147,7 @@ COMMANDS = (
     Command(
         "compile",
         "Compiles MODEL, a Python file, SavedModel, GraphDef, or StableHLO, into a package: a C++ class, a static library, and "
-        "descriptions for CMake and pkg-config.",
+        "descriptions for CMake and pkg-config. It is written if it computes TensorFlow's numbers in a test.",
         "tf_aot_library",
         (
             _OUT,
@@ -153,8 +158,15 @@ COMMANDS = (
                 'The folder in the header\'s path: #include "PATH/NAME.h". By default, there is none.',
                 default="",
             ),
+            Own(
+                "--no-verify",
+                "",
+                "Don't run the model's test, as the command verify does, before it is written.",
+                switch=True,
+            ),
             _PLATFORM,
             _UNTESTED,
+            _RUN_UNDER,
         ),
     ),
     Command(
@@ -165,12 +177,7 @@ COMMANDS = (
         (
             _PLATFORM,
             _UNTESTED,
-            Own(
-                "--run-under",
-                "COMMAND",
-                "A command that runs programs for the platform, such as an emulator with its flags. By default, programs run "
-                "directly.",
-            ),
+            _RUN_UNDER,
         ),
     ),
     Command(
