@@ -19,7 +19,9 @@ def main() -> None:
     parser.add_argument(
         "--unseen", action="append", default=[], help="pattern of outputs and variables that no comparison needs to see"
     )
-    parser.add_argument("--strict", action="store_true", help="make it an error that no comparison sees an output or a variable")
+    parser.add_argument(
+        "--strict", action="store_true", help="make it an error that no comparison sees an output or a variable"
+    )
     flags = vars(parser.parse_args())
     sources = flags.pop("sources")
     flags["unseen"] = tuple(flags["unseen"])

@@ -448,21 +448,61 @@ def model_fn(features, labels):
         self.assertIn("::tfaot::Copy(model.mutable_gain(), free.mutable_gain());\n  gain_crc = ::tfaot::Crc32(", test)
         self.assertEqual(test.count("::tfaot::Copy(model.sum(), free.sum());"), 1)
 
-    def test_wide_integers(self) -> None:
-        """Protects graphs in which zeros and ones say nothing: the largest three of thirty get integers that differ more."""
-        model = self.graph(
-            """
-            node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
-            node { name: "k" op: "Const" attr { key: "dtype" value { type: DT_INT32 } }
-                   attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape { } int_val: 3 } } } }
-            node { name: "largest" op: "TopKV2" input: "x" input: "k" attr { key: "T" value { type: DT_INT32 } } }
-            versions { producer: 1882 }
-            """,
-            'feed { id { node_name: "x" } shape { dim { size: 30 } } } fetch { id { node_name: "largest" } }',
-        )
-        goldens = self.export(model, golden_steps=2).goldens()
-        self.assertGreater(goldens["step0/x"].max(), 1)
-        np.testing.assert_array_equal(goldens["step0/largest"], np.sort(goldens["step0/x"])[:-4:-1])
+    def test_integers(self) -> None:
+        """Protects models from inputs that say nothing: integers are those that the graph accepts, and reach all of them."""
+        text = """\
+import numpy as np
+import tensorflow as tf
+
+table = tf.Variable(np.random.default_rng(1).standard_normal((50, 8)).astype(np.float32), name="table")
+
+
+def model(big, branch, bucket, label, length, number, pair, seed, token):
+    known = tf.nn.embedding_lookup(table, token - 1)
+    mask = tf.sequence_mask(length, 12, tf.float32)
+    logits = (known * mask[:, :, None]) @ tf.eye(8, 7)
+    return {
+        "big": tf.reduce_sum(tf.nn.embedding_lookup(table, big), 0),
+        "branch": tf.switch_case(branch, [lambda: known * 2, lambda: known + 1, lambda: known - 3]),
+        "bucket": tf.gather([[0.5, 2.0], [3.0, 4.0], [7.0, 1.0]], tf.searchsorted([20, 45], bucket)),
+        "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(tf.reshape(label, [-1, 12]), logits),
+        "noise": tf.random.stateless_normal([4], seed),
+        "number": tf.cast(number, tf.float32) / 3.0,
+        "pair": tf.gather_nd(table, pair),
+        "top": tf.math.top_k(number, 3)[0],
+    }
+"""
+        wanted = {
+            "big": ("int32[20000]", 0, 49),
+            "branch": ("int32[]", 0, 2),
+            "bucket": ("int32[60]", -1, 46),
+            "label": ("int64[4, 12]", 0, 6),
+            "length": ("int32[4]", -1, 12),
+            "number": ("int32[30]", -100, 99),
+            "pair": ("int32[40, 2]", 0, 7),
+            "seed": ("int32[2]", -(2**31), 2**31 - 1),
+            "token": ("int32[4, 12]", 1, 50),
+        }
+        signature = {name: shape for name, (shape, _, _) in wanted.items()}
+        exported = self.export(text, golden_steps=3, signature=signature)
+        goldens = drawn.filled(exported.manifest, exported.goldens())
+        for name, (_, least, most) in wanted.items():
+            values = np.concatenate([goldens[f"step{step}/{name}"].reshape(-1) for step in range(3)])
+            self.assertTrue(least <= values.min() and values.max() <= most, (name, values))
+            self.assertGreater(np.ptp(values.astype(np.int64)), 0.3 * (most - least), name)
+        self.assertEqual({int(goldens[f"step{step}/branch"]) for step in range(3)} & {0, 2}, {0, 2})
+        self.assertLess(min(goldens[f"step{step}/seed"].min() for step in range(3)), 0)
+
+    def test_integers_that_a_model_rejects(self) -> None:
+        """Protects models whose uses of integers aren't known: zeros and ones follow where others are errors."""
+        goldens = self.export(
+            "import tensorflow as tf\n\n\n"
+            "def model(x, i):\n"
+            "    return tf.while_loop(lambda n, y: n < 3, lambda n, y: (n + 1, y + tf.gather(x, i)), (0, tf.gather(x, 2 * i)))[1]\n",
+            golden_steps=2,
+            signature={"x": "float32[4, 5]", "i": "int32[6]"},
+        ).goldens()
+        self.assertEqual(sorted(set(goldens["step0/i"].tolist())), [0, 1])
 
     def test_blind_outputs(self) -> None:
         """Protects against a test that can't fail: the goldens say what nothing moves, and with `strict` it is an error."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -29,29 +30,53 @@ _MIDDLE, _DEVIATION = 131070, 37837.22
 
 
 @dataclasses.dataclass(frozen=True)
+class Range:
+    """Integers from `low` to `high` - 1."""
+
+    low: int
+    high: int
+
+
+BITS = Range(0, 2)
+"""Integers that suit every use."""
+
+
+@dataclasses.dataclass(frozen=True)
 class Draw:
     """How to draw the values of a tensor."""
 
     seed: int
     """Not 0."""
     limit: int = 2
-    """Integers are below it."""
+    """How many integers there are to draw from."""
+    low: int = 0
+    """The least of them."""
 
 
-def draws(manifest: Manifest, stored: Mapping[str, Array], *, wide: bool = False) -> dict[str, Draw]:
+def draws(
+    manifest: Manifest, stored: Mapping[str, Array], ranges: Mapping[str, Range] | None = None
+) -> dict[str, Draw]:
     """Returns how to draw the inputs of every call, by `step{N}/{C++ name}`, except those of the user.
+
+    A single integer is drawn, then the largest one, then the least one, and so on, because one draw is few.
 
     Args:
       manifest: the model's manifest.
       stored: the user's own inputs, by these names.
-      wide: whether integers are from 0 to 99, which as indices are often out of range.
+      ranges: the integers to draw from, by the inputs' TensorFlow names; by default, zeros and ones.
     """
     found: dict[str, Draw] = {}
+    single: Counter[str] = Counter()
     for step, call in enumerate(manifest.calls):
         for index, tensor in enumerate(manifest.entry_point(call.entry_point).inputs):
             name = f"step{step}/{tensor.cpp_name}"
             if name not in stored:
-                found[name] = Draw((step + 1) << 32 | index, 100 if wide and tensor.dtype != "bool" else 2)
+                span = BITS if tensor.dtype == "bool" else (ranges or {}).get(tensor.name, BITS)
+                if span != BITS and math.prod(_shape(call, tensor)) == 1:
+                    turn = single[tensor.name] % 3
+                    single[tensor.name] += 1
+                    span = (span, Range(span.high - 1, span.high), Range(span.low, span.low + 1))[turn]
+                found[name] = Draw((step + 1) << 32 | index, span.high - span.low, span.low)
     return found
 
 
@@ -60,9 +85,11 @@ def variables(manifest: Manifest) -> dict[str, Draw]:
     return {variable.name: Draw(1 << 63 | index) for index, variable in enumerate(manifest.variables) if variable.unset}
 
 
-def inputs(manifest: Manifest, stored: Mapping[str, Array], *, wide: bool = False) -> dict[str, Array]:
+def inputs(
+    manifest: Manifest, stored: Mapping[str, Array], ranges: Mapping[str, Range] | None = None
+) -> dict[str, Array]:
     """Returns the inputs of every call: those of the user, and drawn ones. The arguments are those of `draws`."""
-    by_name = draws(manifest, stored, wide=wide)
+    by_name = draws(manifest, stored, ranges)
     result: dict[str, Array] = {}
     for step, call in enumerate(manifest.calls):
         for tensor in manifest.entry_point(call.entry_point).inputs:
@@ -88,19 +115,25 @@ def filled(manifest: Manifest, goldens: Mapping[str, Array]) -> dict[str, Array]
 
 
 def _values(call: Call, tensor: Tensor, draw: Draw) -> Array:
+    return values(tensor.dtype, _shape(call, tensor), draw)
+
+
+def _shape(call: Call, tensor: Tensor) -> tuple[int, ...]:
     batched = isinstance(tensor, Input) and tensor.batched
-    return values(tensor.dtype, (call.batch, *tensor.shape[1:]) if batched else tensor.shape, draw)
+    return (call.batch, *tensor.shape[1:]) if batched else tensor.shape
 
 
 def values(dtype: str, shape: Sequence[int], draw: Draw) -> Array:
-    """Draws floats with mean 0 and variance 1, nearly normal and at most 3.5, or integers from 0 up to the limit."""
+    """Draws floats with mean 0 and variance 1, nearly normal and at most 3.5, or integers."""
     kind = dtypes.BY_NAME[dtype]
     pairs = dtype.startswith("complex")
     result = np.empty(math.prod(shape) * (2 if pairs else 1), kind.numpy().type(0).real.dtype)
     for start, bits in _bits(draw.seed, result.size):
-        result[start : start + bits.size] = (
-            _floats(bits, result.dtype) if kind.floating else bits % np.uint64(draw.limit)
-        )
+        if kind.floating:
+            result[start : start + bits.size] = _floats(bits, result.dtype)
+        else:
+            drawn = bits if draw.limit >> 64 else bits % np.uint64(draw.limit)
+            result[start : start + bits.size] = (drawn + np.uint64(draw.low % (1 << 64))).astype(result.dtype)
     typed: Array = result.view(kind.numpy())
     return typed.reshape(shape)
 

@@ -156,7 +156,8 @@ def read_expected(goldens: dict[str, Array], step: int, name: str) -> Iterator[E
 
     def golden(suffix: str, part: str, of: Callable[[Array], Array]) -> Expected:
         parts = [goldens[key + suffix + each] for each in ("", "/tolerance", "/sees")]
-        return Expected(part, parts[0], parts[1], *map(float, parts[2]), of)
+        sees, checked = map(float, parts[2])
+        return Expected(part, parts[0], parts[1], sees, checked, of)
 
     if key + "/blocks" not in goldens:
         yield golden("", "", lambda value: value)

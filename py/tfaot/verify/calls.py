@@ -25,10 +25,10 @@ class Call:
     """Its results: outputs, then written variables."""
 
 
-def calls_of(manifest: Manifest, stored: Mapping[str, Array], *, wide: bool = False) -> list[Call]:
+def calls_of(manifest: Manifest, stored: Mapping[str, Array], ranges: Mapping[str, drawn.Range]) -> list[Call]:
     """Returns the calls to verify. The arguments are those of `drawn.draws`."""
-    inputs = drawn.inputs(manifest, stored, wide=wide)
-    draws = drawn.draws(manifest, stored, wide=wide)
+    inputs = drawn.inputs(manifest, stored, ranges)
+    draws = drawn.draws(manifest, stored, ranges)
     return [
         Call(
             entry,

@@ -54,7 +54,7 @@ def explained(
         details="\n".join([reason, *places]),
         exists=f"inputs {'; '.join(inputs)}" if inputs else "",
         do="define a golden_fn(step, rng) in the model's Python file that returns inputs that the model accepts; without "
-        "it, floats are normally distributed, and integers are 0 or 1",
+        "it, floats are normally distributed, and integers are in the range of their uses",
     )
 
 

@@ -261,7 +261,12 @@ class Probe:
     def _influence(self, runner: Runner, candidate: _Candidate, steps: Sequence[int]) -> float:
         """Returns how far changes to a candidate move anything in these calls, in tolerances. Stops at `SEES`."""
         most = 0.0
-        for how in (changed, lambda value, rng: changed(value, rng, 1.0), _shuffled, lambda value, rng: _negated(value)):
+        for how in (
+            changed,
+            lambda value, rng: changed(value, rng, 1.0),
+            _shuffled,
+            lambda value, rng: _negated(value),
+        ):
             new = {candidate.place: how(candidate.value, np.random.default_rng(0))}
             variables, constants = ({}, new) if candidate.constant else (new, {})
             for step in steps:
