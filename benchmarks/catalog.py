@@ -15,11 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks import environments, tensors
-from benchmarks.harness import Peer, say
+from benchmarks.harness import OURS, Peer, say
 
 ROOT = pathlib.Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY") or pathlib.Path(__file__).resolve().parents[1])
 
-OURS = "ours"
 PEERS = (
     "stock",
     "tensorflow_session",
@@ -112,8 +111,8 @@ _ONE_THREAD = {
 
 
 def default_out(threads: int = 1) -> pathlib.Path:
-    """Returns the default folder for results. Those on other numbers of threads don't replace each other."""
-    return environments.cache() / ("results" if threads == 1 else f"results_{threads}_threads")
+    """Returns the default file of results. Those on other numbers of threads don't replace each other."""
+    return environments.cache() / ("results.json" if threads == 1 else f"results_{threads}_threads.json")
 
 
 def program(name: str, peer: str, threads: int = 1) -> str:

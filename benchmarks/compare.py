@@ -1,10 +1,10 @@
-"""Compares compiled models with other frameworks, and writes a table, plots, and all raw times.
+"""Compares compiled models with other frameworks, and writes a table, and all raw times.
 
-    python3 benchmarks/compare.py [--models fc mlp …] [--peers jax torch_eager …] [--rounds 10] [--out FOLDER]
+    python3 benchmarks/compare.py [--models fc mlp …] [--peers jax torch_eager …] [--rounds 10] [--out FILE]
 
-or `./bazelw run //benchmarks:compare -- …`. `--page docs/measured/performance.md` writes that page. It builds the models and
-installs the peers that you ask for, and reports what it can't run, and why. `--threads N` gives each program N threads on N
-cores. See benchmarks/README.md.
+or `./bazelw run //benchmarks:compare -- …`. `--machine NAME` puts the run into docs/measured/performance/NAME.json, and writes
+docs/measured/performance.md. It builds the models and installs the peers that you ask for, and reports what it can't run, and why.
+`--threads N` gives each program N threads on N cores. See benchmarks/README.md.
 """
 
 from __future__ import annotations
@@ -72,11 +72,12 @@ def main() -> None:
         help="instead: that many steps on one batch, ours and stock, of the models that train",
     )
     parser.add_argument(
-        "--add", action="store_true", help="to the results that are in --out, in place of the same models'"
+        "--add", action="store_true", help="to the results that are in the file, in place of the same models'"
     )
     parser.add_argument("--cpu", type=int, help="the core to run on, with one thread (default: the last one)")
-    parser.add_argument("--out", type=pathlib.Path, help="folder of the results (default: in the cache folder)")
-    parser.add_argument("--page", type=pathlib.Path, help="also write this page, with its plots beside it")
+    parser.add_argument("--out", type=pathlib.Path, help="file of the results (default: in the cache folder)")
+    parser.add_argument("--machine", metavar="NAME", help="instead: its file beside the page, and write the page")
+    parser.add_argument("--title", help="heading of the run on the page (default: the CPU and the number of cores)")
     parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
@@ -88,8 +89,8 @@ def main() -> None:
     cpus = _cpus(parser, flags)
     threads = len(cpus)
     build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
-    out = flags.out or catalog.default_out(threads)
-    out.mkdir(parents=True, exist_ok=True)
+    file = report.RUNS / f"{flags.machine}.json" if flags.machine else flags.out or catalog.default_out(threads)
+    file.parent.mkdir(parents=True, exist_ok=True)
     models = flags.models or [*catalog.MODELS]
     peers = flags.peers if flags.peers is not None else list(catalog.PEERS)
     plan = harness.Plan(
@@ -99,11 +100,13 @@ def main() -> None:
         cold_starts=flags.cold_starts if threads == 1 else 1,
         cpus=cpus,
     )
+    on = machine(cpus)
     document: dict[str, Any] = {
+        "title": flags.title or f"{on['cpu']}, {'one core' if threads == 1 else f'{threads} cores'}",
         "date": datetime.date.today().isoformat(),
         "command": "python3 benchmarks/compare.py " + " ".join(shlex.quote(word) for word in _shown(sys.argv[1:])),
         "note": flags.note,
-        "machine": machine(cpus),
+        "machine": on,
         "threads": threads,
         "plan": dataclasses.asdict(plan),
         "results": [],
@@ -112,20 +115,17 @@ def main() -> None:
     }
     if flags.converge:
         models, peers = [name for name in models if catalog.MODELS[name].training], ["stock"]
-    file = out / "results.json"
     if flags.add and file.exists():
         measured = "converge" if flags.converge else "results"
         before = json.loads(file.read_text(encoding="utf-8"))
-        if report.threads_of(before) != threads:
-            had = report.threads_of(before)
+        if (had := before["threads"]) != threads:
             parser.error(
-                f"--add: {out} has results of {had} thread{'s' if had > 1 else ''}, and these would be of {threads}"
+                f"--add: {file} has results of {had} thread{'s' if had > 1 else ''}, and these would be of {threads}"
             )
         before[measured] = [result for result in before[measured] if result["model"] not in models]
-        # The comparison keeps its plan, machine, and command.
-        document |= (
-            before if flags.converge and before["results"] else {k: before[k] for k in ("results", "converge", "work")}
-        )
+        # The comparison keeps its title, note, plan, machine, and command.
+        kept = before if flags.converge and before["results"] else ("results", "converge", "work", "title", "note")
+        document |= {key: before[key] for key in kept if key not in ("title", "note") or not getattr(flags, key)}
     broken = build.models(models, peers, threads)
     # The page on several threads has no limits of one core, and no sizes.
     if threads == 1:
@@ -151,11 +151,10 @@ def main() -> None:
         file.write_text(json.dumps(document, indent=1), encoding="utf-8")
     document["machine"]["load_after"] = round(os.getloadavg()[0], 2)
     file.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    report.write(document, out / "performance.md")
-    if flags.page:
-        report.write(document, flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page)
-    print((out / "performance.md").read_text(encoding="utf-8"))
-    print(f"compare: all of it is in {out}", file=sys.stderr)
+    if flags.machine:
+        report.write()
+    print(report.page({file.name: document}))
+    print(f"compare: all of it is in {file}", file=sys.stderr)
 
 
 def _cpus(parser: argparse.ArgumentParser, flags: argparse.Namespace) -> tuple[int, ...]:
@@ -178,7 +177,7 @@ def _shown(words: list[str]) -> list[str]:
         key, equals, _ = word.partition("=")
         if skip:
             skip = False
-        elif key in ("--bazel_flags", "--startup_flags", "--out", "--note"):
+        elif key in ("--bazel_flags", "--startup_flags", "--out", "--title", "--note"):
             skip = not equals
         else:
             shown.append(word)

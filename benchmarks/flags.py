@@ -1,6 +1,6 @@
 """Compiles models with one XLA flag after another, and reports the effect of each on time and results.
 
-    python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/measured/xla_flags.md]
+    python3 benchmarks/flags.py [--models mobilenet_v2 lstm …] [--sets width_128 fast_math …] [--page docs/reference/xla_flags.md]
     python3 benchmarks/flags.py --models mobilenet_v2 --without fold_batch_norm
 
 or `./bazelw run //benchmarks:flags -- …`. The second form leaves out our own passes instead of setting flags. All variants of a
@@ -22,7 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(1, str(pathlib.Path(__file__).resolve().parents[1] / "py"))
 
 from benchmarks import catalog, compare, harness, summary
-from benchmarks.report import number, table
+from benchmarks.pages import number, put, table
 from benchmarks.variants import Builder, NotBuilt, Variant
 
 DEFAULT = Variant("default")
@@ -193,12 +193,12 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
         meaning = SETS[variant.name][2] if variant.name in SETS else ""
         differences.append([variant.name, words, meaning, ieee, *(f"{f.difference:.1e}" if f else "–" for f in found)])
     lines = [
-        "## Time of the default, divided by that of the variant",
+        "### Time of the default, divided by that of the variant",
         "",
         "Ratio of the smallest batches, and the smallest and largest ratio of one round. Above 1 means that the variant is faster.",
         "",
         *table(["variant", *titles], [["default, µs", *(number(model.microseconds) for model in models)], *gains]),
-        "## Largest difference from the default's results, as a share of the largest value",
+        "### Largest difference from the default's results, as a share of the largest value",
         "",
         *table(["variant", "flags", "what it does", "IEEE results", *titles], differences),
     ]
@@ -209,7 +209,7 @@ def page(models: Sequence[Model], wanted: Sequence[Variant], command: str, machi
             reasons.setdefault((name, why.removeprefix("error: ").partition(": ")[2] or why), []).append(model.name)
     if reasons:
         rows = [[name, why, ", ".join(found)] for (name, why), found in sorted(reasons.items())]
-        lines += ["## Not measured", "", *table(["variant", "why", "models"], rows)]
+        lines += ["### Not measured", "", *table(["variant", "why", "models"], rows)]
     return "\n".join([f"    {command}", "", machine, "", *lines])
 
 
@@ -227,9 +227,7 @@ def main() -> None:
     parser.add_argument("--packages", help="PYTHONPATH of TensorFlow (default: what the rules installed)")
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
-    parser.add_argument(
-        "--page", type=pathlib.Path, help="put the tables into this page, below its first heading's text"
-    )
+    parser.add_argument("--page", type=pathlib.Path, help="put the tables into this page")
     flags = parser.parse_args()
     cpus = harness.last_cpus() if flags.cpu is None else (flags.cpu,)
     wanted = variants([] if flags.without else flags.sets or [*SETS], flags.without)
@@ -259,20 +257,9 @@ def main() -> None:
     how = f"{flags.starts} starts of {flags.rounds} rounds"
     machine = f"{where}; {datetime.date.today().isoformat()}; {how}."
     text = page(results, wanted, command, machine)
-    if flags.page:
-        write(flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page, text)
     print(text)
-
-
-_BEGIN = "<!-- Below: written by benchmarks/flags.py. -->\n"
-
-
-def write(path: pathlib.Path, text: str) -> None:
-    """Replaces everything after the mark in a page, or appends to a page without a mark."""
-    old = path.read_text(encoding="utf-8") if path.exists() else "# XLA's flags, measured\n\n"
-    path.write_text(
-        old.partition(_BEGIN)[0].rstrip("\n") + "\n\n" + _BEGIN + text.rstrip("\n") + "\n", encoding="utf-8"
-    )
+    if flags.page:
+        put(catalog.ROOT / flags.page, "benchmarks/flags.py", text)
 
 
 if __name__ == "__main__":

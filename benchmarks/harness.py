@@ -16,6 +16,8 @@ from typing import Any
 from benchmarks import summary
 from benchmarks.process import Failed, Process
 
+OURS = "ours"
+"""The name of the compiled model among its peers."""
 TRAINING_STEPS = 5
 """How many consecutive losses to compare. The first one says nothing about the updates."""
 TOLERANCE = 1e-4
@@ -235,20 +237,10 @@ def say(line: str) -> None:
 
 
 def as_json(result: Result) -> dict[str, Any]:
-    """Converts a result for a file."""
-    return dataclasses.asdict(result)
-
-
-def from_json(value: Mapping[str, Any]) -> Result:
-    """Reverses `as_json`."""
-    measured = {
-        name: Measured(
-            **{
-                **m,
-                "difference": summary.Difference(**m["difference"]),
-                "rounds": tuple(tuple(batches) for batches in m["rounds"]),
-            }
-        )
-        for name, m in value["measured"].items()
-    }
-    return Result(value["model"], value["reference"], measured, dict(value["missing"]))
+    """Converts a result for a file: raw times, their summaries, and how the best peer compares with ours."""
+    value = dataclasses.asdict(result)
+    for name, measured in result.measured.items():
+        value["measured"][name]["times"] = dataclasses.asdict(measured.times)
+    peers = {name: measured.rounds for name, measured in result.measured.items() if name != OURS}
+    ratio = summary.best_ratio(result.measured[OURS].rounds, peers) if OURS in result.measured else None
+    return value | {"ratio": dataclasses.asdict(ratio) if ratio else None}

@@ -3,7 +3,7 @@
     python3 benchmarks/levels.py [--models fc_b64 …] [--rounds 5]
 
 Each level has its own process of the same program, which `TFAOT_ISA` tells what to run. The processes run on one core, in
-interleaved rounds. The table goes into docs/measured/cpu_levels.md.
+interleaved rounds. The table goes into docs/guide/cpu_levels.md.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from collections.abc import Sequence
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks import catalog, harness, summary
-from benchmarks.report import number, table
+from benchmarks.pages import number, table
 
 LEVELS = ("x86-64-v3", "x86-64-v4")
 
@@ -79,7 +79,7 @@ def main() -> None:
             entry = catalog.MODELS[name]
             library = str(build.output(f"{entry.package}/{entry.library}"))
             inputs = catalog.write_inputs(library, f"{folder}/{name}")
-            driver = str(build.output(f"benchmarks/{catalog.program(name, catalog.OURS)}"))
+            driver = str(build.output(f"benchmarks/{catalog.program(name, harness.OURS)}"))
             command = (driver, *(str(tensor["path"]) for tensor in inputs))
             peers = [harness.Peer(level, command, {"TFAOT_ISA": level}) for level in LEVELS]
             results.append(

@@ -1,6 +1,6 @@
 """Compares models whose weights have fewer bits with the same models in float32, and with LiteRT's, and writes a table.
 
-    python3 benchmarks/narrow.py [--models fc …] [--peers litert …] [--rounds 10] [--page docs/measured/narrow_weights.md]
+    python3 benchmarks/narrow.py [--models fc …] [--peers litert …] [--rounds 10] [--page docs/guide/weights.md]
 
 or `./bazelw run //benchmarks:narrow -- …`. All run on one core, in interleaved rounds. Outputs are compared with those of
 float32 weights, and differ by what rounding the weights changes.
@@ -22,9 +22,7 @@ from collections.abc import Sequence
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks import catalog, compare, environments, harness, summary
-from benchmarks.report import number, table
-
-BEGIN = "<!-- Below: written by benchmarks/narrow.py. -->\n"
+from benchmarks.pages import number, put, table
 
 MODELS = ("lstm", "fc", "decoder_step")
 DTYPES = ("bfloat16", "int8")
@@ -122,7 +120,7 @@ def main() -> None:
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
     parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
-    parser.add_argument("--page", type=pathlib.Path, help="put the table into this page, below its text")
+    parser.add_argument("--page", type=pathlib.Path, help="put the table into this page")
     flags = parser.parse_args()
     bazel_flags = shlex.split(flags.bazel_flags)
     build = catalog.Build(shlex.split(flags.startup_flags), bazel_flags)
@@ -167,13 +165,9 @@ def main() -> None:
         f"Load average before and after: {on['load_before']}, {os.getloadavg()[0]:.2f}. {flags.note}"
     ).rstrip()
     text = page(results, sizes, words)
-    if flags.page:
-        path = flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page
-        old = path.read_text(encoding="utf-8") if path.exists() else "# Weights in fewer bits, measured\n\n"
-        path.write_text(
-            old.partition(BEGIN)[0].rstrip("\n") + "\n\n" + BEGIN + text.rstrip("\n") + "\n", encoding="utf-8"
-        )
     print(text)
+    if flags.page:
+        put(catalog.ROOT / flags.page, "benchmarks/narrow.py", text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Compares programs that JAX exports as StableHLO with JAX itself, and writes a table.
 
-    python3 benchmarks/stablehlo.py [--rounds 10] [--page docs/measured/stablehlo.md]
+    python3 benchmarks/stablehlo.py [--rounds 10] [--page docs/guide/stablehlo.md]
 
 or `./bazelw run //benchmarks:stablehlo -- …`. The programs are those of tests/models/stablehlo. Ours is the class that is
 compiled from the StableHLO, and JAX runs the function that it was exported from, under `jax.jit`. Both run on one core, in
@@ -24,9 +24,7 @@ from collections.abc import Sequence
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks import catalog, compare, environments, harness, summary
-from benchmarks.report import number, table
-
-BEGIN = "<!-- Below: written by benchmarks/stablehlo.py. -->\n"
+from benchmarks.pages import number, put, table
 
 PACKAGE = "tests/models/stablehlo"
 PROGRAMS = {
@@ -77,7 +75,7 @@ def main() -> None:
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
     parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
-    parser.add_argument("--page", type=pathlib.Path, help="put the table into this page, below its text")
+    parser.add_argument("--page", type=pathlib.Path, help="put the table into this page")
     flags = parser.parse_args()
     bazel_flags = shlex.split(flags.bazel_flags)
     build = catalog.Build(shlex.split(flags.startup_flags), bazel_flags)
@@ -115,13 +113,9 @@ def main() -> None:
         f"of one round. Load average before and after: {on['load_before']}, {os.getloadavg()[0]:.2f}. {flags.note}"
     ).rstrip()
     text = page(results, words)
-    if flags.page:
-        path = flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page
-        old = path.read_text(encoding="utf-8") if path.exists() else "# StableHLO and JAX, measured\n\n"
-        path.write_text(
-            old.partition(BEGIN)[0].rstrip("\n") + "\n\n" + BEGIN + text.rstrip("\n") + "\n", encoding="utf-8"
-        )
     print(text)
+    if flags.page:
+        put(catalog.ROOT / flags.page, "benchmarks/stablehlo.py", text)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Measures the speedup of compiled models on several threads, and writes a table and a plot.
+"""Measures the speedup of compiled models on several threads, and writes a table.
 
-    python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/measured/threads.md]
+    python3 benchmarks/threads.py [--models fc_b64 …] [--threads 1 2 4 …] [--rounds 10] [--page docs/guide/threads.md]
 
 or `./bazelw run //benchmarks:threads -- …`. Each number of threads has its own process, which can use any core. The processes
 run in interleaved rounds. Their outputs must be bit-identical.
@@ -10,22 +10,17 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import html
 import os
 import pathlib
 import shlex
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from benchmarks import catalog, compare, harness, summary
-from benchmarks.report import number, table
-
-BEGIN = "<!-- Below: written by benchmarks/threads.py. -->\n"
-
-_COLOURS = ("#1f77b4", "#ff7f0e", "#2ca02c", "#d62728", "#9467bd", "#8c564b", "#e377c2", "#17becf")
+from benchmarks.pages import number, put, table
 
 
 def counts_up_to(cores: int) -> list[int]:
@@ -61,12 +56,11 @@ def speedups(result: harness.Result) -> dict[int, summary.Ratio]:
     return {count: ratio for count, ratio in ratios.items() if ratio is not None}
 
 
-def page(results: Sequence[harness.Result], plot: str, words: str) -> str:
+def page(results: Sequence[harness.Result], words: str) -> str:
     """Returns the measurements as Markdown.
 
     Args:
       results: one for each model, with peers named by their numbers of threads.
-      plot: path of the plot as the page links to it; empty for none.
       words: a paragraph about how, where, and when this was measured.
     """
     counts = [*results[0].measured]
@@ -80,59 +74,7 @@ def page(results: Sequence[harness.Result], plot: str, words: str) -> str:
             cells.append(f"{minimum}: **{ratio.value:.2f}** ({ratio.low:.2f} to {ratio.high:.2f})")
         rows.append([catalog.MODELS[result.model].title, *cells])
     heads = ["model", "1 thread, µs", *(f"{count} threads, µs: speed-up (by round)" for count in counts[1:])]
-    lines = [words, "", *table(heads, rows)]
-    if plot:
-        lines += [f"![Speed-up by number of threads]({plot})", ""]
-    return "\n".join(lines)
-
-
-def curves(found: Mapping[str, Mapping[int, float]]) -> str:
-    """Returns an SVG of speedups by number of threads: a line for each model, and the ideal line."""
-    most = max(count for points in found.values() for count in points)
-    left, top, side = 50, 40, 360
-    unit = side / max(most - 1, 1)
-
-    def at(count: float, value: float) -> str:
-        return f"{left + unit * (count - 1):.1f} {top + side - side * (value - 1) / max(most - 1, 1):.1f}"
-
-    height = top + side + 50 + 16 * len(found)
-    out = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + side + 60}" height="{height}" font-family="sans-serif" '
-        'font-size="11">',
-        '<rect width="100%" height="100%" fill="white"/>'
-        '<text x="10" y="20" font-size="14">Speed-up by number of threads</text>',
-        f'<path d="M{at(1, 1)}L{at(most, most)}" stroke="#999" stroke-dasharray="4"/>',
-    ]
-    for count in range(1, most + 1):
-        x, y = at(count, 1).split()
-        out.append(f'<text x="{x}" y="{top + side + 16}" text-anchor="middle" fill="#777">{count}</text>')
-        x, y = at(1, count).split()
-        out.append(f'<path d="M{x} {y}h{side}" stroke="#ddd"/>')
-        out.append(f'<text x="{left - 8}" y="{float(y) + 4:.1f}" text-anchor="end" fill="#777">{count}</text>')
-    for index, (name, points) in enumerate(found.items()):
-        colour = _COLOURS[index % len(_COLOURS)]
-        path = "L".join(at(count, value) for count, value in points.items())
-        out.append(f'<path d="M{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        line = top + side + 40 + 16 * index
-        out.append(f'<path d="M{left} {line}h20" stroke="{colour}" stroke-width="2"/>')
-        last = max(points)
-        text = f"{name}: {points[last]:.2f} on {last}"
-        out.append(f'<text x="{left + 28}" y="{line + 4}">{html.escape(text)}</text>')
-    return "\n".join([*out, "</svg>", ""])
-
-
-def write(path: pathlib.Path, results: Sequence[harness.Result], words: str) -> None:
-    """Replaces everything after the mark in a page, or appends to a page without a mark, and writes the plot."""
-    plot = path.with_suffix("") / "speedup.svg"
-    plot.parent.mkdir(parents=True, exist_ok=True)
-    found = {
-        catalog.MODELS[result.model].title: {count: ratio.value for count, ratio in speedups(result).items()}
-        for result in results
-    }
-    plot.write_text(curves(found), encoding="utf-8")
-    old = path.read_text(encoding="utf-8") if path.exists() else "# Threads, measured\n\n"
-    text = page(results, f"{plot.parent.name}/{plot.name}", words)
-    path.write_text(old.partition(BEGIN)[0].rstrip("\n") + "\n\n" + BEGIN + text.rstrip("\n") + "\n", encoding="utf-8")
+    return "\n".join([words, "", *table(heads, rows)])
 
 
 def main() -> None:
@@ -152,7 +94,7 @@ def main() -> None:
     parser.add_argument("--bazel_flags", default="", help="flags of the build, as a shell would split them")
     parser.add_argument("--startup_flags", default="", help="Bazel's startup flags")
     parser.add_argument("--note", default="", help="a sentence for the page: what else ran on the machine")
-    parser.add_argument("--page", type=pathlib.Path, help="put the table into this page, below its text")
+    parser.add_argument("--page", type=pathlib.Path, help="put the table into this page")
     flags = parser.parse_args()
     counts = sorted({1, *(flags.threads or counts_up_to(len(os.sched_getaffinity(0))))})
     build = catalog.Build(shlex.split(flags.startup_flags), shlex.split(flags.bazel_flags))
@@ -180,9 +122,10 @@ def main() -> None:
         f"{flags.note}"
     ).rstrip()
     try:
+        text = page(results, words)
+        print(text)
         if flags.page:
-            write(flags.page if flags.page.is_absolute() else catalog.ROOT / flags.page, results, words)
-        print(page(results, "", words))
+            put(catalog.ROOT / flags.page, "benchmarks/threads.py", text)
     except ValueError as error:
         sys.exit(f"threads: {error}")
 

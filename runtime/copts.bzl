@@ -74,7 +74,7 @@ def level_copts(level):
             "-march=" + level,
             "-mtune=generic",
             # Only on ARM does gcc schedule before it allocates registers. It then loads so early that sums of a tile go to the stack,
-            # and products take 1.5 times as long (docs/measured/arm.md).
+            # and products take 1.5 times as long (docs/guide/arm.md).
             "-fno-schedule-insns",
             "-fno-math-errno",
             "-DTFAOT_LEVEL={}".format(ARM_LEVELS.index(level) + 1),

@@ -99,7 +99,7 @@ def tfaot_tensorflow_targets(*, interpreter, interpreter_path, library, tensorfl
     """
     visibility = ["//visibility:public"]
 
-    # One directory. Otherwise, the sandbox would link its thousands of files one by one for each action (docs/measured/sandbox.md).
+    # One directory. Otherwise, the sandbox would link its thousands of files one by one for each action (docs/measured/build-speed.md).
     native.filegroup(
         name = "site_packages",
         srcs = ["site-packages"],

@@ -28,7 +28,6 @@ class ThreadPool {
 
   // Calls run(context, part) once for each part from 0 to parts - 1, in any
   // order, on any threads, and returns when all calls have returned. The parts
-  // order, on any threads, and returns when all calls have returned. The parts
   // see the caller's earlier writes, and the caller then sees theirs. A part
   // sets the floating-point mode that it needs and restores the previous one.
   // It doesn't throw, block, or allocate, and it uses up to 128 KiB of stack.

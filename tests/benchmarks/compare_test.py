@@ -22,7 +22,7 @@ class CompareTest(unittest.TestCase):
             mock.patch.object(sys, "argv", ["compare.py", *words]),
             mock.patch("os.sched_getaffinity", return_value={0, 1}),
             mock.patch("subprocess.run", side_effect=AssertionError("it started something")),
-            mock.patch("benchmarks.compare.machine", return_value={}),
+            mock.patch("benchmarks.compare.machine", return_value={"cpu": "A CPU"}),
             contextlib.redirect_stderr(said),
             self.assertRaises(SystemExit) as raised,
         ):
@@ -40,16 +40,16 @@ class CompareTest(unittest.TestCase):
         self.assertRegex(self.refused("--threads=0", "--converge=10"), "^--converge is for one thread: ")
 
     def test_add(self) -> None:
-        """Protects pages: results on different numbers of threads never end up on the same one."""
+        """Protects pages: results on different numbers of threads never end up in the same run."""
         with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "results.json")
             for before, asked, said in (
-                ({}, 2, "1 thread, and these would be of 2"),
-                ({"threads": 2}, 1, "2 threads, and these would be of 1"),
+                (1, 2, "1 thread, and these would be of 2"),
+                (2, 1, "2 threads, and these would be of 1"),
             ):
-                pathlib.Path(folder, "results.json").write_text(json.dumps(before), encoding="utf-8")
+                file.write_text(json.dumps({"threads": before}), encoding="utf-8")
                 self.assertEqual(
-                    self.refused(f"--threads={asked}", "--add", "--out", folder),
-                    f"--add: {folder} has results of {said}",
+                    self.refused(f"--threads={asked}", "--add", f"--out={file}"), f"--add: {file} has results of {said}"
                 )
 
 

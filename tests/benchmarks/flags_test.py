@@ -68,7 +68,8 @@ class FlagsTest(unittest.TestCase):
         """The main measures a set, and replaces only its own previous text in a page."""
         page = self.folder / "page.md"
         page.write_text(
-            "# Flags\n\nBy hand.\n\n<!-- Below: written by benchmarks/flags.py. -->\nOld.\n", encoding="utf-8"
+            "# Flags\n\n<!-- begin: benchmarks/flags.py -->\nOld.\n<!-- end: benchmarks/flags.py -->\n",
+            encoding="utf-8",
         )
         words = ["flags.py", "--models", "mlp", "--sets", "width_128", "ynn", "--rounds", "1", "--starts", "1"]
         words += ["--batch_ms", "0.1", "--exported", EXPORTED, "--packages", PACKAGES, "--page", str(page)]
@@ -76,13 +77,11 @@ class FlagsTest(unittest.TestCase):
             flags.main()
         lines = page.read_text(encoding="utf-8").splitlines()
         self.assertEqual(
-            lines[:6],
+            lines[:4],
             [
                 "# Flags",
                 "",
-                "By hand.",
-                "",
-                "<!-- Below: written by benchmarks/flags.py. -->",
+                "<!-- begin: benchmarks/flags.py -->",
                 "    python3 benchmarks/flags.py --models mlp --sets width_128 ynn --rounds 1 --starts 1",
             ],
         )
@@ -101,7 +100,7 @@ class FlagsTest(unittest.TestCase):
                 "",
                 "A machine.",
                 "",
-                "## Time of the default, divided by that of the variant",
+                "### Time of the default, divided by that of the variant",
                 "",
                 "Ratio of the smallest batches, and the smallest and largest ratio of one round. Above 1 means that the variant "
                 "is faster.",
@@ -111,14 +110,14 @@ class FlagsTest(unittest.TestCase):
                 "| default, µs | 0.250 | 12.0 |",
                 "| fast_math | 0.50 (0.40 to 0.62) | – |",
                 "",
-                "## Largest difference from the default's results, as a share of the largest value",
+                "### Largest difference from the default's results, as a share of the largest value",
                 "",
                 "| variant | flags | what it does | IEEE results | 10-64-64-1 net, batch 1 | fc 784-256-10, batch 1 |",
                 "|---|---|---|---|---|---|",
                 "| fast_math | `--xla_cpu_enable_fast_math=true` | sums in any order; NaN, infinity, division, and functions as "
                 "they are | no | 1.5e-07 | – |",
                 "",
-                "## Not measured",
+                "### Not measured",
                 "",
                 "| variant | why | models |",
                 "|---|---|---|",

@@ -6,9 +6,9 @@ import pathlib
 import sys
 import tempfile
 import unittest
-from xml.etree import ElementTree
+from typing import Any
 
-from benchmarks import harness, report, summary
+from benchmarks import harness, pages, report, summary
 
 HERE = pathlib.Path(__file__).parent
 
@@ -18,18 +18,7 @@ def measured(*rounds: tuple[float, ...], version: str = "", size: int = 0) -> ha
     return harness.Measured(version, summary.Difference(1e-6, 1e-4), 0.0025, 4_000_000, size, rounds)
 
 
-def on_two_cores() -> dict[str, object]:
-    """Returns the same run with two threads. It has no limits of one core, and no stock tfcompile."""
-    run = json.loads(json.dumps(document()))
-    run |= {"threads": 2, "converge": [], "work": {}}
-    run["machine"]["pinned_to"] = "0, 1"
-    run["results"][0]["measured"].pop("stock")
-    run["results"][0]["missing"]["stock"] = "the suite's driver gives it no threads"
-    run.pop("roofline")
-    return dict(run)
-
-
-def document() -> dict[str, object]:
+def document() -> dict[str, Any]:
     """Returns a run with two models: one without a peer, and one that ours doesn't run."""
     results = [
         harness.Result(
@@ -50,6 +39,8 @@ def document() -> dict[str, object]:
         ),
     ]
     return {
+        "title": "A CPU, one core",
+        "threads": 1,
         "date": "2026-01-02",
         "command": "python3 benchmarks/compare.py --models mlp lstm_train",
         "note": "Smoke run.",
@@ -74,52 +65,53 @@ def document() -> dict[str, object]:
     }
 
 
+def on_two_cores() -> dict[str, Any]:
+    """Returns the same run with two threads. It has no limits of one core, and no stock tfcompile."""
+    run: dict[str, Any] = json.loads(json.dumps(document()))
+    run |= {"title": "A CPU, two cores", "threads": 2, "converge": [], "work": {}}
+    run["machine"]["pinned_to"] = "0, 1"
+    run["results"][0]["measured"].pop("stock")
+    run["results"][0]["ratio"] = {"peer": "tensorflow_session", "value": 320.0, "low": 320.0, "high": 326.9}
+    run.pop("roofline")
+    return run
+
+
 class ReportTest(unittest.TestCase):
-    """From results.json to a page."""
+    """From runs to the page."""
 
     def test_page(self) -> None:
-        """The pages for a small run match the reviewed ones. The page of two cores claims nothing about one core's limits."""
-        for golden, run in (("page.md.golden", document()), ("page_two_cores.md.golden", on_two_cores())):
-            with self.subTest(golden):
-                got = report.page(json.loads(json.dumps(run)), {"A plot": "page/a.svg"})
-                file = HERE / golden
-                if not file.exists() or got != file.read_text(encoding="utf-8"):
-                    path = pathlib.Path(tempfile.gettempdir()) / golden
-                    path.write_text(got, encoding="utf-8")
-                    self.fail(f"The page changed. To accept it: cp {path} tests/benchmarks/{golden}")
+        """The page has each run once, and claims nothing about one core's limits where a run has two."""
+        got = report.page(json.loads(json.dumps({"a.json": document(), "b.json": on_two_cores()})))
+        golden = HERE / "page.md.golden"
+        if not golden.exists() or got != golden.read_text(encoding="utf-8"):
+            path = pathlib.Path(tempfile.gettempdir()) / golden.name
+            path.write_text(got, encoding="utf-8")
+            self.fail(f"The page changed. To accept it: cp {path} tests/benchmarks/{golden.name}")
 
-    def test_earlier_results(self) -> None:
-        """Protects results from before runs had a number of threads: they had one."""
-        self.assertNotIn("threads", document())
-        self.assertEqual([report.threads_of(run) for run in (document(), on_two_cores())], [1, 2])
+    def test_measured_pages(self) -> None:
+        """The page in docs, and the table in README.md, are those of the runs."""
+        runs = report.runs_in(report.RUNS)
+        for path, text in ((report.PAGE, report.page(runs)), (report.ROOT / "README.md", report.overview(runs))):
+            self.assertIn(text, path.read_text(encoding="utf-8"), "to do: python3 -m benchmarks.report")
 
-    def test_json_round_trip(self) -> None:
-        """A result that is written to a file is the same when read back."""
-        for result in json.loads(json.dumps(document()))["results"]:
-            self.assertEqual(harness.as_json(harness.from_json(result)), harness.as_json(harness.from_json(result)))
-            self.assertEqual(json.loads(json.dumps(harness.as_json(harness.from_json(result)))), result)
-
-    def test_write(self) -> None:
-        """The page's plots are where it says, and are well-formed SVG with a bar for each value."""
+    def test_put(self) -> None:
+        """A measurement replaces the previous one, and nothing else on its page; a page without a place for it is an error."""
         with tempfile.TemporaryDirectory() as folder:
-            page = pathlib.Path(folder) / "page.md"
-            report.write(json.loads(json.dumps(document())), page)
-            self.assertIn("](page/inference.svg)", page.read_text(encoding="utf-8"))
-            tree = ElementTree.parse(page.parent / "page" / "inference.svg")
-            bars = [r for r in tree.iter("{http://www.w3.org/2000/svg}rect") if r.get("x")]
-            self.assertEqual(len(bars), 3)
-
-    def test_write_two_cores(self) -> None:
-        """Protects the page of several cores from plots of what it doesn't show."""
-        with tempfile.TemporaryDirectory() as folder:
-            report.write(on_two_cores(), pathlib.Path(folder) / "page.md")
-            plots = sorted(path.name for path in pathlib.Path(folder, "page").iterdir())
-            self.assertEqual(plots, ["inference.svg", "training.svg"])
+            page = pathlib.Path(folder, "page.md")
+            page.write_text("# A\n\n<!-- begin: x -->\nold\n<!-- end: x -->\n\nText.\n", encoding="utf-8")
+            pages.put(page, "x", "new\n\n")
+            self.assertEqual(
+                page.read_text(encoding="utf-8"), "# A\n\n<!-- begin: x -->\nnew\n<!-- end: x -->\n\nText.\n"
+            )
+            with self.assertRaisesRegex(
+                ValueError, "page.md has no lines <!-- begin: y --> and <!-- end: y -->; add them"
+            ):
+                pages.put(page, "y", "new")
 
     def test_number(self) -> None:
         """Numbers have three digits, whatever their size."""
         self.assertEqual(
-            [report.number(v) for v in (0.108, 5.634, 573.4, 19287.4, 0.0)], ["0.108", "5.63", "573", "19,287", "0"]
+            [pages.number(v) for v in (0.108, 5.634, 573.4, 19287.4, 0.0)], ["0.108", "5.63", "573", "19,287", "0"]
         )
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import resource
 import shutil
 import tempfile
@@ -16,13 +15,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from benchmarks import pages
 from tests.breadth import differences, engine, recipes, structures
 from tests.stages import harness
 
-PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "measured" / "breadth.md"
+PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", engine.ROOT)) / "docs" / "measured" / "numerics.md"
 
 DOCUMENTED = "differs as documented"
-COLUMNS = (engine.PASSES, engine.REFUSED, DOCUMENTED)
+MEANINGS = {
+    engine.PASSES: "the shape and dtype are TensorFlow's, and every value differs by rounding at most",
+    engine.REFUSED: "the build fails with an error that names the op and the line of the model",
+    DOCUMENTED: "[Differences](../reference/differences.md) has the reason",
+}
+COLUMNS = tuple(MEANINGS)
 """Acceptable outcomes of a case. Everything else is a failure."""
 
 
@@ -62,42 +67,38 @@ def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) ->
 
 
 def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
-    """Returns the page, with counts by op and kind."""
+    """Returns the page's section, with counts by kind, and by op for those that don't always pass."""
     total: Counter[str] = sum(counts.values(), Counter())
+    others = {op: count for op, count in counts.items() if count[engine.PASSES] < sum(count.values())}
     lines = [
-        "# Breadth: every op of XLA's registry, in small models",
+        f"    ./bazelw run //tests/breadth -- --rounds={rounds} --page",
         "",
-        "`tests/breadth` draws small models for every op that TensorFlow's XLA bridge has for CPUs. They have odd shapes "
-        "and dtypes, NaN, infinities, denormals, and the largest values, hostile names, and nested functions, loops, and "
-        "branches. Each model goes through export, compile, render, and the C++ compiler. The test compares each result "
-        "with TensorFlow's, element by element.",
+        "`tests/breadth` draws small models for every op that TensorFlow's XLA bridge has for CPUs, and for structures such as "
+        "nested loops. They have odd shapes and dtypes, NaN, infinities, denormals, the largest values, and hostile names. Each "
+        "model goes through export, compile, render, and the C++ compiler. The test compares each result with TensorFlow's, "
+        "element by element.",
         "",
-        "```sh",
-        f"./bazelw run //tests/breadth -- --rounds={rounds} --page",
-        "```",
+        f"The command draws {rounds} case(s) for each of {len(recipes.RECIPES) + len(structures.STRUCTURES)} ops and structures: "
+        f"{sum(total.values()):,} cases of {len(counts)} of them, in {seconds:,.0f} s of CPU time on an AMD EPYC (Zen 4). CI runs "
+        "the first round.",
         "",
-        f"This command draws {rounds} case(s) for each of {len(recipes.RECIPES) + len(structures.STRUCTURES)} ops and structures. "
-        f"This page has {sum(total.values()):,} cases of {len(counts)} of them. They took {seconds:,.0f} s of CPU time on an "
-        "AMD EPYC (Zen 4). CI runs the first round.",
+        *pages.table(
+            ["outcome", "cases", "what it means"],
+            [
+                [name, f"{total[name]:,}", MEANINGS.get(name, "a failure")]
+                for name in (*COLUMNS, *sorted(set(total) - {*COLUMNS}))
+            ],
+        ),
+        f"All cases of {len(counts) - len(others)} ops and structures pass. The others:",
         "",
-        "| outcome | cases |",
-        "|---|---|",
-        *[f"| {name} | {total[name]:,} |" for name in (*COLUMNS, *sorted(set(total) - {*COLUMNS}))],
+        *pages.table(
+            ["op", *COLUMNS], [[op, *(str(count[name] or "") for name in COLUMNS)] for op, count in others.items()]
+        ),
+        "Ops that have no case:",
         "",
-        "- **passes**: the shape and dtype are TensorFlow's, and every value differs by rounding at most.",
-        "- **refused**: the build fails with an error that names the op and the line of the model.",
-        "- **differs as documented**: [Differences](../reference/differences.md) has the reason.",
-        "",
-        "## By op",
-        "| op | passes | refused | differs as documented |",
-        "|---|---|---|---|",
+        *(f"- {reason[0].upper() + reason[1:]}: {', '.join(ops.split())}." for reason, ops in recipes.LEFT_OUT.items()),
     ]
-    for op in counts:
-        lines.append(f"| {op} | " + " | ".join(str(counts[op][name] or "") for name in COLUMNS) + " |")
-    lines += ["", "## Ops that have no case"]
-    for reason, ops in recipes.LEFT_OUT.items():
-        lines.append(f"- {reason[0].upper() + reason[1:]}: {', '.join(ops.split())}.")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def main() -> None:
@@ -106,8 +107,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1, help="how many cases of each op")
     parser.add_argument("--first", type=int, default=0, help="the number of the first round")
     parser.add_argument("--ops", nargs="*", default=(), help="only these ops or structures")
-    parser.add_argument("--page", action="store_true", help="write docs/measured/breadth.md")
+    parser.add_argument("--page", action="store_true", help="put the counts into docs/measured/numerics.md")
     flags = parser.parse_args()
+    if flags.page and flags.ops:
+        parser.error("--page is for all ops, and --ops names some; leave one of them out")
     harness.warm()
     counts: dict[str, Counter[str]] = defaultdict(Counter)
 
@@ -125,22 +128,7 @@ def main() -> None:
     seconds = time.process_time() + children.ru_utime + children.ru_stime - begin
     print(f"{seconds:.0f} s of CPU time")
     if flags.page:
-        if flags.ops and PAGE.exists():  # update only their rows
-            rows, before = rows_of(PAGE.read_text())
-            counts, seconds = {**rows, **counts}, seconds + before
-        PAGE.parent.mkdir(exist_ok=True)
-        PAGE.write_text(page(flags.rounds, dict(sorted(counts.items())), seconds))
-
-
-def rows_of(text: str) -> tuple[dict[str, Counter[str]], float]:
-    """Returns what a page says about each op, and the seconds that it took."""
-    rows = {}
-    for line in re.findall(r"(?m)^\| (.+) \|$", text.partition("## By op")[2]):
-        op, *numbers = (cell.strip() for cell in f"{line} ".split("|"))
-        if len(numbers) == len(COLUMNS) and all(number.isdecimal() or not number for number in numbers):
-            rows[op] = Counter({name: int(number or 0) for name, number in zip(COLUMNS, numbers, strict=True)})
-    (seconds,) = re.findall(r"took ([\d,]+) s of", text)
-    return rows, float(seconds.replace(",", ""))
+        pages.put(PAGE, "tests/breadth/breadth.py", page(flags.rounds, dict(sorted(counts.items())), seconds))
 
 
 if __name__ == "__main__":

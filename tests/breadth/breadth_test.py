@@ -85,7 +85,7 @@ class BreadthTest(unittest.TestCase):
         self.assertEqual(sorted(compared - known), [])
 
     def test_round(self) -> None:
-        """The first round of what docs/measured/breadth.md counts: nothing breaks, and no difference is undocumented."""
+        """The first round of what docs/measured/numerics.md counts: nothing breaks, and no difference is undocumented."""
         drawn = list(breadth.cases(0))
         some = sorted(recipes.REFUSED)[:NEVER_REFUSED]
         failures = []

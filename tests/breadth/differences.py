@@ -398,7 +398,7 @@ def page(shown: list[list[tuple[str, str]]]) -> str:
         "",
         "On some values, XLA and TensorFlow disagree. The generated test compares your model on its golden "
         "inputs, and fails only if such values occur there. This page lists every difference that "
-        "[thousands of small models](../measured/breadth.md) have shown, with examples. A test computes each "
+        "[thousands of small models](../measured/numerics.md) have shown, with examples. A test computes each "
         "example with TensorFlow and with compiled code.",
         "",
         "`tests/breadth/differences.py` generates this page. If the page is out of date, the test fails and prints "

@@ -1,4 +1,4 @@
-"""A sample of what docs/measured/preflight.md counts: the check and the compiler agree."""
+"""A sample of what docs/guide/diagnostics.md counts: the check and the compiler agree."""
 
 from __future__ import annotations
 

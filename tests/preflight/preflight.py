@@ -13,10 +13,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from benchmarks import pages
 from tests.breadth import recipes
 from tests.stages import harness
 
-PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", harness.ROOT)) / "docs" / "measured" / "preflight.md"
+PAGE = Path(os.environ.get("BUILD_WORKSPACE_DIRECTORY", harness.ROOT)) / "docs" / "guide" / "diagnostics.md"
 
 
 def page(
@@ -30,48 +31,49 @@ def page(
     seeds: int,
     seconds: float,
 ) -> str:
-    """Returns the page."""
+    """Returns what the page says."""
+
+    def counts(of: Counter[str], word: str) -> str:
+        return ", ".join(
+            f"{word.format(key)} {count:,}" for key, count in sorted(of.items(), key=lambda item: (-item[1], item[0]))
+        )
+
     lines = [
-        "# Preflight: what the check says, and what the compiler does",
+        f"    ./bazelw run //tests/preflight -- --seeds={seeds} --page",
         "",
-        "`tests/preflight` makes small graphs of every op that TensorFlow registers. It asks the "
-        "[check](../guide/diagnostics.md) whether each compiles, and then tfcompile. The two must agree.",
+        "`tests/preflight` makes small graphs of every op that TensorFlow registers. It asks the check whether each compiles, and "
+        "then tfcompile. The two must agree. Ops with a recipe in `tests/breadth` have an instance of each dtype that the op's "
+        "definition allows, and one for each operand that is a constant, in which it is fed instead. Other ops come from their "
+        "definitions. More instances are small models: loops, branches, lists, slices, and sizes that depend on values. The graphs "
+        "are rewritten as the export and compile stages do it. "
+        f"The command took {seconds:,.0f} s of CPU time on an AMD EPYC (Zen 4), with TensorFlow {version}. CI runs a sample.",
         "",
-        "```sh",
-        f"./bazelw run //tests/preflight -- --seeds={seeds} --page",
-        "```",
-        "",
-        f"This command took {seconds:,.0f} s of CPU time on an AMD EPYC (Zen 4), with TensorFlow {version}. CI runs a sample.",
-        "",
-        "| | |",
-        "|---|---|",
-        f"| ops that TensorFlow registers | {registered:,} |",
-        f"| of these, with a kernel of XLA for CPUs | {kernels:,} |",
-        f"| ops that are instantiated | {len(ops):,} |",
-        f"| instances | {sum(counted.values()):,} |",
-        f"| both say that it compiles | {counted['compiles']:,} |",
-        f"| both say that it doesn't | {counted['refused']:,} |",
-        f"| they disagree | {counted['disagree']:,} |",
-        "",
-        "Ops with a recipe in [tests/breadth](breadth.md) have an instance of each dtype that the op's definition allows, and "
-        "one for each operand that is a constant, in which it is fed instead. Other ops come from their definitions: "
-        "placeholders of several shapes, and the first attributes that TensorFlow accepts. More instances are small models: "
-        "loops, branches, lists, slices, and sizes that depend on values.",
-        "",
-        "Before tfcompile runs, the graphs are rewritten as the export and compile stages do it: dtypes at the edge, lists that "
-        "grow, and gradients of convolutions.",
-        "",
-        "## Why the check refuses instances",
-        "",
-        "| finding | instances |",
-        "|---|---|",
-        *[f"| `{kind}` | {count:,} |" for kind, count in sorted(kinds.items(), key=lambda item: (-item[1], item[0]))],
-        "",
-        "## Ops without an instance",
-        "",
-        "| reason | ops |",
-        "|---|---|",
-        *[f"| {why} | {count:,} |" for why, count in sorted(left.items(), key=lambda item: (-item[1], item[0]))],
+        *pages.table(
+            [
+                "ops registered",
+                "with a kernel for CPUs",
+                "ops tried",
+                "instances",
+                "both say yes",
+                "both say no",
+                "they disagree",
+            ],
+            [
+                [
+                    f"{count:,}"
+                    for count in (
+                        registered,
+                        kernels,
+                        len(ops),
+                        sum(counted.values()),
+                        counted["compiles"],
+                        counted["refused"],
+                        counted["disagree"],
+                    )
+                ]
+            ],
+        ),
+        f"Findings: {counts(kinds, '`{}`')}. Ops without an instance, by reason: {counts(left, '{}:')}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -99,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1, help="how often to draw the operands of ops with recipes")
     parser.add_argument("--ops", nargs="*", default=(), help="only these ops")
-    parser.add_argument("--page", action="store_true", help="write docs/measured/preflight.md")
+    parser.add_argument("--page", action="store_true", help="put the figures into docs/guide/diagnostics.md")
     flags = parser.parse_args(arguments)
     harness.warm()
     import tensorflow as tf
@@ -143,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         left = missing(op for op in registered if op not in ops)
         with_kernel = len(set(kernels.table()) & set(registered))
         text = page(tf.__version__, len(registered), with_kernel, counted, ops, left, kinds, flags.seeds, seconds)
-        PAGE.write_text(text, encoding="utf-8")
+        pages.put(PAGE, "tests/preflight/preflight.py", text)
     if counted["disagree"]:
         raise SystemExit(1)
 

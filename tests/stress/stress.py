@@ -1,6 +1,6 @@
 """Runs the compile stage repeatedly on a busy machine, and counts the runs that hang.
 
-`./bazelw run //tests/stress -- --runs 1000` prints the figures of docs/measured/stress.md. TensorFlow is imported once. Each run
+`./bazelw run //tests/stress -- --runs 1000` prints the figures of docs/internals/forking.md. TensorFlow is imported once. Each run
 is a child that applies the passes and compiles, like the stage's main. A run that uses no CPU time for `--idle` seconds counts as
 a hang: its stacks are printed, and the exit status is 1.
 """

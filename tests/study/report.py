@@ -1,4 +1,4 @@
-"""Writes docs/measured/study.md from the logs of the examples' tests.
+"""Writes the section on the study in docs/measured/numerics.md from the logs of the examples' tests.
 
 ./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report
 
@@ -14,6 +14,7 @@ import platform
 import re
 import sys
 
+from benchmarks import pages
 from tests.stages.logs import rows
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -68,16 +69,12 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
     logs = ROOT / "bazel-testlogs"
     lines = [
-        "# The study's 14 models, then and now",
+        "    ./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report",
         "",
-        "Each model is a training step: forward, backward, and the optimizer in one compiled function. The study compiled them",
-        "with configs written by hand, and inspected the HLO by eye. Here, each is a target in",
-        "`//examples/study`, except for `//examples/fc:fc_aot`. Its test runs several steps, and compares the loss and every",
-        "written variable with TensorFlow's after each. A second test runs its HLO in a compiler that isn't tfcompile, jaxlib's",
-        "CPU client, and compares in the same way.",
-        "",
-        "Made by `./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report`, which reads the tests' logs, "
-        f"on {platform.system()} {platform.machine()}.",
+        "The project grew out of a study of 14 training steps, each with forward, backward, and the optimizer in one compiled "
+        "function. The study compiled them with configs written by hand. Here, each is a target in `//examples/study`, except for "
+        "`//examples/fc:fc_aot`. A second test of each runs its HLO in jaxlib's client for CPUs, a compiler that isn't tfcompile, "
+        f"and compares in the same way. On {platform.system()} {platform.machine()}:",
         "",
         "| model | TF 1.14 (study) | TF 2.0 (study) | compiled | verified steps | comparisons | loss off by, ULP "
         "| largest error / tolerance | HLO replayed |",
@@ -94,13 +91,7 @@ def main() -> None:
         )
         if ours.failed:
             sys.exit(f"{name}: {ours.failed} comparisons failed; no page is written")
-    lines += [
-        "",
-        "[How the generated test compares numbers](../internals/numerics.md) explains the tolerances. Initial values are compared",
-        "bit by bit.",
-        "",
-    ]
-    (ROOT / "docs" / "measured" / "study.md").write_text("\n".join(lines), encoding="utf-8")
+    pages.put(ROOT / "docs" / "measured" / "numerics.md", "tests/study/report.py", "\n".join(lines))
 
 
 if __name__ == "__main__":

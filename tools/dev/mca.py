@@ -4,7 +4,7 @@
 
 It compiles the kernels with the cross compiler of `--config=aarch64`, takes the innermost loop of each that computes most, and
 compares the cycles that llvm-mca estimates for it with those that its arithmetic alone takes. Prints the tables of
-docs/measured/arm.md.
+docs/guide/arm.md.
 """
 
 from __future__ import annotations

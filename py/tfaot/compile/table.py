@@ -53,8 +53,6 @@ class Pass(Generic[Subject]):
 
     name: str
     """Its name in attributes and in `NAME.passes.json`."""
-    gain: str
-    """One sentence: what it does, and why that is faster."""
     on: type[Subject]
     """What it rewrites: a `Program` is an entry point's graph, a `Compiled` is the compiler's output for it."""
     run: Callable[[Subject], int]
@@ -66,189 +64,39 @@ class Pass(Generic[Subject]):
 
 
 PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
-    Pass(
-        "conv1d",
-        "A Conv1D reads its input in place, with any padding and dilation, instead of a padded copy in another order.",
-        Program,
-        conv1d,
-    ),
-    Pass(
-        "fold_batch_norm",
-        "Folds batch norm in inference mode into the kernel of the convolution or matrix product before it. Only one of its "
-        "five operations on every value remains, an addition.",
-        Program,
-        fold_batch_norm,
-    ),
-    Pass(
-        "loop_invariants",
-        "Loops read variables before their first step. They pass weights, indices, and list items to their gradients directly, "
-        "instead of through a stack with one copy per step.",
-        Program,
-        loop_invariants,
-    ),
-    Pass(
-        "hoist_projections",
-        "Multiplies a loop's inputs by their weight before the loop, for all steps at once, so that the weight is read only once.",
-        Program,
-        hoist_projections,
-    ),
-    Pass(
-        "gather_gradients",
-        "The steps of a gradient loop store the factors of a weight's gradient, and one product after the loop multiplies and "
-        "adds them.",
-        Program,
-        gather_gradients,
-    ),
-    Pass(
-        "unroll_loops",
-        "Replaces loops of at most eight steps with straight-line code, without conditions, counters, and copies.",
-        Program,
-        unroll_loops,
-    ),
-    Pass(
-        "erfc",
-        "Computes the complementary error function, which GELU uses, with one quotient and one polynomial instead of two of each.",
-        Program,
-        erfc,
-    ),
-    Pass(
-        "narrow",
-        "Stores the weights that the target wants in bfloat16 or int8 in that dtype, so that a product of few rows reads half or "
-        "a quarter of the bytes.",
-        Compiled,
-        narrow,
-    ),
-    Pass(
-        "row_products",
-        "Stores a constant matrix of at least 1 MB, which only products of one row read, in the order in which they read it, as "
-        "one stream. Threads can share such a product.",
-        Compiled,
-        row_products,
-    ),
-    Pass(
-        "dense_nets",
-        "Computes small layers on one row, with bias and bounds, in one call, and keeps a layer's sums in registers, where XLA "
-        "writes and reads them for every eight rows of the matrix.",
-        Compiled,
-        dense_nets,
-    ),
-    Pass(
-        "epilogues",
-        "The product or convolution also adds the bias and another value, moves a variable by a constant times its sums, as SGD "
-        "does, and applies bounds, while the sums are still in a register or in the nearest cache.",
-        Compiled,
-        epilogues,
-    ),
-    Pass(
-        "strided_products",
-        "Products read and write rows at any distance, such as those of attention's heads, so that XLA's copies in another order "
-        "are gone.",
-        Compiled,
-        strided_products,
-    ),
-    Pass(
-        "softmax",
-        "Computes the softmax of rows in one call instead of four to seven kernels. Threads can share it.",
-        Compiled,
-        softmax,
-    ),
-    Pass(
-        "row_sweeps",
-        "Computes sums of rows, and what needs them, such as a layer norm, in one call instead of three or four kernels. Threads "
-        "can share it.",
-        Compiled,
-        row_sweeps,
-    ),
-    Pass(
-        "column_sums",
-        "Adds up rows of arrays in vectors, where XLA adds a value at a time. Threads can share the work.",
-        Compiled,
-        column_sums,
-    ),
-    Pass(
-        "filter_gradients",
-        "Computes the gradient of a convolution by its kernel from operands where they lie, instead of copies in another order.",
-        Compiled,
-        filter_gradients,
-    ),
-    Pass(
-        "row_copies",
-        "Copies short rows in another order as vectors, where XLA copies a value at a time. Threads can share the work.",
-        Compiled,
-        row_copies,
-    ),
-    Pass(
-        "sweeps",
-        "Computes kernels over the same arrays, such as the three that update a variable with Adam, in one pass over memory. "
-        "Threads can share it.",
-        Compiled,
-        sweeps,
-    ),
-    Pass(
-        "row_sums",
-        "Computes sums and means along rows, as in layer norms, by adding vectors, inside the kernels around them.",
-        Program,
-        row_sums,
-    ),
-    Pass(
-        "channel_sums",
-        "Computes sums and means over the pixels of images, or over a whole batch as in batch norm, by adding vectors of channels.",
-        Program,
-        channel_sums,
-    ),
-    Pass(
-        "short_products",
-        "Multiplies a row by a constant matrix of few rows by adding these rows as vectors, instead of summing each column.",
-        Program,
-        short_products,
-    ),
-    Pass(
-        "head_products",
-        "Multiplies one query by a cache and by new rows apart, so that XLA doesn't copy the cache to add a row to it.",
-        Program,
-        head_products,
-    ),
-    Pass(
-        "max_pools",
-        "Computes max pooling as maxima of shifted images, a vector of channels at a time, instead of one value at a time.",
-        Program,
-        max_pools,
-    ),
-    Pass(
-        "pool_gradients",
-        "Computes gradients of max pooling as comparisons with the maximum, a vector of channels at a time, instead of one value "
-        "at a time.",
-        Program,
-        pool_gradients,
-    ),
-    Pass(
-        "residuals",
-        "Computes the sum of a residual connection and its ReLU once, instead of once more in every block after it.",
-        Program,
-        residuals,
-    ),
-    Pass(
-        "winograd",
-        "Computes 3x3 convolutions with constant kernels by Winograd's minimal filtering, with 16 products instead of 36. They "
-        "round differently.",
-        Compiled,
-        winograd,
-    ),
-    Pass(
-        "prepack",
-        "Stores constant weights in the order in which products and convolutions read them, as one stream.",
-        Compiled,
-        prepack,
-    ),
-    Pass(
-        "pack_loops",
-        "Packs weights that aren't constant once before a loop whose steps multiply by them, in the order in which products "
-        "read them.",
-        Compiled,
-        pack_loops,
-    ),
+    Pass("conv1d", Program, conv1d),
+    Pass("fold_batch_norm", Program, fold_batch_norm),
+    Pass("loop_invariants", Program, loop_invariants),
+    Pass("hoist_projections", Program, hoist_projections),
+    Pass("gather_gradients", Program, gather_gradients),
+    Pass("unroll_loops", Program, unroll_loops),
+    Pass("erfc", Program, erfc),
+    Pass("narrow", Compiled, narrow),
+    Pass("row_products", Compiled, row_products),
+    Pass("dense_nets", Compiled, dense_nets),
+    Pass("epilogues", Compiled, epilogues),
+    Pass("strided_products", Compiled, strided_products),
+    Pass("softmax", Compiled, softmax),
+    Pass("row_sweeps", Compiled, row_sweeps),
+    Pass("column_sums", Compiled, column_sums),
+    Pass("filter_gradients", Compiled, filter_gradients),
+    Pass("row_copies", Compiled, row_copies),
+    Pass("sweeps", Compiled, sweeps),
+    Pass("row_sums", Program, row_sums),
+    Pass("channel_sums", Program, channel_sums),
+    Pass("short_products", Program, short_products),
+    Pass("head_products", Program, head_products),
+    Pass("max_pools", Program, max_pools),
+    Pass("pool_gradients", Program, pool_gradients),
+    Pass("residuals", Program, residuals),
+    Pass("winograd", Compiled, winograd),
+    Pass("prepack", Compiled, prepack),
+    Pass("pack_loops", Compiled, pack_loops),
 )
-"""All passes, in order. Those on graphs run before the compiler, and those on compiled functions run after it."""
+"""All passes, in order. Those on graphs run before the compiler, and those on compiled functions run after it.
+
+The docstring of a pass's module says what the pass does, when it applies, and what it gains. docs/reference/passes.md shows it.
+"""
 
 
 class PassError(Exception):

@@ -55,9 +55,9 @@ def prepare(*, xla_flags: tuple[str, ...] = (), legacy_keras: bool = False) -> N
         # XLA turns a small loop into one kernel and orders its arguments by a hash table, which differs in each process.
         # The objects would not be reproducible.
         "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=0",
-        # Measured in docs/measured/xla_flags.md: variable updates and loop carries need fewer copies; the results don't change.
+        # Measured in docs/reference/xla_flags.md: variable updates and loop carries need fewer copies; the results don't change.
         "--xla_cpu_copy_insertion_use_region_analysis=true",
-        # Measured in docs/measured/xla_flags.md: level 3 unrolls short loops, which helps few models; the results don't change.
+        # Measured in docs/reference/xla_flags.md: level 3 unrolls short loops, which helps few models; the results don't change.
         "--xla_backend_optimization_level=2",
         # By default, XLA drops NaN in the maximum of several values. IEEE arithmetic and TensorFlow keep it.
         "--xla_cpu_enable_fast_min_max=false",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
@@ -69,6 +69,9 @@ def markdown(version: str) -> str:
     """Returns the table as a page, for a TensorFlow version."""
     table = rows()
     good = [row for row in table if row.compiles]
+    by_dtypes = _grouped(good, lambda row: _shown(row.dtypes) or "any")
+    by_constants = _grouped(good, lambda row: ", ".join(f"`{name}`" for name in row.constants))
+    by_hazard = _grouped(good, lambda row: row.hazard)
     why: dict[tuple[str, str], list[str]] = defaultdict(list)
     for row in table:
         if not row.compiles:
@@ -80,25 +83,45 @@ def markdown(version: str) -> str:
         "",
         f"TensorFlow {version} registers {len(table):,} ops, and {len(good):,} of them compile ahead of time. To find out "
         "about all ops of a model at once, run the [check](../guide/diagnostics.md). "
-        "[Preflight](../measured/preflight.md) compares this table with the compiler.",
+        "[A campaign](../guide/diagnostics.md#how-far-you-can-trust-it) compares this table with the compiler.",
         "",
         "## Ops that compile",
         "",
         "Dtypes are by the attribute of the op's definition. An attribute that isn't listed can have any dtype that the op's "
         "definition allows. *numbers* are all floating-point, integer, and complex dtypes that C++ can pass.",
         "",
-        "| op | dtypes | must be known at build time | unlike TensorFlow |",
-        "|---|---|---|---|",
-        *(
-            f"| {row.op} | {_shown(row.dtypes)} | {', '.join(f'`{each}`' for each in row.constants)} | {row.hazard} |"
-            for row in good
-        ),
+        "| dtypes | ops |",
+        "|---|---|",
+        *(f"| {key} | {', '.join(ops)} |" for key, ops in by_dtypes.items()),
+        "",
+        "These arguments must be known at build time:",
+        "",
+        "| arguments | ops |",
+        "|---|---|",
+        *(f"| {key} | {', '.join(ops)} |" for key, ops in by_constants.items()),
+        "",
+        "These ops behave unlike TensorFlow's:",
+        "",
+        "| how | ops |",
+        "|---|---|",
+        *(f"| {key} | {', '.join(ops)} |" for key, ops in by_hazard.items()),
         "",
         "## Ops that don't compile",
+        "",
+        "| why | to do | ops |",
+        "|---|---|---|",
     ]
     for (reason, rewrite), ops in sorted(why.items(), key=lambda item: (-len(item[1]), item[0])):
-        lines += ["", f"**{reason[0].upper()}{reason[1:]}.** To do: {rewrite}.", "", ", ".join(ops)]
+        lines.append(f"| {reason} | {rewrite} | {', '.join(ops)} |")
     return "\n".join(lines) + "\n"
+
+
+def _grouped(table: Iterable[Row], of: Callable[[Row], str]) -> dict[str, list[str]]:
+    """Returns the ops for which `of` gives the same text, by that text, the most first, without those with an empty one."""
+    groups: dict[str, list[str]] = defaultdict(list)
+    for row in table:
+        groups[of(row)].append(row.op)
+    return {key: groups[key] for key in sorted(groups, key=lambda key: (-len(groups[key]), key)) if key}
 
 
 _REALS = ("float16", "bfloat16", "float32", "float64")

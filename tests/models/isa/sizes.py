@@ -1,4 +1,4 @@
-"""Prints the sizes of stripped programs by their models' CPU levels: the table of docs/measured/cpu_levels.md."""
+"""Prints the sizes of stripped programs by their models' CPU levels: the table of docs/guide/cpu_levels.md."""
 
 from __future__ import annotations
 

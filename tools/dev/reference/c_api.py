@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from tools.dev.reference.markdown import notice
+from tools.dev.reference.markdown import code, notice, table
 
 HEADER = "runtime/tfaot/c_api.h"
 PAGE = "docs/reference/c_api.md"
@@ -29,35 +29,44 @@ def pages(root: Path) -> dict[str, str]:
 
 
 def page(header: str) -> str:
-    """Returns the page for a header: each comment as prose, and what it is about as code.
+    """Returns the page for a header: its first comment as prose, and a table each of types and of functions.
 
     Raises:
       Unreadable: a part has no name.
     """
     first, *parts = header.split("\n\n")
-    lines = ["# The C interface\n"]
-    first = first.partition("#ifndef")[0].strip()
-    lines += [
-        f"`{HEADER}` is the whole interface of a shared library, `NAME_shared`. "
-        "[Embed a model](../guide/embedding.md#a-shared-library) says how to build and use one.\n",
-        _prose(_COMMENT.sub(r"\1", first)),
-    ]
-    inside = False
+    types: list[tuple[str, str]] = []
+    functions: list[tuple[str, str]] = []
+    rows = types
     for part in (text.strip("\n") for text in parts):
-        ends = part.endswith("} tfaot_api;")
         text = textwrap.dedent(part.removesuffix("} tfaot_api;")).strip()
         if not text or text.startswith(_SKIPPED) or text == "}":
-            continue
-        if text.startswith("typedef struct tfaot_api {"):
-            inside = True
-            lines += ["## tfaot_api\n", "The table of functions. It starts with:\n", _code(text)]
             continue
         comment, declaration = "", text
         if found := _COMMENT.match(text):
             comment, declaration = found[1], text[found.end() :].strip()
-        lines += [f"{'###' if inside else '##'} {_title(declaration)}\n", _prose(comment), _code(declaration)]
-        inside = inside and not ends
-    return notice(HEADER) + "\n".join(line for line in lines if line)
+        if declaration.startswith("typedef struct tfaot_api {"):
+            types.append(
+                ("`tfaot_api`", "The table of functions. It starts with its `size` and the library's `version`.")
+            )
+            rows = functions
+        elif rows is types:
+            values = re.findall(r"TFAOT_\w+(?= =)", declaration)
+            rows.append((code(_title(declaration)), " ".join([_prose(comment), ", ".join(map(code, values))])))
+        else:
+            shown = [code(" ".join(text.split()) + ";") for text in declaration.split(";")[:-1]]
+            rows.append(("<br>".join(shown), _prose(comment)))
+    return (
+        notice(HEADER)
+        + "# The C interface\n\n"
+        + f"[`{HEADER}`](../../{HEADER}) is the whole interface of a shared library, `NAME_shared`. "
+        + "[Embed a model](../guide/embedding.md#a-shared-library) says how to build and use one.\n\n"
+        + _prose(_COMMENT.sub(r"\1", first.partition("#ifndef")[0].strip()))
+        + "\n\n## Types\n\nThe header has their fields and values.\n\n"
+        + table(["type", "what it is"], types)
+        + "\n## Functions\n\nAll but the last two are in the table, `tfaot_api`.\n\n"
+        + table(["function", "what it does"], functions)
+    )
 
 
 def _title(declaration: str) -> str:
@@ -65,7 +74,7 @@ def _title(declaration: str) -> str:
     if found := re.search(r"^#define (\w+)|^\} (\w+);|^typedef struct (\w+) \w+;", declaration, re.MULTILINE):
         names = [name for name in found.groups() if name]
     elif declaration.startswith(("typedef int32_t", "enum")):
-        names = re.findall(r"typedef int32_t (\w+);", declaration) or ["Flags of a tensor"]
+        names = re.findall(r"typedef int32_t (\w+);", declaration) or ["uint32_t flags"]
     else:
         names = re.findall(r"\(\*(\w+)\)\(|(?:\s|\*)(tfaot_\w+)\(uint32_t", declaration)
         names = [first or second for first, second in names]
@@ -80,11 +89,12 @@ def _prose(comment: str) -> str:
     shown = []
     for block in text.split("\n\n"):
         if block.startswith("  "):
-            shown.append(_code(textwrap.dedent(block)))
+            shown.append(f"```c\n{textwrap.dedent(block)}\n```")
         elif block.strip():
-            shown.append(" ".join(block.split()).replace("*model", "\\*model").replace("<", "\\<") + "\n")
-    return "\n".join(shown)
-
-
-def _code(text: str) -> str:
-    return f"```c\n{text}\n```\n" if text else ""
+            shown.append(
+                " ".join(block.split())
+                .replace("*model", "\\*model")
+                .replace("*weights", "\\*weights")
+                .replace("<", "\\<")
+            )
+    return "\n\n".join(shown)

@@ -9,7 +9,7 @@ import re
 from tfaot.core import names, templates
 from tfaot.core.manifest import FORMAT, Call, EntryPoint, Fingerprints, Input, Manifest, Output, Use, Variable
 from tfaot.render import render
-from tools.dev.reference.markdown import code, notice, table
+from tools.dev.reference.markdown import code, notice, sentence, table
 
 PAGE = "docs/reference/class.md"
 NAMES = "docs/reference/names.md"
@@ -159,15 +159,16 @@ def _class() -> str:
         "with the class `Model`, the entry point `Run`, the input `x`, the output `y`, and the variables `kernel`, which "
         "`Run` writes, and `scale`, which it only reads. [Names](names.md) says how members get their names, and "
         "[embedding.md](../guide/embedding.md) how to use them.\n\n",
-        made[1][1] + "\n",
+        made[1][1] + "\n\n## Members\n\n",
     ]
+    members_of: list[tuple[str, str]] = []
     for when, _, found in made:
         for member in found:
             if member.name not in known:
                 known[member.name] = member
-                parts.append(f"\n## {member.name}\n\n```cpp\n{member.declarations}\n```\n")
-                parts.append(f"*{when[0].upper()}{when[1:]}.* " if when != _CASES[0][0] else "")
-                parts.append(member.comment + "\n")
+                declared = "<br>".join(code(line) for line in member.declarations.splitlines())
+                members_of.append((declared, ("" if when == _CASES[0][0] else f"*{sentence(when)}* ") + member.comment))
+    parts.append(table(["member", "what it does"], members_of))
     parts.append(
         "\n## What else changes\n\nFor some classes, the header says more, or something else, about these members.\n\n"
     )

@@ -33,13 +33,13 @@ def sentence(text: str) -> str:
 
 
 def linked(text: str) -> str:
-    """Turns names of pages, like `docs/guide/random.md`, into links from a page in docs/reference."""
+    """Turns names of pages, like `docs/guide/random.md#anchor`, into links from a page in docs/reference."""
 
     def link(match: re.Match[str]) -> str:
         folder = "" if match[1] == "reference" else f"../{match[1]}/"
-        return f"[{match[2]}]({folder}{match[2]}.md)"
+        return f"[{match[2]}]({folder}{match[2]}.md{match[3] or ''})"
 
-    return re.sub(r"docs/(\w+)/(\w+)\.md", link, text)
+    return re.sub(r"docs/(\w+)/([\w-]+)\.md(#[\w-]+)?", link, text)
 
 
 def _cell(text: str) -> str:

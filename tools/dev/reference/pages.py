@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tools.dev.reference import c_api, class_, command, errors, rules, schema
+from tools.dev.reference import c_api, class_, command, errors, passes, rules, schema
 
 
 def pages(root: Path) -> dict[str, str]:
@@ -20,4 +20,5 @@ def pages(root: Path) -> dict[str, str]:
         **c_api.pages(root),
         **command.pages(),
         **errors.pages(root),
+        **passes.pages(root),
     }

@@ -45,7 +45,7 @@ def _symbol(file: str, symbol: Symbol) -> str:
     parts = [f"\n## {symbol.name}\n\n", f'A {symbol.kind}: `load("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n']
     if symbol.kind == "module extension":
         parts[1] = f'A module extension: `use_extension("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n'
-    parts.append(symbol.doc + "\n\n")
+    parts.append(linked(symbol.doc) + "\n\n")
     if symbol.provides:
         parts.append(f"Provides {', '.join(f'`{name}`' for name in symbol.provides)}.\n\n")
     if symbol.targets:

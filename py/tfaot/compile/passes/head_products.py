@@ -1,4 +1,20 @@
-"""Speeds up attention with one query, as in a decoder with a cache: multiplies by the cache and by new rows apart."""
+"""The pass `head_products`: multiplies one query by a cache and by new rows apart, instead of joining them.
+
+A decoder's cache has a row of all heads' channels for each token. XLA computes the concatenation with the new token's row in
+the copy that orders rows by heads, which takes many times longer than the product. The pass writes two products: scores of
+joined keys are the scores of the cache, joined with those of the new keys; the sum of joined values is the sum over the cache
+plus the sum over the new ones, with one rounding more than a single sum. A product with keys as columns becomes one with rows,
+because XLA would transpose columns one value at a time.
+
+Applies to BatchMatMulV2 and Einsum in float32 and float64, batch 1, that multiply a row for each of several heads by a
+concatenation of two arrays, of which one has at least 16 positions and 8192 values. The concatenation may be behind
+transpositions and changes of shape, in caches of [position, head · channel], [position, head, channel], [head, position,
+channel], and [head, channel, position]. Doesn't apply to several queries or a batch, to more than two arrays, or if heads are
+adjacent in memory. It needs `strided_products`, which removes the copies that remain.
+
+With both passes, attention of one query with 65 positions, 8 heads of 64 channels, takes 3.5 instead of 6.3 µs, and the decoder
+with a cache 1,183 instead of 1,659.
+"""
 
 from __future__ import annotations
 

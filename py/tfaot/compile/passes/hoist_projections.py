@@ -1,4 +1,8 @@
-"""Computes products of a loop's inputs with weights for all steps before the loop."""
+"""The pass `hoist_projections`: multiplies a loop's inputs by their weight for all steps at once, before the loop.
+
+Applies to recurrent layers whose steps multiply an item of a sequence by a constant weight. The weight is then read once
+instead of in each step.
+"""
 
 from __future__ import annotations
 

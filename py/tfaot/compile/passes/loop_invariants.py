@@ -1,4 +1,8 @@
-"""Removes what a loop computes, pushes, or pops again in every step without need."""
+"""The pass `loop_invariants`: a loop reads variables once, and its gradient gets what doesn't change without a stack.
+
+Applies to loops that read variables, and to gradients of loops: weights, indices, and list items reach the gradient as they
+are, instead of through a stack with a copy for each step.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,13 @@
-"""Vectorizes gradients of max pooling whose windows don't overlap."""
+"""The pass `pool_gradients`: computes gradients of max pooling as comparisons with the maximum, in vectors of channels.
+
+XLA looks for each window's maximum again, one value at a time, and then scatters the gradients one after another. The pass
+compares a window's values with the maximum that the pooling has found: the first that is equal has the gradient. Results are
+the same bits, unless a window has NaN: then its last value has the gradient.
+
+Applies to MaxPoolGrad of float32 or float64 images with channels last, at least 8 channels, and windows of up to 9 values that
+touch, don't overlap, and cover the image without padding. Without it, the training step of the CNN takes 1.27 times as long
+(Zen 4, AVX2).
+"""
 
 from __future__ import annotations
 

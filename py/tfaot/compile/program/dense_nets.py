@@ -1,7 +1,15 @@
 """The pass `dense_nets`: computes small layers on one row, such as those of a net that controls something, in one call.
 
-XLA has a kernel for each product, which writes its sums and reads them again for every eight rows of the matrix, and
-another one for the activation. With sizes that the C++ compiler knows, all sums stay in registers.
+XLA has a kernel for each product, which writes its sums and reads them again for every eight rows of the matrix, and another
+one for bounds such as a ReLU. The pass joins layers of which each reads what the one before it wrote. The program calls a
+template of the runtime with their sizes (`runtime/tfaot/kernels/dense_net.h`), so that all sums stay in registers. The order of
+additions, and so rounding, differs from XLA's. Threads don't share a net, which takes a microsecond or less.
+
+Applies, also in loops, to products of one row with a matrix of up to 16,384 float32 values, constant or not, stored by rows or
+by columns, and to kernels of XLA's after them that add a bias or apply bounds in place. Larger matrices gain nothing, and other
+activations, such as tanh, stay XLA's kernels between two nets.
+
+Three layers of 32 × 32 take 0.06 instead of 0.13 µs, of 64 × 64 0.14 instead of 0.26, and of 128 × 128 0.73 instead of 0.79.
 """
 
 from __future__ import annotations

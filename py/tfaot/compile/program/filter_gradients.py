@@ -1,7 +1,17 @@
 """The pass `filter_gradients`: gradients of a convolution by its kernel read their operands where they lie.
 
-XLA writes such a gradient as a convolution whose channels are the images of the batch. For it, it first copies both operands in
-another order, often one value at a time.
+XLA writes such a gradient as a convolution whose channels are the images of the batch, and first copies both operands in
+another order. The pass finds a convolution of two copies, and calls the runtime with the originals
+(`runtime/tfaot/kernels/filter_gradient.h`): a tile has the sums of up to 12 adjacent values of the kernel for two vectors of
+filters, and each step multiplies broadcast values of the input by the filters' vectors. With 4 or 8 filters, a vector has those
+of several outputs. Threads share the taps of the kernel, and filters.
+
+Applies to float32 convolutions in one group and without dilation, with any stride and padding, outside of loops. Filters are a
+multiple of 16, or they are 4 or 8 and the stride times the channels is less than 8. Doesn't apply if XLA computes something as
+it copies, such as the gradient of a batch norm.
+
+conv + fc's gradient (2 × 2, 3 channels, 4 filters, 64 images of 28 × 28) takes 57 instead of 148 µs, and a CNN's (3 × 3, 32
+channels, 64 filters, 32 images of 16 × 16) 1,053 instead of 1,190, at the core's peak.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
 """The pass `narrow`: stores the weights that the export stage has rounded in the bits that they need.
 
 The weights of a product of few rows come from memory once for every run, so half the bytes take half the time. The kernels
-widen values in registers, and compute in float32. Because values don't change here, a product only rounds its sums
-otherwise.
+widen values in registers, and compute in float32. Because values don't change here, a product only rounds its sums otherwise.
+
+Applies to targets with `weights = {"dtype": …}` (docs/guide/weights.md). Without the pass, the rounded weights are stored in
+float32.
 """
 
 from __future__ import annotations

@@ -1,4 +1,11 @@
-"""The pass `prepack`: packs right sides and kernels into panels of as many columns as fill a cache line."""
+"""The pass `prepack`: packs constant weights into the order in which products and convolutions read them, as one stream.
+
+Panels have as many columns as fill a cache line. docs/internals/kernels.md has the measurements.
+
+Applies to right sides of products of several rows, and kernels of convolutions without groups and without dilated inputs,
+unless a right side has up to 12 columns, or more than a quarter of the panels would be empty. If something else reads the
+weights, too, the original stays, and only weights of up to 16 MiB are packed.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,14 @@
 """The pass `row_copies`: copies short rows in another order as vectors, where XLA copies one value at a time.
 
-XLA orders the heads of attention, and the operands of gradients by a convolution's kernel, as it wants to read them. Its vectors
-are along the innermost loop alone, which is too short for them if rows are.
+XLA orders the heads of attention, and the operands of gradients by a convolution's kernel, as it wants to read them. Its
+vectors are along the innermost loop alone, which is too short for them if rows are. In the call
+(`runtime/tfaot/kernels/row_copies.h`), a row is a vector or a few. Threads share the outermost loop.
+
+Applies, also in loops, to kernels of XLA's that only copy 1,024 to 4,194,304 float32 values of one array, in rows of 2 to 63
+values. XLA copies longer rows as fast. `strided_products` comes first: it needs no copy at all. Values that don't stay adjacent
+stay XLA's: blocks transposed in registers were slower.
+
+A copy of 64 × 729 rows of 4 values takes 17 instead of 47 µs.
 """
 
 from __future__ import annotations

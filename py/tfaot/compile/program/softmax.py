@@ -1,8 +1,17 @@
-"""The pass `softmax`: computes the softmax of rows in one call.
+"""The pass `softmax`: computes the softmax of rows in one call, which threads can share.
 
 XLA on CPUs has four kernels for it: the largest value of each row, the exponentials, their sums, and the quotients. For rows of
-more than 32 values, the first and the third are two kernels each, one over pieces of 32 values, and one over pieces; and what
-scales the scores is one more. No thread can share them, and each reads or writes the whole array.
+more than 32 values, the first and the third are two kernels each, and what scales the scores is one more. The call
+(`runtime/tfaot/kernels/softmax.h`) computes four rows at once. Exponentials are Cephes' polynomial, with an error of at most
+1.5e-7, as in XLA. A result is the product with the sum's reciprocal, so it is rounded once more than a quotient, and what would
+be a denormal is 0.
+
+Applies to float32, along the last axis, outside of loops, with or without a constant factor of the scores. Doesn't apply if
+anything else reads what a kernel of the softmax computes, as gradients can read the exponentials, or if something writes the
+scores before the last of the kernels has run.
+
+1,536 rows of 128, as in BERT-base, take 37 instead of 231 µs (67 instead of 137 at x86-64-v3), and 64 rows of 10 0.43 instead
+of 1.25.
 """
 
 from __future__ import annotations

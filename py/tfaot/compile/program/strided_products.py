@@ -1,7 +1,14 @@
-"""The pass `strided_products`: products read and write rows where they lie, instead of copies in another order.
+"""The pass `strided_products`: products read and write rows at any distance, instead of copies in another order.
 
-XLA's products in batches want each one's rows one after another. If attention has the rows of all heads side by side, XLA
-copies them, head by head, before the product, and often again after it. Our products need only know how far rows are apart.
+XLA's products in batches want each matrix in one piece, so XLA copies attention's operands from [row, head, channel] to [head,
+row, channel], and often results back. The pass reads from the optimized HLO which kernels only copy (`copies.py`), and computes
+the index of each value's original. If that makes matrices whose rows are at one distance, the product reads the original in
+place, or writes its result where the copy would put it.
+
+Applies to products in float32, float64, and int32 outside of loops, before or after kernels of XLA's that only copy one array
+in another order, and to products of one row in a batch in float32, which XLA computes itself. Doesn't apply if anything but
+products reads the copy, if something overwrites the original before the product reads it, if a product's result is read before
+it is copied, or to copies that also compute something, such as a bias: encoders and training keep those.
 """
 
 from __future__ import annotations

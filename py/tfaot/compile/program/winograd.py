@@ -1,8 +1,19 @@
-"""Transforms kernels of 3x3 convolutions for Winograd's minimal filtering F(2x2, 3x3): runtime/tfaot/kernels/winograd.h.
+"""The pass `winograd`: transforms kernels of 3x3 convolutions for Winograd's minimal filtering F(2x2, 3x3).
 
-A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1: the outputs of a 2x2 tile
-are A^T [(G g G^T) * (B^T d B)] A, with 16 multiplications instead of the usual 36. For a constant g, this module
-computes G g G^T in float64, and rounds it once.
+A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015, section 4.1: the outputs of a 2x2 tile are A^T
+[(G g G^T) * (B^T d B)] A, with 16 multiplications instead of the usual 36. For a constant g, the pass computes G g G^T in
+float64, and rounds it once. Kernels take 16/9 of the memory. `runtime/tfaot/kernels/winograd.h` transforms inputs and sums.
+
+Applies to float32, stride 1, no dilation, one group, a constant kernel, and at least 32 channels, 16 filters, and 9 tiles of 2
+× 2 outputs that are not mostly outside the image.
+
+Results round differently, and as much: on ResNet-18's layers, the mean error against float64 is 0.8 to 1.2 times the direct
+convolution's. Values that aren't finite spoil more: inputs are subtracted from each other, so an infinity, a NaN, or a value
+beyond a quarter of the largest float spoils all four outputs of each tile that meets it, and infinity minus infinity is NaN. If
+activations of your model overflow and it goes on from there, compile it with `passes = ["*", "!winograd"]`. F(4x4, 3x3), with
+36 multiplications instead of 144, would magnify rounding errors.
+
+ResNet-18 takes 26 instead of 40 ms, and its constants 76 instead of 47 MB (Zen 3, AVX2).
 """
 
 from __future__ import annotations
