@@ -85,9 +85,9 @@ bool Has(const CpuFeatures& cpu, const CpuFeatures& needs) {
          (needs.xcr0 & ~cpu.xcr0) == 0;
 }
 
-// Returns whether a level is slower on a CPU than the one below it. Zen 4
-// processes vectors of 64 bytes in two halves, so they gain nothing, and rows
-// are split over cache lines more often. In AMD's family 19h, only Zen 4 has
+// Returns whether a level is slower on a CPU than the one below it. Zen 4 has
+// double-pumped AVX-512, so longer vectors gain nothing, and rows are split
+// over cache lines more often. In AMD's family 19h, only Zen 4 has
 // AVX-512 (AMD's CPUID specification: family = base + extended family).
 bool Slower(const char* level, const CpuFeatures& cpu) {
   constexpr std::uint32_t kAuth = 0x68747541;  // of "AuthenticAMD"

@@ -47,8 +47,8 @@ struct IsaChoice {
 // Chooses the level that `asked` names. If it is nullptr, chooses the level in
 // the environment variable TFAOT_ISA. If that is unset or empty, chooses the
 // fastest level that the CPU runs. This is the highest one, except on CPUs that
-// process vectors of 64 bytes in two halves (AMD's Zen 4), where x86-64-v3
-// comes before x86-64-v4.
+// have double-pumped AVX-512 (AMD's Zen 4), where x86-64-v3 comes before
+// x86-64-v4.
 //
 // `isas` are the model's levels, lowest first, and at least one. `model` is the
 // name for errors. Throws std::bad_alloc.

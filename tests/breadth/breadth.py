@@ -69,7 +69,10 @@ def run(drawn: Sequence[engine.Case], each: Callable[[engine.Outcome], None]) ->
 def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
     """Returns the page's section, with counts by kind, and by op for those that don't always pass."""
     total: Counter[str] = sum(counts.values(), Counter())
-    others = {op: count for op, count in counts.items() if count[engine.PASSES] < sum(count.values())}
+    others: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for op, count in counts.items():
+        if count[engine.PASSES] < sum(count.values()):
+            others[tuple(str(count[name] or "") for name in COLUMNS)].append(op)
     lines = [
         f"    ./bazelw run //tests/breadth -- --rounds={rounds} --page",
         "",
@@ -89,11 +92,9 @@ def page(rounds: int, counts: dict[str, Counter[str]], seconds: float) -> str:
                 for name in (*COLUMNS, *sorted(set(total) - {*COLUMNS}))
             ],
         ),
-        f"All cases of {len(counts) - len(others)} ops and structures pass. The others:",
+        f"All cases of {len(counts) - sum(map(len, others.values()))} ops and structures pass. The others:",
         "",
-        *pages.table(
-            ["op", *COLUMNS], [[op, *(str(count[name] or "") for name in COLUMNS)] for op, count in others.items()]
-        ),
+        *pages.table([*COLUMNS, "ops"], [[*kinds, ", ".join(ops)] for kinds, ops in sorted(others.items())]),
         "Ops that have no case:",
         "",
         *(f"- {reason[0].upper() + reason[1:]}: {', '.join(ops.split())}." for reason, ops in recipes.LEFT_OUT.items()),

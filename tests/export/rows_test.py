@@ -260,7 +260,7 @@ class ModelTest(StageTest):
             ),
             """
             rows_independent = True without batch_sizes
-              found: a batch that never runs in parts
+              found: no batch_sizes, so nothing is split
               to do: remove rows_independent, or set the sizes to compile for: batch_sizes = [1, 8, 64]
             """,
         )

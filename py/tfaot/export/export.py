@@ -286,7 +286,7 @@ def _check(request: Request) -> None:
     if request.rows_independent and not sizes:
         raise TfaotError(
             "rows_independent = True without batch_sizes",
-            exists="a batch that never runs in parts",
+            exists="no batch_sizes, so nothing is split",
             do="remove rows_independent, or set the sizes to compile for: batch_sizes = [1, 8, 64]",
         )
     cpp_names = [cpp_name for cpp_name, _ in request.entry_points]

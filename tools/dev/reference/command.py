@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tfaot.command import options
-from tools.dev.reference.markdown import code, linked, notice, sentence, table
+from tools.dev.reference.markdown import code, linked, notice, once, sentence
 
 PAGE = "docs/reference/command.md"
 
@@ -19,6 +19,7 @@ def pages() -> dict[str, str]:
         "The exit status is 0 after success, and 1 after an error. An error is one message on standard error, and leaves no ",
         "output behind.\n",
     ]
+    shown: dict[tuple[str, ...], str] = {}
     for command in options.COMMANDS:
         parts.append(f"\n## tfaot {command.name}\n\n`tfaot {command.name} [MODEL] [OPTIONS]`\n\n{command.help} ")
         parts.append(f"It takes the attributes of [{command.rule}](rules.md#{command.rule}).\n\n")
@@ -33,7 +34,8 @@ def pages() -> dict[str, str]:
         if command.name in ("compile", "hlo"):
             own += [_row(option) for option in options.options(command.rule)]
         if own:
-            parts.append(table(["option", "default", "meaning"], own))
+            here = f"[tfaot {command.name}](#tfaot-{command.name})"
+            parts.append(once(["option", "default", "meaning"], own, shown, here))
     parts.append("\n## tfaot inspect\n\n`tfaot inspect PACKAGE`\n\n")
     parts.append("Says what a package contains: its class, inputs, outputs, variables, and what made it. ")
     parts.append("PACKAGE is its folder, an archive of Bazel's target `NAME_package`, or a file `model.json`.\n")

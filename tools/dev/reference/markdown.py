@@ -20,6 +20,25 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "".join("| " + " | ".join(_cell(cell) for cell in line) + " |\n" for line in lines)
 
 
+def once(head: Sequence[str], rows: Sequence[tuple[str, ...]], shown: dict[tuple[str, ...], str], here: str) -> str:
+    """Returns a table without the rows that the page has already, and a line for each section that has them.
+
+    Args:
+      head: the table's head
+      rows: its rows, which begin with a name
+      shown: the rows that the page has, with links to their sections; gets the new ones
+      here: a link to this section
+    """
+    new = [row for row in rows if row not in shown]
+    same: dict[str, list[str]] = {}
+    for row in (row for row in rows if row in shown):
+        same.setdefault(shown[row], []).append(row[0])
+    shown.update(dict.fromkeys(new, here))
+    parts = [table(head, new)] if new else []
+    parts += [f"As in {section}: {', '.join(names)}.\n" for section, names in same.items()]
+    return "\n".join(parts)
+
+
 def code(text: str) -> str:
     """Returns text as code, or nothing for empty text."""
     return f"`{text}`" if text else ""

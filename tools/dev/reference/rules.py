@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tfaot.starlark import Symbol, Tree
-from tools.dev.reference.markdown import code, linked, notice, sentence, table
+from tools.dev.reference.markdown import code, linked, notice, once, sentence, table
 
 _TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
 _OURS_ALONE = ("rules/dev.bzl",)
@@ -17,6 +17,7 @@ def pages(root: Path) -> dict[str, str]:
     found = sorted(str(path.relative_to(root)) for path in (root / "rules").glob("*.bzl"))
     files = [file for file in found if file not in _OURS_ALONE]
     rules = [file for file in files if file not in _TOOLCHAIN]
+    shown: dict[tuple[str, ...], str] = {}
     providers = [(file, symbol) for file in files for symbol in tree.symbols(file) if symbol.kind == "provider"]
     return {
         "docs/reference/rules.md": notice("rules/")
@@ -24,24 +25,24 @@ def pages(root: Path) -> dict[str, str]:
         + "Macros take keywords only, except `tf_library`, which takes what TensorFlow's takes. "
         + "[Targets and output groups](targets.md) describes what they declare, and "
         + "[providers](providers.md) what the targets provide.\n"
-        + "".join(_symbols(tree, file, ("macro", "rule")) for file in rules),
+        + "".join(_symbols(tree, file, ("macro", "rule"), shown) for file in rules),
         "docs/reference/providers.md": notice("rules/private/providers.bzl and rules/private/toolchain.bzl")
         + "# Providers\n"
-        + "".join(_symbol(file, symbol) for file, symbol in providers),
+        + "".join(_symbol(file, symbol, {}) for file, symbol in providers),
         "docs/reference/toolchain.md": notice(", ".join(_TOOLCHAIN))
         + "# Toolchain and setup\n\n"
         + "[Choose Python and TensorFlow](../guide/toolchain.md) shows how to use them.\n"
         + "".join(
-            _symbols(tree, file, ("macro", "rule", "module extension", "repository rule")) for file in _TOOLCHAIN
+            _symbols(tree, file, ("macro", "rule", "module extension", "repository rule"), {}) for file in _TOOLCHAIN
         ),
     }
 
 
-def _symbols(tree: Tree, file: str, kinds: tuple[str, ...]) -> str:
-    return "".join(_symbol(file, symbol) for symbol in tree.symbols(file) if symbol.kind in kinds)
+def _symbols(tree: Tree, file: str, kinds: tuple[str, ...], shown: dict[tuple[str, ...], str]) -> str:
+    return "".join(_symbol(file, symbol, shown) for symbol in tree.symbols(file) if symbol.kind in kinds)
 
 
-def _symbol(file: str, symbol: Symbol) -> str:
+def _symbol(file: str, symbol: Symbol, shown: dict[tuple[str, ...], str]) -> str:
     parts = [f"\n## {symbol.name}\n\n", f'A {symbol.kind}: `load("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n']
     if symbol.kind == "module extension":
         parts[1] = f'A module extension: `use_extension("@rules_tfaot//{_label(file)}", "{symbol.name}")`\n\n'
@@ -66,7 +67,8 @@ def _symbol(file: str, symbol: Symbol) -> str:
             for f in symbol.fields
         ]
         what = "argument" if symbol.kind == "macro" else "attribute"
-        parts.append(table([what, "type", "default", "meaning"], fields))
+        here = f"[{symbol.name}](#{symbol.name})"
+        parts.append(once([what, "type", "default", "meaning"], fields, shown, here))
     return "".join(parts).rstrip("\n") + "\n"
 
 

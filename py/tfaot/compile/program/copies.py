@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tfaot.compile.program.instructions import Computation, Instruction, fusions, numbers
 
 Order = npt.NDArray[np.int64]
-"""For each value of a copy, in memory order, the index of the original in its memory."""
+"""Maps each output element to its source offset."""
 
 _DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
 _SLICE = re.compile(r"^, slice=\{([^}]*)\}")

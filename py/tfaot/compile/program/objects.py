@@ -21,8 +21,8 @@ def _elf_section(size: int) -> tuple[bytes, int]:
     """Returns the name and the alignment of a section of constants in an ELF file.
 
     From 32 MiB on, the alignment is that of a huge page. Linux then maps each of these at one fault instead of 32, where its page
-    cache has them. A linker pads by up to a huge page, which is less than a sixteenth. With a name of its own, it comes after
-    all other constants of the program, so that there is only one such gap.
+    cache has them. Smaller sections gain nothing. A linker pads by up to a huge page, which is less than a sixteenth. With a name
+    of its own, it comes after all other constants of the program, so that there is only one such gap.
     """
     return (b".tfaot_constants", HUGE_PAGE) if size >= 16 * HUGE_PAGE else (b".rodata", ALIGNMENT)
 
