@@ -6,6 +6,7 @@ page has a table for each.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import pathlib
@@ -163,4 +164,5 @@ def write() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     write()
