@@ -92,7 +92,7 @@ class ReportTest(unittest.TestCase):
         """The page in docs, and the table in README.md, are those of the runs."""
         runs = report.runs_in(report.RUNS)
         for path, text in ((report.PAGE, report.page(runs)), (report.ROOT / "README.md", report.overview(runs))):
-            self.assertIn(text, path.read_text(encoding="utf-8"), "to do: python3 -m benchmarks.report")
+            self.assertTrue(text in path.read_text(encoding="utf-8"), f"{path}: to do: python3 -m benchmarks.report")
 
     def test_put(self) -> None:
         """A measurement replaces the previous one, and nothing else on its page; a page without a place for it is an error."""
