@@ -21,7 +21,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def once(head: Sequence[str], rows: Sequence[tuple[str, ...]], shown: dict[tuple[str, ...], str], here: str) -> str:
-    """Returns a table without the rows that the page has already, and a line for each section that has them.
+    """Returns a table without the rows that the page has already, and a line about the sections that have them.
 
     Args:
       head: the table's head
@@ -35,7 +35,8 @@ def once(head: Sequence[str], rows: Sequence[tuple[str, ...]], shown: dict[tuple
         same.setdefault(shown[row], []).append(row[0])
     shown.update(dict.fromkeys(new, here))
     parts = [table(head, new)] if new else []
-    parts += [f"As in {section}: {', '.join(names)}.\n" for section, names in same.items()]
+    if same:
+        parts.append(" ".join(f"As in {section}: {', '.join(names)}." for section, names in same.items()) + "\n")
     return "\n".join(parts)
 
 
