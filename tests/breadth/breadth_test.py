@@ -12,6 +12,10 @@ import numpy as np
 from tests.breadth import breadth, engine, recipes, structures
 from tests.breadth.engine import Case, Operand
 from tests.stages import harness
+from tfaot.core import isolate
+
+PASS_ROUNDS = 4
+"""How many rounds the test applies passes to, which takes much less time than compiling one."""
 
 NEVER_REFUSED = 3
 """How many of `recipes.REFUSED` the test compiles. Each is a separate model."""
@@ -116,6 +120,15 @@ class BreadthTest(unittest.TestCase):
             self.assertRegex(
                 outcome.details, r"XLA computes wrong results for \w+ where[^\n]*\n\n    \w+ '[\w/]+' at model.py:\d+\n"
             )
+
+    def test_passes(self) -> None:
+        """No pass raises an exception on any op or structure, in more rounds: it would end a user's build, or be left out."""
+        folder = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, folder)
+        drawn = [case for number in range(PASS_ROUNDS) for case in breadth.cases(number)]
+        failed, passed = isolate.run_isolated(lambda: engine.failed_passes(drawn, folder), what="applying passes")
+        self.assertEqual("\n".join(failed), "")
+        self.assertGreater(passed, len(drawn) * 0.8)
 
     def test_names(self) -> None:
         """Outputs aren't mixed up if their names could confuse C++, the generated class, or the compiler."""

@@ -422,23 +422,57 @@ def _load(path: Path) -> list[Array]:
     return [np.frombuffer(data, dtypes.BY_NAME[dtype].numpy()).reshape(shape) for dtype, shape, data in stored]
 
 
+def failed_passes(cases: Sequence[Case], folder: Path) -> tuple[list[str], int]:
+    """Applies all passes on graphs to each case's graph. Returns what raised an exception, and the number of other graphs.
+
+    It builds graphs in this process, which must not fork afterward.
+    """
+    import tensorflow as tf
+
+    from tests.compile.passes.graphs import config_of
+    from tfaot.compile import table
+
+    failed, passed = [], 0
+    for case in cases:
+        (folder / "model.py").write_text(model_text([case])[0])
+        with tf.Graph().as_default() as graph:
+            try:
+                given, feeds, results = _graph(folder)
+                fetches = [tensor.name for tensor in results.values()]
+                config = config_of([each.name for each in given], feeds, fetches)
+                table.apply(graph.as_graph_def(), config, [each.name for each in table.PASSES])
+                passed += 1
+            except table.PassError as error:
+                failed.append(f"{error}: {error.__cause__!r}: {case.text}")
+            except Exception as error:  # what TensorFlow refuses, and what nothing but the export stage replaces
+                del error
+    return failed, passed
+
+
+def _graph(folder: Path) -> tuple[list[Any], list[Array], dict[str, Any]]:
+    """Adds the file to the default graph. Returns placeholders, their values, and results."""
+    import tensorflow as tf
+
+    spec = importlib.util.spec_from_file_location("model", folder / "model.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.dont_write_bytecode = True
+    spec.loader.exec_module(module)
+    feeds = [*module.golden_fn(0, None).values()]
+    given = [tf.compat.v1.placeholder(value.dtype, value.shape) for value in feeds]
+    return given, feeds, module.model(*given)
+
+
 def _reference(folder: Path) -> None:
     """Computes the file itself in TensorFlow, so that the export's rewrites are also compared."""
     import tensorflow as tf
 
     from tfaot.core.session import session_config
 
-    spec = importlib.util.spec_from_file_location("model", folder / "model.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.dont_write_bytecode = True
     with tf.compat.v1.Session(graph=tf.Graph(), config=session_config()) as session, session.graph.as_default():
-        spec.loader.exec_module(module)
-        feeds = module.golden_fn(0, None)
-        given = {name: tf.compat.v1.placeholder(value.dtype, value.shape) for name, value in feeds.items()}
-        results = module.model(*given.values())
+        given, feeds, results = _graph(folder)
         session.run(tf.compat.v1.global_variables_initializer())
-        values = session.run(results, {given[name]: value for name, value in feeds.items()})
+        values = session.run(results, dict(zip(given, feeds, strict=True)))
     # In the order of `tf.nest` for a dict, which is the order of the compiled model's outputs.
     names = sorted(values)
     arrays = [values[name] for name in names]
