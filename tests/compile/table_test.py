@@ -101,11 +101,12 @@ class TableTest(StageTest):
         want = [Path(exported.path(output)).read_bytes() for output in outputs]
         self.compile(exported)
         self.assertNotEqual([Path(exported.path(output)).read_bytes() for output in outputs], want)
-        with mock.patch.object(table, "PASSES", passes):  # the compiler's child inherits it
-            with contextlib.redirect_stderr(io.StringIO()) as printed:
-                self.compile(exported, tolerant=True)
-                with self.assertRaisesRegex(RuntimeError, "the pass fold_batch_norm raised"):
-                    self.compile(exported)
+        printed = io.StringIO()
+        # The compiler's child inherits the passes.
+        with mock.patch.object(table, "PASSES", passes), contextlib.redirect_stderr(printed):
+            self.compile(exported, tolerant=True)
+            with self.assertRaisesRegex(RuntimeError, "the pass fold_batch_norm raised"):
+                self.compile(exported)
         self.assertEqual([Path(exported.path(output)).read_bytes() for output in outputs], want)
         written = json.loads(Path(exported.path("passes")).read_text())
         self.assertEqual(written["failed"], {name: f"ValueError: in {name}" for name in broken})

@@ -7,6 +7,7 @@ Numbers are integers modulo a prime, so that sums are the same in any order.
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import unittest
 import zlib
@@ -16,8 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tfaot.compile.program import row_sweeps, softmax, sweeps
+from tfaot.compile.program import dense_nets, epilogues, row_sweeps, softmax, sweeps
 from tfaot.compile.program.accesses import accesses, overlap
+from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.formulas import Elementwise, Formula, Operation
 from tfaot.compile.program.row_formulas import RowKernel
 from tfaot.compile.program.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SCALED, SUM, Part
@@ -25,6 +27,8 @@ from tfaot.compile.program.thunks import (
     Buffer,
     CompiledFunction,
     Copy,
+    DenseNet,
+    Dot,
     Kernel,
     RowSweep,
     SizedSlice,
@@ -34,6 +38,7 @@ from tfaot.compile.program.thunks import (
     Thunk,
     slices,
 )
+from tfaot.compile.program.vectors import VectorProduct
 
 Cells = npt.NDArray[np.int64]
 Meaning = Callable[[Sequence[Cells]], Cells]
@@ -89,10 +94,10 @@ class Machine:
     def run(self, thunks: Sequence[Thunk]) -> list[Cells]:
         """Runs thunks, and returns the memory."""
         for thunk in thunks:
-            _, writes = accesses(thunk, ())
-            for place, other in itertools.product(writes, slices(thunk)):
-                # Calls of the runtime write while they read.
-                assert place == other or not overlap(place, other), f"a result overlaps a part of something: {thunk}"
+            # Calls of the runtime write while they read. The layers of a net run one after another.
+            for each in [DenseNet((layer,)) for layer in thunk.layers] if isinstance(thunk, DenseNet) else [thunk]:
+                for place, other in itertools.product(accesses(each, ())[1], slices(each)):
+                    assert place == other or not overlap(place, other), f"a result overlaps a part of something: {each}"
             if isinstance(thunk, Kernel):
                 args = [self.at(each.slice, each.size) for each in thunk.args]
                 if thunk.symbol == UNKNOWN:
@@ -105,11 +110,36 @@ class Machine:
                 self._sweep(thunk)
             elif isinstance(thunk, RowSweep):
                 self._row_sweep(thunk)
+            elif isinstance(thunk, Dot):
+                self._dot(thunk)
+            elif isinstance(thunk, DenseNet):
+                for layer in thunk.layers:
+                    row, bias = (
+                        self.at(layer.row, 4 * layer.depth),
+                        layer.bias and self.at(layer.bias, 4 * layer.columns),
+                    )
+                    result = product(row, self.at(layer.matrix, 4 * layer.depth * layer.columns), layer.columns)
+                    self.at(layer.out, 4 * layer.columns)[:] = finished(result, bias, None, layer.low, layer.high)
             else:
                 assert isinstance(thunk, Softmax)
                 size = 4 * thunk.rows * thunk.columns
                 self.at(thunk.out, size)[:] = shares(self.at(thunk.input, size), thunk.rows, thunk.scale).ravel()
         return self.buffers
+
+    def _dot(self, thunk: Dot) -> None:
+        (out, size), *operands = slices(thunk)[:3]
+        lhs, rhs = (self.at(*each) for each in operands)
+        result = product(rhs, lhs, size // 4)
+        written = [(out, size)]
+        self.at(out, size)[:] = result
+        if epilogue := thunk.epilogue:
+            written.append((epilogue.out, size))
+            bias = epilogue.bias and self.at(epilogue.bias, 4 * thunk.m)
+            addend = epilogue.addend and self.at(epilogue.addend, size)
+            if epilogue.scratch:
+                self.at(out, size)[:] = function("anything", result)
+            self.at(epilogue.out, size)[:] = finished(result, bias, addend, epilogue.low, epilogue.high, epilogue.scale)
+        assert not any(overlap(a, b) for a in written for b in operands), f"a result overlaps an operand: {thunk}"
 
     def _sweep(self, thunk: Sweep) -> None:
         arrays = [self.at(each, 4 * thunk.count) for each in thunk.arrays]
@@ -143,6 +173,27 @@ class Machine:
         for written, places in ((thunk.formula.arrays, arrays), (thunk.formula.values, rows)):
             for place, value in written:
                 places[place][:] = np.broadcast_to(values[value], (shape[0], places[place].size // shape[0])).ravel()
+
+
+def product(row: Cells, matrix: Cells, count: int) -> Cells:
+    """Returns something that depends on both operands of a product."""
+    weights = np.arange(1, 1 + max(row.size, matrix.size))
+    return function(
+        "product", np.arange(count), row @ weights[: row.size] % PRIME, matrix @ weights[: matrix.size] % PRIME
+    )
+
+
+def finished(
+    values: Cells, bias: Cells | None, addend: Cells | None, low: float, high: float, scale: float = 1.0
+) -> Cells:
+    """Returns final values, as in `thunks.Epilogue`."""
+    if scale != 1:
+        values = times(values, scale)
+    if bias is not None:
+        values = values + np.tile(bias, values.size // bias.size)
+    if addend is not None:
+        values = values + addend
+    return values % PRIME if (low, high) == (-math.inf, math.inf) else function(f"{low} {high}", values % PRIME)
 
 
 def times(values: Cells, scale: float) -> Cells:
@@ -240,8 +291,9 @@ class PropertiesTest(unittest.TestCase):
             before = drawn.function(draw(drawn))
             after = merge(before)
             merged += len(before.thunks) - len(after.thunks)
-            want = Machine(drawn.sizes, meanings, seed).run(before.thunks)
-            got = Machine(drawn.sizes, meanings, seed).run(after.thunks)
+            want, got = (
+                Machine([each.size for each in one.buffers], meanings, seed).run(one.thunks) for one in (before, after)
+            )
             for index in range(Draw.COUNT):
                 if index not in before.temporary and not np.array_equal(want[index], got[index]):
                     self.fail(
@@ -420,6 +472,86 @@ class PropertiesTest(unittest.TestCase):
 
         merged = self.compare(1500, all_, draw, lambda function: softmax.merge(function, known, {*known}), meanings)
         self.assertGreater(merged, 1000)
+
+    def finishes(self, columns: int) -> tuple[dict[str, Finish], dict[str, Meaning]]:
+        """Returns kernels that finish the result of a product, and what they compute."""
+        known = {
+            "biased": Finish(0, 1, None, None, -math.inf, math.inf, columns, 3),
+            "bounded": Finish(0, None, None, None, 0.0, 6.0, columns, 2),
+            "joined": Finish(0, None, 1, None, -math.inf, math.inf, columns, 3),
+            "everything": Finish(1, 2, 0, None, 0.0, math.inf, columns, 4),
+            "descended": Finish(1, None, 0, None, -math.inf, math.inf, columns, 3, scale=-0.5),
+        }
+
+        def meaning(way: Finish) -> Meaning:
+            return lambda args: finished(
+                args[way.value],
+                None if way.bias is None else args[way.bias],
+                None if way.addend is None else args[way.addend],
+                way.low,
+                way.high,
+                way.scale,
+            )
+
+        return known, {name: meaning(way) for name, way in known.items()}
+
+    def finish(self, drawn: Draw, known: Mapping[str, Finish], size: int, columns: int) -> Thunk:
+        """Returns a kernel that may finish a product."""
+        name = drawn.random.choice([*known])
+        way = known[name]
+        sizes = [4 * columns if index == way.bias else size for index in range(way.arguments)]
+        return drawn.kernel(name, sizes, in_place=[index for index in (way.value, way.addend) if index is not None])
+
+    def test_epilogues(self) -> None:
+        """Protects numbers: a product finishes its result only where nothing else needs what is there, before or after."""
+        count, size = 4, 64
+        known, meanings = self.finishes(count)
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            thunks: list[Thunk] = []
+            for _ in range(drawn.random.randint(2, 7)):
+                chosen = drawn.random.random()
+                if chosen < 0.15:
+                    thunks.append(drawn.other())
+                elif chosen < 0.55:
+                    thunks.append(self.finish(drawn, known, size, count))
+                else:
+                    lhs, rhs, out = (each.slice for each in drawn.kernel("", (size, size, size)).args)
+                    thunks.append(Dot("float", 1, out, lhs, rhs, (0, 0, 0), count, count, count, False, False))
+            return thunks
+
+        ways = {name: (way,) for name, way in known.items()}
+        merged = self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings)
+        self.assertGreater(merged, 500)
+
+    def test_dense_nets(self) -> None:
+        """Protects numbers: layers of a net read what the kernels before them wrote, and keep their bias and bounds."""
+        count, row, matrix = 4, 16, 64
+        known, meanings = self.finishes(count)
+        layers = {
+            "plain": VectorProduct(0, 1, None, count, count, False, 3),
+            "added": VectorProduct(0, 1, 2, count, count, True, 4),
+        }
+        meanings["plain"] = lambda args: product(args[0], args[1], count)
+        meanings["added"] = lambda args: (product(args[0], args[1], count) + args[2]) % PRIME
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            thunks: list[Thunk] = []
+            for _ in range(drawn.random.randint(2, 7)):
+                chosen = drawn.random.random()
+                if chosen < 0.15:
+                    thunks.append(drawn.other())
+                elif chosen < 0.5:
+                    thunks.append(self.finish(drawn, known, row, count))
+                elif chosen < 0.75:
+                    thunks.append(drawn.kernel("plain", (row, matrix, row)))
+                else:
+                    thunks.append(drawn.kernel("added", (row, matrix, row, row), in_place=[2]))
+            return thunks
+
+        ways = {name: (way,) for name, way in known.items()}
+        merged = self.compare(3000, matrix, draw, lambda function: dense_nets.join(function, layers, ways), meanings)
+        self.assertGreater(merged, 500)
 
 
 if __name__ == "__main__":
