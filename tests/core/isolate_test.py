@@ -125,5 +125,28 @@ class ThreadsTest(unittest.TestCase):
         isolate.run_isolated(lambda: None, what="working")
 
 
+class LastWordsTest(unittest.TestCase):
+    """What an error quotes of a child that died."""
+
+    def test_the_line_that_names_the_fault(self) -> None:
+        """Protects the cause, whatever surrounds it: stacks of C++ and of Python, and all that is printed before and after."""
+        frames = [f"    @     0x7f5ef4acd5{number:02} absl::LogMessage::Flush()" for number in range(30)]
+        stack = ["Fatal Python error: Aborted", "", "Current thread (most recent call first):", *['  File "x.py"'] * 60]
+        for fault in (
+            "F0000 00:00:1795640219.4 15980 literal.cc:1297] Check failed: dynamic_size >= 0 (-1 vs. 0)",
+            "LLVM ERROR: out of memory",
+            "  what():  std::bad_alloc",
+            "program: graph.cc:3: void f(): Assertion `ok' failed.",
+            "free(): invalid pointer",
+            "*** stack smashing detected ***: terminated",
+        ):
+            for after in (frames + stack, ["noise"] * 99, stack, ["noise"] * 40 + stack + ["noise"] * 9):
+                with self.subTest(fault, after=after[0]):
+                    words = isolate.last_words("\n".join(["before"] * 50 + [fault] + after))
+                    self.assertEqual(words.count(fault), 1)
+                    self.assertLessEqual(len(words), 40)
+                    self.assertFalse([line for line in words if "absl" in line])
+
+
 if __name__ == "__main__":
     unittest.main()

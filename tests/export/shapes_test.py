@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import unittest
 from pathlib import Path
 
@@ -139,6 +140,27 @@ class ShapesTest(StageTest):
         self.compile(exported)
         header = Path(exported.path("header")).read_text()
         self.assertIn("kNumResults = 13;", header, "seven outputs and six sizes")
+
+    def test_memory_that_nothing_has_written(self) -> None:
+        """To bound a result, XLA reads sizes that nobody wrote. The build must not depend on what is in that memory."""
+        model = """\
+import tensorflow as tf
+
+
+@tf.function(input_signature=[tf.TensorSpec((3, 2), name="scores"), tf.TensorSpec((3, 2, 4), name="boxes")])
+def model(scores, boxes):
+    where = tf.where(scores > 0.3)
+    return tf.image.non_max_suppression(tf.gather_nd(boxes, where), tf.gather_nd(scores, where), 3)
+"""
+        perturb = -6  # M_PERTURB: new memory has the complement of the value
+        mallopt = ctypes.CDLL(None).mallopt
+        self.addCleanup(mallopt, perturb, 0)
+        for fill in (127, 254):
+            mallopt(perturb, fill)
+            exported = self.export(model)
+            (output,) = exported.manifest.entry_points[0].outputs
+            self.assertEqual((output.shape, bool(output.size)), ((3,), True))
+            self.compile(exported)
 
     def test_default_golden_inputs(self) -> None:
         """Protects tests of models without inputs: values of every kind, the same in each export, different in each step."""

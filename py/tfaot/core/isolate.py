@@ -232,11 +232,26 @@ def _end(pid: int, stacks: int) -> None:
             os.kill(process, signal.SIGKILL)
 
 
+_FRAME = re.compile(r"\s*@\s+0x[0-9a-f]+\s|\*\*\* Check failure stack trace: \*\*\*")
+"""A line of a stack in C++, which says nothing to anyone but XLA's developers."""
+
+_NAMES_FAULT = re.compile(
+    r"F\d{4} |Check failed|LLVM ERROR|terminate called|\s*what\(\):|ERROR: \w+Sanitizer"
+    r"|.*Assertion .* failed|\*\*\* .* \*\*\*|(malloc|free|realloc|munmap_chunk|corrupted)\b.*(\)|corrupt|invalid)"
+)
+"""A line with which C++ ends a process."""
+
+
 def last_words(printed: str) -> list[str]:
-    """Returns the end of a child's output, or the lines around the stack that Python prints when it crashes."""
-    lines = printed.splitlines()
+    """Returns the end of a child's output, or the lines around the stack that Python prints when it crashes.
+
+    Lines that name the fault are always among them, and come first.
+    """
+    lines = [line for line in printed.splitlines() if not _FRAME.match(line)]
+    faults = [line for line in lines if _NAMES_FAULT.match(line)][-3:]
     stack = next((index for index, line in enumerate(lines) if "(most recent call first)" in line), None)
-    return lines[-_LOG_LINES:] if stack is None else lines[max(0, stack - 8) : stack + _LOG_LINES]
+    end = lines[-_LOG_LINES:] if stack is None else lines[max(0, stack - 8) : stack + _LOG_LINES]
+    return [*(line for line in faults if line not in end), *end]
 
 
 def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoReturn:

@@ -16,6 +16,7 @@ from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python import _pywrap_tfcompile
 
 from tfaot.core.isa import CPU_LEVELS, TARGET_TRIPLE
+from tfaot.graph.lowering import zeroed_memory
 from tfaot.graph.names import unused
 
 
@@ -40,23 +41,24 @@ def complaint(folder: str, graph: bytes, config: tf2xla_pb2.Config) -> str:
     with open(path("config.pb"), "wb") as file:
         file.write(config.SerializeToString())
     try:
-        _pywrap_tfcompile.Compile(
-            graph=path("graph.pb"),
-            config=path("config.pb"),
-            target_triple=TARGET_TRIPLE,
-            target_cpu=CPU_LEVELS[0],
-            target_features="",
-            entry_point="entry",
-            cpp_class="Class",
-            out_function_object=path("object"),
-            out_metadata_object=path("metadata"),
-            out_header=path("header"),
-            out_session_module=path("hlo"),
-            out_constant_buffers_object=path("constants"),
-            mlir_components="",
-            gen_name_to_index=False,
-            gen_program_shape=False,
-        )
+        with zeroed_memory():
+            _pywrap_tfcompile.Compile(
+                graph=path("graph.pb"),
+                config=path("config.pb"),
+                target_triple=TARGET_TRIPLE,
+                target_cpu=CPU_LEVELS[0],
+                target_features="",
+                entry_point="entry",
+                cpp_class="Class",
+                out_function_object=path("object"),
+                out_metadata_object=path("metadata"),
+                out_header=path("header"),
+                out_session_module=path("hlo"),
+                out_constant_buffers_object=path("constants"),
+                mlir_components="",
+                gen_name_to_index=False,
+                gen_program_shape=False,
+            )
     except Exception as error:  # its types say nothing, so only its text is useful
         return str(error) or repr(error)
     return ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import dataclasses
 import itertools
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tfaot.graph.names import producer
@@ -18,6 +20,25 @@ _FLOATS = frozenset({1, 2, 14, 19})
 """`DT_FLOAT`, `DT_DOUBLE`, `DT_BFLOAT16`, `DT_HALF`."""
 
 _runs = itertools.count()
+
+
+_PERTURB = -6
+"""glibc's `M_PERTURB`: new memory gets the complement of the value's lowest byte."""
+
+
+@contextlib.contextmanager
+def zeroed_memory() -> Iterator[None]:
+    """Lets `malloc` return zeros while XLA lowers a graph.
+
+    To find bounds of sizes, XLA evaluates parts of the graph on values that it doesn't know. Of a tensor with such a size, it
+    reads the size from memory that nothing has written, and dies if that is negative. It doesn't use the result.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", lambda option, value: None)
+    mallopt(_PERTURB, 255)
+    try:
+        yield
+    finally:
+        mallopt(_PERTURB, 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,7 +108,8 @@ def lower(
         )
 
     specs = [tf.TensorSpec(argument.shape, argument.dtype) for argument in inputs]
-    return main.experimental_get_compiler_ir(*specs)(stage=stage, platform_name="CPU")
+    with zeroed_memory():
+        return main.experimental_get_compiler_ir(*specs)(stage=stage, platform_name="CPU")
 
 
 def _without_edges(graph: graph_pb2.GraphDef, given: Collection[str]) -> tuple[graph_pb2.GraphDef, set[str]]:

@@ -12,6 +12,7 @@ from tfaot.core import environment, isolate, refusals
 from tfaot.core.errors import TfaotError
 from tfaot.core.functions import for_isa
 from tfaot.core.isa import TARGETS
+from tfaot.graph.lowering import zeroed_memory
 from tfaot.tfcompile import crash
 from tfaot.tfcompile.inputs import Inputs
 
@@ -83,23 +84,26 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
             ours.append(f"--xla_cpu_prefer_vector_width={TARGETS[isa].vectors}")
         os.environ["XLA_FLAGS"] = " ".join([*ours, os.environ["XLA_FLAGS"]])
         try:
-            _pywrap_tfcompile.Compile(
-                graph=given.graph,
-                config=given.config,
-                target_triple=given.target_triple or TARGETS[isa].triple,
-                target_cpu=TARGETS[isa].cpu,
-                target_features=TARGETS[isa].features,
-                entry_point=given.function.symbol,
-                cpp_class=for_isa(given.function.internal_class, isa),
-                out_function_object=outputs.objects,
-                out_metadata_object=os.path.join(folder, "metadata.o"),  # differs from run to run, and nothing uses it
-                out_header=header,
-                out_session_module=outputs.hlo,
-                out_constant_buffers_object=outputs.constants,
-                mlir_components="",
-                gen_name_to_index=False,
-                gen_program_shape=False,
-            )
+            with zeroed_memory():
+                _pywrap_tfcompile.Compile(
+                    graph=given.graph,
+                    config=given.config,
+                    target_triple=given.target_triple or TARGETS[isa].triple,
+                    target_cpu=TARGETS[isa].cpu,
+                    target_features=TARGETS[isa].features,
+                    entry_point=given.function.symbol,
+                    cpp_class=for_isa(given.function.internal_class, isa),
+                    out_function_object=outputs.objects,
+                    out_metadata_object=os.path.join(
+                        folder, "metadata.o"
+                    ),  # differs from run to run, and nothing uses it
+                    out_header=header,
+                    out_session_module=outputs.hlo,
+                    out_constant_buffers_object=outputs.constants,
+                    mlir_components="",
+                    gen_name_to_index=False,
+                    gen_program_shape=False,
+                )
         except Exception as error:  # its types say nothing, so use its text
             raise refusals.explain(str(error), given, given.manifest) from None
         dumped = sorted(name for name in os.listdir(folder) if name.endswith(_OPTIMIZED))
