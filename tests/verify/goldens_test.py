@@ -498,7 +498,8 @@ def model(big, branch, bucket, label, length, number, pair, seed, token):
         goldens = self.export(
             "import tensorflow as tf\n\n\n"
             "def model(x, i):\n"
-            "    return tf.while_loop(lambda n, y: n < 3, lambda n, y: (n + 1, y + tf.gather(x, i)), (0, tf.gather(x, 2 * i)))[1]\n",
+            "    start = (0, tf.gather(x, 2 * i))\n"
+            "    return tf.while_loop(lambda n, y: n < 3, lambda n, y: (n + 1, y + tf.gather(x, i)), start)[1]\n",
             golden_steps=2,
             signature={"x": "float32[4, 5]", "i": "int32[6]"},
         ).goldens()

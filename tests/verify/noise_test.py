@@ -84,7 +84,7 @@ class NoiseTest(unittest.TestCase):
                 self.assertLess(error.max(), 5 * most)
 
     def test_optimizers(self) -> None:
-        """Protects tolerances of training: an optimizer's update, which has no result, rounds the new value and what it subtracts."""
+        """Protects tolerances of training: an optimizer's update, which has no result, rounds the new value and the change."""
 
         @tf.function(input_signature=[tf.TensorSpec([64]), tf.TensorSpec([], tf.resource)], autograph=False)
         def called(x: Any, handle: Any) -> Any:

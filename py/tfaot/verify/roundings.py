@@ -133,7 +133,7 @@ class Terms:
     shapes: tuple[int, ...] = ()
     """The operands whose shapes these are."""
     factors: tuple[tuple[int, ...], ...] = ()
-    """A term is a product of a value from each of these groups of operands. If no partial sum needs to be rounded, the sum is exact.
+    """A term is a product of a value from each of these groups of operands. The sum is exact if no partial sum needs to be rounded.
     Empty if it never is."""
     rounded: bool = False
     """Whether something is done to the sum, such as a division, which rounds once more."""

@@ -1,6 +1,7 @@
 """What each comparison sees of each value: how far it moves when the model gets other inputs or variables.
 
-A value that nothing moves by more than rounding errors could isn't checked: the test would pass whatever the compiled code computes.
+A value that nothing moves by more than rounding errors could isn't checked: the test would pass whatever the compiled code
+computes.
 Probes start with other inputs, and with variables changed by 1%. Where these don't show every value, others follow.
 """
 
