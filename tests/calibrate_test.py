@@ -64,6 +64,33 @@ class CalibrateTest(StageTest):
             self.assertLess(most, 3)
             self.assertGreater(between, 0.05)
 
+    def test_configs_that_keras_rejects(self) -> None:
+        """Protects networks with Lambda layers, and with numbers as operands, whose configs Keras doesn't read back by default."""
+
+        def work() -> list[float]:
+            from tfaot.calibrate import calibrated
+
+            result = []
+            for kind in ("keras", "tf_keras"):
+                if kind == "tf_keras":
+                    import tf_keras as keras
+                else:
+                    import keras
+                x = inputs = keras.layers.Input((16, 16, 3))
+                x = keras.layers.Lambda(lambda t: 2.0 * t - 1.0)(x)
+                small = keras.applications.MobileNetV3Small(weights=None, include_top=False, input_shape=(32, 32, 3))
+                for model in (
+                    keras.Model(inputs, keras.layers.Dense(50)(keras.layers.BatchNormalization()(keras.layers.Flatten()(x)))),
+                    keras.Model(small.input, keras.layers.Dense(50)(keras.layers.Flatten()(small.output))),
+                ):
+                    calibrated(model, spread=1.5)
+                    values = np.random.default_rng(1).standard_normal((8, *model.input_shape[1:])).astype(np.float32)
+                    result.append(float(np.asarray(model(values, training=False)).std()))
+            return result
+
+        for spread in in_child(work):
+            self.assertTrue(0.7 < spread < 5, spread)
+
     def test_every_weight_counts(self) -> None:
         """Protects mutation tests: each weight changes the result, except attention's key bias, which softmax cancels."""
 

@@ -12,6 +12,8 @@ you have no trained weights, in tests, benchmarks, and examples:
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -143,16 +145,50 @@ def _layers(model: Any) -> list[Any]:
 def _in_float64(model: Any) -> Any:
     """Returns the same network in float64, with other weights."""
     classes = {type(layer).__name__: type(layer) for layer in _layers(model)[1:]}
+    # The functions of Lambda layers are in this process anyway, so nothing is less safe with them.
+    with _safe_mode_off(model):
+        try:
+            return type(model).from_config(_widened(model.get_config()), custom_objects=classes)
+        except (NotImplementedError, TypeError, ValueError) as error:
+            # Some configs can't be read back, such as that of an operation with a number between its operands.
+            twin = _cloned(model)
+            if twin is not None:
+                return twin
+            raise TfaotError(
+                f"calibrated() can't rebuild the model {model.name} in float64",
+                details=str(error),
+                exists=f"{type(model).__name__}, a subclass of Model, has no config that describes its layers",
+                do="build the model with Sequential or the functional API; or call tfaot.calibrate.draw(model), which "
+                "draws weights but doesn't set statistics",
+            ) from None
+
+
+def _cloned(model: Any) -> Any:
+    """Returns the same network in float64, built layer by layer, or None if Keras can't do that."""
+
+    def clone(layer: Any) -> Any:
+        return type(layer).from_config(_widened(layer.get_config()))
+
     try:
-        return type(model).from_config(_widened(model.get_config()), custom_objects=classes)
-    except (NotImplementedError, TypeError) as error:
-        raise TfaotError(
-            f"calibrated() can't rebuild the model {model.name} in float64",
-            details=str(error),
-            exists=f"{type(model).__name__}, a subclass of Model, has no config that describes its layers",
-            do="build the model with Sequential or the functional API; or call tfaot.calibrate.draw(model), which "
-            "draws weights but doesn't set statistics",
-        ) from None
+        models = importlib.import_module(_package(model) + ".models")
+        return models.clone_model(model, clone_function=clone, **({"recursive": True} if _is_keras_3(model) else {}))
+    except (NotImplementedError, TypeError, ValueError):
+        return None
+
+
+def _safe_mode_off(model: Any) -> contextlib.AbstractContextManager[Any]:
+    library = importlib.import_module(_package(model) + ".src.saving.serialization_lib")
+    scope: contextlib.AbstractContextManager[Any] = library.SafeModeScope(safe_mode=False)
+    return scope
+
+
+def _package(model: Any) -> str:
+    """Returns the Keras of a model: `keras` or `tf_keras`."""
+    return next(kind.__module__.split(".")[0] for kind in type(model).__mro__ if "keras" in kind.__module__)
+
+
+def _is_keras_3(model: Any) -> bool:
+    return _package(model) == "keras"
 
 
 def _widened(config: Any, key: str = "") -> Any:
