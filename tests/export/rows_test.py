@@ -53,6 +53,7 @@ def independent() -> dict[str, Callable[[dict[str, Any]], Any]]:
         "map_of_products": lambda v: tf.map_fn(lambda row: tf.matmul(row, free), v["time"]),
         "maximum": lambda v: tf.nn.max_pool2d(v["image"], 2, 2, "SAME"),
         "merged": lambda v: tf.reshape(tf.reshape(v["time"], [-1, 3]) @ free, [tf.shape(v["time"])[0], -1]),
+        "mirrored": lambda v: tf.pad(v["time"], [[0, 0], [1, 1], [0, 2]], "REFLECT"),
         "moments": lambda v: v["x"] - tf.nn.moments(v["x"], [1], keepdims=True)[0],
         "one_hot": lambda v: tf.one_hot(v["i"], 4),
         "padded": lambda v: tf.pad(v["x"], [[0, 0], [1, 1]]),
@@ -135,6 +136,7 @@ def dependent() -> dict[str, tuple[str, str, Callable[[dict[str, Any]], Any]]]:
         ),
         "mean": ("Mean", together, lambda v: v["x"] - 0.01 * tf.reduce_mean(v["x"], 0)),
         "mean_of_all": ("Mean", together, lambda v: v["x"] - tf.reduce_mean(v["x"])),
+        "mirrored": ("MirrorPad", place, lambda v: tf.pad(v["x"], [[1, 0], [0, 0]], "SYMMETRIC")[:-1]),
         "mixed_up": ("Reshape", together, lambda v: tf.reshape(tf.transpose(v["x"]), tf.shape(v["x"]))),
         "norm": ("L2Loss", together, lambda v: tf.clip_by_global_norm([v["x"]], 1.0)[0][0]),
         "pairs": (

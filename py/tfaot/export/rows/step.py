@@ -58,6 +58,32 @@ class Step:
         return tuple(self.one.shape.dimensions)
 
     @property
+    def empty(self) -> bool:
+        """Whether the result is an array without elements, which depends on nothing."""
+        return all(0 in part.shape.dimensions for part in (self.one, self.other))
+
+    def without_empty(self) -> Step:
+        """Returns the step without arrays that have no elements, if it concatenates: a padding of none, for example."""
+        if self.one.opcode != "concatenate":
+            return self
+        pairs = list(zip(self.one.operand_ids, self.other.operand_ids, strict=True))
+        full = [
+            index
+            for index, pair in enumerate(pairs)
+            if not all(0 in self.instructions[which][operand].shape.dimensions for which, operand in enumerate(pair))
+        ]
+        if len(full) == len(pairs):
+            return self
+        made = []
+        for instruction in (self.one, self.other):
+            copy = type(instruction)()
+            copy.CopyFrom(instruction)
+            copy.operand_ids[:] = [instruction.operand_ids[index] for index in full]
+            copy.opcode = "concatenate" if len(full) > 1 else "copy"
+            made.append(copy)
+        return Step(made[0], made[1], [self.operands[index] for index in full], self.instructions, self._order)
+
+    @property
     def batch(self) -> tuple[int, int] | bool | None:
         """The batch dimension and its elements per row; None if there is no batch, False if it is unclear."""
         return batch_of(self.one.shape, self.other.shape)

@@ -100,12 +100,15 @@ class Walk:
             return Loop(self, step).result()
         if op == "conditional":
             return self._conditional(step)
+        if step.empty:
+            return FREE
+        step = step.without_empty()
         values = [leaf for operand in step.operands for leaf in leaves(operand)]
         if any(value.kind is Kind.MIXED for value in values):
             return step.everywhere(step.mixed("", *values))
         if not same_attributes(step.one, step.other):
             return step.everywhere(step.mixed(COUNTS))
-        rule = RULES.get(op)
+        rule = RULES.get(step.one.opcode)
         value = step.folded() or (rule(step) if rule else step.unknown())
         if isinstance(value, Value) and value.kind in BATCHED and not isinstance(step.batch, bool | None):
             if step.batch != (value.axis, value.each * value.outer):
