@@ -80,7 +80,9 @@ class CalibrateTest(StageTest):
                 x = keras.layers.Lambda(lambda t: 2.0 * t - 1.0)(x)
                 small = keras.applications.MobileNetV3Small(weights=None, include_top=False, input_shape=(32, 32, 3))
                 for model in (
-                    keras.Model(inputs, keras.layers.Dense(50)(keras.layers.BatchNormalization()(keras.layers.Flatten()(x)))),
+                    keras.Model(
+                        inputs, keras.layers.Dense(50)(keras.layers.BatchNormalization()(keras.layers.Flatten()(x)))
+                    ),
                     keras.Model(small.input, keras.layers.Dense(50)(keras.layers.Flatten()(small.output))),
                 ):
                     values = 255 * np.random.default_rng(1).random((4, *model.input_shape[1:]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import pathlib
 import platform
+import re
 
 from benchmarks import pages
 from tests.stages.logs import Row, rows
@@ -16,19 +17,29 @@ ROOT = pathlib.Path(__file__).parents[2]
 COMMAND = "./bazelw test //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report"
 
 
-def line(name: str, found: list[Row]) -> str:
+def line(name: str, found: list[Row], checked: str) -> str:
     """Returns a target's line in the table."""
     free = [row for row in found if "(free run)" in row.name]
     each = [row for row in found if row not in free]
-    seeing = [row for row in each if not row.verdict]
-    blind = sum(row.verdict == "BLIND" for row in found)
-    least = min((row.sees for row in seeing), default=0.0)
-    middle = sorted(row.sees for row in seeing)[len(seeing) // 2] if seeing else 0.0
+    blind = sum(row.verdict == "BLIND" for row in each)
+    seeing = sorted(row.sees for row in each if not row.verdict)
+    sees = (seeing[0], seeing[len(seeing) // 2]) if seeing else (0.0, 0.0)
     return (
         f"| `{name}` | {len(found)} | {sum(row.verdict == 'FAILED' for row in found)} | {blind} "
         f"| {max(row.share for row in each):.0%} | {max((row.share for row in free), default=0.0):.0%} "
-        f"| {least:.1e} | {middle:.1e} |"
+        f"| {sees[0]:.1e} | {sees[1]:.1e} | {checked} |"
     )
+
+
+def values(log: pathlib.Path) -> tuple[int, int]:
+    """Returns how many of the values that a test compares are checked, and how many there are."""
+    checked, count = re.findall(r"; (\d+) of (\d+) values are checked", log.read_text(encoding="utf-8"))[0]
+    return int(checked), int(count)
+
+
+def shown(checked: int, count: int) -> str:
+    """Returns a share of values. Only all values are 100 %."""
+    return "100 %" if checked == count else f"{min(100 * checked / count, 99.99):.2f} %"
 
 
 def cpu() -> str:
@@ -43,11 +54,14 @@ def main() -> None:
     raw = argparse.RawDescriptionHelpFormatter
     argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
     logs = ROOT / "bazel-testlogs" / "examples"
-    found = {
-        f"//examples/{log.parent.parent.relative_to(logs)}:{log.parent.name.removesuffix('_test')}": rows(log)
+    tests = {
+        f"//examples/{log.parent.parent.relative_to(logs)}:{log.parent.name.removesuffix('_test')}": log
         for log in sorted(logs.rglob("*_aot_test/test.log"))
         if (ROOT / "examples" / log.parent.parent.relative_to(logs) / "BUILD").exists()  # Bazel keeps old logs.
     }
+    found = {name: rows(log) for name, log in tests.items()}
+    counts = {name: values(log) for name, log in tests.items()}
+    total = [sum(each) for each in zip(*counts.values(), strict=True)]
     every = [row for each in found.values() for row in each]
     lines = [
         "# Measured numerics",
@@ -58,16 +72,19 @@ def main() -> None:
         f"Made by `{COMMAND}` on {platform.machine()}, {cpu()}.",
         "",
         f"{len(every):,} comparisons of {len(found)} targets: {sum(row.verdict == 'FAILED' for row in every)} failed, "
-        f"{sum(row.verdict == 'BLIND' for row in every)} blind. The largest error is "
+        f"{sum(row.verdict == 'BLIND' and '(free run)' not in row.name for row in every)} blind. "
+        f"{shown(*total)} of {total[1]:,.0f} values are checked. The largest error is "
         f"{max(row.share for row in every):.0%} of its tolerance.",
         "",
         "- *of tolerance* is the largest error of any value, as a share of that value's own tolerance. More than 100 % fails.",
         "- *free run* is the same for runs in which each step starts from the variables of the step before.",
-        "- *sees* says by how many tolerances the results move with other inputs, and with variables changed by 1 %.",
+        "- *sees* says by how many tolerances half of a result's values move, or more, with other inputs and variables: for the",
+        "  result that moves least, and for half of the results.",
+        "- *checked* is the share of the values for which a wrong one would fail.",
         "",
-        "| target | comparisons | failed | blind | of tolerance | free run | sees, least | sees, median |",
-        "|---|---|---|---|---|---|---|---|",
-        *(line(name, each) for name, each in found.items()),
+        "| target | comparisons | failed | blind | of tolerance | free run | sees, least | sees, median | checked |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *(line(name, each, shown(*counts[name])) for name, each in found.items()),
         "",
     ]
     pages.put(ROOT / "docs" / "measured" / "numerics.md", "tests/verify/report.py", "\n".join(lines))

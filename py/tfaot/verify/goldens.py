@@ -29,7 +29,7 @@ from tfaot.verify.measure import Measured, measure
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, expected, kept_units
 
-VERIFIED = 0.5
+VERIFIED = 0.9
 """An output or a variable is verified if a call's comparisons check this share of its values."""
 SAME = 1e-4
 """Largest difference, relative to the largest value, between results that should differ only by the batch size."""
