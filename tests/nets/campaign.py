@@ -14,7 +14,7 @@ import pickle
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def _rows(draw: np.random.Generator, shape: tuple[int, ...], value: float) -> Ar
     return np.where(whole | (draw.random(shape) < 0.3), value, draw.normal(size=shape))
 
 
-KINDS = {
+KINDS: dict[str, Callable[[np.random.Generator, tuple[int, ...]], Array]] = {
     "normal": lambda draw, shape: draw.normal(size=shape),
     "zeros": lambda draw, shape: np.zeros(shape),
     "equal": lambda draw, shape: np.full(shape, 0.7),
@@ -175,8 +175,8 @@ def reference(folder: Path, nets: Sequence[grammar.Net]) -> None:
         spread = {}
         for name, value in double[kind][0].items():
             with np.errstate(invalid="ignore", over="ignore"):
-                apart = [np.abs(run[name] - value) for run in noisy[kind]]
-                apart = np.where(np.isfinite(value), np.max(apart, 0), 0.0)
+                errors = [np.abs(run[name] - value) for run in noisy[kind]]
+                apart = np.where(np.isfinite(value), np.max(errors, 0), 0.0)
                 # Few runs may leave a value alone that noise turns over in the rest of its row.
                 spread[name] = np.maximum(apart, np.mean(apart, -1, keepdims=True)) if apart.ndim else apart
         references[kind] = Reference(single[kind][0], double[kind][0], spread)

@@ -358,7 +358,9 @@ def _images(w: _Writer) -> None:
             dilation = 2 if kind == "wide" and stride == 1 and padding == "SAME" else 1
             kernel = w.weight(k, k, channels, filters)
             text = f"conv2d({value}, {kernel}, strides={stride}, padding={padding!r}, dilations={dilation})"
-            text = f"inference_norm({text}, {w.seed()})" if w.chance(0.5) else f"{text} + {w.weight(filters, scale=0.2)}"
+            text = (
+                f"inference_norm({text}, {w.seed()})" if w.chance(0.5) else f"{text} + {w.weight(filters, scale=0.2)}"
+            )
             channels = filters
             reach = (k - 1) * dilation
             side, other = (
@@ -539,7 +541,9 @@ def model_text(nets: Sequence[Net]) -> str:
     """Returns a file with one model of all nets, whose outputs are `n{net}_{output}`."""
     dtypes = {"float": "D", "mask": "D", "ids": "tf.int32"}
     specs = [
-        f"    tf.TensorSpec({tensor.shape}, {dtypes[tensor.kind]}, {tensor.name!r})," for net in nets for tensor in net.inputs
+        f"    tf.TensorSpec({tensor.shape}, {dtypes[tensor.kind]}, {tensor.name!r}),"
+        for net in nets
+        for tensor in net.inputs
     ]
     names = ", ".join(tensor.name for net in nets for tensor in net.inputs)
     calls = [

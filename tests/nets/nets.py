@@ -157,7 +157,11 @@ def page(tally: campaign.Tally) -> str:
 
 def cpu() -> str:
     """Returns the name of this machine's CPU."""
-    names = [line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line]
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if "model name" in line
+    ]
     return names[0] if names else "an unnamed CPU"
 
 
@@ -167,7 +171,9 @@ def main() -> None:
     parser.add_argument("--nets", type=int, default=90, help="how many nets")
     parser.add_argument("--first", type=int, default=0, help="the number of the first net")
     parser.add_argument("--jobs", type=int, default=1, help="how many groups of nets run at once")
-    parser.add_argument("--folder", help="where to keep what groups have found; a run that was stopped goes on from there")
+    parser.add_argument(
+        "--folder", help="where to keep what groups have found; a run that was stopped goes on from there"
+    )
     parser.add_argument("--show", action="store_true", help="print the nets of these numbers, and end")
     parser.add_argument("--page", action="store_true", help="write docs/measured/nets.md")
     flags = parser.parse_args()

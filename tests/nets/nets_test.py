@@ -14,7 +14,10 @@ from tests.stages import harness
 
 
 def _texts(faults: list[campaign.Fault]) -> str:
-    return "\n".join(f"net {fault.net}, {fault.variant}: {fault.what}: {fault.inputs}, {fault.where}" for fault in nets.summary(faults))
+    return "\n".join(
+        f"net {fault.net}, {fault.variant}: {fault.what}: {fault.inputs}, {fault.where}"
+        for fault in nets.summary(faults)
+    )
 
 
 class NetsTest(unittest.TestCase):

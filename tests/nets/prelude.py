@@ -30,8 +30,16 @@ def error(size):
 
 @tf.custom_gradient
 def _noisy_both_ways(value):
-    return value + error(tf.abs(value)), lambda grad: grad + error(
-        tf.abs(grad) + 0.25 * tf.reduce_max(tf.abs(grad), -1, keepdims=True) if grad.shape.rank else tf.abs(grad)
+    return (
+        value + error(tf.abs(value)),
+        lambda grad: (
+            grad
+            + error(
+                tf.abs(grad) + 0.25 * tf.reduce_max(tf.abs(grad), -1, keepdims=True)
+                if grad.shape.rank
+                else tf.abs(grad)
+            )
+        ),
     )
 
 
@@ -118,7 +126,10 @@ def lstm(x, mask, seed, width, kind="lstm", steps=None):
     """A recurrent net over [batch, time, width] as a loop. Where `mask` [batch, time] is 0, the state stays."""
     batch, time, depth = x.shape
     gates = {"lstm": 4, "gru": 3, "rnn": 1}[kind]
-    w, u = weight([seed, 1], (depth, gates * width), depth**-0.5), weight([seed, 2], (width, gates * width), width**-0.5)
+    w, u = (
+        weight([seed, 1], (depth, gates * width), depth**-0.5),
+        weight([seed, 2], (width, gates * width), width**-0.5),
+    )
     b = weight([seed, 3], (gates * width,), 0.2)
 
     def step(i, h, c, out):
@@ -172,7 +183,7 @@ def slots(variables, seed):
 
 def update(variables, slots, grads, how):
     """Takes one step of an optimizer."""
-    for v, (m, s), g in zip(variables, slots, grads):
+    for v, (m, s), g in zip(variables, slots, grads, strict=True):
         if how == "sgd":
             v.assign_sub(0.05 * g)
         elif how == "momentum":
