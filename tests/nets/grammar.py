@@ -440,7 +440,8 @@ def _recurrent(w: _Writer) -> None:
 def _dense_net(w: _Writer) -> None:
     """Few rows by constant matrices, small ones and one of more than 1 MB."""
     rows, columns = int(w.pick((1, 1, 1, 2, 3, 5))), int(w.pick((*_SMALL, 100, 257, 700)))
-    value, shape, values = w.input(rows, columns), (rows, columns), list[str]()
+    shape: Shape = (rows, columns)
+    value, values = w.input(*shape), list[str]()
     for _ in range(int(w.random.integers(1, 6))):
         value, shape = _dense(w, value, shape, int(w.pick((*_SMALL, 65, 100, 390, 700))))
         values.append(value)

@@ -118,7 +118,7 @@ def page(tally: campaign.Tally) -> str:
         f"This run was on {cpu()}, at {' and '.join(campaign.LEVELS)}. The suite runs the first 54 nets.",
         "",
         "- All passes, at both levels, on 1 to 4 threads: results of several threads have the same bits as those of one.",
-        "- For each group of nets, each pass that applies there is alone, or all others are on, in turns.",
+        "- For each group of nets, a quarter of the passes that apply there are tried alone, and a quarter are left out, in turns.",
         "- A value is a fault if it is neither near TensorFlow's nor near that of float64. How near depends on what noise of "
         "float32's size does to it in eight runs in float64, in which all sums and approximations are off.",
         "",
