@@ -148,8 +148,8 @@ namespace tfaot {
 namespace {
 
 // The calling thread's error from functions that have no instance. It isn't a
-// thread_local string: because of its destructor, dlclose() would unload nothing
-// before the thread ends.
+// thread_local string: because of its destructor, dlclose() would unload
+// nothing before the thread ends.
 class ThreadError {
  public:
   ThreadError() noexcept { made_ = pthread_key_create(&key_, Delete) == 0; }
@@ -370,8 +370,8 @@ tfaot_status Unsupported(std::string& error, const char* function,
                       found, "don't call it for this model"));
 }
 
-// Calls `body` for an instance, whose error it sets. Without one, create_error()
-// says so.
+// Calls `body` for an instance, whose error it sets. Without one,
+// create_error() says so.
 template <typename Body>
 tfaot_status WithModel(tfaot_model* model, const char* function,
                        Body body) noexcept {
@@ -949,7 +949,8 @@ tfaot_status LiveUpdate(tfaot_live_weights* live, const tfaot_value* values,
                         std::size_t count) {
   return Guarded(create_error(), [&]() -> tfaot_status {
     if (!Ours(create_error(), "live_update", live) ||
-        (count > 0 && !Given(create_error(), "live_update", "values", values))) {
+        (count > 0 &&
+         !Given(create_error(), "live_update", "values", values))) {
       return TFAOT_INVALID_ARGUMENT;
     }
     const std::vector<NamedValue> named = ValuesOf(values, count);

@@ -130,9 +130,11 @@ struct HalfLimits {
   TFAOT_UNSHARED static constexpr bool has_infinity = true;
   TFAOT_UNSHARED static constexpr bool has_quiet_NaN = true;
   TFAOT_UNSHARED static constexpr bool has_signaling_NaN = true;
-  TFAOT_UNSHARED static constexpr std::float_denorm_style has_denorm = std::denorm_present;
+  TFAOT_UNSHARED static constexpr std::float_denorm_style has_denorm =
+      std::denorm_present;
   TFAOT_UNSHARED static constexpr bool has_denorm_loss = false;
-  TFAOT_UNSHARED static constexpr std::float_round_style round_style = std::round_to_nearest;
+  TFAOT_UNSHARED static constexpr std::float_round_style round_style =
+      std::round_to_nearest;
   TFAOT_UNSHARED static constexpr bool traps = false;
   TFAOT_UNSHARED static constexpr bool tinyness_before = false;
 
@@ -141,9 +143,11 @@ struct HalfLimits {
   TFAOT_UNSHARED static constexpr int digits10 = kMantissa * 301 / 1000;
   TFAOT_UNSHARED static constexpr int max_digits10 = digits * 301 / 1000 + 2;
   TFAOT_UNSHARED static constexpr int max_exponent = 1 << (14 - kMantissa);
-  TFAOT_UNSHARED static constexpr int max_exponent10 = max_exponent * 301 / 1000;
+  TFAOT_UNSHARED static constexpr int max_exponent10 =
+      max_exponent * 301 / 1000;
   TFAOT_UNSHARED static constexpr int min_exponent = 3 - max_exponent;
-  TFAOT_UNSHARED static constexpr int min_exponent10 = (min_exponent - 1) * 301 / 1000;
+  TFAOT_UNSHARED static constexpr int min_exponent10 =
+      (min_exponent - 1) * 301 / 1000;
 
   static constexpr T min() noexcept { return Make(1, 0); }
   static constexpr T max() noexcept { return Make(kInfinity, -1); }
@@ -161,7 +165,8 @@ struct HalfLimits {
 
  private:
   TFAOT_UNSHARED static constexpr int kBias = max_exponent - 1;
-  TFAOT_UNSHARED static constexpr int kInfinity = 2 * max_exponent - 1;  // as an exponent
+  TFAOT_UNSHARED static constexpr int kInfinity =
+      2 * max_exponent - 1;  // as an exponent
 
   static constexpr T Make(int exponent, int mantissa) noexcept {
     return T::FromBits(

@@ -49,8 +49,8 @@ constexpr Work NextCall(Work work, std::uint32_t parts) {
   return ((work >> 32) + 1) << 32 | parts;
 }
 
-// How often this process, and those that it was forked from, have forked. Only a
-// forked child counts.
+// How often this process, and those that it was forked from, have forked. Only
+// a forked child counts.
 std::atomic<std::uint32_t> forks{0};
 
 // Has this process's children count. Returns its own count.
@@ -66,7 +66,8 @@ std::uint32_t Forks() {
 }  // namespace
 
 struct Threads::Impl {
-  // A child has none of its parent's threads, and locks may be as they held them.
+  // A child has none of its parent's threads, and locks may be as they held
+  // them.
   bool Lost() const noexcept {
     return made_in != forks.load(std::memory_order_relaxed);
   }

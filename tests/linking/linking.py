@@ -1,9 +1,9 @@
 """Links and loads two models of one class in every way, and shows whether each gives its own numbers, or the linker refuses both.
 
     bazel build //tests/linking/...
-    python3 tests/linking/linking.py PACKAGES [--compiler NAME=COMMAND…] [--sanitizers] [--page FILE]
+    python3 tests/linking/linking.py gcc=bazel-bin/tests/linking [--compiler NAME=COMMAND…] [--sanitizers] [--page FILE]
 
-`tests/linking/run` builds the packages with each compiler, and gets clang.
+`tests/linking/run` gets clang, and makes the whole table.
 """
 
 from __future__ import annotations
@@ -52,10 +52,8 @@ class Row:
 class Table:
     """All ways, with one compiler for programs and plug-ins."""
 
-    packages: Path
-    """The folder with the package of each model, or with its archive."""
     built: Path
-    """The folder with what Bazel built, `tests/linking` in it."""
+    """What Bazel built of `tests/linking`."""
     folder: Path
     """Where to write."""
     compiler: tuple[str, ...]
@@ -66,7 +64,7 @@ class Table:
         """Tries everything."""
         self.folder.mkdir()
         for name in EXPECTED:
-            with tarfile.open(self.packages / f"{name}.package.tar.gz") as archive:
+            with tarfile.open(self.built / f"{name}.package.tar.gz") as archive:
                 archive.extractall(self.folder / "packages", filter="data")
         self._run("-I", self._package("first") / "include", HERE / "load.cc", "-ldl", "-o", self.folder / "load")
         for pair in PAIRS:
@@ -105,7 +103,16 @@ class Table:
                 self._run(HERE / "both.cc", *order, f"-Wl,-rpath,{self.folder}", "-o", program)
                 yield "program and two shared libraries", self._ran(program, *numbers)
             program = self.folder / "mixed"
-            self._run(HERE / "both.cc", sources[0], archives[0], shared[1], "-rdynamic", f"-Wl,-rpath,{self.folder}", "-o", program)
+            self._run(
+                HERE / "both.cc",
+                sources[0],
+                archives[0],
+                shared[1],
+                "-rdynamic",
+                f"-Wl,-rpath,{self.folder}",
+                "-o",
+                program,
+            )
             yield "program with a model, and a shared library", self._ran(program, *numbers)
         for form, libraries in (
             ("plug-ins of packages", [self._shared(name, "Score") for name in (one, other)]),
@@ -148,7 +155,9 @@ class Table:
         """Links `plugin.cc` and a package. Returns the shared library."""
         out = self.folder / f"lib{name}.{entry}.so"
         if not out.exists():
-            self._run("-shared", self._object(name, entry), self._package(name) / f"lib/lib{name}.a", "-pthread", "-o", out)
+            self._run(
+                "-shared", self._object(name, entry), self._package(name) / f"lib/lib{name}.a", "-pthread", "-o", out
+            )
         return out
 
     def _line(self, name: str) -> Path:
@@ -195,3 +204,73 @@ class Table:
         done = self._try(*words)
         if done.returncode:
             raise RuntimeError(f"{shlex.join(done.args)}\n{done.stderr}")
+
+
+def _page(results: Sequence[tuple[str, str, str, Row]]) -> str:
+    """Returns the table as a page.
+
+    Args:
+      results: the compiler of the models, that of the programs, the sanitizer, and the row.
+    """
+    columns = list(dict.fromkeys((built, compiler, sanitizer) for built, compiler, sanitizer, _ in results))
+    forms = list(dict.fromkeys((row.form, row.pair) for *_, row in results))
+    wrong = {(*key, row.form, row.pair) for *key, row in results if row.wrong}
+    heads = [f"{built}, {compiler}{', ' * bool(sanitizer)}{sanitizer}" for built, compiler, sanitizer in columns]
+    lines = [
+        "# Two models of one class",
+        "",
+        "`tests/linking/run` writes this page. In each row, a process has two models of the class `trigger::Anomaly`, in both",
+        "orders. `first` and `second` have other numbers, `wide` other shapes, and `fed` and `refed` differ only in the weights",
+        "that their libraries hold. Where one program contains both, the linker must refuse it and say why. Elsewhere, each model must",
+        "give its own numbers, a library must export only its own symbols, and `dlclose` must unload it.",
+        "[Embedding](../guide/embedding.md#two-models-of-one-class) says what to do.",
+        "",
+        "A column names the compiler of the models, that of the programs and plug-ins, and the sanitizer of the latter.",
+        "",
+        f"{len(results):,} cases, {len(wrong)} open.",
+        "",
+        f"| | {' | '.join(heads)} |",
+        "|---|" + "---|" * len(heads),
+    ]
+    for form, pair in forms:
+        cells = ["**wrong**" if (*column, form, pair) in wrong else "✓" for column in columns]
+        lines.append(f"| {form}: {', '.join(pair)} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _named(text: str) -> tuple[str, tuple[str, ...]]:
+    name, _, command = text.partition("=")
+    return name, tuple(shlex.split(command or name))
+
+
+def main() -> int:
+    """Makes the table. Returns how many cases are wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "built", nargs="+", type=_named, help="NAME=FOLDER: a compiler, and what Bazel built with it"
+    )
+    parser.add_argument("--compiler", action="append", type=_named, help="NAME=COMMAND of programs; c++ by default")
+    parser.add_argument("--sanitizers", action="store_true", help="also with each sanitizer")
+    parser.add_argument("--page", help="output file")
+    options = parser.parse_args()
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for built, (path, *_) in options.built:
+            for compiler, command in options.compiler or [_named("c++")]:
+                for sanitizer in SANITIZERS if options.sanitizers else [""]:
+                    work = Path(folder, f"{len(results)}")
+                    table = Table(Path(path).absolute(), work, command, SANITIZERS[sanitizer])
+                    for row in table.rows():
+                        results.append((built, compiler, sanitizer, row))
+                        if row.wrong:
+                            print(built, compiler, sanitizer, row.form, *row.pair, row.wrong, sep="\n  ")
+                    shutil.rmtree(work)
+    if options.page:
+        Path(options.page).write_text(_page(results))
+    wrong = sum(bool(row.wrong) for *_, row in results)
+    print(f"{len(results):,} cases, {wrong} wrong")
+    return min(wrong, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -23,7 +23,7 @@ class LinkingTest(unittest.TestCase):
             for sanitizer in ("", "asan, ubsan"):
                 folder = Path(tempfile.mkdtemp(dir=os.environ.get("TEST_TMPDIR"))) / "work"
                 built = Path(FOLDER).absolute()
-                table = Table(built, built, folder, tuple(shlex.split(compiler)), SANITIZERS[sanitizer])
+                table = Table(built, folder, tuple(shlex.split(compiler)), SANITIZERS[sanitizer])
                 rows = list(table.rows())
                 self.assertGreater(len(rows), 50)
                 for row in rows:

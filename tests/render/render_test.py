@@ -357,7 +357,8 @@ class CompilerTest(RenderTest):
         result = self.compiler("-M", "program.cc")
         ours = [name for name in result.stdout.split() if not name.startswith("/usr") and name.endswith(".h")]
         self.assertEqual(
-            sorted(os.path.basename(name) for name in ours), ["options.h", "small.h", "status.h", "unshared.h", "view.h", "weights.h"]
+            sorted(os.path.basename(name) for name in ours),
+            ["options.h", "small.h", "status.h", "unshared.h", "view.h", "weights.h"],
         )
 
     def test_family_header_stands_alone(self) -> None:

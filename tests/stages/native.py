@@ -30,6 +30,8 @@ def _objects(library: str) -> tuple[str, ...]:
       FileNotFoundError: Bazel hasn't compiled them.
     """
     for base in (_ROOT, _ROOT / "bazel-bin"):
-        if found := sorted(map(str, base.glob(f"runtime/_objs/{library}/*.pic.o"))):
-            return tuple(found)
+        found = base.glob(f"runtime/_objs/{library}/*.pic.o")
+        # The same sources, with symbols that shared libraries export.
+        if once := sorted(str(path) for path in found if path.parent.suffix != ".visible"):
+            return tuple(once)
     raise FileNotFoundError(f"no objects of //runtime:{library}: ./bazelw build //tests/stages:native_objects")

@@ -27,7 +27,9 @@ def hidden(data: bytes) -> bytes:
         return data
     header = _HEADER.unpack_from(data)
     out = bytearray(data)
-    for index in range(header[12]):
+    # A file with too many sections has their number in the first one.
+    count = header[12] or _SECTION.unpack_from(data, header[6])[5]
+    for index in range(count):
         section = _SECTION.unpack_from(data, header[6] + index * header[11])
         if section[1] != _SYMTAB:
             continue

@@ -235,4 +235,3 @@ def _note(symbols: tuple[str, ...], value: str) -> str:
         before=(".long 12, 8, 1", '.asciz "rules_tfaot"'),
         note=True,
     )
-
