@@ -134,6 +134,9 @@ class Machine:
         self.at(out, size)[:] = result
         if epilogue := thunk.epilogue:
             written.append((epilogue.out, size))
+            operands += [(epilogue.bias, 4 * thunk.m)] if epilogue.bias else []
+            # The result with the epilogue may take the addend's place.
+            assert epilogue.addend is None or not overlap((epilogue.addend, size), (out, size)), thunk
             bias = epilogue.bias and self.at(epilogue.bias, 4 * thunk.m)
             addend = epilogue.addend and self.at(epilogue.addend, size)
             if epilogue.scratch:
@@ -521,7 +524,7 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         ways = {name: (way,) for name, way in known.items()}
-        merged = self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings)
+        merged = self.compare(12000, size, draw, lambda function: epilogues.attach(function, ways), meanings)
         self.assertGreater(merged, 500)
 
     def test_dense_nets(self) -> None:
