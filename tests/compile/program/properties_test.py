@@ -510,8 +510,30 @@ class PropertiesTest(unittest.TestCase):
         count, size = 4, 64
         known, meanings = self.finishes(count)
 
+        def multiplied(kernel: Kernel) -> Dot:
+            lhs, rhs, out = (each.slice for each in kernel.args)
+            return Dot("float", 1, out, lhs, rhs, (0, 0, 0), count, count, count, False, False)
+
+        def two(drawn: Draw) -> list[Thunk]:
+            """Returns two products, the second of which reads the first, and whose final result may take its place."""
+            first = drawn.kernel("", (size, size, size))
+            (lhs, _, out), weights = first.args, SizedSlice(drawn.place(size), size)
+            there = SizedSlice(drawn.place(size), size)
+            second, addend = SizedSlice(drawn.place(size), size), drawn.random.choice([lhs, weights, there])
+            if any(
+                overlap((a.slice, size), (b.slice, size))
+                for a, b in ((out, there), (second, weights), (second, there), (weights, there), (lhs, there))
+            ):
+                return two(drawn)
+            return [
+                multiplied(first),
+                Kernel("bounded", (out, there), (1, 1, 1)),
+                multiplied(Kernel("", (weights, there, second), (1, 1, 1))),
+                Kernel("joined", (second, addend, there), (1, 1, 1)),
+            ]
+
         def draw(drawn: Draw) -> list[Thunk]:
-            thunks: list[Thunk] = []
+            thunks: list[Thunk] = two(drawn) if drawn.random.random() < 0.2 else []
             for _ in range(drawn.random.randint(2, 7)):
                 chosen = drawn.random.random()
                 if chosen < 0.15:
@@ -519,12 +541,11 @@ class PropertiesTest(unittest.TestCase):
                 elif chosen < 0.55:
                     thunks.append(self.finish(drawn, known, size, count))
                 else:
-                    lhs, rhs, out = (each.slice for each in drawn.kernel("", (size, size, size)).args)
-                    thunks.append(Dot("float", 1, out, lhs, rhs, (0, 0, 0), count, count, count, False, False))
+                    thunks.append(multiplied(drawn.kernel("", (size, size, size))))
             return thunks
 
         ways = {name: (way,) for name, way in known.items()}
-        merged = self.compare(12000, size, draw, lambda function: epilogues.attach(function, ways), meanings)
+        merged = self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings)
         self.assertGreater(merged, 500)
 
     def test_dense_nets(self) -> None:
