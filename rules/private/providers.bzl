@@ -33,7 +33,7 @@ TfaotObjectInfo = provider(
         "hlo": "(list[File]) serialized xla.HloSnapshots, before optimization",
         "fingerprint_source": "(File) assembler code that defines the class's fingerprint, the same for all functions",
         "fingerprints": "(list[File]) JSON files with what identifies the build: fingerprints, versions, flags, passes, and levels",
-        "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, and the packed constants",
+        "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, the passes that failed, and the packed constants",
         "plans": "(list[File]) JSON files with the instructions of a run and the memory of its values, for the highest level",
     },
 )

@@ -28,7 +28,8 @@ pass, and [performance](../measured/performance.md) has whole models.
 ## What the passes did
 
 The output group `manifest` has a `NAME.passes.json` for each entry point and batch size. The file gives the number of
-places that each pass changed: 0 if it changed none, and `null` if it is off. `packed` lists the packed constants, with
+places that each pass changed: 0 if it changed none, and `null` if it is off. `failed` has
+what a pass said that raised an exception: the build goes on without it, and warns. `packed` lists the packed constants, with
 their shapes and their bytes before and after. `kernels` lists the runtime's sources that the code calls; programs link
 them for the code's CPU levels.
 

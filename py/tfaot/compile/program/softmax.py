@@ -4,7 +4,7 @@ XLA on CPUs has four kernels for it: the largest value of each row, the exponent
 more than 32 values, the first and the third are two kernels each, and what scales the scores is one more. The call
 (`runtime/tfaot/kernels/softmax.h`) computes four rows at once. Exponentials are Cephes' polynomial, with an error of at most
 1.5e-7, as in XLA. A result is the product with the sum's reciprocal, so it is rounded once more than a quotient, and what would
-be a denormal is 0.
+be a denormal is 0. Scores are scaled after the largest is subtracted, so an error of a product is no error of an exponent.
 
 Applies to float32, along the last axis, outside of loops, with or without a constant factor of the scores. Doesn't apply if
 anything else reads what a kernel of the softmax computes, as gradients can read the exponentials, or if something writes the
