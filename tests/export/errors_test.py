@@ -9,6 +9,7 @@ import numpy as np
 
 from tests.stages.harness import EXPORTED, PREAMBLE, StageTest, run_main
 from tfaot.core import dtypes
+from tfaot.export.sources.model import Model
 
 
 class ErrorsTest(StageTest):
@@ -148,17 +149,39 @@ class ErrorsTest(StageTest):
 
     def test_exit_in_user_code(self) -> None:
         """A model that calls sys.exit, even with 0, doesn't look like a success, and its line is named."""
-        for call, shown in (("sys.exit(3)", "SystemExit: 3"), ("sys.exit()", "SystemExit")):
+        for call, shown in (
+            ("sys.exit(3)", "SystemExit: 3"),
+            ("sys.exit()", "SystemExit"),
+            ("raise KeyboardInterrupt", "KeyboardInterrupt"),
+        ):
             self.refused(
                 PREAMBLE + f"import sys\n\n\ndef model_fn(features, labels):\n    {call}\n",
                 f"""
-                model.py: model_fn(features, labels) raised SystemExit at model.py:14
+                model.py: model_fn(features, labels) raised {shown.partition(":")[0]} at model.py:14
 
                     model.py:14, in model_fn
                         {call}
                     {shown}
 
                   to do: fix model.py:14
+                """,
+            )
+
+    def test_end_without_an_answer(self) -> None:
+        """A model that ends the process as if all were well is an error, too."""
+        text = self.error_of(self.export, PREAMBLE + "import os\n\nprint('bye', flush=True)\nos._exit(0)\n")
+        self.assertRegex(text, r"^exporting model.py: the process exited with status 0\n\n    [^$]*bye\n")
+
+    def test_pipe(self) -> None:
+        """A model that is a pipe doesn't wait for a writer that never comes."""
+        os.mkfifo(self.folder / "pipe")
+        for kind in ("model", "saved_model", "graph", "stablehlo"):
+            self.assert_error(
+                self.error_of(Model(**{kind: str(self.folder / "pipe")}).open).replace(str(self.folder) + "/", ""),
+                """
+                pipe can't be a model
+                  found: neither a file nor a folder
+                  to do: write it to a file first
                 """,
             )
 

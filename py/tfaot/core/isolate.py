@@ -40,7 +40,7 @@ class _Ended:
     status: int
     """Its exit status, negative for a signal."""
     outcome: tuple[str, object]
-    """Its answer, if the status is 0."""
+    """Its answer: what it is, and its value. What it is is empty if the child ended without one, even with status 0."""
     printed: str
     stacks: str
     """Stacks of the child and its descendants if we ended it because it hung; otherwise empty."""
@@ -78,8 +78,8 @@ def run_isolated(
             details=ended.stacks,
             do="if the stack above ends in your code, don't wait there; otherwise, report it to rules_tfaot",
         )
-    if ended.status == 0:
-        kind, value = ended.outcome
+    kind, value = ended.outcome
+    if kind:
         if kind == "result":
             return value  # type: ignore[return-value]
         if isinstance(value, TfaotError):
@@ -96,7 +96,7 @@ def run_isolated(
     raise TfaotError(
         f"{what}: the process {how}",
         details="\n".join(last_words(ended.printed)),
-        do="see the end of its output above; a model that ends the process (sys.exit, os.abort, out of memory) "
+        do="see the end of its output above; a model that ends the process (sys.exit, os._exit, os.abort, out of memory) "
         "can't be exported",
     )
 
@@ -118,9 +118,10 @@ def _attempt(function: Callable[[], T], what: str, idle_seconds: float) -> _Ende
         log.seek(0)
         stacks.seek(0)
         code = os.waitstatus_to_exitcode(status)
+        answered = code == 0 and os.fstat(answer.fileno()).st_size > 0
         return _Ended(
             code,
-            pickle.load(answer) if code == 0 else ("", None),
+            pickle.load(answer) if answered else ("", None),
             log.read().decode(errors="replace"),
             (stacks.read().decode(errors="replace") or "(no stack)\n") if still and code != 0 else "",
         )

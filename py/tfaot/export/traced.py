@@ -7,6 +7,7 @@ each entry point as a `Function`. The later steps, from fixing edges to the mani
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -130,6 +131,12 @@ class Dims:
                 f"{what}: dims contradicts the shape of {len(wrong)} input(s)",
                 exists="; ".join(wrong),
                 do="use None to keep the model's own size, and list a size for every dimension",
+            )
+        if large := [e for e in fixed if math.prod(size or 1 for size in e.shape or ()) >= 2**63]:
+            raise TfaotError(
+                f"{what}: {len(large)} input(s) have more values than TensorFlow can count",
+                exists="; ".join(f"{edge.label} {shown(edge.shape)}" for edge in large),
+                do="use sizes with a product below 2**63",
             )
         unknown = [edge for edge in fixed if edge.shape is None or None in edge.shape[1 if self.batched else 0 :]]
         if unknown:

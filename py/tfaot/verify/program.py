@@ -15,6 +15,7 @@ from tensorflow.compiler.tf2xla.ops import gen_xla_ops
 
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import EntryPoint
+from tfaot.core.packed import with_packed_bits
 from tfaot.core.session import session_config
 from tfaot.verify.kept import Array, kept
 from tfaot.verify.tolerance import Expected, distance
@@ -68,7 +69,7 @@ def check(
 def _results(path: str, entry: EntryPoint, calls: Sequence[Sequence[Array]]) -> list[list[Array]]:
     """Returns the program's outputs for each call."""
     with open(path, "rb") as file:
-        module = file.read()
+        module = with_packed_bits(file.read())
     with tf.Graph().as_default() as graph:
         arguments = [v1.placeholder(tf.as_dtype(tensor.dtype), tensor.shape) for tensor in entry.inputs]
         outputs: list[Any] = list(

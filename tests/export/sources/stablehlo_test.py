@@ -237,6 +237,75 @@ class TextTest(StageTest):
         )
         self.assertTrue(found.endswith("\n  to do: convert it inside the program"))
 
+    def test_constants_of_booleans(self) -> None:
+        """A mask of JAX has a byte for each boolean, and TensorFlow's MLIR reads bits. Both the graph and the check of it work."""
+        mask = np.tri(11, dtype=np.bool_)
+        exported = self.exported(
+            f"""
+            func.func @main(%x: tensor<11x11xf32>) -> tensor<11x11xf32> {{
+              %c = stablehlo.constant dense<"0x{mask.tobytes().hex()}"> : tensor<11x11xi1>
+              %z = stablehlo.constant dense<0.0> : tensor<11x11xf32>
+              %r = stablehlo.select %c, %x, %z : tensor<11x11xi1>, tensor<11x11xf32>
+              return %r : tensor<11x11xf32>
+            }}
+            """
+        )
+        goldens = exported.goldens(program=self.folder / "program.mlir")
+        np.testing.assert_array_equal(goldens["step0/output"] != 0, mask)
+
+    def test_results_with_names(self) -> None:
+        """An operation that is kept may name each of its results, as JAX's `rbg` generator does."""
+        exported = self.exported(
+            """
+            func.func @main(%key: tensor<2xui64>) -> (tensor<2xui64>, tensor<3xui32>) {
+              %output_state, %output = stablehlo.rng_bit_generator %key, algorithm = DEFAULT : (tensor<2xui64>) -> (tensor<2xui64>, tensor<3xui32>)
+              %c = stablehlo.constant dense<1> : tensor<3xui32>
+              %sum = stablehlo.add %output, %c : tensor<3xui32>
+              return %output_state, %sum : tensor<2xui64>, tensor<3xui32>
+            }
+            """  # noqa: E501
+        )
+        self.compile(exported)
+        exported.goldens(program=self.folder / "program.mlir", unseen=("*",))
+
+    def test_types_inside(self) -> None:
+        """A dtype that TensorFlow has no kernels for is an error wherever it is, and so is a constant that is too large."""
+        constant = "%0 = stablehlo.constant dense<{}> : tensor<{}>\n"
+        convert = "%1 = stablehlo.convert %0 : (tensor<4x{0}>) -> tensor<4xf32>\n"
+        narrow = "%0 = stablehlo.convert %x : (tensor<4xf32>) -> tensor<4xf8E5M2>\n"
+        large = "%1 = stablehlo.slice %0 [0:4] : (tensor<1099511627776xf32>) -> tensor<4xf32>\n"
+        for lines, wanted in (
+            (constant.format("[1, -2, 3, 7]", "4xi4") + convert.format("i4"), "no dtype for tensor<4xi4>"),
+            (
+                constant.format("[1.0, 2.0, 3.0, 4.0]", "4xf8E4M3FN") + convert.format("f8E4M3FN"),
+                "for tensor<4xf8E4M3FN>",
+            ),
+            (narrow + convert.format("f8E5M2"), "no dtype for tensor<4xf8E5M2>"),
+            (constant.format("1.0", "1099511627776xf32") + large, "has more than 2 GiB"),
+        ):
+            with self.subTest(wanted):
+                text = f"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{\n{lines}return %1 : tensor<4xf32>\n}}\n"
+                found = self.refused(text)
+                self.assertTrue(
+                    found.startswith("program.mlir: TensorFlow can't convert this program\n\n    error: "), found
+                )
+                self.assertIn(wanted, found)
+
+    def test_sizes(self) -> None:
+        """An input of more values than 64 bits count is an error that names it."""
+        text = (
+            "func.func @main(%x: tensor<4294967296x4294967296xf32>) -> tensor<4294967296x4294967296xf32> {\n"
+            "  return %x : tensor<4294967296x4294967296xf32>\n}\n"
+        )
+        self.assert_error(
+            self.refused(text),
+            """
+            program.mlir: 1 input(s) have more values than TensorFlow can count
+              found: input_0 [4294967296, 4294967296]
+              to do: use sizes with a product below 2**63
+            """,
+        )
+
     def test_custom_call(self) -> None:
         """A call of code that isn't part of the program can't be compiled."""
         self.assert_error(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import re
 import sys
@@ -40,6 +41,10 @@ DTYPES: Mapping[str, np.dtype[Any]] = {
 """The element types that TensorFlow has, too."""
 
 
+_LARGEST = 2**31
+"""The most bytes of a constant: a graph has less than 2 GiB."""
+
+
 class MlirError(Exception):
     """The wheel's MLIR refuses a module. The message is what its parser, verifier, or pass says."""
 
@@ -73,7 +78,7 @@ class Type:
     @property
     def size(self) -> int:
         """The number of values, if all sizes are known."""
-        return int(np.prod([size or 0 for size in self.shape]))
+        return math.prod(size or 0 for size in self.shape)
 
     def __str__(self) -> str:
         """Formats the type as MLIR does."""
@@ -269,7 +274,8 @@ def split_arrow(text: str) -> list[str]:
 
 _LOCATION = re.compile(rf" loc\((?:#loc\d*|{STRING}(?:[^()]|\([^()]*\))*|[^()]*(?:\([^()]*\))*)\)$")
 _DEPTH = re.compile(rf"{STRING}|[(){{}}\[\]]")
-_RESULTS = re.compile(rf"\s*((?:{VALUE}(?::\d+)?(?:, )?)+) = ")
+RESULTS = re.compile(rf"\s*((?:{VALUE}(?::\d+)?(?:, )?)+) = ")
+"""The start of an operation with results, which may have a name for each."""
 _OPERATION = re.compile(rf"\s*(?:{STRING}|[\w.]+)")
 _USES = re.compile(rf"{STRING}|{VALUE}(?:#\d+)?")
 
@@ -286,7 +292,7 @@ def statement(lines: Sequence[str], line: int) -> Statement:
     text = "\n".join(lines[line:end])
     results: list[str] = []
     start = 0
-    if given := _RESULTS.match(text):
+    if given := RESULTS.match(text):
         start = given.end()
         for name in given[1].split(", "):
             value, _, count = name.partition(":")
@@ -296,7 +302,7 @@ def statement(lines: Sequence[str], line: int) -> Statement:
     own = set()
     uses: dict[str, None] = {}
     for number, each in enumerate(text.splitlines()):
-        if number and (inner := _RESULTS.match(each)):
+        if number and (inner := RESULTS.match(each)):
             own |= {name.partition(":")[0] for name in inner[1].split(", ")}
         if each.lstrip().startswith(("^", "reducer(")):
             own |= {match[0] for match in _USES.finditer(each)}
@@ -318,6 +324,18 @@ def carried(line: str) -> list[str]:
     return re.findall(rf"({VALUE}) = ", line[start:]) if start >= 0 else []
 
 
+def dtype_of(type_: Type) -> np.dtype[Any]:
+    """Returns a type's dtype.
+
+    Raises:
+      MlirError: TensorFlow and the rules don't have it.
+    """
+    dtype = DTYPES.get(type_.element)
+    if dtype is None:
+        raise MlirError(f"error: TensorFlow has no dtype for {type_}, or no kernels for it")
+    return dtype
+
+
 def constant(text: str) -> Array:
     """Returns the value of `dense<…> : tensor<…>`.
 
@@ -328,10 +346,10 @@ def constant(text: str) -> Array:
     if match is None:
         raise MlirError(f"{text.strip()[:80]} isn't a constant that can be read")
     type_ = Type.of(match[2])
-    dtype = DTYPES.get(type_.element)
-    if dtype is None:
-        raise MlirError(f"TensorFlow has no dtype for {type_}")
+    dtype = dtype_of(type_)
     shape = tuple(size or 0 for size in type_.shape)
+    if type_.size * dtype.itemsize > _LARGEST:
+        raise MlirError(f"error: the constant {text.strip()[:80]} has more than 2 GiB")
     body = match[1].strip()
     if body.startswith('"0x'):
         return _of_bytes(bytes.fromhex(body[3:-1]), dtype, shape)

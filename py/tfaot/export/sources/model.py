@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfaot.core.errors import TfaotError
 from tfaot.export.sources import python_file
 
 if TYPE_CHECKING:  # TensorFlow is imported later, when its environment is set
@@ -53,6 +55,7 @@ class Model:
         """
         if self.model is None:
             return False
+        self.check_files()
         said = python_file.environment(self.model, "TF_USE_LEGACY_KERAS")
         return self.is_model_fn if said is None else said in ("1", "true", "True")
 
@@ -61,12 +64,25 @@ class Model:
         """Whether the file defines `model_fn`, like models for TensorFlow 1."""
         return self.model is not None and python_file.defines(self.model, "model_fn")
 
+    def check_files(self) -> None:
+        """Checks that no file is a pipe or a device, for which reading could wait forever.
+
+        Raises:
+          TfaotError: one of them is.
+        """
+        for path in filter(None, (self.path, self.graph_config, self.checkpoint, self.saver, self.debug_info)):
+            if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+                raise TfaotError(
+                    f"{path} can't be a model", exists="neither a file nor a folder", do="write it to a file first"
+                )
+
     def open(self) -> Source:
         """Opens the model.
 
         Raises:
           TfaotError: the user's code raised an exception, or the files are invalid.
         """
+        self.check_files()
         if self.saved_model is not None:
             from tfaot.export.sources.saved_model import SavedModelSource
 

@@ -18,6 +18,7 @@ import tensorflow as tf
 from tensorflow.core.framework import attr_value_pb2
 from tensorflow.python.framework import op_def_library, op_def_registry
 
+from tfaot.core import packed
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export.sources import mlir
 from tfaot.export.sources.mlir import MlirError, Signature, Statement, Type
@@ -73,7 +74,7 @@ class StablehloSource:
         """
         self._path = path
         with open(path, "rb") as file:
-            data = file.read()
+            data = packed.with_packed_bits(file.read())
         self._data = data
         self._text = self._read(data)
         self._signature = self._main()
@@ -96,8 +97,15 @@ class StablehloSource:
         text = self._text
         if any(None in (edge.shape or ()) for edge in self._signature.edges):
             text = self._refined(edges)
-        converted = _converted(text, what=self._path)
-        return _graph(converted, edges, self._signature.labels, name=entry_point, what=self._path)
+        try:
+            converted = _converted(text, what=self._path)
+            return _graph(converted, edges, self._signature.labels, name=entry_point, what=self._path)
+        except MlirError as error:
+            raise TfaotError(
+                f"{self._path}: TensorFlow can't convert this program",
+                details=str(error),
+                do="leave out what the message names, or report it to rules_tfaot",
+            ) from None
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
         """Returns nothing, because a program has no variables; see `traced.Source`."""
@@ -341,38 +349,31 @@ def _converted(text: str, *, what: str) -> _Converted:
     """Converts a program. Repeats it without the operations that aren't converted, until none is left.
 
     Raises:
-      TfaotError: MLIR refuses it.
+      MlirError: MLIR refuses it.
     """
-    try:
-        # Without locations, each operation's is the line that it is on.
-        lines = mlir.run(_decomposed(text), "inline{default-pipeline=},symbol-dce").splitlines()
-        _check_calls(lines, what)
-        kept: dict[int, _Kept] = {}
-        types = _types(lines)
-        for number, line in enumerate(lines):
-            if (match := _ANY.match(line)) and match[1] in _INEXACT:
-                kept[number] = _keep(lines, number, types)
-        for _ in range(_ROUNDS):
-            source = _without(lines, kept)
-            try:
-                found = _foreign(mlir.run(source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo", locations=True))
-            except MlirError as error:  # it makes an op that TensorFlow's own checks refuse
-                if not error.lines:
-                    raise
-                found = set(error.lines)
-            more = {_owner(lines, source.line(number)) for number in found} - kept.keys()
-            if not more:
-                break
-            kept |= {number: _keep(lines, number, types) for number in sorted(more)}
-        done = mlir.run(
-            source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo,tf-region-control-flow-to-functional,symbol-dce"
-        )
-    except MlirError as error:
-        raise TfaotError(
-            f"{what}: TensorFlow can't convert this program",
-            details=str(error),
-            do="leave out what the message names, or report it to rules_tfaot",
-        ) from None
+    # Without locations, each operation's is the line that it is on.
+    lines = mlir.run(_decomposed(text), "inline{default-pipeline=},symbol-dce").splitlines()
+    _check_calls(lines, what)
+    kept: dict[int, _Kept] = {}
+    types = _types(lines)
+    for number, line in enumerate(lines):
+        if (match := _ANY.match(line)) and match["operation"] in _INEXACT:
+            kept[number] = _keep(lines, number, types)
+    for _ in range(_ROUNDS):
+        source = _without(lines, kept)
+        try:
+            found = _foreign(mlir.run(source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo", locations=True))
+        except MlirError as error:  # it makes an op that TensorFlow's own checks refuse
+            if not error.lines:
+                raise
+            found = set(error.lines)
+        more = {_owner(lines, source.line(number)) for number in found} - kept.keys()
+        if not more:
+            break
+        kept |= {number: _keep(lines, number, types) for number in sorted(more)}
+    done = mlir.run(
+        source.text, "stablehlo-legalize-to-hlo,tf-legalize-hlo,tf-region-control-flow-to-functional,symbol-dce"
+    )
     return _Converted(done, {f"{_PREFIX}{number}": each for number, each in kept.items()})
 
 
@@ -417,7 +418,7 @@ def _types(lines: Sequence[str]) -> list[dict[str, Type]]:
             for part in mlir.split(block[1]):
                 name, _, type_ = part.partition(": ")
                 known[name] = Type.of(type_)
-        elif re.match(rf"\s*{mlir.VALUE}(?::\d+)? = ", line):
+        elif mlir.RESULTS.match(line):
             each = mlir.statement(lines, number)
             known |= zip(each.results, each.result_types, strict=True)
             if each.operation == mlir.LOOP:
@@ -477,8 +478,8 @@ def _without(lines: Sequence[str], kept: Mapping[int, _Kept]) -> _Source:
             number += 1
             continue
         names, types = ", ".join(each.values), ", ".join(map(str, each.operands))
-        given = each.statement.results
-        left = f"{given[0].partition('#')[0]}:{len(given)} = " if "#" in "".join(given) else f"{given[0]} = "
+        given = mlir.RESULTS.match(each.statement.text)
+        left = given[0].lstrip() if given else ""
         results = ", ".join(map(str, each.statement.result_types))
         result.append(f"    {left}func.call @{_PREFIX}{number}({names}) : ({types}) -> ({results})")
         origins.append(number)
@@ -494,7 +495,7 @@ def _without(lines: Sequence[str], kept: Mapping[int, _Kept]) -> _Source:
 
 _WRONG = frozenset({"tf.Conv2DBackpropInput"})
 """Ops that TensorFlow's converter makes with padding that TensorFlow doesn't accept."""
-_ANY = re.compile(rf"\s*(?:{mlir.VALUE}(?::\d+)? = )?\"?((?:mhlo|stablehlo|chlo|tf)\.\w+)")
+_ANY = re.compile(rf"(?:{mlir.RESULTS.pattern}|\s*)\"?(?P<operation>(?:mhlo|stablehlo|chlo|tf)\.\w+)")
 _CONSTANTS = frozenset({"mhlo.constant", "stablehlo.constant", "arith.constant", "tf.Const"})
 
 
@@ -506,11 +507,11 @@ def _foreign(text: str) -> set[int]:
     number = 0
     while number < len(lines):
         match = _ANY.match(lines[number])
-        if match is None or match[1] in _CONSTANTS:
+        if match is None or match["operation"] in _CONSTANTS:
             number += 1
             continue
         each = mlir.statement(lines, number)
-        if match[1].startswith("tf.") and match[1] not in _WRONG and _runs(each):
+        if match["operation"].startswith("tf.") and match["operation"] not in _WRONG and _runs(each):
             number += 1
             continue
         found.add(_place(each, locations))
@@ -540,7 +541,7 @@ def _runs(each: Statement) -> bool:
             pairs += zip(definition.output_arg, results, strict=True)
         for argument, type_ in pairs:
             if argument.type_attr and type_.element in mlir.DTYPES:
-                types[argument.type_attr] = int(tf.as_dtype(mlir.DTYPES[type_.element]).as_datatype_enum)
+                types[argument.type_attr] = int(tf.as_dtype(mlir.dtype_of(type_)).as_datatype_enum)
     return runs_on_cpu(definition.name, tuple(types.items()))
 
 
@@ -625,7 +626,7 @@ class _Builder:
         for attr, type_ in zip(outputs, each.result_types, strict=False):
             inferred = {argument.type_attr for argument in definition.input_arg}
             if attr and attr not in inferred and attr not in keywords and kinds[attr] == "type":
-                keywords[attr] = tf.as_dtype(mlir.DTYPES[type_.element])
+                keywords[attr] = tf.as_dtype(mlir.dtype_of(type_))
         if name in ("While", "StatelessWhile"):
             keywords["output_shapes"] = [tf.TensorShape(type_.shape) for type_ in each.result_types]
         _repair(name, keywords)
@@ -648,7 +649,7 @@ class _Builder:
         if text in ("true", "false"):
             return text == "true"
         if kind == "type":
-            return tf.as_dtype(mlir.DTYPES[text])
+            return tf.as_dtype(mlir.dtype_of(Type(text, ())))
         number = text.partition(" :")[0]
         return float(number) if kind == "float" else int(number)
 
@@ -657,7 +658,7 @@ class _Builder:
         if name not in self._functions:
             signature, _ = self._starts[name]
             specs = [
-                tf.TensorSpec(argument.type.shape, tf.as_dtype(mlir.DTYPES[argument.type.element]))
+                tf.TensorSpec(argument.type.shape, tf.as_dtype(mlir.dtype_of(argument.type)))
                 for argument in signature.arguments
             ]
             traced = tf.function(lambda *arguments: self.call(name, arguments), autograph=False)
@@ -682,7 +683,7 @@ def _module_node(module: str | bytes, operands: Sequence[Any], types: Sequence[T
         version=_CALL_VERSION,
         module=module,
         Sout=[tf.TensorShape(type_.shape) for type_ in types],
-        Tout=[tf.as_dtype(mlir.DTYPES[type_.element]) for type_ in types],
+        Tout=[tf.as_dtype(mlir.dtype_of(type_)) for type_ in types],
         platforms=["CPU"],
         name=name,
     )

@@ -77,7 +77,7 @@ class UserCode:
             return function(*args)
         except TfaotError:
             raise
-        except (Exception, SystemExit) as error:
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
             raise self.error(what, error) from None
 
     def error(self, what: str, error: BaseException) -> TfaotError:
