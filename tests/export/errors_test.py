@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import unittest
 
@@ -184,6 +186,38 @@ class ErrorsTest(StageTest):
                   to do: write it to a file first
                 """,
             )
+
+    def test_reductions_that_are_lost(self) -> None:
+        """A step for several replicas, traced for one, has no all-reduce. That isn't an error, but it isn't silent either."""
+        for strategy, warned in (
+            ('tf.distribute.MirroredStrategy(["CPU:0"])', "MirroredStrategy"),
+            ('tf.distribute.OneDeviceStrategy("CPU:0")', "OneDeviceStrategy"),
+            ("tf.distribute.get_strategy()", ""),
+        ):
+            with self.subTest(strategy), contextlib.redirect_stderr(io.StringIO()) as printed:
+                self.export(
+                    f"""\
+import tensorflow as tf
+
+strategy = {strategy}
+
+
+def step(x):
+    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, x * 2.0)
+
+
+@tf.function(input_signature=[tf.TensorSpec([2], tf.float32)])
+def model(x):
+    return strategy.run(step, (x,))
+"""
+                )
+            found = printed.getvalue()
+            if warned:
+                self.assertRegex(
+                    found, rf"^warning: model.py: tf.distribute.s {warned} has one replica here, .* at model.py:7; "
+                )
+            else:
+                self.assertEqual(found, "")
 
     def test_abort_in_user_code(self) -> None:
         """A crash below Python is reported with its signal and the line that caused it, and leaves no output behind."""

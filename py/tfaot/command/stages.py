@@ -72,6 +72,9 @@ class Stages:
             raise _died(stage, status, printed)
         if status:
             raise StageFailed(_message(printed))
+        for line in printed.splitlines():
+            if line.startswith("warning: "):
+                print(line, file=sys.stderr)
         return printed
 
     def _ask(self, legacy_keras: bool, stage: str, arguments: list[str]) -> tuple[int, str]:

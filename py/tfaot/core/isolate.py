@@ -33,6 +33,18 @@ _stacks: int | None = None
 """In a child, the file descriptor to which it writes its stack on request. The outermost parent watches the whole tree."""
 
 
+_warnings: list[str] = []
+"""In a child, what it warns of."""
+
+
+def warn(text: str) -> None:
+    """Prints a warning, one line. The output of a child is held back, but not its warnings if it succeeds."""
+    if _stacks is None:
+        sys.stderr.write(f"warning: {text}\n")
+    else:
+        _warnings.append(text)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Ended:
     """What remains of a child."""
@@ -41,6 +53,7 @@ class _Ended:
     """Its exit status, negative for a signal."""
     outcome: tuple[str, object]
     """Its answer: what it is, and its value. What it is is empty if the child ended without one, even with status 0."""
+    warnings: tuple[str, ...]
     printed: str
     stacks: str
     """Stacks of the child and its descendants if we ended it because it hung; otherwise empty."""
@@ -80,6 +93,8 @@ def run_isolated(
         )
     kind, value = ended.outcome
     if kind:
+        for text in ended.warnings:
+            warn(text)
         if kind == "result":
             return value  # type: ignore[return-value]
         if isinstance(value, TfaotError):
@@ -121,7 +136,7 @@ def _attempt(function: Callable[[], T], what: str, idle_seconds: float) -> _Ende
         answered = code == 0 and os.fstat(answer.fileno()).st_size > 0
         return _Ended(
             code,
-            pickle.load(answer) if answered else ("", None),
+            *(pickle.load(answer) if answered else (("", None), ())),
             log.read().decode(errors="replace"),
             (stacks.read().decode(errors="replace") or "(no stack)\n") if still and code != 0 else "",
         )
@@ -258,6 +273,7 @@ def last_words(printed: str) -> list[str]:
 def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoReturn:
     """Runs the child from start to exit."""
     global _stacks
+    _warnings.clear()
     os.dup2(log, 1)
     os.dup2(log, 2)
     if _stacks is None:
@@ -279,11 +295,11 @@ def _child(function: Callable[[], T], answer: int, log: int, stacks: int) -> NoR
         file.seek(0)  # user code can have written to any descriptor
         file.truncate()
         try:
-            pickle.dump(outcome, file)
+            pickle.dump((outcome, tuple(_warnings)), file)
         except Exception:
             file.seek(0)
             file.truncate()
-            pickle.dump(("error", traceback.format_exc()), file)
+            pickle.dump((("error", traceback.format_exc()), ()), file)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # skips TensorFlow's destructors, which do nothing useful

@@ -16,7 +16,9 @@ import numpy as np
 import tensorflow as tf
 
 import tfaot
+from tfaot.core import isolate
 from tfaot.core.errors import TfaotError, listed
+from tfaot.export.sources import replicas
 
 SEED = 1
 """Seed of TensorFlow, NumPy, and `random` while user code runs, so two exports produce the same initial values."""
@@ -44,7 +46,19 @@ class UserCode:
         main = os.path.abspath(getattr(sys.modules["__main__"], "__file__", None) or "")
         self._mains = {main, os.path.join(os.path.dirname(main), "stage.py")}  # the latter starts the former
         self._shown: dict[str, str] = {}
+        self._warned = False
+        replicas.watch(self._reduced)
         self.module = self._load()
+
+    def _reduced(self, strategy: str, frames: Iterable[Any]) -> None:
+        """Warns once of a reduction that isn't in the graph."""
+        if not self._warned:
+            self._warned = True
+            isolate.warn(
+                f"{self.path}: tf.distribute's {strategy} has one replica here, so the compiled code reduces nothing over "
+                f"replicas: at {self.place(frames) or self.path}; to train in several processes, average gradients between "
+                "two entry points, in your program"
+            )
 
     def place(self, frames: Iterable[Any]) -> str:
         """Returns `file:line` of the innermost frame in the user's code, relative to the workspace, or an empty string."""
