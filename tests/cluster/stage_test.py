@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import runpy
 import tempfile
 import textwrap
 import unittest
@@ -11,17 +12,21 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.framework import graph_pb2, tensor_pb2, types_pb2
 
 from tests.cluster.cutting import made
+from tests.stages.harness import ROOT
 from tfaot.cluster import cluster as stage
 from tfaot.cluster import trial
 from tfaot.cluster.clusters import find
 from tfaot.cluster.compare import difference
 from tfaot.cluster.cut import cut
 from tfaot.cluster.whole import SIGNATURE, Running, Whole, save
+from tfaot.core import safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
 from tfaot.export.sources.model import Model
+from tfaot.export.traced import Edge
 from tfaot.graph.names import tensor_name
 
 v1 = tf.compat.v1
@@ -38,11 +43,20 @@ class StageTest(unittest.TestCase):
             if field.name.startswith("out_")
         }
         request = stage.Request(
-            model=Model(model=str(folder / "model.py")),
             cpp_class="a::B",
             golden_steps=2,
             frozen=None,
-            **({"least": 2, "dims": {}, "entry_points": (), "batch_sizes": ()} | given | outputs),
+            **(
+                {
+                    "model": Model(model=str(folder / "model.py")),
+                    "least": 2,
+                    "dims": {},
+                    "entry_points": (),
+                    "batch_sizes": (),
+                }
+                | given
+                | outputs
+            ),
         )
         stage.cluster(request)
         return folder
@@ -71,6 +85,83 @@ class StageTest(unittest.TestCase):
         self.assertEqual(plan["left"], {"it computes on string": {"AsString": 1, "StringToNumber": 1}})
         self.assertEqual(plan["op"], "TfaotM1a1B")
         self.assertIn(b"TfaotM1a1B", (folder / "out_saved_model" / "saved_model.pb").read_bytes())
+
+    def test_tables(self) -> None:
+        """A model with tables computes what it does itself, from a Python file and from a SavedModel, and its net is a cluster."""
+        folder = self.enterContext(tempfile.TemporaryDirectory())
+        source = (ROOT / "tests/cluster/vocabulary.py").read_text()
+        run = runpy.run_path(str(ROOT / "tests/cluster/vocabulary.py"))
+        model = run["model"]()
+        tf.saved_model.save(model, folder)
+        for given in ({}, {"model": Model(saved_model=folder)}):
+            with self.subTest(**given):
+                made = self._run(source, **given)
+                plan = json.loads((made / "out_plan").read_text())
+                self.assertEqual([each["ops"]["MatMul"] for each in plan["clusters"]], [2])
+                self.assertEqual(sum(ops.get("LookupTableFindV2", 0) for ops in plan["left"].values()), 3)
+                graph = graph_pb2.GraphDef.FromString((made / "out_uncut").read_bytes())
+                (fed,) = plan["inputs"]
+                feed = Edge(fed["tensor"], "words", int(types_pb2.DT_STRING), (4, 6))
+                outputs = [Edge(each["tensor"], each["label"], 0, None) for each in plan["outputs"]]
+                running = Running(Whole(graph, (feed,), tuple(outputs), {}))
+                serialized = safetensors.read(str(made / "out_inputs"))
+                for step in range(2):
+                    words = tf.make_ndarray(tensor_pb2.TensorProto.FromString(serialized[f"{step}/0"].tobytes()))
+                    self.assertGreater(sum(text.decode() in run["WORDS"] for text in words.flat), 4)
+                    found = dict(zip([edge.label for edge in outputs], running.step([words]), strict=True))
+                    wanted = model(tf.constant(words))
+                    self.assertEqual(found["class"].tolist(), wanted["class"].numpy().tolist())
+                    np.testing.assert_allclose(found["probability"], wanted["probability"], rtol=1e-5)
+
+    def test_tables_of_tensorflow_1(self) -> None:
+        """A SavedModel of TensorFlow 1 fills its tables in another operation, from a file; a cut one has what is in them."""
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (folder / "words.txt").write_text("cat\ndog\ncow\n")
+        with tf.Graph().as_default(), v1.Session() as session:
+            words = v1.placeholder(tf.string, [4], "words")
+            table = tf.lookup.StaticHashTable(
+                tf.lookup.TextFileInitializer(
+                    str(folder / "words.txt"),
+                    tf.string,
+                    tf.lookup.TextFileIndex.WHOLE_LINE,
+                    tf.int64,
+                    tf.lookup.TextFileIndex.LINE_NUMBER,
+                ),
+                9,
+            )
+            scores = tf.exp(tf.sin(tf.cast(table.lookup(words), tf.float32)))
+            v1.saved_model.simple_save(
+                session, str(folder / "saved"), {"words": words}, {"scores": scores}, v1.tables_initializer()
+            )
+        (folder / "words.txt").unlink()
+        made = self._run("", model=Model(saved_model=str(folder / "saved")), least=1)
+        plan = json.loads((made / "out_plan").read_text())
+        self.assertEqual([each["ops"]["Exp"] for each in plan["clusters"]], [1])
+        graph = graph_pb2.GraphDef.FromString((made / "out_uncut").read_bytes())
+        feed, fetch = (Edge(plan[key][0]["tensor"], "", 0, None) for key in ("inputs", "outputs"))
+        (scores,) = Running(Whole(graph, (feed,), (fetch,), {})).step([np.array(["dog", "cow", "", "cat"], object)])
+        np.testing.assert_allclose(scores, np.exp(np.sin(np.array([1, 2, 9, 0], np.float32))), rtol=1e-6)
+
+    def test_resources_that_change(self) -> None:
+        """A table that the function changes, and a dataset, can't be in a SavedModel of clusters, and are listed."""
+        error = self._refused(
+            """
+            data = tf.data.Dataset.range(3)
+            table = tf.lookup.experimental.MutableHashTable(tf.string, tf.int64, -1)
+
+            @tf.function(input_signature=[tf.TensorSpec([2], tf.string, "w")])
+            def model(w):
+                y = table.lookup(w)
+                table.insert(w, y + 1)
+                for element in data:
+                    y += element
+                return y
+            """
+        )
+        self.assertIn("the function uses 2 resource(s) other than variables", error.asked)
+        self.assertEqual(
+            error.exists, "None_lookup_table_find/LookupTableFindV2/table_handle, ScanDataset/input_dataset"
+        )
 
     def test_nothing_to_compile(self) -> None:
         """If no part is worth compiling, the error counts why."""

@@ -842,7 +842,7 @@ model = Model()
             """
             call: the function uses 1 resource(s) other than variables
               found: None_Lookup/LookupTableFindV2/table_handle at model.py:7
-              to do: don't use tables, datasets, or queues in it: look up values where you prepare its inputs
+              to do: look up values where you prepare its inputs; or leave tables to TensorFlow: tf_aot_clusters compiles the rest
             """,
             signature={"x": "int32[2]"},
         )

@@ -132,6 +132,30 @@ class CheckTest(StageTest):
         self.assertIn("BLOCKER: XLA can't compile AsString: it computes on strings", text)
         self.assertIn("(words), 2 times", text)
 
+    def test_tables(self) -> None:
+        """Protects users with tables and other resources: the report goes on behind them, and names what can compile the rest."""
+        head = "values = tf.lookup.KeyValueTensorInitializer(tf.range(2), ['cat', 'dog'])\n"
+        head += "table = tf.lookup.StaticHashTable(values, '?')\ndata = tf.data.Dataset.range(3)\n\n\n"
+        head += "@tf.function(input_signature=[tf.TensorSpec((), tf.string, name='png')])\ndef model(png):\n"
+        for body, ops, clusters in (
+            ("tf.cast(tf.io.decode_png(png)[0, 0, 0], tf.int32)", {"DecodePng", "Identity", "LookupTableFindV2"}, True),
+            (
+                "data.reduce(tf.strings.length(png), lambda x, _: x)",
+                {"LookupTableFindV2", "ReduceDataset", "StringLength"},
+                False,
+            ),
+        ):
+            folder = self.write(f"import tensorflow as tf\n\n{head}    return table.lookup({body})\n")
+            report = run.of_path(str(folder / "model.py"), shown="model.py")
+            self.assert_valid(report)
+            self.assertEqual({op for _, op in found(report) if op} & ops, ops, report.to_text())
+            self.assertNotIn("InitializeTableV2", report.to_text())
+            resource = (
+                "the function uses a resource other than variables\n      'ReduceDataset/input_dataset at model.py:10'"
+            )
+            self.assertEqual(resource in report.to_text(), not clusters, report.to_text())
+            self.assertEqual("\ntf_aot_clusters compiles what has no blocker" in report.to_text(), clusters)
+
     def test_graph(self) -> None:
         """Protects users with a GraphDef: an op, a dtype, and an op that only the ahead-of-time compiler lacks."""
 

@@ -21,9 +21,9 @@ from tfaot.core import dtypes
 from tfaot.export.traced import Function
 from tfaot.graph.attributes import Shape, attribute
 from tfaot.graph.calls import inline_calls
-from tfaot.graph.edits import Scope, set_attributes
+from tfaot.graph.edits import Scope, replace, set_attributes
 from tfaot.graph.names import canonical, producer, tensor_name
-from tfaot.graph.ops import CALLS, CONTROL_FLOW_V1, definition, dtypes_of, has_effects
+from tfaot.graph.ops import CALLS, CONTROL_FLOW_V1, IDENTITIES, definition, dtypes_of, has_effects
 from tfaot.graph.program import Program, Tensor
 from tfaot.graph.prune import prune
 from tfaot.preflight import knowledge
@@ -122,7 +122,9 @@ def examine(
     """
     fetches = [edge.name for edge in function.outputs]
     feeds = {canonical(edge.name): Tensor(edge.shape, edge.dtype) for edge in function.inputs}
-    graph = _ordered(_without_groups(_inlined(function, feeds, fetches, bodies=not pipeline)))
+    graph = _inlined(function, feeds, fetches, bodies=not pipeline)
+    _shape_lookups(graph)
+    graph = _ordered(_without_groups(graph))
     uncut = graph_pb2.GraphDef()
     uncut.CopyFrom(graph)
     fetched = frozenset(map(producer, fetches))
@@ -238,6 +240,26 @@ def _without_groups(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:
         if len(found) + len(data) != len(node.input) or any(each not in found for each in node.input if each[0] == "^"):
             node.input[:] = [*data, *found]
     return graph
+
+
+def _shape_lookups(graph: graph_pb2.GraphDef) -> None:
+    """Gives what is found in tables the shape of its keys, in place. TensorFlow does that in Python, and not in graphs."""
+    nodes = {node.name: node for node in graph.node}
+    for node in list(graph.node):
+        if node.op != "LookupTableFindV2":
+            continue
+        table = nodes[producer(node.input[0])]
+        while table.op in IDENTITIES:
+            table = nodes[producer(table.input[0])]
+        if table.op != "HashTableV2":  # others can have tensors as values
+            continue
+        scope, name = Scope.graph(graph), node.name
+        size = scope.add(f"{name}/tfaot_size", "Shape", [node.input[1]], {"T": node.attr["Tin"].type})
+        found = scope.add(f"{name}/tfaot_found", "NoOp", [], {})
+        new_name = found.name
+        found.CopyFrom(node)
+        found.name = new_name
+        replace(node, "Reshape", [new_name, size.name], {"T": found.attr["Tout"]})
 
 
 def _ordered(graph: graph_pb2.GraphDef) -> graph_pb2.GraphDef:

@@ -24,9 +24,11 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.core.session import session_config
 from tfaot.export import export
 from tfaot.export.rewrites import freeze
+from tfaot.export.sources import tables
 from tfaot.export.sources.model import Model
+from tfaot.export.sources.subgraph import PLACEHOLDERS
 from tfaot.export.sources.user_code import SEED
-from tfaot.export.traced import Array, Dims, Edge, Function, Source
+from tfaot.export.traced import Array, Dims, Edge, Function, Source, check_resources
 from tfaot.graph.names import tensor_name
 from tfaot.graph.ops import CONTROL_FLOW_V1
 from tfaot.graph.prune import prune
@@ -200,6 +202,13 @@ def cluster(request: Request) -> None:
     dims = _Open(request.dims)
     function = source.function(name, dims)
     dims.check_used(what, {edge.label for edge in function.inputs})
+    unfilled = {node.name for node in function.graph.node if node.op in PLACEHOLDERS | tables.TABLES}
+    check_resources(
+        what,
+        [text for name, text in function.resources.items() if name in unfilled],
+        do="only tables that are filled once, and not by the function, can be in a SavedModel of clusters: don't use other "
+        "tables, datasets, or queues in it",
+    )
     function, variables = _frozen(source, function, request.frozen)
     feeds = [tensor_name(edge.name)[0] for edge in function.inputs]
     refused: dict[str, str] = {}
@@ -222,7 +231,8 @@ def cluster(request: Request) -> None:
     if request.batch_sizes and not any(part.cluster.batch for part in made.parts):
         raise nothing(nodes, found, f"{what}: batch_sizes = {list(request.batch_sizes)}, and no cluster has rows")
     most = max(request.batch_sizes, default=0)
-    steps = _inputs(source, name, function.inputs, request.golden_steps, what, most)
+    words = tables.words(nodes.uncut)
+    steps = _inputs(source, name, function.inputs, request.golden_steps, what, most, words)
     values = _inside(Whole(nodes.graph, function.inputs, function.outputs, variables), made.parts, steps)
     os.makedirs(request.out_configs, exist_ok=True)
     model = _Model(model=request.model.path, source=_Parts(made.parts, values, most))
@@ -362,8 +372,10 @@ def _frozen(source: Source, function: Function, patterns: tuple[str, ...] | None
     return dataclasses.replace(function, graph=graph), {name: values[name] for name in names if name not in chosen}
 
 
-def _inputs(source: Source, entry: str, edges: Sequence[Edge], count: int, what: str, most: int) -> list[list[Array]]:
-    """Returns the inputs of the steps to verify: the user's, or else drawn ones.
+def _inputs(
+    source: Source, entry: str, edges: Sequence[Edge], count: int, what: str, most: int, words: Sequence[bytes]
+) -> list[list[Array]]:
+    """Returns the inputs of the steps to verify: the user's, or else drawn ones, of which strings are words that a table has.
 
     With batches, of which `most` is the largest compiled size, these have one row, that size, and more rows, in turn.
     """
@@ -374,14 +386,14 @@ def _inputs(source: Source, entry: str, edges: Sequence[Edge], count: int, what:
         if given is not None:
             steps.append([np.asarray(value, _numpy(edge)) for edge, value in zip(edges, given, strict=True)])
             continue
-        if odd := [edge.label for edge in edges if edge.dtype not in dtypes.BY_ENUM]:
+        if not words and (odd := [edge.label for edge in edges if edge.dtype not in dtypes.BY_ENUM]):
             raise TfaotError(
                 f"{what}: {listed(odd)} can't be drawn at random",
                 exists="strings have a form that only the model knows",
                 do="use a Python file as the model, with a golden_fn(step, rng) that returns the inputs to verify",
             )
         rows = (1, most, 2 * most + 1)[step % 3] if most else 2
-        steps.append([_drawn(edge, rng, rows) for edge in edges])
+        steps.append([_drawn(edge, rng, rows, words) for edge in edges])
     return steps
 
 
@@ -390,8 +402,11 @@ def _numpy(edge: Edge) -> Any:
     return dtypes.BY_ENUM[edge.dtype].numpy() if edge.dtype in dtypes.BY_ENUM else np.object_
 
 
-def _drawn(edge: Edge, rng: np.random.Generator, rows: int) -> Array:
+def _drawn(edge: Edge, rng: np.random.Generator, rows: int, words: Sequence[bytes]) -> Array:
     shape = tuple(rows if size is None else size for size in edge.shape or ())
+    if edge.dtype not in dtypes.BY_ENUM:
+        texts = [b" ".join(rng.choice(words, int(count))) for count in rng.geometric(0.7, int(np.prod(shape)))]
+        return np.array(texts, np.object_).reshape(shape)
     return drawn.values(dtypes.BY_ENUM[edge.dtype].name, shape, drawn.Draw(int(rng.integers(1, 1 << 62))))
 
 

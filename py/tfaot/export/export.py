@@ -19,7 +19,7 @@ from tfaot.export.rewrites import edges, freeze, lists, narrow, seeds, unshared
 from tfaot.export.rewrites.random import state
 from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
-from tfaot.export.traced import Array, Dims, Function, Shape, Source
+from tfaot.export.traced import Array, Dims, Function, Shape, Source, check_resources
 from tfaot.graph import structure
 from tfaot.graph.ops import functions_of
 from tfaot.graph.variables import VariableUse, variable_uses
@@ -148,7 +148,12 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     what = request.model.path
     dims = Dims(request.dims, batched=bool(request.batch_sizes))
     functions = [dataclasses.replace(source.function(own_name, dims), name=name) for name, own_name in wanted]
-    for function in functions:
+    for function, (_, own_name) in zip(functions, wanted, strict=True):
+        check_resources(
+            own_name,
+            function.resources.values(),
+            do="look up values where you prepare its inputs; or leave tables to TensorFlow: tf_aot_clusters compiles the rest",
+        )
         _check_calls(what, function)
     labels = {edge.label for function in functions for edge in function.inputs}
     dims.check_used(what, labels)

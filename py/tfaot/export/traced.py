@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,6 +52,26 @@ class Function:
     function. A run that fetches them is a complete run."""
     sources: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """`file:line` in the user's code, by node name, or `function/node` inside functions."""
+    resources: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """What the function uses besides tensors and variables, and where, by node. Lookup tables are nodes that fill them
+    (`sources/tables.py`), which TensorFlow can run. Other resources are Placeholders, and nothing can run these."""
+
+
+def check_resources(what: str, resources: Iterable[str], *, do: str) -> None:
+    """Checks that there are no resources other than variables.
+
+    Args:
+      what: names the function, for messages.
+      resources: what they are, and where.
+      do: what to do about them.
+
+    Raises:
+      TfaotError: there are some.
+    """
+    if strange := list(resources):
+        raise TfaotError(
+            f"{what}: the function uses {len(strange)} resource(s) other than variables", exists=listed(strange), do=do
+        )
 
 
 class Source(Protocol):

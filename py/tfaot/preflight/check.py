@@ -16,6 +16,7 @@ from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError
 from tfaot.export.rewrites import freeze, seeds
 from tfaot.export.rewrites.random import state
+from tfaot.export.sources import tables
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Edge, Function, Shape, Source
 from tfaot.graph.attributes import Array, dtype_shown
@@ -169,6 +170,7 @@ class Checker:
         graph = prune(function.graph, _nodes(function.outputs), _nodes(function.inputs))
         name_variables(graph)
         self._graph = seeds.without_unused(graph, _nodes(function.outputs))
+        self._filled = tables.filled(self._graph)
         self._sources = function.sources
         self._nesting = Nesting(self._graph)
         labels = {tensor_name(edge.name)[0]: edge.label for edge in function.inputs}
@@ -178,14 +180,15 @@ class Checker:
     def entry_point(self) -> EntryPoint:
         """Returns all findings."""
         for function, node in self._nesting.nodes():
-            if node.op in self._nesting.library:
-                continue
+            if node.op in self._nesting.library or (not function and node.name in self._filled):
+                continue  # what uses a table is a finding, and not what fills it
             defined = definition(node.op)
             if self._kernel(function, node, defined) and defined is not None:
                 self._constant_arguments(function, node, defined)
                 self._hazards(function, node, defined)
                 self._called(function, node)
         self._edges()
+        self._resources()
         self._empty_slices()
         if not self._nesting.recursive and not any(severity == BLOCKER for _, severity, *_ in self._found):
             self._random()
@@ -335,6 +338,14 @@ class Checker:
         if node.op == "StridedSlice" and node.attr["shrink_axis_mask"].i:
             return False  # an index, whose end follows from its start
         return not self._known(function, node, defined, knowledge.SIZES[node.op])
+
+    def _resources(self) -> None:
+        """Lists captured resources that nothing can run: not variables, and not tables."""
+        for node in self._graph.node:
+            if node.op in ("Placeholder", *tables.TABLES) and (text := self._function.resources.get(node.name)):
+                what = "the function uses a resource other than variables"
+                rewrite = "don't use datasets, queues, or tables that change in it: look up values where you prepare its inputs"
+                self._add_place("unsupported_op", BLOCKER, "", what, rewrite, Place(text, "", (), 1, "", ""))
 
     def _edges(self) -> None:
         """Checks dtypes and sizes of inputs and outputs."""

@@ -263,7 +263,8 @@ _FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
         r"Table|Hash(?!Bucket)|Initialize",
         (
             "it looks things up in a table at run time",
-            "turn keys into indices where you prepare the inputs, and use tf.gather on a tensor",
+            "let TensorFlow look them up, and compile the rest with tf_aot_clusters; or turn keys into indices where you "
+            "prepare the inputs, and use tf.gather on a tensor",
         ),
     ),
     (r"String|Substr|Regex|Unicode|Base64|HashBucket|AsString|NGrams|Lower|Upper", _STRINGS),

@@ -170,6 +170,15 @@ class Report:
             for finding in entry.findings:
                 lines += ["", f"  {finding.severity.upper()}: {finding.what}", *_places(finding.places, limit)]
                 lines.append(f"    to do: {finding.rewrite}")
+        blockers = [finding for entry in self.entry_points for finding in entry.of(BLOCKER)]
+        if any(finding.op for finding in blockers) and all(
+            finding.op or finding.kind == "edge_dtype" for finding in blockers
+        ):
+            lines += [
+                "",
+                "tf_aot_clusters compiles what has no blocker, and TensorFlow or your program runs the rest "
+                "(docs/guide/clusters.md)",
+            ]
         return "\n".join(lines) + "\n"
 
 

@@ -485,7 +485,7 @@ def model(x):
             """
             call: the function uses 2 resource(s) other than variables
               found: None_Lookup/LookupTableFindV2/table_handle at model.py:14, ScanDataset/input_dataset at model.py:15
-              to do: don't use tables, datasets, or queues in it: look up values where you prepare its inputs
+              to do: look up values where you prepare its inputs; or leave tables to TensorFlow: tf_aot_clusters compiles the rest
             """,
             {"x": "int32[2]"},
         )

@@ -594,25 +594,34 @@ class ErrorsTest(Base):
         )
 
     def test_tables(self) -> None:
-        """A function that looks up values in a table is refused with the table's location in the object."""
+        """A table whose file is missing is refused with the table's location in the object."""
 
         def build(folder: str) -> None:
+            import os
+
             import tensorflow as tf
 
             model = tf.Module()
-            values = tf.lookup.KeyValueTensorInitializer(tf.constant([1, 2]), tf.constant([3, 4]))
-            model.table = tf.lookup.StaticHashTable(values, -1)
-            model.f = tf.function(model.table.lookup, input_signature=[tf.TensorSpec([2], tf.int32, "keys")])
+            with open(f"{folder}/words.txt", "w", encoding="utf-8") as file:
+                file.write("one\ntwo\n")
+            whole, number = tf.lookup.TextFileIndex.WHOLE_LINE, tf.lookup.TextFileIndex.LINE_NUMBER
+            lines = tf.lookup.TextFileInitializer(f"{folder}/words.txt", tf.string, whole, tf.int64, number)
+            model.table = tf.lookup.StaticHashTable(lines, -1)
+            model.f = tf.function(model.table.lookup, input_signature=[tf.TensorSpec([2], tf.string, "keys")])
             tf.saved_model.save(model, f"{folder}/saved", signatures=model.f)
+            os.remove(f"{folder}/saved/assets/words.txt")
 
         self.make(build)
         self.refused_function(
             self.open(),
             "serving_default",
             """
-            saved, serving_default: the function uses 1 object(s) other than variables and constants
-              found: table (resource)
-              to do: don't use tables, assets, or datasets in it: look up values where you prepare its inputs
+            TensorFlow can't fill the table table of saved
+
+                saved/assets/words.txt; No such file or directory
+                \t [[{{node text_file_init/InitializeTableFromTextFileV2}}]]
+
+              to do: check the files that it is made from; save the model again, with its assets/
             """,
         )
 

@@ -15,8 +15,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
-from tfaot.core.errors import TfaotError, listed
+from tfaot.core.errors import TfaotError
 from tfaot.export.rewrites.freeze import LIMIT
+from tfaot.export.sources import tables
 from tfaot.export.sources.inline import inlined
 from tfaot.export.sources.subgraph import add_done, unused_name
 from tfaot.export.sources.user_code import MODULE
@@ -170,13 +171,13 @@ def function_of(concrete: Any, *, name: str, names: VariableNames, place: Place 
       place: finds lines in the user's code.
 
     Raises:
-      TfaotError: it takes or returns anything but dense tensors, or captures a resource that isn't a variable.
+      TfaotError: it takes or returns anything but dense tensors.
     """
     graph = concrete.graph.as_graph_def()
     nodes = {node.name: node for node in graph.node}
     captured = list(concrete.captured_inputs)
     arguments = list(concrete.inputs[: len(concrete.inputs) - len(captured)])
-    _bind_captures(graph, nodes, concrete, captured, names, name, place)
+    resources = _bind_captures(graph, nodes, concrete, captured, names, name, place)
     inputs = tuple(
         Edge(
             tensor.name,
@@ -190,7 +191,7 @@ def function_of(concrete: Any, *, name: str, names: VariableNames, place: Place 
     outputs = _outputs(graph, nodes, concrete, name, place)
     sources = sources_of(concrete.graph, graph, place)
     edges = [edge.name.partition(":")[0] for edge in (*inputs, *outputs)]
-    return Function(name, inlined(graph, edges), inputs, outputs, sources)
+    return Function(name, inlined(graph, [*edges, *resources]), inputs, outputs, sources, resources)
 
 
 def _bind_captures(
@@ -201,8 +202,8 @@ def _bind_captures(
     names: VariableNames,
     name: str,
     place: Place,
-) -> None:
-    """Replaces the placeholders of captures, which are the last inputs, in place."""
+) -> dict[str, str]:
+    """Replaces the placeholders of captures, which are the last inputs, in place. Returns resources; see `Function`."""
     variables = {id(variable.handle): variable for variable in concrete.graph.variables}
     resources = [value for value in captured if value.dtype == tf.resource]
     if unnoted := [handle for handle in resources if id(handle) not in variables]:
@@ -210,7 +211,7 @@ def _bind_captures(
     used = [variables[id(handle)] for handle in resources if id(handle) in variables]
     shared_names = dict(zip(map(id, used), names.names_of(used), strict=True))
     inside = concrete.inputs[len(concrete.inputs) - len(captured) :]
-    strange: list[Any] = []
+    strange: list[tuple[Any, Any]] = []
     constants = [value for value in captured if value.dtype not in (tf.resource, tf.variant)]
     size = sum(value.shape.num_elements() * value.dtype.size for value in constants)
     if size > LIMIT:
@@ -224,7 +225,7 @@ def _bind_captures(
         if value.dtype == tf.resource:
             variable = variables.get(id(value))
             if variable is None:
-                strange.append(tensor)
+                strange.append((tensor, value))
                 continue
             node.Clear()
             node.name, node.op = tensor.op.name, "VarHandleOp"
@@ -232,18 +233,20 @@ def _bind_captures(
             node.attr["shape"].shape.CopyFrom(variable.shape.as_proto())
             node.attr["shared_name"].s = shared_names[id(variable)].encode()
         elif value.dtype == tf.variant:
-            strange.append(tensor)
+            strange.append((tensor, value))
         else:
             node.Clear()
             node.name, node.op = tensor.op.name, "Const"
             node.attr["dtype"].type = value.dtype.as_datatype_enum
             node.attr["value"].tensor.CopyFrom(tf.make_tensor_proto(value.numpy(), dtype=value.dtype))
-    if strange:
-        raise TfaotError(
-            f"{name}: the function uses {len(strange)} resource(s) other than variables",
-            exists=listed([f"{tensor.op.name} at {place(tensor.op.traceback or ())}" for tensor in strange]),
-            do="don't use tables, datasets, or queues in it: look up values where you prepare its inputs",
-        )
+    found: dict[str, str] = {}
+    for tensor, value in strange:
+        contents = tables.exported(value, graph) if value.dtype == tf.resource else None
+        if contents is not None:
+            tables.fill(graph, nodes[tensor.op.name], contents)
+        line = place(tensor.op.traceback or ())
+        found[tensor.op.name] = tensor.op.name + (f" at {line}" if line else "")
+    return found
 
 
 def _holders(handles: Sequence[Any]) -> dict[int, Any]:

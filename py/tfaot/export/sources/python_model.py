@@ -99,13 +99,7 @@ class PythonSource:
                 do="remove signature, because the function is already traced; use dims to fix dimensions that it leaves open",
             )
         # A function that was traced before can leave dimensions open.
-        return Function(
-            entry_point,
-            function.graph,
-            dims.fix(path, function.inputs),
-            function.outputs,
-            function.sources,
-        )
+        return dataclasses.replace(function, inputs=dims.fix(path, function.inputs))
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
         """Returns the variables' values after the file ran; see `traced.Source`."""

@@ -190,7 +190,14 @@ class _SavedGraph:
                 do="name another signature",
             )
         return function_of_graph(
-            self._meta_graph.graph_def, feeds, fetches, name=entry_point, what=what, dims=dims, sources=self._sources
+            self._meta_graph.graph_def,
+            feeds,
+            fetches,
+            name=entry_point,
+            what=what,
+            dims=dims,
+            sources=self._sources,
+            files=loader_impl.get_asset_tensors(self._folder, self._meta_graph),
         )
 
     def _train_ops(self) -> list[str]:

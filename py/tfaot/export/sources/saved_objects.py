@@ -13,11 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import function_pb2, graph_pb2
+from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2, types_pb2
 from tensorflow.core.protobuf import meta_graph_pb2, saved_object_graph_pb2
 from tensorflow.python.saved_model import constants, nested_structure_coder, signature_constants
 
 from tfaot.core.errors import TfaotError, listed
+from tfaot.export.sources import tables
 from tfaot.export.sources.checkpoint import Checkpoint, Key, Wanted
 from tfaot.export.sources.functions import Leaf, leaves_of, output_label
 from tfaot.export.sources.subgraph import add_done, add_placeholder, check_form, imported, operand, unused_name
@@ -66,6 +67,8 @@ class SavedObjects:
         self._folder = folder
         self._graph = meta_graph.graph_def
         self._objects = meta_graph.object_graph_def
+        self._assets = meta_graph.asset_file_def
+        self._constants = {node.name: node for node in self._graph.node if node.op == "Const"}
         self._sources = sources
         self._library = {function.signature.name: function for function in self._graph.library.function}
         self._check_objects()
@@ -99,7 +102,7 @@ class SavedObjects:
             name = unused_name(edge.label, used)
             add_placeholder(graph, name, edge.dtype, edge.shape)
             inputs.append(dataclasses.replace(edge, name=f"{name}:0"))
-        captures = self._captures(graph, variant, used, what)
+        captures, resources = self._captures(graph, variant, used)
         call = unused_name("call", used)
         outputs = self._call(graph, call, variant, [operand(edge.name) for edge in inputs] + captures, used)
         pruned = prune(graph, [tensor_name(edge.name)[0] for edge in outputs])
@@ -109,7 +112,9 @@ class SavedObjects:
             outputs = [dataclasses.replace(e, shape=shape_of(typed.get_tensor_by_name(e.name).shape)) for e in outputs]
         called = {function.signature.name for function in pruned.library.function}
         sources = {name: place for name, place in self._sources.items() if name.partition("/")[0] in called}
-        return Function(entry_point, pruned, tuple(inputs), tuple(outputs), sources)
+        left = {node.name for node in pruned.node}
+        resources = {name: text for name, text in resources.items() if name in left}
+        return Function(entry_point, pruned, tuple(inputs), tuple(outputs), sources, resources)
 
     def initial(self, names: Collection[str]) -> Mapping[str, Array]:
         """Returns values from `variables/`; see `traced.Source`."""
@@ -302,36 +307,68 @@ class SavedObjects:
                 do="save a signature that takes and returns dense tensors, and builds the other kinds inside",
             )
 
-    def _captures(self, graph: graph_pb2.GraphDef, variant: _Variant, used: set[str], what: str) -> list[str]:
-        """Adds a function's captures from its object: handles of variables, and constants."""
-        names = []
-        strange = []
-        constant_nodes = {node.name: node for node in self._graph.node if node.op == "Const"}
-        for node in variant.bound:
+    def _captures(
+        self, graph: graph_pb2.GraphDef, variant: _Variant, used: set[str]
+    ) -> tuple[list[str], dict[str, str]]:
+        """Adds a function's captures from its object: handles of variables, constants, tables, and other resources.
+
+        Returns:
+          Their nodes, and the resources other than variables; see `Function`.
+        """
+        names, resources = list[str](), dict[str, str]()
+        parameters = variant.function.signature.input_arg[len(variant.inputs) :]
+        for node, parameter in zip(variant.bound, parameters, strict=True):
             saved = self._objects.nodes[node]
+            constant = self._constant(node)
+            path = self._paths.get(node) or str(node)
+            name = unused_name(self._variables.get(node) or (saved.constant.operation if constant else path), used)
+            names.append(name)
             if node in self._variables:
-                name = unused_name(self._variables[node], used)
                 handle = graph.node.add(name=name, op="VarHandleOp")
                 handle.attr["dtype"].type = saved.variable.dtype
                 handle.attr["shape"].shape.CopyFrom(saved.variable.shape)
                 handle.attr["shared_name"].s = self._variables[node].encode()
-            elif saved.HasField("constant") and saved.constant.operation in constant_nodes:
-                name = unused_name(saved.constant.operation, used)
-                constant = graph.node.add()
-                constant.CopyFrom(constant_nodes[saved.constant.operation])
-                constant.name = name
-                constant.ClearField("input")
+            elif constant is not None:
+                graph.node.add().CopyFrom(constant)
+                graph.node[-1].name = name
             else:
-                strange.append(f"{self._paths.get(node) or node} ({saved.WhichOneof('kind')})")
-                continue
-            names.append(name)
-        if strange:
-            raise TfaotError(
-                f"{what}: the function uses {len(strange)} object(s) other than variables and constants",
-                exists=listed(strange),
-                do="don't use tables, assets, or datasets in it: look up values where you prepare its inputs",
+                add_placeholder(graph, name, parameter.type, None)
+                resources[name] = f"{path} ({saved.WhichOneof('kind')})"
+                if (contents := self._table(node)) is not None:
+                    tables.fill(graph, graph.node[-1], contents)
+                    used |= {made.name for made in graph.node}
+        return names, resources
+
+    def _constant(self, node: int, *, assets: bool = False) -> node_def_pb2.NodeDef | None:
+        """Returns the node of a captured constant, and with `assets`, of the path of a file; None for other objects."""
+        saved = self._objects.nodes[node]
+        made = node_def_pb2.NodeDef()
+        if assets and saved.HasField("asset"):
+            file = self._assets[saved.asset.asset_file_def_index].filename
+            made.op = "Const"
+            made.attr["dtype"].type = types_pb2.DT_STRING
+            made.attr["value"].tensor.CopyFrom(
+                tf.make_tensor_proto(os.path.join(self._folder, constants.ASSETS_DIRECTORY, file))
             )
-        return names
+            return made
+        if not saved.HasField("constant") or saved.constant.operation not in self._constants:
+            return None
+        made.CopyFrom(self._constants[saved.constant.operation])
+        made.ClearField("input")
+        return made
+
+    def _table(self, node: int) -> tables.Contents | None:
+        """Returns the contents of a table; None for other objects."""
+        functions = [self._concrete_names(self._child(node, name)) for name in ("_create_resource", "_initialize")]
+        if not all(len(names) == 1 and names[0] in self._library for names in functions):
+            return None
+        (creator,), (initializer,) = functions
+        bound = self._objects.concrete_functions[initializer].bound_inputs
+        captures = [(other, self._constant(other, assets=True)) for other in bound]
+        if any(made is None and other != node for other, made in captures):
+            return None
+        path = f"{self._paths.get(node)} of {self._folder}"
+        return tables.saved(self._library, creator, initializer, [made for _, made in captures], path)
 
     def _call(
         self, graph: graph_pb2.GraphDef, name: str, variant: _Variant, operands: Sequence[str], used: set[str]

@@ -11,6 +11,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2, types_pb2
 
 from tfaot.core import refusals
 from tfaot.core.errors import TfaotError, listed
+from tfaot.export.sources import tables
 from tfaot.export.sources.ref_variables import to_resources
 from tfaot.export.traced import Dims, Edge, Function, Shape
 from tfaot.graph.attributes import dtype_shown, shape_of, shape_proto
@@ -55,6 +56,7 @@ def function_of_graph(
     what: str,
     dims: Dims,
     sources: Mapping[str, str],
+    files: Mapping[str, str] | None = None,
 ) -> Function:
     """Extracts the nodes that the fetches need, given the feeds.
 
@@ -69,6 +71,7 @@ def function_of_graph(
       what: the model, for messages.
       dims: fixes the inputs' unknown dimensions.
       sources: `file:line` by node name.
+      files: paths of files that fill tables, by tensor.
 
     Raises:
       TfaotError: a tensor doesn't exist, is fed twice, or has another dtype than specified; a needed tensor isn't fed; the
@@ -101,7 +104,9 @@ def function_of_graph(
         # tfcompile substitutes inputs for placeholders, but not for placeholders that are only waited for.
         for waited in [taken for taken in node.input if taken.startswith("^") and taken[1:] in placeholders]:
             node.input.remove(waited)
-    return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut))
+    filled = tables.fill_all(cut, graph, files or {}, what)
+    resources = {table: table + (f" at {sources[table]}" if table in sources else "") for table in filled}
+    return Function(name, cut, inputs, tuple(outputs), _kept(sources, cut), resources)
 
 
 def check_operands(graph: graph_pb2.GraphDef, what: str) -> None:
