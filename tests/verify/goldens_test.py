@@ -532,6 +532,42 @@ calibrated \
         self.assertEqual(goldens["unverified/size"], goldens["unverified"].size)
         self.assertEqual((goldens["step0/dead/sees"][1], goldens["step0/alive/sees"][1]), (0, 3))
 
+    def test_probes_grow(self) -> None:
+        """Protects models on which small changes show nothing, such as decisions, from being called blind: larger ones follow."""
+        text = """\
+import numpy as np
+import tensorflow as tf
+
+w = tf.Variable(np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32), name="w")
+scale = tf.Variable([0.6, 0.7, 0.8], name="scale")
+
+
+def model(b, x, y):
+    return {
+        "all": tf.reduce_all(b, 1),
+        "best": tf.argmax(x @ w, 1),
+        "equal": x == y,
+        "far": tf.nn.relu(x[:, :3] * scale - 3.0),
+        "quantized": tf.quantization.fake_quant_with_min_max_args(x @ w, -6.0, 6.0, 2),
+        "rounded": tf.round(0.1 * x),
+    }
+
+
+def golden_fn(step, rng):
+    rows = [1, 4, 3][step]
+    x = np.clip(rng.standard_normal((rows, 8)), -1.5, 1.5) * (1 if rows == 1 else 4)
+    return rng.integers(0, 2, (rows, 30)).astype(bool), x, rng.standard_normal((rows, 8))
+"""
+        signature = {"b": "bool[None, 30]", "x": "float32[None, 8]", "y": "float32[None, 8]"}
+        goldens = self.export(
+            text, batch_sizes=(1, 4), frozen=("w", "scale"), golden_steps=3, max_batch=4, signature=signature
+        ).goldens()
+        checked: dict[str, list[float]] = {}
+        for name, value in goldens.items():
+            if name.endswith("/sees"):
+                checked.setdefault(name.split("/")[1], []).append(value[1] / goldens[name.removesuffix("/sees")].size)
+        self.assertEqual({name: shares for name, shares in checked.items() if max(shares) < 0.99}, {})
+
     def test_constants(self) -> None:
         """Protects what depends on nothing, such as a flag, or a counter that is set to 0: any other value shows."""
         exported = self.export(
@@ -1078,6 +1114,26 @@ class DerivationTest(unittest.TestCase):
         np.testing.assert_allclose(np.abs(moved - [100, 0, -1]), [1, 0.01, 0.01], rtol=1e-4)
         self.assertEqual(changed(np.array([3, 255], np.uint8), rng).tolist(), [4, 0])
         self.assertEqual(changed(np.array([True]), rng).tolist(), [False])
+
+    def test_checked(self) -> None:
+        """Protects the count of values: one that moves doesn't hide others, and a mask's zeros count if a leak would show."""
+        from tfaot.verify.sight import Sight
+        from tfaot.verify.tolerance import Expected
+
+        def checked(tolerance: list[float], *probes: list[float]) -> list[bool]:
+            base = np.zeros(len(tolerance))
+            sight = Sight.of(Expected(base, np.array(tolerance, np.float32)))
+            for probe in probes:
+                sight.add(np.array(probe), base)
+            return [bool(value) for value in sight.checked()]
+
+        self.assertEqual(checked([1, 1, 1], [3, 0, 3]), [False] * 3)
+        self.assertEqual(checked([1, 1, 1], [3, 0, 3], [0, -4, 0]), [True] * 3)
+        self.assertEqual(checked([1, 1e-3, 9], [8, 0, 8]), [True, True, False])
+        self.assertEqual(checked([math.inf, 0, 0], [1, 0, 5]), [False, True, True])
+        self.assertEqual(checked([1.0] * 20, [9.0] + [0.0] * 19), [True] + [False] * 19)
+        # What isn't a number is no value that a wrong program would have.
+        self.assertEqual(checked([1, 1], [math.nan, math.inf]), [False, False])
 
     def test_kept(self) -> None:
         """Protects the comparison of large results: evenly spaced samples, and sums that reveal every single value."""
