@@ -2,7 +2,7 @@
 
 load("@bazel_tools//tools/build_defs/repo:http.bzl", "http_archive")
 load("@bazel_tools//tools/build_defs/repo:utils.bzl", "maybe")
-load(":repositories.bzl", "pip_install")
+load(":repositories.bzl", "PIP_ENVIRONMENT", "pip_install")
 
 visibility(["//rules/..."])
 
@@ -38,7 +38,7 @@ tfaot_jax_repository = repository_rule(
     implementation = _tfaot_jax_repository_impl,
     doc = "Installs JAX with pip: a compiler other than tfcompile, to replay HLO with.",
     attrs = _packages_attrs(Label("//tools/python:jax_requirements.lock")),
-    environ = ["TFAOT_PYTHON"],
+    environ = PIP_ENVIRONMENT,
 )
 
 def _tfaot_command_repository_impl(rctx):
@@ -55,7 +55,7 @@ tfaot_command_repository = repository_rule(
     implementation = _tfaot_command_repository_impl,
     doc = "Installs what tests of the command `tfaot` need with pip: its own packages, CMake, and pkgconf.",
     attrs = _packages_attrs(Label("//tools/python:command_requirements.lock")),
-    environ = ["TFAOT_PYTHON"],
+    environ = PIP_ENVIRONMENT,
 )
 
 # Runs tools/bazelw/cross.py.
@@ -80,7 +80,9 @@ aarch64_targets(
 
 def _tfaot_aarch64_repository_impl(rctx):
     rctx.report_progress("Setting up g++ and qemu for 64-bit ARM (69 MB to download, 330 MB on disk)")
-    root = rctx.path(Label("//tools/bazelw:cross.py")).dirname.dirname.dirname
+    script = rctx.path(Label("//tools/bazelw:cross.py"))
+    rctx.watch(script)
+    root = script.dirname.dirname.dirname
     result = rctx.execute(["python3", "-I", "-S", "-c", _CROSS, str(root)], quiet = False, timeout = 3600)
     if result.return_code != 0:
         error = result.stderr.strip().splitlines()[-1]

@@ -20,6 +20,10 @@ visibility(["//rules/..."])
 DEFAULT_LOCK = Label("//tools/python:requirements.lock")
 _ARM_LOCK = Label("//tools/python:requirements_aarch64.lock")
 _COPY_INTERPRETER = Label("//tools/python:copy_interpreter.py")
+_INSTALL = Label("//tools/python:install.py")
+
+# Of repository rules that call `pip_install`: what chooses the Python, and the folder that workspaces share packages in.
+PIP_ENVIRONMENT = ["HOME", "RULES_TFAOT_CACHE", "TFAOT_PYTHON", "TFAOT_SHARE", "XDG_CACHE_HOME"]
 
 # Prints a description of a Python as JSON on one line, even with the oldest Python. `executable` has pip. `base` is the interpreter
 # that actions run: it isn't a shim, a link in a venv, or a link that an upgrade would redirect.
@@ -46,6 +50,12 @@ tfaot_tensorflow_targets(
 )
 """
 
+def _watched(rctx, label):
+    """Returns a file's path. A change of the file fetches the repository again, which Bazel 9 doesn't do by itself."""
+    path = rctx.path(label)
+    rctx.watch(path)
+    return path
+
 def _probe(rctx, python):
     """Returns (what _PROBE printed or None, error or None)."""
     result = rctx.execute([python, "-c", _PROBE])
@@ -58,7 +68,7 @@ def _probe(rctx, python):
 def _find_python(rctx):
     chosen = None
     if rctx.attr.python_interpreter:
-        chosen = str(rctx.path(rctx.attr.python_interpreter))
+        chosen = str(_watched(rctx, rctx.attr.python_interpreter))
     elif rctx.os.environ.get("TFAOT_PYTHON"):
         chosen = rctx.os.environ["TFAOT_PYTHON"]
         if "/" not in chosen:
@@ -90,7 +100,7 @@ def _tensorflow_version(lock, text):
     fail("{} doesn't name tensorflow-cpu==VERSION: start from tools/python/requirements.in".format(lock))
 
 def pip_install(rctx, *, package, title, size, lock = None, programs = []):
-    """Installs the packages in `requirements_lock` into the folder site-packages, and byte-compiles them.
+    """Installs the packages in `requirements_lock` into the folder site-packages, and byte-compiles them (tools/python/install.py).
 
     Args:
       rctx: the repository's context; the rule has the attributes `python_interpreter` and `requirements_lock`
@@ -110,61 +120,34 @@ def pip_install(rctx, *, package, title, size, lock = None, programs = []):
     if not python["pip"]:
         fail(no_pip_error(python["executable"]))
     rctx.watch(python["base"])
-    lock = lock or rctx.path(rctx.attr.requirements_lock)
+    lock = lock or _watched(rctx, rctx.attr.requirements_lock)
     rctx.report_progress("Installing {} for Python {} ({})".format(title, python["version"], size))
-
-    # --no-deps: the lock is complete, and tf-keras would pull in a second TensorFlow. The machine's own pip configuration applies,
-    # except for settings that conflict with --target.
+    request = {"lock": str(lock), "name": package, "package": package, "programs": programs}
     result = rctx.execute(
-        [
-            python["executable"],
-            "-m",
-            "pip",
-            "install",
-            "--target=site-packages",
-            "--no-deps",
-            "--require-hashes",
-            "--only-binary=:all:",
-            "--no-compile",
-            "--no-input",
-            "--no-user",
-            "--disable-pip-version-check",
-            "--progress-bar=off",
-            "--requirement",
-            str(lock),
-        ],
-        environment = {"PIP_REQUIRE_VIRTUALENV": "0", "PIP_ROOT_USER_ACTION": "ignore"},
+        # Without site-packages: whatever is there, the program's own imports are the rules'.
+        [python["executable"], "-I", "-S", str(_watched(rctx, _INSTALL)), json.encode(request)],
         quiet = False,
         timeout = 3600,
     )
     if result.return_code != 0:
+        fail("couldn't install {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
+    outcome = json.decode(result.stdout.splitlines()[-1])
+    if outcome["failed"] == "pip":
         fail("pip of {} couldn't install {}:\n{}\npip.conf or PIP_INDEX_URL sets the index that pip uses.".format(
             python["executable"],
             rctx.attr.requirements_lock,
-            result.stderr.strip()[-4000:],
+            outcome["said"],
         ))
-
-    # Scripts begin with the path of this machine's interpreter, and nothing calls them. Lists of files have their hashes.
-    scripts = rctx.path("site-packages/bin")
-    for script in scripts.readdir() if programs else [scripts]:
-        if script.basename not in programs:
-            rctx.delete(script)
-    for folder in rctx.path("site-packages").readdir():
-        record = folder.get_child("RECORD")
-        if folder.basename.endswith(".dist-info") and record.exists:
-            lines = rctx.read(record).splitlines(True)
-            kept = [line for line in lines if not line.startswith("../../bin/")]
-            if len(kept) < len(lines):
-                rctx.file(record, "".join(kept), executable = False)
-
-    _byte_compile(rctx, python, "site-packages", title, "site-packages/{}/__pycache__".format(package))
+    if outcome["failed"]:
+        fail("couldn't byte-compile {} with {}:\n{}".format(title, python["executable"], outcome["said"]))
+    if outcome["shared"]:
+        # If somebody removes the folder, the next build installs the packages again.
+        rctx.watch(outcome["folder"])
+        rctx.symlink(outcome["folder"] + "/site-packages", "site-packages")
     return python
 
 def _byte_compile(rctx, python, folder, title, expected):
     """Compiles the Python files in a folder, and fails if the path `expected` doesn't exist afterwards."""
-
-    # Without .pyc files, each import of TensorFlow compiles 5,000 files. The usual ones contain the source's modification time:
-    # two machines would have different inputs to every action, and a copy of the files would count as stale.
     rctx.report_progress("Byte-compiling " + title)
     result = rctx.execute(
         [
@@ -180,8 +163,6 @@ def _byte_compile(rctx, python, folder, title, expected):
         ],
         timeout = 3600,
     )
-
-    # A few files of other packages are templates that aren't valid Python, so the exit status says nothing.
     if not rctx.path(expected).exists:
         fail("couldn't byte-compile {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
 
@@ -196,7 +177,7 @@ def _copy_interpreter(rctx, python):
       (dict) `interpreter` and `library`, relative to the folder, or None if the copy doesn't run
     """
     rctx.report_progress("Copying Python " + python["version"])
-    result = rctx.execute([python["executable"], str(rctx.path(_COPY_INTERPRETER)), "python"], timeout = 600)
+    result = rctx.execute([python["executable"], str(_watched(rctx, _COPY_INTERPRETER)), "python"], timeout = 600)
     if result.return_code != 0:
         fail("couldn't copy {}:\n{}".format(python["base"], result.stderr.strip()[-4000:]))
     copy = json.decode(result.stdout)
@@ -212,10 +193,10 @@ def _copy_interpreter(rctx, python):
 
 def _tfaot_tensorflow_repository_impl(rctx):
     lock = rctx.attr.requirements_lock
-    path = rctx.path(lock)
+    path = _watched(rctx, lock)
     text = rctx.read(path)
     if lock == DEFAULT_LOCK and is_arm(rctx.os.arch):
-        text = lock_on_arm(text, rctx.read(rctx.path(_ARM_LOCK)))
+        text = lock_on_arm(text, rctx.read(_watched(rctx, _ARM_LOCK)))
         path = rctx.path("requirements.lock")
         rctx.file(path, text, executable = False)
     version = _tensorflow_version(lock, text)
@@ -251,7 +232,7 @@ tfaot_tensorflow_repository = repository_rule(
             doc = "A hash-locked requirements file.",
         ),
     },
-    environ = ["TFAOT_PYTHON"],
+    environ = PIP_ENVIRONMENT,
 )
 
 def declare_tensorflow(*, python_interpreter = None, requirements_lock = None):

@@ -37,7 +37,9 @@ SHARED = (
 def tensorflow() -> tuple[str, pathlib.Path]:
     """Returns the canonical name and the folder of the repository that TensorFlow was installed into."""
     (repository,) = (path for path in RUNFILES.iterdir() if path.name.endswith("tfaot_tensorflow"))
-    return repository.name, pathlib.Path(os.path.realpath(repository / "site-packages")).parent
+    # Where the repository is, not the packages, which workspaces share.
+    link = pathlib.Path(os.readlink(repository / "site-packages"))
+    return repository.name, pathlib.Path(os.path.realpath(link.parent))
 
 
 def installed() -> list[str]:

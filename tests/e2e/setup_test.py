@@ -1,10 +1,14 @@
-"""What the installation of TensorFlow refuses, in a workspace of its own."""
+"""How TensorFlow is installed, in workspaces of their own."""
 
 from __future__ import annotations
 
+import concurrent.futures
+import fcntl
 import hashlib
 import os
 import pathlib
+import shutil
+import time
 import unittest
 import zipfile
 
@@ -19,31 +23,43 @@ use_repo(tfaot, "tfaot_tensorflow")
 LOCKED = 'tfaot.tensorflow(requirements_lock = "//:my.lock")\n'
 
 
-def wheel(folder: pathlib.Path) -> str:
-    """Writes a wheel with an empty module, and returns its line in a lock file."""
-    path = folder / "tiny-1.0-py3-none-any.whl"
+def wheel(folder: pathlib.Path, name: str, version: str) -> str:
+    """Writes a wheel with an empty package, and returns its line in a lock file."""
+    stem, package = f"{name.replace('-', '_')}-{version}", name.partition("-")[0]
+    path = folder / f"{stem}-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("tiny.py", "")
-        archive.writestr("tiny-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n")
-        archive.writestr("tiny-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr("tiny-1.0.dist-info/RECORD", "tiny.py,,\n")
-    return f"tiny==1.0 --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+        archive.writestr(f"{package}/__init__.py", "")
+        archive.writestr(f"{stem}.dist-info/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        archive.writestr(f"{stem}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{stem}.dist-info/RECORD", f"{package}/__init__.py,,\n")
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+def waiting(file: int) -> int:
+    """Returns how many processes wait for the lock of an open file."""
+    lines = pathlib.Path("/proc/locks").read_text().splitlines()
+    return sum(" -> FLOCK " in line and f":{os.fstat(file).st_ino} " in line for line in lines)
 
 
 class SetupTest(unittest.TestCase):
-    """One server for all workspaces."""
+    """No network: the packages are in a folder, or nowhere."""
 
     def setUp(self) -> None:
-        self.workspace = pathlib.Path(os.environ["TEST_TMPDIR"]) / "workspace"
-        self.workspace.mkdir()
-        (self.workspace / "BUILD").write_text("")
-        (self.workspace / ".bazelrc").write_text("common --lockfile_mode=off\n")
-        self.tiny = wheel(self.workspace)
-        # No network: the packages are here, or nowhere.
-        self.bazel = inner.Bazel(
-            self.workspace, "--repo_env=PIP_NO_INDEX=1", f"--repo_env=PIP_FIND_LINKS={self.workspace}"
-        )
-        self.addCleanup(self.bazel.remove)
+        self.folder = pathlib.Path(os.environ["TEST_TMPDIR"]) / self._testMethodName
+        self.cache = self.folder / "cache"
+        self.workspace, self.bazel = self.started("workspace")
+        self.tiny = wheel(self.folder, "tiny", "1.0")
+
+    def started(self, name: str) -> tuple[pathlib.Path, inner.Bazel]:
+        """Returns a new workspace, and its Bazel."""
+        workspace = self.folder / name
+        workspace.mkdir(parents=True)
+        (workspace / "BUILD").write_text("")
+        (workspace / ".bazelrc").write_text("common --lockfile_mode=off\n")
+        environment = {"PIP_FIND_LINKS": self.folder, "PIP_NO_INDEX": 1, "RULES_TFAOT_CACHE": self.cache}
+        bazel = inner.Bazel(workspace, *(f"--repo_env={name}={value}" for name, value in environment.items()))
+        self.addCleanup(bazel.remove)
+        return workspace, bazel
 
     def refused(self, module: str, lock: str = "") -> str:
         """Returns what Bazel says about a MODULE.bazel with these lines and this lock file."""
@@ -74,6 +90,54 @@ class SetupTest(unittest.TestCase):
                 LOCKED, f'{self.tiny}tensorflow-cpu==2.21.0 ; python_version < "3" --hash=sha256:{"0" * 64}\n'
             )
             self.assertRegex(said, r"couldn't byte-compile TensorFlow \S+ with \S+:")
+
+    def test_shared(self) -> None:
+        """Protects disks: workspaces share what one of them has installed, and Bazel notices what changes."""
+        lock = self.tiny + wheel(self.folder, "tensorflow-cpu", "2.0.0.1")
+        # Of Bazel 9. Before, files that a repository rule asks for by label are watched without a word.
+        flag = "--incompatible_no_implicit_watch_label"
+        both = [(self.workspace, self.bazel), self.started("other")]
+        for workspace, _ in both:
+            tag = LOCKED.replace(")", ', python_interpreter = "//:python")')
+            (workspace / "MODULE.bazel").write_text(MODULE.format(root=inner.ROOT) + tag)
+            (workspace / "my.lock").write_text(lock)
+            (workspace / "python").write_text(f'#!/bin/sh\nexec {shutil.which("python3")} "$@"\n')
+            (workspace / "python").chmod(0o755)
+
+        def installs(bazel: inner.Bazel, *flags: str) -> int:
+            """Builds, and returns how often pip installed something."""
+            return bazel.run("build", flag, *flags, "@tfaot_tensorflow//:site_packages")[1].count("Successfully installed")
+
+        with self.subTest("two at once"):
+            (self.cache / "packages").mkdir(parents=True)
+            with concurrent.futures.ThreadPoolExecutor() as pool, open(self.cache / "packages/lock", "w") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                counts = [pool.submit(installs, bazel) for _, bazel in both]
+                end = time.monotonic() + 200
+                while waiting(file.fileno()) < 2 and time.monotonic() < end:
+                    time.sleep(0.1)
+                fcntl.flock(file, fcntl.LOCK_UN)
+                self.assertEqual(1, sum(count.result() for count in counts))
+                self.assertLess(time.monotonic(), end, "a build didn't wait for the lock")
+            (packages,) = self.cache.glob("packages/tensorflow-*/")
+        with self.subTest("one is removed"):
+            self.bazel.run("clean", "--expunge")
+            self.assertTrue((packages / "site-packages/tensorflow/__init__.py").exists())
+            self.assertEqual(0, installs(both[1][1]))
+        with self.subTest("the folder is removed"):
+            shutil.rmtree(packages)
+            self.assertEqual(1, installs(both[1][1]))
+        with self.subTest("another lock"):
+            (self.workspace / "my.lock").write_text(lock + wheel(self.folder, "more", "1.0"))
+            self.assertEqual(1, installs(self.bazel))
+            self.assertEqual(2, len([*self.cache.glob("packages/tensorflow-*/")]))
+        with self.subTest("another Python"):
+            (self.workspace / "python").write_text("#!/bin/sh\necho broken >&2; exit 1\n")
+            said = self.bazel.refused("build", flag, "@tfaot_tensorflow//:site_packages")
+            self.assertIn("python doesn't run: broken. TensorFlow needs", said)
+        with self.subTest("not shared"):
+            self.assertEqual(1, installs(both[1][1], "--repo_env=TFAOT_SHARE=0"))
+            self.assertEqual(2, len([*self.cache.glob("packages/tensorflow-*/")]))
 
 
 if __name__ == "__main__":

@@ -58,9 +58,11 @@ def _pip_repository_impl(rctx):
     folder = rctx.os.environ.get("MONOREPO_SITE_PACKAGES")
     if not folder:
         folder = str(rctx.path("installed"))
+        lock = rctx.path(rctx.attr.requirements_lock)
+        rctx.watch(lock)
         result = rctx.execute(
             [python, "-m", "pip", "install", "--target", folder, "--no-deps", "--require-hashes", "--only-binary=:all:"] +
-            ["--no-compile", "--requirement", str(rctx.path(rctx.attr.requirements_lock))],
+            ["--no-compile", "--requirement", str(lock)],
             timeout = 3600,
         )
         if result.return_code != 0:
