@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -164,6 +166,7 @@ class Build:
 
     def compile(self) -> None:
         """Runs the compile stage for each function."""
+        warned: set[str] = set()
         for function in self.functions:
             stem = function.stem
             self.step(f"compiling {function.entry_point}{f' for batches of {function.batch}' * bool(function.batch)}")
@@ -186,7 +189,11 @@ class Build:
                     "passes": ".passes.json",
                 }.items()
             ]
-            self._stages.run("compile", flags)
+            # Of a stage that succeeds, nothing else is shown. Functions of a model have the same warnings.
+            for warning in re.findall(r"(?m)^warning: the pass .*\n  to do: .*$", self._stages.run("compile", flags)):
+                if warning not in warned:
+                    sys.stderr.write(f"{warning}\n")
+                warned.add(warning)
 
     def render(self) -> None:
         """Runs the render stage."""
