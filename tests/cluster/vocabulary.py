@@ -27,8 +27,8 @@ class Vocabulary(tf.Module):
             path, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64, tf.lookup.TextFileIndex.LINE_NUMBER
         )
         self.words = tf.lookup.StaticVocabularyTable(lines, 3)
-        weights = tf.lookup.KeyValueTensorInitializer(WORDS, tf.range(1.0, 6.0))
-        self.weights = tf.lookup.StaticHashTable(weights, 0.5)
+        weights = tf.lookup.KeyValueTensorInitializer(WORDS, tf.range(1, 6, dtype=tf.int64))
+        self.weights = tf.lookup.StaticHashTable(weights, 9)
         self.names = tf.lookup.StaticHashTable(
             tf.lookup.KeyValueTensorInitializer(tf.range(3), ["pet", "farm", "sea"]), "?"
         )
@@ -39,7 +39,8 @@ class Vocabulary(tf.Module):
     @tf.function(input_signature=[tf.TensorSpec([TEXTS, LENGTH], tf.string, name="words")])
     def __call__(self, words):
         """Returns the class of each text, and its probability."""
-        x = tf.gather(self.table, self.words.lookup(words)) * self.weights.lookup(words)[..., tf.newaxis]
+        weights = tf.cast(self.weights.lookup(words), tf.float32)
+        x = tf.gather(self.table, self.words.lookup(words)) * weights[..., tf.newaxis]
         x = tf.nn.relu(tf.reduce_mean(x, 1) @ self.hidden)
         probabilities = tf.nn.softmax(x @ self.classes)
         best = tf.argmax(probabilities, -1, output_type=tf.int32)
