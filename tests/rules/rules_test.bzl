@@ -48,6 +48,27 @@ stage_test = analysistest.make(_stage_test_impl, attrs = {
     "outputs": attr.string_list(),
 })
 
+def _strict_test_impl(ctx):
+    """Protects users' builds: what a test can't see is an error only if the attribute or the flag says so."""
+    env = analysistest.begin(ctx)
+    (action,) = [action for action in analysistest.target_actions(env) if action.mnemonic == "TfaotVerify"]
+    asserts.equals(env, ctx.attr.strict, "--strict" in action.argv)
+    return analysistest.end(env)
+
+_STRICT = str(Label("//rules:strict"))
+
+strict_test = analysistest.make(
+    _strict_test_impl,
+    attrs = {"strict": attr.bool(default = True)},
+    config_settings = {_STRICT: True},
+)
+
+lenient_test = analysistest.make(
+    _strict_test_impl,
+    attrs = {"strict": attr.bool()},
+    config_settings = {_STRICT: False},
+)
+
 def _inputs_test_impl(ctx):
     """Protects incremental builds and the sandbox: a stage reads only what it needs, with Python packages as one directory."""
     env = analysistest.begin(ctx)
@@ -266,7 +287,7 @@ def rules_test_suite(*, name, library, family):
       name: (str) the suite's name
       library: (str) a tf_aot_library target named small_aot, for x86-64-v2
       family: (str) another one named family_aot, for x86-64-v2 and x86-64-v3, with entry points Forward and Again, batches of
-        1 and 4, and variables in a file
+        1 and 4, variables in a file, and a strict test
     """
     tests = []
     for stage, mnemonic, outputs in [
@@ -335,6 +356,10 @@ def rules_test_suite(*, name, library, family):
             target_under_test = "{}.{}".format(library, stage),
         )
         tests.append(stage + "_inputs_test")
+    strict_test(name = "strict_flag_test", target_under_test = library + ".verify")
+    lenient_test(name = "lenient_test", target_under_test = library + ".verify")
+    lenient_test(name = "strict_attribute_test", strict = True, target_under_test = family + ".verify")
+    tests += ["strict_flag_test", "lenient_test", "strict_attribute_test"]
     library_test(name = "library_test", target_under_test = library)
     for kind, executor, source, target in [
         ("", "small_aot.%s.executor.cc", "small_aot.cc", library),

@@ -533,13 +533,14 @@ calibrated \
         self.assertEqual((goldens["step0/dead/sees"][1], goldens["step0/alive/sees"][1]), (0, 3))
 
     def test_probes_grow(self) -> None:
-        """Protects models on which small changes show nothing, such as decisions, from being called blind: larger ones follow."""
+        """Protects models from being called blind: where small changes or a single row show nothing, larger ones and more rows do."""
         text = """\
 import numpy as np
 import tensorflow as tf
 
 w = tf.Variable(np.random.default_rng(0).standard_normal((8, 3)).astype(np.float32), name="w")
 scale = tf.Variable([0.6, 0.7, 0.8], name="scale")
+small = tf.Variable([0.5, 0.9, 1.1], name="small")
 
 
 def model(b, x, y):
@@ -550,17 +551,19 @@ def model(b, x, y):
         "far": tf.nn.relu(x[:, :3] * scale - 3.0),
         "quantized": tf.quantization.fake_quant_with_min_max_args(x @ w, -6.0, 6.0, 2),
         "rounded": tf.round(0.1 * x),
+        "single": 1.0 + small * y[:, :3],
     }
 
 
 def golden_fn(step, rng):
     rows = [1, 4, 3][step]
     x = np.clip(rng.standard_normal((rows, 8)), -1.5, 1.5) * (1 if rows == 1 else 4)
-    return rng.integers(0, 2, (rows, 30)).astype(bool), x, rng.standard_normal((rows, 8))
+    y = np.full((1, 8), 1e-6) if rows == 1 else rng.standard_normal((rows, 8))
+    return rng.integers(0, 2, (rows, 30)).astype(bool), x, y
 """
         signature = {"b": "bool[None, 30]", "x": "float32[None, 8]", "y": "float32[None, 8]"}
         goldens = self.export(
-            text, batch_sizes=(1, 4), frozen=("w", "scale"), golden_steps=3, max_batch=4, signature=signature
+            text, batch_sizes=(1, 4), frozen=("w", "scale", "small"), golden_steps=3, max_batch=4, signature=signature
         ).goldens()
         checked: dict[str, list[float]] = {}
         for name, value in goldens.items():
