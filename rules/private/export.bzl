@@ -247,7 +247,6 @@ def model_attrs():
         ),
         "deps": attr.label_list(
             doc = "Python libraries that the model's code imports.",
-            providers = [PyInfo],
         ),
         "dims": attr.string_list_dict(
             doc = "Sizes of dimensions that inputs leave open, by input. `?` keeps the model's own size.",

@@ -203,6 +203,12 @@ def run_stage(
       main: (File) the stage's main; by default, the one in `stage_attrs`
       programs: (depset[File]) files of programs that the main runs
     """
+    for dep in deps:
+        if PyInfo not in dep:
+            fail(("{} in deps is no Python library of rules_python. To do: if it is a py_library, load its rule in its BUILD file: " +
+                  "load(\"@rules_python//python:defs.bzl\", \"py_library\"). Bazel 7 takes a rule of its own if nothing is loaded.").format(
+                dep.label,
+            ))
     library = library or ctx.attr._library
     main = main or ctx.file._main
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot

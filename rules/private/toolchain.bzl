@@ -46,7 +46,8 @@ def _tfaot_toolchain_impl(ctx):
             continue
         files = target[DefaultInfo].files.to_list()
         if len(files) != 1 or not files[0].is_directory and files[0].extension == "py":
-            fail("{}: python_packages takes Python libraries, or targets of one directory; {} is neither ({} files)".format(
+            fail(("{}: python_packages takes Python libraries, or targets of one directory; {} is neither ({} files). A py_library " +
+                  "must be loaded from @rules_python//python:defs.bzl").format(
                 ctx.label,
                 target.label,
                 len(files),

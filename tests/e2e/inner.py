@@ -13,14 +13,16 @@ ROOT = pathlib.Path(os.path.realpath(RUNFILES / os.environ["TEST_WORKSPACE"] / "
 UNOPTIMIZED = r"--per_file_copt=runtime/tfaot/kernels/.*\.cc@-O0"
 """Compiles the kernels in a quarter of the time. Other tests are about their code, and none of these about their speed."""
 
+RULE_SETS = os.environ.get("TFAOT_RULE_SETS")
+"""A bazelrc that has Bazel use official rule sets, from `//tools/dev:try_rule_sets`."""
+
 STARTUP = (
     "--max_idle_secs=60",
     "--host_jvm_args=-XX:TieredStopAtLevel=1",
     "--digest_function=BLAKE3",
-    *(f"--bazelrc={rc}" for rc in [os.environ.get("TFAOT_RULE_SETS")] if rc),
+    *([f"--bazelrc={RULE_SETS}"] if RULE_SETS else []),
 )
-"""Startup options. A server of a few short builds saves 3 s if it optimizes its own code less. SHA-256 would then be slow.
-`//tools/dev:try_rule_sets` gives the bazelrc."""
+"""Startup options. A server of a few short builds saves 3 s if it optimizes its own code less. SHA-256 would then be slow."""
 
 CACHE = pathlib.Path(os.environ["TEST_TMPDIR"]).parent / "inner.cache"
 """A disk cache for all these tests, below the output base that runs them. Most of their workspaces compile the same C++."""

@@ -106,7 +106,9 @@ class SetupTest(unittest.TestCase):
 
         def installs(bazel: inner.Bazel, *flags: str) -> int:
             """Builds, and returns how often pip installed something."""
-            return bazel.run("build", flag, *flags, "@tfaot_tensorflow//:site_packages")[1].count("Successfully installed")
+            return bazel.run("build", flag, *flags, "@tfaot_tensorflow//:site_packages")[1].count(
+                "Successfully installed"
+            )
 
         with self.subTest("two at once"):
             (self.cache / "packages").mkdir(parents=True)

@@ -31,7 +31,9 @@ class SmokeTest(unittest.TestCase):
         with self.subTest("no Python toolchain"):
             # With rules_python, the toolchain would be a second Python from a code host.
             ours = "//:scorer_aot + @rules_tfaot//tools:check + @rules_tfaot//py/tfaot/run"
-            rules, _ = self.bazel.run("cquery", "--output=build", f'kind("py_(library|binary|test) rule", deps({ours}))')
+            rules, _ = self.bazel.run(
+                "cquery", "--output=build", f'kind("py_(library|binary|test) rule", deps({ours}))'
+            )
             defined = re.findall(r"^# Rule py_\w+ defined at .*\n#   (\S+?):", rules, re.MULTILINE)
             self.assertGreater(len(defined), 10)
             for file in defined:

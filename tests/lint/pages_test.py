@@ -107,6 +107,22 @@ class PagesTest(unittest.TestCase):
             [f"{GUIDE}/models.md: b.md shows no target of a file, after a line with the file's name"],
         )
 
+    def test_loads(self) -> None:
+        """A newcomer's first BUILD file works with Bazel 9: what a page shows of C++ and Python has its load."""
+        rule = '```starlark\n{}cc_binary(\n    name = "x",\n)\n```\n'
+        load = 'load("@rules_cc//cc:defs.bzl", "cc_binary")\n'
+        fault = (
+            f"{PAGE}: shows cc_binary without a load, which Bazel 9 needs; add it to the block, or to the page's text"
+        )
+        for text, faults in (
+            (rule.format(""), [fault]),
+            (rule.format(load) + rule.format(""), [fault]),
+            (rule.format(load), []),
+            (f"`{load.strip()}`\n\n" + rule.format(""), []),
+        ):
+            with self.subTest(text):
+                self.assertEqual(self.faults(**{PAGE: f"# A\n\n## One, `two`\n\n{text}"}), faults)
+
     def test_map(self) -> None:
         """A new page must be on the map."""
         self.assertEqual(

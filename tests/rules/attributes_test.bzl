@@ -38,6 +38,11 @@ _REFUSED = {
         "saved_model names 1 files, 0 of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, " +
         "glob([\"folder/**\"]), or a rule that makes such a folder.",
     ),
+    "no_load": (
+        {"deps": [":folders"], "model": "small.py"},
+        "//tests/rules:folders in deps is no Python library of rules_python. To do: if it is a py_library, load its rule in its BUILD " +
+        "file: load(\"@rules_python//python:defs.bzl\", \"py_library\").",
+    ),
     "no_model": (
         {},
         "a model is one of model, saved_model, graph, and stablehlo; this target has none. To do: set exactly one.",

@@ -375,13 +375,14 @@ def _link_repository(workspace: Path) -> None:
 
 def _installed() -> tuple[str, Path]:
     """Returns the repository with TensorFlow, by canonical name and by folder. Installing it for each client would time pip."""
-    bazel = str(_ROOT / "bazelw")
-    subprocess.run(
-        [bazel, "build", "@tfaot_tensorflow//:site_packages"], cwd=_ROOT, check=True, stderr=subprocess.DEVNULL
-    )
-    base = subprocess.run([bazel, "info", "output_base"], cwd=_ROOT, check=True, capture_output=True, text=True).stdout
-    (wheel,) = (path for path in Path(base.strip(), "external").glob("*~tfaot_tensorflow") if path.is_dir())
-    return wheel.name, wheel
+
+    def said(*arguments: str) -> str:
+        command = [str(_ROOT / "bazelw"), *arguments]
+        return subprocess.run(command, cwd=_ROOT, check=True, capture_output=True, text=True).stdout.strip()
+
+    # external/NAME/site-packages; how Bazel makes the name depends on its version.
+    name = said("cquery", "--output=files", "@tfaot_tensorflow//:site_packages").split("/")[1]
+    return name, Path(said("info", "output_base"), "external", name)
 
 
 def _remove(folder: Path) -> None:

@@ -1,6 +1,6 @@
 """Tries the rules with rule sets from folders, in the place of those that Bazel would use, and says what passes.
 
-    ./bazelw run //tools/dev:try_rule_sets -- ~/rule_sets/rules_cc-0.2.18 ~/rule_sets/rules_python-1.9.0 [--targets //tests/rules/...]
+    ./bazelw run //tools/dev:try_rule_sets -- ~/rule_sets/rules_cc-0.2.18 ~/rule_sets/rules_python-1.9.0 [--targets …]
 
 Each folder holds a module, as a release's archive or a tag of its repository has it. The report calls it by the folder's name,
 so that should have the version. Modules that these name, and that can't be reached, become empty ones. By default, the
@@ -22,6 +22,8 @@ from tools.bazelw import cache, redirect
 
 _TARGETS = ("//tests/rules/...", "//tests/packages/...", "//tests/e2e:smoke_test", "//tests/e2e:monorepo_test")
 _NAME = re.compile(r'^module\(\s*name\s*=\s*"([^"]+)"', re.MULTILINE)
+# What the documentation of rules_python names of protobuf, which Bazel from Debian doesn't have.
+_PROTOBUF = 'filegroup(name = "bzl_srcs", srcs = ["empty.bzl"], visibility = ["//visibility:public"])\n'
 _MISSING = re.compile(r"module ([\w.-]+)@\S+ not found in registries")
 VARIABLE = "TFAOT_RULE_SETS"
 """Names the bazelrc for tests that run Bazel themselves (tests/e2e/inner.py)."""
@@ -47,9 +49,13 @@ def modules(folders: Sequence[Path]) -> dict[str, Path]:
         file = folder / "MODULE.bazel"
         name = _NAME.search(file.read_text(encoding="utf-8")) if file.is_file() else None
         if not name:
-            raise ValueError(f"{folder} has no MODULE.bazel with a module's name: give the folder of an unpacked release")
+            raise ValueError(
+                f"{folder} has no MODULE.bazel with a module's name: give the folder of an unpacked release"
+            )
         if folder.is_relative_to("/tmp"):
-            raise ValueError(f"{folder} is under /tmp, which Bazel's sandbox hides from every action: move it elsewhere")
+            raise ValueError(
+                f"{folder} is under /tmp, which Bazel's sandbox hides from every action: move it elsewhere"
+            )
         named[name[1]] = folder
     return named
 
@@ -63,17 +69,21 @@ def rc_text(named: Mapping[str, Path]) -> str:
 def report(named: Mapping[str, Path], version: str, outcomes: Sequence[Outcome]) -> str:
     """Returns the report in Markdown."""
     lines = [f"{version}, with {', '.join(sorted(path.name for path in named.values()))}:", ""]
-    lines += [f"- `{outcome.command}`: {'passed' if outcome.passed else 'FAILED'}{outcome.said}" for outcome in outcomes]
+    lines += [
+        f"- `{outcome.command}`: {'passed' if outcome.passed else 'FAILED'}{outcome.said}" for outcome in outcomes
+    ]
     return "\n".join(lines) + "\n"
 
 
 class Trial:
-    """This checkout, with other rule sets."""
+    """A checkout with other rule sets."""
 
     def __init__(self, repository: Path, folder: Path, named: Mapping[str, Path]) -> None:
         """Writes a bazelrc and empty modules into `folder`, which it makes."""
         self._repository, self._folder, self._rc = repository, folder, folder / "rule_sets.bazelrc"
         self._modules = dict(named)
+        if "protobuf" not in named and (folder.parent / "ready/debian.json").exists():
+            self._modules["protobuf"] = self._stub("protobuf", _PROTOBUF)
         while True:
             cache.write_text(self._rc, rc_text(self._modules))
             done = self._bazel("query", "//rules:toolchain_type", quiet=True)
@@ -84,10 +94,11 @@ class Trial:
                 sys.exit(f"try_rule_sets: Bazel doesn't load the rules with these rule sets:\n{done.stderr[-4000:]}")
             self._modules[missing[1]] = self._stub(missing[1])
 
-    def _stub(self, name: str) -> Path:
+    def _stub(self, name: str, build: str = "") -> Path:
         stub = self._folder / "stubs" / name
         cache.write_text(stub / "MODULE.bazel", redirect.module_text(name, []))
-        cache.write_text(stub / "BUILD", "")
+        cache.write_text(stub / "BUILD", build)
+        cache.write_text(stub / "empty.bzl", "")
         return stub
 
     def _bazel(self, *arguments: str, quiet: bool = False) -> subprocess.CompletedProcess[str]:

@@ -226,9 +226,10 @@ class Trial:
 
     def facts(self, *, trial: bool) -> dict[str, dict[str, str]]:
         """Returns what a wheel has: tables of text, by name."""
-        self.bazel("build", "@tfaot_tensorflow//:site_packages", trial=trial)
+        # external/NAME/site-packages; how Bazel makes the name depends on its version.
+        files = self.bazel("cquery", "--output=files", "@tfaot_tensorflow//:site_packages", trial=trial)
         base = Path(self.bazel("info", "output_base", trial=trial).strip())
-        (wheel,) = (path for path in (base / "external").glob("*~tfaot_tensorflow") if path.is_dir())
+        wheel = base / "external" / files.split("/")[1]
         packages = os.pathsep.join([str(wheel / "site-packages"), str(self._repository / "py")])
         environment = {**os.environ, "PYTHONPATH": packages, "TF_CPP_MIN_LOG_LEVEL": "3"}
         command = [str(next(wheel.glob("python/bin/python3.*"), sys.executable)), "-s", "-c"]

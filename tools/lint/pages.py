@@ -1,7 +1,8 @@
 """Checks that pages are true to the tree: what they link to, name, and show exists, and the map of the docs is complete.
 
 A page shows a part of a file between `<!-- begin: FILE -->` and `<!-- end: FILE -->`, and the file marks that part with the
-comments `# begin: install` and `# end: install`. With --fix, copies these parts into the pages.
+comments `# begin: install` and `# end: install`. With --fix, copies these parts into the pages. In Starlark, rules of C++ and
+Python have their loads.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ _PART = re.compile(
 )
 _INSTALL = re.compile(r"^# begin: install\n(.*?)^# end: install$", re.MULTILINE | re.DOTALL)
 _FENCE = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+_STARLARK = re.compile(r"^( *)```starlark\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+_RULE = re.compile(r"^ *((?:cc|py)_\w+)\($", re.MULTILINE)
+_LOAD = re.compile(r"load\(([^)]*)\)")
 _INLINE_CODE = re.compile(r"`[^`\n]+`")
 _HEADING = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]+))?\)")
@@ -107,6 +111,10 @@ def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[s
             yield f"shows a part of {file}, which marks none"
     if with_parts(root, text) != text:
         yield "shows parts of files as they were; run tools/lint/run --fix"
+    said = _loaded(_FENCE.sub("", text))
+    for _, block in _STARLARK.findall(text):
+        for rule in sorted({*_RULE.findall(block)} - _loaded(block) - said):
+            yield f"shows {rule} without a load, which Bazel 9 needs; add it to the block, or to the page's text"
     for link, anchor in _LINK.findall(_INLINE_CODE.sub("", _FENCE.sub("", text))):
         target = ((root / name).parent / link).resolve() if link else root / name
         if not target.exists():
@@ -122,6 +130,11 @@ def _page(root: Path, name: str, text: str, pages: dict[str, str]) -> Iterator[s
             yield f"names //{package}, which isn't a package"
         elif label and not (build.parent / label).exists() and not _declared(label, build):
             yield f"names //{package}:{label}, which isn't in its BUILD"
+
+
+def _loaded(text: str) -> set[str]:
+    """Returns the names that the `load` calls in a text name."""
+    return {name for load in _LOAD.findall(text) for name in re.findall(r'"(\w+)"', load)}
 
 
 def _named_pages(root: Path, text: str) -> Iterator[str]:

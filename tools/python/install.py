@@ -74,7 +74,7 @@ def install(request: Request) -> Outcome:
 
 
 def _made(request: Request) -> Path | None:
-    """Returns the file that names the folder of all workspaces with the same lock and the same Python, or None if they share none."""
+    """Returns the file that names the folder of workspaces with the same lock and the same Python; None if they share none."""
     if os.environ.get("TFAOT_SHARE") == "0":
         return None
     try:
@@ -111,7 +111,14 @@ def _installed(request: Request, folder: Path) -> Outcome:
 
     # --no-deps: the lock is complete, and tf-keras would pull in a second TensorFlow. The machine's own pip configuration applies,
     # except for settings that conflict with --target.
-    options = [f"--target={target}", "--no-deps", "--require-hashes", "--only-binary=:all:", "--no-compile", "--no-input"]
+    options = [
+        f"--target={target}",
+        "--no-deps",
+        "--require-hashes",
+        "--only-binary=:all:",
+        "--no-compile",
+        "--no-input",
+    ]
     options += ["--no-user", "--disable-pip-version-check", "--progress-bar=off", f"--requirement={request.lock}"]
     done = subprocess.run(
         [sys.executable, "-m", "pip", "install", *options],
@@ -137,9 +144,9 @@ def _installed(request: Request, folder: Path) -> Outcome:
 
     # Without .pyc files, each import of TensorFlow compiles 5,000 files. The usual ones contain the source's modification time:
     # two machines would have different inputs to every action, and a copy of the files would count as stale.
+    options = ["-q", "-j0", "-s", "site-packages", "--invalidation-mode=unchecked-hash"]
     done = subprocess.run(
-        [sys.executable, "-m", "compileall", "-q", "-j0", "-s", "site-packages"]
-        + ["--invalidation-mode=unchecked-hash", "site-packages"],
+        [sys.executable, "-m", "compileall", *options, "site-packages"],
         cwd=folder,
         capture_output=True,
         text=True,
