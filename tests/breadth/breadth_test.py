@@ -54,10 +54,15 @@ OPEN = """
     tf.nn.avg_pool1d(tf.expand_dims(X, 2), 2, 2, 'VALID')
     tf.nn.conv1d(tf.expand_dims(X, 2), tf.ones([3, 1, 2]), 2, 'SAME')
     tf.where(tf.transpose(X) > 0)
+    tf.function(lambda x: tf.concat([x, tf.ones_like(x)], 1))(X)
+    tf.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, x + tf.cumsum(x, 1)), (0, X))[1]
 """
 """Expressions of `X`, which has a length that only run time knows."""
 
 MISCOUNTED = "tf.roll(X, 1, 1)", "tf.unique(X[0])", "tf.nn.avg_pool1d(tf.expand_dims(X, 2), 2, 2, 'SAME')"
+
+IN_A_LOOP = "tf.while_loop(lambda i, x: i < 2, lambda i, x: (i + 1, tf.function(lambda y: y + 1.0)(x)), (0, X))[1]"
+"""A call that isn't inlined, for which XLA forgets the length."""
 """Those for which XLA's numbers would be wrong."""
 
 
@@ -120,6 +125,8 @@ class BreadthTest(unittest.TestCase):
             self.assertRegex(
                 outcome.details, r"XLA computes wrong results for \w+ where[^\n]*\n\n    \w+ '[\w/]+' at model.py:\d+\n"
             )
+        (outcome,) = runner.outcomes([opened(IN_A_LOOP, 4)])
+        self.assertIn("XLA computes wrong results for calls in loops and branches where a size", outcome.details)
 
     def test_passes(self) -> None:
         """No pass raises an exception on any op or structure, in more rounds: it would end a user's build, or be left out."""

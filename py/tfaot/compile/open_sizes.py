@@ -56,6 +56,7 @@ def check(module: Any, graph: Callable[[], Any], sources: Mapping[str, str], wha
       TfaotError: it has such an op.
     """
     wrong: dict[str, str] = {}
+    programs = {computation.id: computation.program_shape for computation in module.computations}
     for computation in module.computations:
         shapes = {instruction.id & _LOCAL: instruction.shape for instruction in computation.instructions}
         for instruction in computation.instructions:
@@ -66,8 +67,17 @@ def check(module: Any, graph: Callable[[], Any], sources: Mapping[str, str], wha
                 axes = zip(operands[0], instruction.window.dimensions, strict=False)
                 least = 1 if op == "AvgPool" else 0  # what the export stage doesn't replace
                 miscounted = any(dynamic and axis.size > 1 and axis.stride > least for dynamic, axis in axes)
+            if (
+                instruction.opcode == "call"
+            ):  # XLA forgets sizes where it compiles a call; export inlines those that it can
+                taken = programs[instruction.called_computation_ids[0]].parameters
+                miscounted = any(
+                    [*parameter.is_dynamic_dimension] != dynamic
+                    for parameter, dynamic in zip(taken, operands, strict=True)
+                    if any(dynamic)
+                )
             if miscounted:
-                wrong.setdefault(instruction.metadata.op_name, op)
+                wrong.setdefault(instruction.metadata.op_name or instruction.name, op or "calls in loops and branches")
     if "AvgPool" in wrong.values():
         padded = {node.name for node in graph().node if node.op == "AvgPool" and node.attr["padding"].s == b"SAME"}
         wrong = {name: op for name, op in wrong.items() if op != "AvgPool" or name in padded}

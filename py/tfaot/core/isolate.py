@@ -134,9 +134,11 @@ def _attempt(function: Callable[[], T], what: str, idle_seconds: float) -> _Ende
         stacks.seek(0)
         code = os.waitstatus_to_exitcode(status)
         answered = code == 0 and os.fstat(answer.fileno()).st_size > 0
+        outcome, warnings = pickle.load(answer) if answered else (("", None), ())
         return _Ended(
             code,
-            *(pickle.load(answer) if answered else (("", None), ())),
+            outcome,
+            warnings,
             log.read().decode(errors="replace"),
             (stacks.read().decode(errors="replace") or "(no stack)\n") if still and code != 0 else "",
         )

@@ -63,7 +63,11 @@ def assemble(functions: Sequence[Function]) -> Whole:
         entry = Entry(function.name, function.inputs, function.outputs)
         pruned = lowered(prune(function.graph, entry.fetches, entry.feeds), entry.feeds)
         _set_shapes(pruned, function.inputs)
-        bounded.spell_out(pruned)
+        feeds, fetches = ([edge.name for edge in edges] for edges in (function.inputs, function.outputs))
+        inlined = bounded.spell_out(pruned, feeds, fetches)
+        own = function.sources | {
+            node: function.sources[origin] for node, origin in inlined.items() if origin in function.sources
+        }
         _interpret(pruned)
         name_variables(pruned)
         if prefix:
@@ -87,7 +91,7 @@ def assemble(functions: Sequence[Function]) -> Whole:
         kept = {node.name for node in pruned.node} | library
         sources |= {
             prefix + node if prefix + node in kept else node: place
-            for node, place in function.sources.items()
+            for node, place in own.items()
             if prefix + node in kept or node.partition("/")[0] in library
         }
     return Whole(whole, tuple(entries), sources)

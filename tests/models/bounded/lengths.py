@@ -6,10 +6,17 @@ import tensorflow as tf
 LONGEST = 64
 
 
+@tf.function
+def sums(x):
+    """A function of values whose length only run time knows."""
+    return tf.cumsum(x, 1), x[:, -3:]
+
+
 @tf.function(input_signature=[tf.TensorSpec((2, LONGEST, 8), name="x"), tf.TensorSpec((), tf.int32, name="n")])
 def model(x, n):
     """Cumulative ops, slices that count from the end, and averages over windows."""
     x = x[:, :n]
+    total, tail = sums(x)
     return {
         "averages": tf.nn.avg_pool1d(x, 3, 1, "SAME"),
         "backwards": x[:, -2::-1],
@@ -17,8 +24,8 @@ def model(x, n):
         "log": tf.math.cumulative_logsumexp(x, 1, exclusive=True),
         "middle": x[:, 2:-1],
         "product": tf.math.cumprod(tf.tanh(x) + 1, 1, reverse=True),
-        "sum": tf.cumsum(x, 1),
-        "tail": x[:, -3:],
+        "sum": total,
+        "tail": tail,
         "total": tf.reduce_sum(tf.cumsum(x, 1)[:, :3], 1),
     }
 

@@ -13,48 +13,99 @@ All of these are ops that TensorFlow computes in the same way at any size. What 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-from tensorflow.core.framework import graph_pb2
+from tensorflow.core.framework import graph_pb2, types_pb2
 from tensorflow.python.framework import function_def_to_graph, tensor_util
 
+from tfaot.graph.calls import inline_calls
 from tfaot.graph.functions import EditableFunction
-from tfaot.graph.program import Program
+from tfaot.graph.program import Program, Tensor
 from tfaot.graph.splice import Build, FunctionTarget, GraphTarget, Target, splice
+
+_BATCH = 7
+"""The batch for which shapes are inferred, so that an unknown size isn't the batch."""
+
+_CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 
 _V1_LOOPS = frozenset({"Enter", "RefEnter"})
 
 
-def spell_out(graph: graph_pb2.GraphDef) -> None:
-    """Rewrites a graph and its functions in place. Its placeholders have the shapes that are known. Nodes keep their names.
+def spell_out(graph: graph_pb2.GraphDef, feeds: Sequence[str], fetches: Sequence[str]) -> dict[str, str]:
+    """Rewrites a graph and its functions in place. Nodes keep their names.
+
+    Calls that pass on values of such a size are inlined, because XLA forgets the true size where it compiles a call.
 
     It leaves graphs with TensorFlow 1's loops as they are, into which constants can't be put.
+
+    Args:
+      graph: a pruned graph, whose placeholders have the shapes that are known. An open first dimension of one is the batch.
+      feeds: the tensors of the inputs.
+      fetches: the tensors of the outputs.
+
+    Returns:
+      For each node that was inlined, `function/node`.
     """
     nodes = [node for body in (graph.node, *(f.node_def for f in graph.library.function)) for node in body]
-    if not any(node.op in _BUILDERS for node in nodes) or any(node.op in _V1_LOOPS for node in nodes):
-        return
-    with tf.Graph().as_default() as built:
-        try:
-            tf.import_graph_def(graph, name="")
-        except ValueError:  # it isn't valid, and a later step says so
-            return
+    ops = {node.op for node in nodes}
+    if not ops & (_BUILDERS.keys() | _CALLS) or ops & _V1_LOOPS:
+        return {}
+    origins: dict[str, str] = {}
+    built = _imported(graph)
+    if built is not None and any(
+        operation.type in _CALLS and any(_is_open(tensor) for tensor in operation.inputs)
+        for operation in built.get_operations()
+    ):
+        unknown = Tensor(None, types_pb2.DT_INVALID)
+        program = Program(graph_pb2.GraphDef(), dict.fromkeys(feeds, unknown), [*fetches])
+        program.graph.CopyFrom(graph)
+        program.prune()
+        inline_calls(program)
+        graph.CopyFrom(program.graph)
+        origins = program.origins
+        built = _imported(graph)
+    if built is None:
+        return origins
+    with built.as_default():
         library = {function.signature.name: function for function in graph.library.function}
         for function in graph.library.function:
             if any(node.op in _BUILDERS for node in function.node_def):
                 body = EditableFunction(function, library)
                 if _spell(FunctionTarget(body), function_def_to_graph.function_def_to_graph(function)):
-                    attributes = {key: function.attr[key] for key in function.attr}
-                    function.CopyFrom(body.function(function.signature.name))
-                    for key, value in attributes.items():
-                        function.attr[key].CopyFrom(value)
-        program = Program(graph_pb2.GraphDef(), {}, ())
-        program.graph.CopyFrom(graph)
-        if _spell(GraphTarget(program), built):
-            graph.CopyFrom(program.graph)
+                    edited = body.function(function.signature.name)
+                    del function.node_def[:]
+                    function.node_def.extend(edited.node_def)
+                    for index, result in enumerate(function.signature.output_arg):
+                        function.ret[result.name] = edited.ret[f"result_{index}"]
+    program = Program(graph_pb2.GraphDef(), {}, ())
+    program.graph.CopyFrom(graph)
+    if _spell(GraphTarget(program), built):
+        graph.CopyFrom(program.graph)
+    return origins
+
+
+def _imported(graph: graph_pb2.GraphDef) -> Any:
+    """Infers shapes, for a batch of some size if that is possible. None if the graph isn't valid, as a later step says."""
+    sized = graph_pb2.GraphDef()
+    sized.CopyFrom(graph)
+    for node in sized.node:
+        if node.op == "Placeholder" and node.attr["shape"].shape.dim and node.attr["shape"].shape.dim[0].size < 0:
+            node.attr["shape"].shape.dim[0].size = _BATCH
+    for each in (sized, graph):
+        with tf.Graph().as_default() as built, contextlib.suppress(ValueError):
+            tf.import_graph_def(each, name="")
+            return built
+    return None
+
+
+def _is_open(tensor: Any) -> bool:
+    known = tensor.dtype in (tf.resource, tf.variant) or tensor.shape.is_fully_defined()
+    return not known
 
 
 def _spell(target: Target, built: Any) -> int:
@@ -63,7 +114,9 @@ def _spell(target: Target, built: Any) -> int:
         if node.op in _BUILDERS:
             operation = built.get_operation_by_name(node.name)
             if build := _BUILDERS[node.op](operation):
-                splice(target, node, [tf.TensorSpec(each.shape, each.dtype) for each in operation.inputs], build)
+                # What is built is for all sizes, also those of other batches.
+                specs = [tf.TensorSpec([None] * each.shape.rank, each.dtype) for each in operation.inputs]
+                splice(target, node, specs, build)
                 count += 1
     return count
 
@@ -165,8 +218,8 @@ def _plain(cut: _Cut) -> slice:
 
 def _start(values: Any, axis: int, size: Any) -> Any:
     """Returns the first values along an axis."""
-    whole = (slice(None),) * axis
-    return values[(*whole, slice(None, size))]
+    index = [slice(None)] * axis + [slice(None, size)]
+    return values[tuple(index)]
 
 
 def _after(values: Any, axis: int, first: Any) -> Any:
