@@ -65,7 +65,7 @@ def assemble(functions: Sequence[Function]) -> Whole:
         _set_shapes(pruned, function.inputs)
         feeds, fetches = ([edge.name for edge in edges] for edges in (function.inputs, function.outputs))
         inlined = bounded.spell_out(pruned, feeds, fetches)
-        own = function.sources | {
+        own = dict(function.sources) | {
             node: function.sources[origin] for node, origin in inlined.items() if origin in function.sources
         }
         _interpret(pruned)
