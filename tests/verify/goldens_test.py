@@ -533,7 +533,7 @@ calibrated \
         self.assertEqual((goldens["step0/dead/sees"][1], goldens["step0/alive/sees"][1]), (0, 3))
 
     def test_probes_grow(self) -> None:
-        """Protects models from being called blind: where small changes or a single row show nothing, larger ones and more rows do."""
+        """Protects models from being called blind: where small changes or one row show nothing, larger ones or more rows follow."""
         text = """\
 import numpy as np
 import tensorflow as tf
