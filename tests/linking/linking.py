@@ -187,6 +187,7 @@ class Table:
             for line in done.stdout.splitlines():
                 _, kind, name = line.split()
                 foreign = library.parent == self.built and kind in "WV" and _LIBRARY.match(name) and "tfaot" not in name
+                foreign = foreign or "undefined" in str(self.flags) and re.match("_ZT[IS]F", name)  # of clang's, in plugin.cc
                 if name not in ("Score", "tfaot_get_api", "_edata", "_end", "__bss_start") and not foreign:
                     return f"{library.name}: {line}"
         return ""
