@@ -71,7 +71,7 @@ class Table:
             for form, wrong in self._tried(*pair):
                 yield Row(form, pair, wrong)
         for name in sorted(path.stem for path in self.built.glob("line_*.params")):
-            one, other = re.sub("^line_", "", name).split("_", 1)
+            one, other = name.removeprefix("line_").split("-")
             yield Row("program, as Bazel links it", (one, other), self._refused([f"@{self._line(name)}"], [one]))
 
     def _tried(self, one: str, other: str) -> Iterator[tuple[str, str]]:
