@@ -3,11 +3,10 @@
 A macro declares them, not a generated BUILD file, so a change here doesn't set the packages up again.
 """
 
-load("@rules_cc//cc:defs.bzl", "cc_toolchain")
-
 # Where the toolchain that Bazel finds by itself loads it from, too. Bazel's own file is deprecated.
 # buildifier: disable=bzl-visibility
 load("@rules_cc//cc/private/toolchain:unix_cc_toolchain_config.bzl", "cc_toolchain_config")
+load("@rules_cc//cc/toolchains:cc_toolchain.bzl", "cc_toolchain")
 
 # Called from @tfaot_aarch64.
 visibility("public")

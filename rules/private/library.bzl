@@ -1,7 +1,7 @@
 """All five stages in one macro."""
 
 load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
-load("@rules_cc//cc:defs.bzl", "cc_test")
+load("@rules_cc//cc:cc_test.bzl", "cc_test")
 load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL")
 load(":common.bzl", "common_attributes")
 load(":compile.bzl", "tf_aot_compile")

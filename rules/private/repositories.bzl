@@ -251,13 +251,13 @@ def declare_tensorflow(*, python_interpreter = None, requirements_lock = None):
 def rules_tfaot_dependencies():
     """Declares the rule sets that rules_tfaot uses, except those that the WORKSPACE has already declared."""
 
-    # rules_cc 0.2 would need another call in each WORKSPACE.
+    # rules_cc 0.2 would need another call in each WORKSPACE, and 0.1.1 needs protobuf.
     maybe(
         http_archive,
         name = "rules_cc",
-        sha256 = "712d77868b3152dd618c4d64faaddefcc5965f90f5de6e6dd1d5ddcd0be82d42",
-        strip_prefix = "rules_cc-0.1.1",
-        url = "https://github.com/bazelbuild/rules_cc/releases/download/0.1.1/rules_cc-0.1.1.tar.gz",
+        sha256 = "b8b918a85f9144c01f6cfe0f45e4f2838c7413961a8ff23bc0c6cdf8bb07a3b6",
+        strip_prefix = "rules_cc-0.1.5",
+        url = "https://github.com/bazelbuild/rules_cc/releases/download/0.1.5/rules_cc-0.1.5.tar.gz",
     )
     maybe(
         http_archive,

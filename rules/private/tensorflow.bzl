@@ -3,7 +3,8 @@
 A macro declares them, not a generated BUILD file, so a change here doesn't reinstall TensorFlow.
 """
 
-load("@rules_cc//cc:defs.bzl", "cc_import", "cc_library")
+load("@rules_cc//cc:cc_import.bzl", "cc_import")
+load("@rules_cc//cc:cc_library.bzl", "cc_library")
 load("@rules_python//python:defs.bzl", "py_runtime", "py_runtime_pair")
 load("//rules:toolchain.bzl", "tfaot_toolchain")
 load(":python.bzl", "py_library")
