@@ -8,7 +8,7 @@ from tfaot.starlark import Symbol, Tree
 from tools.dev.reference.markdown import code, linked, notice, once, sentence, table
 
 _TOOLCHAIN = ("rules/toolchain.bzl", "rules/extensions.bzl", "rules/repositories.bzl")
-_OURS_ALONE = ("rules/dev.bzl",)
+_OURS_ALONE = ("rules/dev.bzl", "rules/python.bzl")
 
 
 def pages(root: Path) -> dict[str, str]:
