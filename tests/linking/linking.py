@@ -187,7 +187,9 @@ class Table:
             for line in done.stdout.splitlines():
                 _, kind, name = line.split()
                 foreign = library.parent == self.built and kind in "WV" and _LIBRARY.match(name) and "tfaot" not in name
-                foreign = foreign or "undefined" in str(self.flags) and re.match("_ZT[IS]F", name)  # of clang's, in plugin.cc
+                foreign = foreign or (
+                    "undefined" in str(self.flags) and re.match("_ZT[IS]F", name)
+                )  # of clang's, in plugin.cc
                 if name not in ("Score", "tfaot_get_api", "_edata", "_end", "__bss_start") and not foreign:
                     return f"{library.name}: {line}"
         return ""
@@ -222,7 +224,8 @@ def _page(results: Sequence[tuple[str, str, str, Row]]) -> str:
         "",
         "`tests/linking/run` writes this page. In each row, a process has two models of the class `trigger::Anomaly`, in both",
         "orders. `first` and `second` have other numbers, `wide` other shapes, and `fed` and `refed` differ only in the weights",
-        "that their libraries hold. Where one program contains both, the linker must refuse it and say why. Elsewhere, each model must",
+        "that their libraries hold. Where one program contains both, the linker must refuse it and say why. Elsewhere, each",
+        "model must",
         "give its own numbers, a library must export only its own symbols, and `dlclose` must unload it.",
         "[Embedding](../guide/embedding.md#two-models-of-one-class) says what to do.",
         "",
@@ -247,9 +250,7 @@ def _named(text: str) -> tuple[str, tuple[str, ...]]:
 def main() -> int:
     """Makes the table. Returns how many cases are wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "built", nargs="+", type=_named, help="NAME=FOLDER: a compiler, and what Bazel built with it"
-    )
+    parser.add_argument("built", nargs="+", type=_named, help="NAME=FOLDER: a compiler, and what Bazel built with it")
     parser.add_argument("--compiler", action="append", type=_named, help="NAME=COMMAND of programs; c++ by default")
     parser.add_argument("--sanitizers", action="store_true", help="also with each sanitizer")
     parser.add_argument("--page", help="output file")
