@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -209,36 +210,22 @@ class Table:
             raise RuntimeError(f"{shlex.join(done.args)}\n{done.stderr}")
 
 
-def _page(results: Sequence[tuple[str, str, str, Row]]) -> str:
-    """Returns the table as a page.
+def _table(results: Sequence[tuple[str, str, str, Row]]) -> str:
+    """Returns the table as a part of a page.
 
     Args:
       results: the compiler of the models, that of the programs, the sanitizer, and the row.
     """
-    columns = list(dict.fromkeys((built, compiler, sanitizer) for built, compiler, sanitizer, _ in results))
-    forms = list(dict.fromkeys((row.form, row.pair) for *_, row in results))
-    wrong = {(*key, row.form, row.pair) for *key, row in results if row.wrong}
-    heads = [f"{built}, {compiler}{', ' * bool(sanitizer)}{sanitizer}" for built, compiler, sanitizer in columns]
+    cases = Counter(row.form for *_, row in results)
+    wrong = Counter(row.form for *_, row in results if row.wrong)
     lines = [
-        "# Two models of one class",
+        f"`tests/linking/run` tries {len(results):,} cases with gcc and clang, with and without sanitizers: pairs of models that differ",
+        "in numbers, in shapes, or only in the weights that their libraries hold, in both orders.",
         "",
-        "`tests/linking/run` writes this page. In each row, a process has two models of the class `trigger::Anomaly`, in both",
-        "orders. `first` and `second` have other numbers, `wide` other shapes, and `fed` and `refed` differ only in the weights",
-        "that their libraries hold. Where one program contains both, the linker must refuse it and say why. Elsewhere, each",
-        "model must",
-        "give its own numbers, a library must export only its own symbols, and `dlclose` must unload it.",
-        "[Embedding](../guide/embedding.md#two-models-of-one-class) says what to do.",
-        "",
-        "A column names the compiler of the models, that of the programs and plug-ins, and the sanitizer of the latter.",
-        "",
-        f"{len(results):,} cases, {len(wrong)} open.",
-        "",
-        f"| | {' | '.join(heads)} |",
-        "|---|" + "---|" * len(heads),
+        "| two models of one class in | cases | wrong |",
+        "|---|---|---|",
+        *(f"| {form} | {number} | {wrong[form]} |" for form, number in cases.items()),
     ]
-    for form, pair in forms:
-        cells = ["**wrong**" if (*column, form, pair) in wrong else "✓" for column in columns]
-        lines.append(f"| {form}: {', '.join(pair)} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
@@ -253,7 +240,7 @@ def main() -> int:
     parser.add_argument("built", nargs="+", type=_named, help="NAME=FOLDER: a compiler, and what Bazel built with it")
     parser.add_argument("--compiler", action="append", type=_named, help="NAME=COMMAND of programs; c++ by default")
     parser.add_argument("--sanitizers", action="store_true", help="also with each sanitizer")
-    parser.add_argument("--page", help="output file")
+    parser.add_argument("--page", help="a page with marks for the table")
     options = parser.parse_args()
     results = []
     with tempfile.TemporaryDirectory() as folder:
@@ -268,7 +255,9 @@ def main() -> int:
                             print(built, compiler, sanitizer, row.form, *row.pair, row.wrong, sep="\n  ")
                     shutil.rmtree(work)
     if options.page:
-        Path(options.page).write_text(_page(results))
+        from benchmarks import pages
+
+        pages.put(Path(options.page), "tests/linking/run", _table(results))
     wrong = sum(bool(row.wrong) for *_, row in results)
     print(f"{len(results):,} cases, {wrong} wrong")
     return min(wrong, 1)
