@@ -219,8 +219,8 @@ def _table(results: Sequence[tuple[str, str, str, Row]]) -> str:
     cases = Counter(row.form for *_, row in results)
     wrong = Counter(row.form for *_, row in results if row.wrong)
     lines = [
-        f"`tests/linking/run` tries {len(results):,} cases with gcc and clang, with and without sanitizers: pairs of models that differ",
-        "in numbers, in shapes, or only in the weights that their libraries hold, in both orders.",
+        f"`tests/linking/run` tries {len(results):,} cases with gcc and clang, with and without sanitizers: pairs of models that",
+        "differ in numbers, in shapes, or only in the weights that their libraries hold, in both orders.",
         "",
         "| two models of one class in | cases | wrong |",
         "|---|---|---|",
