@@ -175,7 +175,7 @@ def main() -> None:
         "--folder", help="where to keep what groups have found; a run that was stopped goes on from there"
     )
     parser.add_argument("--show", action="store_true", help="print the nets of these numbers, and end")
-    parser.add_argument("--page", action="store_true", help="write docs/measured/nets.md")
+    parser.add_argument("--page", action="store_true", help="write the page of measured results")
     flags = parser.parse_args()
     if flags.show:
         print(grammar.model_text([grammar.net(flags.first + number) for number in range(flags.nets)]))

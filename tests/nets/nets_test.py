@@ -28,7 +28,7 @@ class NetsTest(unittest.TestCase):
         harness.warm()
 
     def check(self, number: int) -> None:
-        """Checks a group of the campaign whose page is docs/measured/nets.md."""
+        """Checks a group of the campaign."""
         tally = nets.run(nets.groups(0, 54)[number], each_pass=False)
         self.assertEqual(_texts(tally.faults), "")
         self.assertEqual(tally.nets, nets.TOGETHER)
