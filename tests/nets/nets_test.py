@@ -13,6 +13,13 @@ from tests.nets import campaign, grammar, nets
 from tests.stages import harness
 
 
+DIFFERENT = {
+    11: "XLA fuses a product with a sum, which then has digits that TensorFlow rounds away: here, of rows of -1e30",
+    35: "XLA's gradient of a ReLU is 0 where the ReLU's input is NaN, whatever comes back",
+}
+"""Nets in which the program without passes differs from TensorFlow, and why."""
+
+
 def _texts(faults: list[campaign.Fault]) -> str:
     return "\n".join(
         f"net {fault.net}, {fault.variant}: {fault.what}: {fault.inputs}, {fault.where}"
@@ -30,7 +37,8 @@ class NetsTest(unittest.TestCase):
     def check(self, number: int) -> None:
         """Checks a group of the campaign."""
         tally = nets.run(nets.groups(0, 54)[number], each_pass=False)
-        self.assertEqual(_texts(tally.faults), "")
+        faults = [fault for fault in tally.faults if fault.what != campaign.XLA or fault.net not in DIFFERENT]
+        self.assertEqual(_texts(faults), "")
         self.assertEqual(tally.nets, nets.TOGETHER)
 
     def test_first_group(self) -> None:
