@@ -12,7 +12,6 @@ import numpy as np
 from tests.nets import campaign, grammar, nets
 from tests.stages import harness
 
-
 DIFFERENT = {
     11: "XLA fuses a product with a sum, which then has digits that TensorFlow rounds away: here, of rows of -1e30",
     35: "XLA's gradient of a ReLU is 0 where the ReLU's input is NaN, whatever comes back",
