@@ -1020,11 +1020,12 @@ def no_goldens(manifest: Manifest, inputs: bytes = b"") -> bytes:
         data += inputs or bytes(sum(16 + count(each) * dtypes.BY_NAME[each.dtype].bytes for each in entry.inputs))
         for tensor in (*entry.outputs, *manifest.written_by(entry)):
             dtype = dtypes.BY_NAME[tensor.dtype]
-            one = count(tensor) * (dtype.bytes + 4 * dtype.parts) + 8
+            one = count(tensor) * (dtype.bytes + 4 * dtype.parts) + 16
             sized = isinstance(tensor, Output) and bool(tensor.size)
             free = any(restored) and isinstance(tensor, Output) and not sized
             data += bytes((4 * len(tensor.shape) if sized else 0) + one * (2 if free else 1))
-    return struct.pack("<Q", 2) + b"{}" + data
+    nothing_unverified = bytes(8)
+    return struct.pack("<Q", 2) + b"{}" + data + nothing_unverified
 
 
 def bytes_of(text: str) -> str:
