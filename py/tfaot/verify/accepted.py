@@ -23,7 +23,18 @@ ANY = 100
 
 _MOVES: Mapping[str, tuple[int, ...] | None] = {
     **dict.fromkeys(
-        ("BroadcastTo", "EnsureShape", "ExpandDims", "Identity", "MirrorPad", "Pad", "PadV2", "PreventGradient"), (0,)
+        (
+            "Bitcast",
+            "BroadcastTo",
+            "EnsureShape",
+            "ExpandDims",
+            "Identity",
+            "MirrorPad",
+            "Pad",
+            "PadV2",
+            "PreventGradient",
+        ),
+        (0,),
     ),
     **dict.fromkeys(
         ("Gather", "GatherNd", "GatherV2", "Reshape", "ReverseV2", "Roll", "Slice", "Snapshot", "Squeeze"), (0,)
@@ -60,9 +71,8 @@ _COMPUTES = frozenset(
 )
 """Ops that accept any integer, and whose results are others."""
 
-_SEEDS = {"StatelessRandomGetKeyCounter": 0, "StatelessRandomGetKey": 0}
-_SEEDS |= dict.fromkeys(("StatelessMultinomial",), 2)
-"""The operand that is a seed."""
+_SEEDS = {"StatelessRandomGetKey": 0, "StatelessRandomUniformFullIntV2": 2}
+"""The operand that is a seed. The export stage makes keys of seeds by drawing with them as the counter."""
 
 
 @dataclasses.dataclass
