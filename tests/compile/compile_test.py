@@ -577,7 +577,7 @@ class KilledTest(CompileTest):
             text,
             """
             exporting model.py: the process was killed by SIGKILL
-              to do: see the end of its output above; a model that ends the process (sys.exit, os.abort, out of \
+              to do: see the end of its output above; a model that ends the process (sys.exit, os._exit, os.abort, out of \
 memory) can't be exported
             """,
         )

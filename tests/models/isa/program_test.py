@@ -43,7 +43,7 @@ class ProgramTest(unittest.TestCase):
                     if re.search(r"\s(vmov|vadd|vmul|vfmadd)", listed):
                         self.assertIn(level, LEVELS[1:], f"{path.name} {member.name}")
             if path == LIBRARY:
-                # Kernels and the executor for each level, constants, the class, fingerprints of code and weights, and the
+                # Kernels and the executor for each level, constants, the class, the fingerprint of weights, and the
                 # variables, of which there are none.
                 self.assertEqual(len(members), 2 * len(LEVELS) + 4, members)
         self.assertEqual(max(seen["x86-64-v2"]), "xmm")
