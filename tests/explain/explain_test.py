@@ -406,7 +406,8 @@ class SpecializedTest(ExplainTest):
             "IT is specialized to:\n"
             "  * the constant 'GatherV2/params' at model.py:12, float32[20000], 80,000 bytes: each new value compiles the code "
             "again. To do, if it can change: make it a tf.Variable, or an input\n"
-            "  * the seed of 'stateless_random_uniform/StatelessRandomGetKeyCounter' at model.py:10, which is a constant: every "
+            "  * the seed of 'stateless_random_uniform/StatelessRandomGetKeyCounter/random/StatelessRandomUniformFullIntV2' at "
+            "model.py:10, which is a constant: every "
             "run draws the same numbers. To do, if runs should differ: make the seed an input, or draw with tf.random.uniform "
             "and its like, which follow Seed()\n",
         )

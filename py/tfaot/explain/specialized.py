@@ -87,7 +87,7 @@ def _seeds(build: Build) -> list[str]:
     for node in build.structure.nodes:
         attributes = {key: node.proto.attr[key].i for key in ("seed", "seed2") if key in node.proto.attr}
         seeds = [f"{key} = {value}" for key, value in attributes.items() if value]
-        if seeds or any(_constant(each, node, nodes) for each in _seed_operands(node)):
+        if seeds or any(_constant(each, node, nodes) for each in _seed_operands(node, nodes)):
             shown = build.shown(node.name)
             lines[shown] = (
                 f"the seed of {shown}{' (' + ', '.join(seeds) + ')' if seeds else ''}, which is a constant: every "
@@ -97,13 +97,17 @@ def _seeds(build: Build) -> list[str]:
     return [*lines.values()]
 
 
-def _seed_operands(node: Node) -> list[str]:
-    """Returns the operands of a node that are seeds."""
+def _seed_operands(node: Node, nodes: dict[str, Node]) -> list[str]:
+    """Returns the operands of a node that are seeds: also counters of draws with a constant key, which make keys of seeds."""
     defined = ops.definition(node.proto.op)
     if defined is None or any(arg.number_attr or arg.type_list_attr for arg in defined.input_arg):
         return []
-    operands = zip(defined.input_arg, node.proto.input, strict=False)
-    return [operand for arg, operand in operands if arg.name == "seed" and not operand.startswith("^")]
+    operands = {arg.name: name for arg, name in zip(defined.input_arg, node.proto.input, strict=False)}
+    names = ["seed"]
+    if "key" in operands:
+        key = nodes.get(node.name.removesuffix(node.proto.name) + producer(operands["key"]))
+        names += ["counter"] if key is not None and key.proto.op == "Const" else []
+    return [operands[name] for name in names if not operands.get(name, "^").startswith("^")]
 
 
 def _constant(operand: str, node: Node, nodes: dict[str, Node]) -> bool:
