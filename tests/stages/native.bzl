@@ -11,11 +11,14 @@ def _native_objects_impl(ctx):
             for library in linker_input.libraries:
                 objects += library.pic_objects or library.objects
     objects = depset(objects)
+    paths = ctx.actions.declare_file(ctx.label.name + ".txt")
+    ctx.actions.write(output = paths, content = "".join([file.short_path + "\n" for file in objects.to_list()]))
+    objects = depset([paths], transitive = [objects])
     return [DefaultInfo(files = objects, runfiles = ctx.runfiles(transitive_files = objects))]
 
 native_objects = rule(
     implementation = _native_objects_impl,
-    doc = "The objects of libraries and of all that they depend on. `native.py` finds them.",
+    doc = "The objects of libraries and of all that they depend on, and NAME.txt with their paths, which `native.py` reads.",
     attrs = {
         "deps": attr.label_list(mandatory = True, providers = [CcInfo], doc = "The libraries."),
     },
