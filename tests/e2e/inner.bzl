@@ -23,7 +23,10 @@ def inner_test(*, name, srcs, data = [], deps = [], **attributes):
             "RULES_TFAOT_CACHE",
             "XDG_CACHE_HOME",
         ],
-        tags = ["local"],
+        tags = [
+            "full",
+            "local",
+        ],
         deps = ["//tests/e2e:inner"] + deps,
         **attributes
     )

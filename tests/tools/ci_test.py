@@ -32,12 +32,15 @@ def events(**tests: str) -> str:
 class SummaryTest(unittest.TestCase):
     """The last lines and the exit status."""
 
-    def summarize(self, steps: str = "", **files: str) -> tuple[int, list[str]]:
+    def summarize(self, steps: str = "", declared: str = "", **files: str) -> tuple[int, list[str]]:
         folder = Path(tempfile.mkdtemp())
+        (folder / "tests").write_text(declared)
         paths = [folder / f"{name}.json" for name in files]
         for path, text in zip(paths, files.values(), strict=True):
             path.write_text(text)
-        run = subprocess.run([sys.executable, SUMMARY, steps, *paths], capture_output=True, text=True, check=False)
+        run = subprocess.run(
+            [sys.executable, SUMMARY, steps, folder / "tests", *paths], capture_output=True, text=True, check=False
+        )
         self.assertEqual(run.stderr, "")
         return run.returncode, run.stdout.splitlines()
 
@@ -58,6 +61,12 @@ class SummaryTest(unittest.TestCase):
         self.assertEqual(answer, (0, ["2 passed, 0 failed"]))
         answer = self.summarize(modules=events(a="PASSED", arm="SKIPPED"), asan=events(arm="SKIPPED"))
         self.assertEqual(answer, (1, ["failed: //:arm (every step skips it)", "1 passed, 1 failed"]))
+
+    def test_in_no_step(self) -> None:
+        """Protects tests that no step names, but those that the summary says why it leaves out."""
+        declared = "//:a\n//:b\n//benchmarks:fc_aot_test\n"
+        answer = self.summarize(declared=declared, modules=events(a="PASSED"))
+        self.assertEqual(answer, (1, ["failed: //:b (in no step)", "1 passed, 1 failed"]))
 
     def test_steps(self) -> None:
         """Protects steps that fail without a test, such as the linters, and runs in which no test ran."""
