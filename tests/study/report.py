@@ -1,6 +1,6 @@
 """Writes the section on the study in docs/measured/numerics.md from the logs of the examples' tests.
 
-./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report
+./bazelw test --config=full //examples/... //tests/study/... && python3 -m tests.study.report
 
 Every number of ours on the page comes from a test's log. The study's two columns contain what it reported.
 """
@@ -69,7 +69,7 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__, formatter_class=raw).parse_args()
     logs = ROOT / "bazel-testlogs"
     lines = [
-        "    ./bazelw test //examples/... //tests/study/... && python3 -m tests.study.report",
+        "    ./bazelw test --config=full //examples/... //tests/study/... && python3 -m tests.study.report",
         "",
         "The project grew out of a study of 14 training steps, each with forward, backward, and the optimizer in one compiled "
         "function. The study compiled them with configs written by hand. Here, each is a target in `//examples/study`, except for "

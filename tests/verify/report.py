@@ -1,6 +1,6 @@
 """Writes docs/measured/numerics.md from the logs of the examples' tests.
 
-./bazelw test //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report
+./bazelw test --config=full //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from benchmarks import pages
 from tests.stages.logs import Row, rows
 
 ROOT = pathlib.Path(__file__).parents[2]
-COMMAND = "./bazelw test //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report"
+COMMAND = "./bazelw test --config=full //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report"
 
 
 def line(name: str, found: list[Row], checked: str) -> str:

@@ -249,7 +249,7 @@ class Trial:
     def test(self, targets: Sequence[str]) -> list[Outcome]:
         """Runs tests."""
         events = self._folder / "events.json"
-        self.bazel("test", "--keep_going", f"--build_event_json_file={events}", *targets, check=False)
+        self.bazel("test", "--config=full", "--keep_going", f"--build_event_json_file={events}", *targets, check=False)
         return outcomes(events.read_text(encoding="utf-8").splitlines())
 
 
