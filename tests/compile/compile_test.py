@@ -217,7 +217,9 @@ class ErrorsTest(CompileTest):
 
                 AsString 'AsString' at model.py:11
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              found: it computes on strings
+              to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't compile, and \
+tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
 
@@ -240,7 +242,9 @@ def model_fn(x, n):
 
                 AsString '__inference_inner_N/AsString' at model.py:14
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              found: it computes on strings
+              to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't compile, and \
+tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
 
@@ -261,7 +265,9 @@ def model_fn(x, n):
 
                 AsString 'while_body_N/AsString' at model.py:12
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              found: it computes on strings
+              to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't compile, and \
+tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
 
@@ -283,8 +289,8 @@ def model(x):
 
                 MatMul 'MatMul_1' at model.py:7
 
-              to do: replace these ops, cast their operands to a dtype that XLA supports, such as float32 or int32, \
-or move them out of the model to where you prepare its inputs
+              to do: cast its operands to a dtype that XLA supports, such as float32 or int32; the check lists \
+all that doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
 
@@ -353,7 +359,9 @@ model = Model()
 
                 FFT 'FFT' at model.py:12
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              found: XLA's ahead-of-time compiler has no code for Fourier transforms
+              to do: multiply by a constant matrix of the transform, or transform where you prepare the inputs; \
+the check lists all that doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
 
@@ -368,7 +376,8 @@ model = Model()
 
                 Conv3D 'deep' at model.py:12
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              to do: sum 2-D convolutions over the first dimension, or move it out of the model; the check lists all that \
+doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
 
@@ -382,8 +391,8 @@ model = Model()
 
                 While 'while_1' at model.py:13
 
-              to do: pass maximum_iterations=… to the tf.while_loop at the line above, as a \
-Python integer or a static shape, not a tensor
+              to do: pass maximum_iterations to the tf.while_loop, and a size to each tf.TensorArray, as a Python integer or \
+from a static shape
             """,
         )
 

@@ -141,7 +141,9 @@ class TableTest(StageTest):
 
                 AsString 'AsString' at model.py:14
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              found: it computes on strings
+              to do: handle strings where you prepare the inputs, and feed numbers; the check lists all that doesn't compile, and \
+tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
         )
 

@@ -122,7 +122,8 @@ class DimsTest(EagerTest):
             """
             model.py: 3 input(s) have dimensions that aren't known at build time
               found: nest/a [2, None]; nest/b (unknown rank); x [None, 2, 4]
-              to do: fix them in the model, or in the target: dims = {"nest/a": [2, 1], "nest/b": [1, 2, 3], "x": [1, 2, 4]}
+              to do: fix them in the model, or with dims = {"nest/a": [2, 1], "nest/b": [], "x": [1, 2, 4]}: \
+the size of each dimension, or [] for a scalar
             """,
             dims={"x": (None, 2, None)},
             entry_points=self.ENTRY_POINTS,
@@ -134,7 +135,8 @@ class DimsTest(EagerTest):
                 f"""
                 {name}{function}: 2 input(s) have dimensions that aren't known at build time
                   found: a [2, None]; b (unknown rank)
-                  to do: fix them in the model, or in the target: dims = {{"a": [2, 1], "b": [1, 2, 3]}}
+                  to do: fix them in the model, or with dims = {{"a": [2, 1], "b": []}}: \
+the size of each dimension, or [] for a scalar
                 """,
                 dims={"x": (5, 2, 4)},
             )

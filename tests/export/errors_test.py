@@ -244,7 +244,7 @@ def model(x):
             """
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
-              to do: fix them in the model, or in the target: dims = {"x": [1, 3], "y": [1, 2, 3]}
+              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}: the size of each dimension, or [] for a scalar
             """,
         )
 
@@ -623,7 +623,8 @@ def model_fn(features, labels):
             """
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:8; y [None, 2] at model.py:8
-              to do: fix them in the model, or in the target: dims = {"x": [1, 3], "y": [1, 2]}
+              to do: fix them in the model, or with dims = {"x": [1, 3], "y": [1, 2]}: \
+the size of each dimension, or [] for a scalar
             """,
             dims={"y": (None, 2)},
         )
@@ -632,7 +633,7 @@ def model_fn(features, labels):
             """
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: y [None, None] at model.py:8
-              to do: fix them in the model, or in the target: dims = {"y": [1, 1]}
+              to do: fix them in the model, or with dims = {"y": [None, 1]}: the size of each dimension, or [] for a scalar
             """,
             batch_sizes=(1, 4),
         )
@@ -829,7 +830,7 @@ model = Model()
             """
             call: 1 input(s) aren't dense tensors
               found: x is a RaggedTensorSpec
-              to do: take dense tensors, and build the other kinds from them inside the function
+              to do: take a dense tensor that is padded to one size, and the lengths as another input, and mask the rest
             """,
         )
 

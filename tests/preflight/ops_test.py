@@ -34,7 +34,8 @@ class OpsTest(unittest.TestCase):
 
     def test_constants(self) -> None:
         """Protects the analysis of constants: the table has the arguments that XLA's own registry has, for every op."""
-        from tfaot.preflight import kernels, knowledge
+        from tfaot.core import knowledge
+        from tfaot.preflight import kernels
 
         asked = {op: arguments for op in kernels.table() if (arguments := _constant_arguments(op))}
         known = {op: arguments for op, arguments in knowledge.CONSTANTS.items() if op in kernels.table()}
@@ -43,8 +44,9 @@ class OpsTest(unittest.TestCase):
 
     def test_tables(self) -> None:
         """Protects the tables from ops that aren't what they say: with kernels, or without."""
+        from tfaot.core import knowledge
         from tfaot.graph.attributes import dtype_shown
-        from tfaot.preflight import kernels, knowledge, ops
+        from tfaot.preflight import kernels, ops
 
         registered = {str(op.name): op for op in ops.registered()}
         with_kernels = (

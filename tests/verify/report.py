@@ -14,7 +14,9 @@ from benchmarks import pages
 from tests.stages.logs import Row, rows
 
 ROOT = pathlib.Path(__file__).parents[2]
-COMMAND = "./bazelw test --config=full //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report"
+COMMAND = (
+    "./bazelw test --config=full //examples/... //examples/architectures:all_sizes && python3 -m tests.verify.report"
+)
 
 
 def line(name: str, found: list[Row], checked: str) -> str:

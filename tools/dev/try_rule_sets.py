@@ -139,7 +139,10 @@ def main() -> None:
     except ValueError as error:
         sys.exit(f"try_rule_sets: {error}")
     trial = Trial(Path(root), cache.usable(os.environ) / "rule_sets", named)
-    outcomes = [trial.run("build", "--nobuild", "--config=next", "//..."), trial.run("test", "--config=full", *flags.targets)]
+    outcomes = [
+        trial.run("build", "--nobuild", "--config=next", "//..."),
+        trial.run("test", "--config=full", *flags.targets),
+    ]
     print(report(named, trial.version(), outcomes))
     sys.exit(not all(outcome.passed for outcome in outcomes))
 

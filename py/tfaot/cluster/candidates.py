@@ -17,7 +17,7 @@ from tfaot.cluster.samples import Sample
 from tfaot.cluster.samples import find as find_samples
 from tfaot.cluster.sparse import ROWS, declared, densify
 from tfaot.cluster.updates import Update, spell_out
-from tfaot.core import dtypes
+from tfaot.core import dtypes, knowledge
 from tfaot.export.traced import Function
 from tfaot.graph.attributes import Shape, attribute
 from tfaot.graph.calls import inline_calls
@@ -26,7 +26,6 @@ from tfaot.graph.names import canonical, producer, tensor_name
 from tfaot.graph.ops import CALLS, CONTROL_FLOW_V1, IDENTITIES, definition, dtypes_of, has_effects
 from tfaot.graph.program import Program, Tensor
 from tfaot.graph.prune import prune
-from tfaot.preflight import knowledge
 from tfaot.preflight.check import Checker
 from tfaot.preflight.report import BLOCKER
 

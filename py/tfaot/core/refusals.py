@@ -1,4 +1,7 @@
-"""Explains the compiler's refusals to the user. Its messages name nodes; these errors name source lines."""
+"""Explains the compiler's refusals to the user. Its messages name nodes; these errors name source lines.
+
+What to do comes from `knowledge`, which the check reads, too.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from tfaot.core import knowledge
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest
 
@@ -39,7 +43,7 @@ def explain(message: str, request: Origin, manifest: Manifest) -> TfaotError:
             f"{manifest.cpp_class}: argument {constant['argument']} of {constant['op']} {constant['node']!r} must be known "
             "at build time",
             details="\n".join(mentioned(message, sources_of(request))),
-            do="compute it from Python numbers, constants, and shapes, not from inputs, variables, or random values",
+            do=knowledge.constant(constant["node"]),
         )
     return TfaotError(
         f"{manifest.cpp_class}: the compiler refuses the graph",
@@ -72,8 +76,7 @@ def _unbounded_loop(message: str, request: Origin, what: str) -> TfaotError | No
     return TfaotError(
         f"{what}: the gradient of a loop needs the loop's maximum number of iterations",
         details="\n".join(_loops_of(_named(message), request) or [message]),
-        do="pass maximum_iterations=… to the tf.while_loop at the line above, as a Python integer or a static shape, "
-        "not a tensor",
+        do=knowledge.BOUNDED_LOOP,
     )
 
 
@@ -81,12 +84,15 @@ def _unsupported_ops(message: str, request: Origin, what: str) -> TfaotError | N
     if not (unsupported := _unsupported(message)):
         return None
     shown = {op + (" of " + ", ".join(sorted({*dtypes.values()})) if dtypes else "") for op, dtypes in unsupported}
-    convert = "cast their operands to a dtype that XLA supports, such as float32 or int32, "
+    advice = {
+        op: ("", knowledge.other_dtype(dtypes)) if dtypes else knowledge.why_missing(op, _definition(op))
+        for op, dtypes in unsupported
+    }
     return TfaotError(
         f"{what}: XLA can't compile {listed(sorted(shown))}",
-        details="\n".join(_nodes_of(lambda node: any(_is(node, *each) for each in unsupported), request)),
-        do=f"replace these ops, {convert if any(d for _, d in unsupported) else ''}"
-        "or move them out of the model to where you prepare its inputs",
+        details="\n".join(_nodes_of(lambda node: any(_is(node, *op) for op in unsupported), request)),
+        exists=_by_op({op: reason for op, (reason, _) in advice.items() if reason}),
+        do=f"{_by_op({op: rewrite for op, (_, rewrite) in advice.items()})}; {knowledge.OTHER_WAYS}",
     )
 
 
@@ -97,9 +103,7 @@ def _slice_assignment(message: str, request: Origin, what: str) -> TfaotError | 
     return TfaotError(
         f"{what}: the index of a slice assignment is known only at run time",
         details="\n".join(mentioned(message, sources_of(request))),
-        do="write rows by index: variable.scatter_nd_update([[i]], [row]), or "
-        "tf.tensor_scatter_nd_update(tensor, [[i]], [row]); for n rows starting at i, the indices are "
-        "(i + tf.range(n))[:, None]",
+        do=knowledge.SLICE_ASSIGNMENT,
     )
 
 
@@ -112,7 +116,7 @@ def _convolution_in_space(message: str, request: Origin, what: str) -> TfaotErro
     return TfaotError(
         f"{what}: XLA can't compile 3D convolutions ahead of time",
         details="\n".join(nodes or [message]),
-        do="replace these ops, or move them out of the model to where you prepare its inputs",
+        do=f"{knowledge.lowered_otherwise('Conv3D')}; {knowledge.OTHER_WAYS}",
     )
 
 
@@ -125,7 +129,7 @@ def _no_result(message: str, request: Origin, what: str) -> TfaotError | None:
     return TfaotError(
         f"{what}: XLA can't compute the result of an op",
         details="\n".join(nodes or [message]),
-        do="remove this op if its operands are empty, or replace it",
+        do=knowledge.EMPTY_SLICE,
     )
 
 
@@ -133,10 +137,13 @@ def _unsupported_thunk(message: str, request: Origin, what: str) -> TfaotError |
     if not (thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message)):
         return None
     kind = thunk[1].replace("-", "")
+    ops = {node.op for _, node in _all_nodes(request) if kind in node.op.lower()}
+    known_ops = sorted(ops & knowledge.NOT_AHEAD_OF_TIME.keys())
     return TfaotError(
         f"{what}: XLA can't compile {kind} ahead of time",
-        details="\n".join(_nodes_of(lambda node: kind in node.op.lower(), request)),
-        do="replace these ops, or move them out of the model to where you prepare its inputs",
+        details="\n".join(_nodes_of(lambda node: node.op in ops, request)),
+        exists=_by_op({op: knowledge.NOT_AHEAD_OF_TIME[op] for op in known_ops}),
+        do=f"{_by_op({op: knowledge.lowered_otherwise(op) for op in known_ops}) or knowledge.MOVE}; {knowledge.OTHER_WAYS}",
     )
 
 
@@ -151,6 +158,21 @@ def _wrong_flag(message: str, request: Origin, what: str) -> TfaotError | None:
         details=message,
         do=f'write variable {{ node_name: "{name}" readonly: {actual} }} into the target\'s config',
     )
+
+
+def _definition(op: str) -> Any:
+    """Returns the definition of an op, or None if TensorFlow doesn't know it."""
+    from tensorflow.python.framework import op_def_registry
+
+    return op_def_registry.get(op)
+
+
+def _by_op(texts: Mapping[str, str]) -> str:
+    """Returns the texts, each once, with the ops that it is for if there are several texts."""
+    ops: dict[str, list[str]] = {}
+    for op, text in sorted(texts.items()):
+        ops.setdefault(text, []).append(op)
+    return "; ".join(f"{', '.join(names)}: {text}" if len(ops) > 1 else text for text, names in ops.items())
 
 
 _CAUSES: tuple[Callable[[str, Origin, str], TfaotError | None], ...] = (

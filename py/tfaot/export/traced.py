@@ -161,8 +161,7 @@ class Dims:
         unknown = [edge for edge in fixed if edge.shape is None or None in edge.shape[1 if self.batched else 0 :]]
         if unknown:
             example = ", ".join(
-                f'"{edge.label}": '
-                + ("[1, 2, 3]" if edge.shape is None else str([1 if size is None else size for size in edge.shape]))
+                f'"{edge.label}": ' + (_sized(edge.shape, self.batched) if edge.shape is not None else "[]")
                 for edge in unknown
             )
             raise TfaotError(
@@ -171,7 +170,7 @@ class Dims:
                     f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "")
                     for edge in unknown
                 ),
-                do=f"fix them in the model, or in the target: dims = {{{example}}}",
+                do=f"fix them in the model, or with dims = {{{example}}}: the size of each dimension, or [] for a scalar",
             )
         return tuple(fixed)
 
@@ -187,6 +186,11 @@ class Dims:
                 exists=listed(sorted(labels)),
                 do="use the names listed here",
             )
+
+
+def _sized(shape: Shape, batched: bool) -> str:
+    """Returns an example of sizes. The batch stays open."""
+    return shown(tuple(None if batched and not axis else size or 1 for axis, size in enumerate(shape)))
 
 
 def shown(shape: Shape | None) -> str:

@@ -12,7 +12,7 @@ from google.protobuf import message, text_format
 from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tfaot.core import dtypes
+from tfaot.core import dtypes, knowledge
 from tfaot.core.errors import TfaotError
 from tfaot.export.rewrites import freeze, seeds
 from tfaot.export.rewrites.random import state
@@ -24,7 +24,7 @@ from tfaot.graph.names import canonical, tensor_name
 from tfaot.graph.ops import definition, dtypes_of, functions_of
 from tfaot.graph.prune import prune
 from tfaot.graph.variables import name_variables, variable_uses
-from tfaot.preflight import kernels, knowledge, shapes
+from tfaot.preflight import kernels, shapes
 from tfaot.preflight.constants import Constants, Unknown
 from tfaot.preflight.nesting import Nesting
 from tfaot.preflight.report import BLOCKER, HAZARD, NEEDED, EntryPoint, Finding, Place, Report
@@ -254,7 +254,7 @@ class Checker:
         if node.op in knowledge.UNLIMITED:
             limit = self._literal(function, node, defined, knowledge.UNLIMITED[node.op])
             if limit is not None and (limit < 0).any():
-                self._add("unbounded_loop", BLOCKER, function, node, f"{node.op}: {_UNBOUNDED}", _BOUND)
+                self._add("unbounded_loop", BLOCKER, function, node, f"{node.op}: {_UNBOUNDED}", knowledge.BOUNDED_LOOP)
         tolerated = set(knowledge.TOLERATED.get(node.op, ()))
         if node.op in knowledge.ONE_STEP:
             strides = self._literal(function, node, defined, "strides")
@@ -296,11 +296,12 @@ class Checker:
     def _not_constant(self, function: str, node: node_def_pb2.NodeDef, argument: str, unknown: Unknown) -> None:
         because = f"it depends on {unknown.reason}"
         if node.op in _LOOP_LISTS:
-            self._add("unbounded_loop", BLOCKER, function, node, f"{node.op}: {_UNBOUNDED}", _BOUND, because)
+            self._add(
+                "unbounded_loop", BLOCKER, function, node, f"{node.op}: {_UNBOUNDED}", knowledge.BOUNDED_LOOP, because
+            )
             return
         what = f"{node.op}: its argument {argument} must be known at build time"
-        rewrite = "compute it from Python numbers, constants, and shapes, not from inputs, variables, or random values"
-        self._add("not_constant", BLOCKER, function, node, what, rewrite, because)
+        self._add("not_constant", BLOCKER, function, node, what, knowledge.constant(node.name), because)
 
     def _hazards(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef) -> None:
         if node.op in knowledge.CHECKS:
@@ -321,10 +322,10 @@ class Checker:
             self._add("fixed_seed", HAZARD, function, node, what, rewrite)
         if node.op == "TensorListSetItem" and node.attr["resize_if_index_out_of_bounds"].b:
             what = "a write can make a tf.TensorArray grow; compiled code would lose what is beyond its first size"
-            self._add("growing_list", BLOCKER, function, node, what, _FIXED_LIST)
+            self._add("growing_list", BLOCKER, function, node, what, knowledge.fixed_list(node.name))
         if node.op == "TensorArrayV3" and node.attr["dynamic_size"].b:
             what = "a tf.TensorArray grows; compiled code would lose what is beyond its first size"
-            self._add("growing_list", BLOCKER, function, node, what, _FIXED_LIST)
+            self._add("growing_list", BLOCKER, function, node, what, knowledge.fixed_list(node.name))
 
     def _known(self, function: str, node: node_def_pb2.NodeDef, defined: op_def_pb2.OpDef, argument: str) -> bool:
         """Returns whether the compiler knows an argument."""
@@ -373,7 +374,7 @@ class Checker:
             (value,) = self._operands(node, defined, knowledge.EMPTY_SLICES[node.op])
             if 0 in (sizes.get(canonical(value)) or ()):
                 what = f"{node.op}: XLA can't compile an assignment to an empty slice"
-                self._add("not_ahead_of_time", BLOCKER, "", node, what, "remove it: it changes nothing")
+                self._add("not_ahead_of_time", BLOCKER, "", node, what, knowledge.EMPTY_SLICE)
 
     def _random(self) -> None:
         for left in state.seeded(self._graph).left:
@@ -410,11 +411,6 @@ def _edge_place(edge: Edge, because: str) -> Place:
 
 
 _UNBOUNDED = "a loop, or its gradient, keeps a list whose size isn't known at build time"
-_BOUND = (
-    "pass maximum_iterations to the tf.while_loop, and a size to each tf.TensorArray, as a Python integer "
-    "or from a static shape"
-)
-_FIXED_LIST = "set the size of each tf.TensorArray, and remove dynamic_size"
 
 _LOOP_LISTS = ("EmptyTensorList", "StackV2", "TensorArrayV3", "TensorListReserve")
 """Ops that make lists, in both versions of control flow."""

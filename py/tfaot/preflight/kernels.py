@@ -10,9 +10,9 @@ from tensorflow.core.framework import node_def_pb2, op_def_pb2
 from tensorflow.python.framework import kernels
 from tensorflow.python.util import pywrap_xla_ops
 
+from tfaot.core import knowledge
 from tfaot.graph.attributes import dtype_shown
 from tfaot.graph.ops import attribute_of
-from tfaot.preflight import knowledge
 
 DEVICE = "XLA_CPU_JIT"
 """The device whose kernels tfcompile uses."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from tensorflow.core.framework import op_def_pb2
 from tensorflow.python.client import pywrap_tf_session
 
-from tfaot.core import dtypes
-from tfaot.preflight import kernels, knowledge
+from tfaot.core import dtypes, knowledge
+from tfaot.preflight import kernels
 
 COMMAND = "bazel run //tools:check -- --ops"
 PAGE = "docs/reference/ops.md"

@@ -505,7 +505,7 @@ def model(x):
             """
             call: 3 output(s) aren't dense tensors
               found: ragged is a RaggedTensor; sparse/0 is a SparseTensor; sparse/1 is a TensorArray
-              to do: return dense tensors: their components, or to_tensor()
+              to do: return value.flat_values and value.row_splits; return value.indices and value.values; return value.stack()
             """,
             {"x": "float32[2]"},
         )
@@ -534,9 +534,13 @@ def model(x):
             """,
             {"y": "float32"},
         )
-        for body, op in (
-            ("tf.strings.length(tf.strings.as_string(y))", "AsString"),
-            ("(tf.print(y), None)[1]", "StringFormat"),
+        for body, op, advice in (
+            (
+                "tf.strings.length(tf.strings.as_string(y))",
+                "AsString",
+                "handle strings where you prepare the inputs, and feed numbers",
+            ),
+            ("(tf.print(y), None)[1]", "StringFormat", "remove tf.print, or return the value as an output"),
         ):
             self.refused(
                 f"def model(y):\n    x = {body}\n    return y if x is None else x\n",
@@ -545,7 +549,9 @@ def model(x):
 
                     {op} '{op}' at model.py:10
 
-                  to do: replace these ops, or move them out of the model to where you prepare its inputs
+                  found: it computes on strings
+                  to do: {advice}; the check lists all that doesn't compile, and \
+tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
                 """,
                 {"y": "float32"},
             )
@@ -584,7 +590,9 @@ def model(x):
 
                 RaggedTensorToTensor 'RaggedToTensor/RaggedTensorToTensor' at model.py:11
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              found: it computes on ragged tensors
+              to do: take a dense tensor that is padded to one size, and the lengths as another input, and mask the \
+rest; the check lists all that doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
             {"x": "float32[3]"},
         )
@@ -595,7 +603,9 @@ def model(x):
 
                 PyFunc 'PyFunc' at model.py:10
 
-              to do: replace these ops, or move them out of the model to where you prepare its inputs
+              found: it calls Python, or other code of the host, at run time
+              to do: write it in TensorFlow ops, or move it out of the model to where you prepare its inputs; the check lists \
+all that doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
             """,
             {"x": "float32[3]"},
         )

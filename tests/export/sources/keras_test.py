@@ -387,7 +387,7 @@ def input_fn():
             """
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: x [None, None, 2]
-              to do: fix them in the model, or in the target: dims = {"x": [1, 1, 2]}
+              to do: fix them in the model, or with dims = {"x": [1, 1, 2]}: the size of each dimension, or [] for a scalar
             """,
             "call",
         )

@@ -120,7 +120,7 @@ class JaxTest(StageTest):
             """
             opened.mlirbc: 1 input(s) have dimensions that aren't known at build time
               found: x [None]
-              to do: fix them in the model, or in the target: dims = {"x": [1]}
+              to do: fix them in the model, or with dims = {"x": [1]}: the size of each dimension, or [] for a scalar
             """,
         )
         path = self.folder / "opened.mlirbc"

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from tfaot.core import knowledge
 from tools.dev.reference.markdown import notice, table
 
 PAGE = "docs/reference/errors.md"
@@ -163,8 +164,10 @@ def _texts(value: ast.expr, scope: ast.AST) -> list[str]:
             return [str(constant)]
         case ast.JoinedStr(values=values):
             return ["".join(each) for each in itertools.product(*(_texts(part, scope) for part in values))]
-        case ast.FormattedValue(value=ast.IfExp() | ast.Name() as choice):
+        case ast.FormattedValue(value=ast.IfExp() | ast.Name() | ast.Attribute() as choice):
             return _texts(choice, scope)
+        case ast.Attribute(value=ast.Name(id="knowledge"), attr=name):
+            return [getattr(knowledge, name)]
         case ast.BinOp(op=ast.Add(), left=left, right=right):
             return [a + b for a in _texts(left, scope) for b in _texts(right, scope)]
         case ast.BoolOp(op=ast.Or(), values=values):

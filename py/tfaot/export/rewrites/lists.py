@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from tensorflow.core.framework import graph_pb2
 
+from tfaot.core import knowledge
 from tfaot.core.errors import TfaotError
 
 
@@ -38,5 +39,5 @@ def check(graph: graph_pb2.GraphDef, sources: Mapping[str, str], what: str) -> N
     raise TfaotError(
         f"{what}: {len(growing)} write(s) can make a TensorArray grow, which compiled code doesn't support",
         details="\n".join(shown),
-        do="set the size of each tf.TensorArray, and remove dynamic_size",
+        do="; ".join(dict.fromkeys(map(knowledge.fixed_list, growing))),
     )

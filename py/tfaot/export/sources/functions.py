@@ -15,6 +15,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2, node_def_pb2
 
+from tfaot.core import knowledge
 from tfaot.core.errors import TfaotError
 from tfaot.export.rewrites.freeze import LIMIT
 from tfaot.export.sources import tables
@@ -284,8 +285,12 @@ def check_dense(inputs: Iterable[tuple[str, Any]], name: str) -> None:
         raise TfaotError(
             f"{name}: {len(strange)} input(s) aren't dense tensors",
             exists="; ".join(f"{label} is a {type(spec).__name__}" for label, spec in strange),
-            do="take dense tensors, and build the other kinds from them inside the function",
+            do=_advice(knowledge.composite_input, (spec for _, spec in strange)),
         )
+
+
+def _advice(of: Callable[[str], str], values: Iterable[Any]) -> str:
+    return "; ".join(dict.fromkeys(of(type(value).__name__) for value in values))
 
 
 def _is_type(value: Any) -> bool:
@@ -311,7 +316,7 @@ def _outputs(
         raise TfaotError(
             f"{name}: {len(strange)} output(s) aren't dense tensors",
             exists="; ".join(f"{output_label(leaf.keys)} is a {type(leaf.value).__name__}" for leaf in strange),
-            do="return dense tensors: their components, or to_tensor()",
+            do=_advice(knowledge.composite_output, (leaf.value for leaf in strange)),
         )
     if any(not (tf.is_tensor(leaf.value) or isinstance(leaf.value, tf.TensorSpec)) for leaf in leaves) or len(
         leaves

@@ -1,11 +1,18 @@
-"""What the registry of kernels doesn't say about ops: tables, which tests compare with the compiler. Pure."""
+"""What the registry of kernels doesn't say about ops, and what to do about those that don't compile. Pure.
+
+Tests compare the tables with the compiler, and follow the advice. The check and the build's errors both read it.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from tensorflow.core.framework import op_def_pb2, types_pb2
+if TYPE_CHECKING:
+    from tensorflow.core.framework import op_def_pb2
+
+_STRING = 7  # tensorflow.DT_STRING, without importing TensorFlow
 
 
 def _words(text: str) -> list[str]:
@@ -245,12 +252,23 @@ _HOST = (
 )
 _DEVICES = ("it talks to other devices", "compile the model for a single device, without a distribution strategy")
 _INPUT = ("it belongs to an input pipeline", "move it out of the model to where you prepare its inputs")
+_RAGGED = (
+    "it computes on ragged tensors",
+    "take a dense tensor that is padded to one size, and the lengths as another input, and mask the rest",
+)
 
 _FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
     (r"PyFunc|XlaHostCompute|_XlaSendFromHost|_XlaRecvAtHost|HostCast", _HOST),
     (r"Collective|Nccl|_Send|_Recv|_HostSend|_HostRecv|AllReduce|ReplicaId|CrossReplica|AllToAll", _DEVICES),
     (r"TPU|Tpu", ("it is for TPUs", "build the graph for a CPU")),
     (r"Dataset|Iterator|Queue|Reader|Barrier|Stage|OrderedMap|UnorderedMap", _INPUT),
+    (
+        r"^CTC\w+Decoder",
+        (
+            "it decodes sequences of any length",
+            "return tf.argmax(logits, -1) or the logits, and merge repeats and drop blanks where you use them",
+        ),
+    ),
     (
         r"Decode|Encode|ExtractJpeg|ReadFile|WriteFile|MatchingFiles|Parse",
         ("it reads or writes files or formats of files", "decode where you prepare the inputs, and feed the numbers"),
@@ -268,19 +286,16 @@ _FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
         ),
     ),
     (r"String|Substr|Regex|Unicode|Base64|HashBucket|AsString|NGrams|Lower|Upper", _STRINGS),
-    (r"Print|Summary|Logging", ("it writes to a log", "remove it, or return the value as an output")),
+    (
+        r"Print|Summary|Logging",
+        ("it writes to a log", "remove tf.print and the like, or return the value as an output"),
+    ),
     (r"FFT", ("XLA has no kernel for this Fourier transform", "replace it by a product with a constant matrix")),
     (
         r"Sparse|CSR",
         ("it computes on sparse tensors", "use dense tensors, or tf.gather and tf.math.unsorted_segment_sum"),
     ),
-    (
-        r"Ragged",
-        (
-            "it computes on ragged tensors",
-            "pad the tensors to one size where you prepare the inputs, and mask the rest",
-        ),
-    ),
+    (r"Ragged", _RAGGED),
     (
         r"Quantize",
         ("it computes on quantized numbers", "convert the model without quantization, or use fake quantization"),
@@ -299,9 +314,10 @@ _FAMILIES: tuple[tuple[str, tuple[str, str]], ...] = (
 )
 """Patterns of ops without a kernel, each with the reason and what to do. The first one that matches counts."""
 
-_REWRITES: Mapping[str, str] = {
-    "PrintV2": "remove tf.print, or return the value as an output",
-    "Print": "remove tf.Print, or return the value as an output",
+REWRITES: Mapping[str, str] = {
+    "CTCLoss": "use tf.nn.ctc_loss with dense labels, logit_length, and label_length",
+    "LogMatrixDeterminant": "sum the logarithms of the absolute diagonal of tf.linalg.qr(matrix).r; for symmetric positive "
+    "matrices, tf.linalg.logdet computes it from tf.linalg.cholesky",
     "MatrixDeterminant": "compute it from tf.linalg.qr or tf.linalg.cholesky, whose triangular factor has it on the diagonal",
     "Lu": "use tf.linalg.qr, or tf.linalg.cholesky for symmetric matrices",
     "MatrixLogarithm": "compute it from tf.linalg.eigh, for symmetric matrices",
@@ -315,10 +331,11 @@ _REWRITES: Mapping[str, str] = {
     "CropAndResize": "crop with tf.gather, and resize with tf.image.resize",
     "ResizeBicubic": 'use tf.image.resize with method = "bilinear"',
     "ResizeArea": 'use tf.image.resize with method = "bilinear"',
+    "StringFormat": "remove tf.print, or return the value as an output",
     "UniqueWithCounts": "use tf.unique, and count with tf.math.unsorted_segment_sum",
-    "NonMaxSuppressionV2": "use tf.image.non_max_suppression_padded",
-    "NonMaxSuppressionV5": "use tf.image.non_max_suppression_padded",
-    "CombinedNonMaxSuppression": "use tf.image.non_max_suppression_padded for each class",
+    "NonMaxSuppressionV2": "use tf.image.non_max_suppression_padded with pad_to_max_output_size=True",
+    "NonMaxSuppressionV5": "use tf.image.non_max_suppression_padded with pad_to_max_output_size=True",
+    "CombinedNonMaxSuppression": "use tf.image.non_max_suppression_padded with pad_to_max_output_size=True for each class",
 }
 """What to do about single ops without a kernel."""
 
@@ -328,7 +345,79 @@ _AHEAD_OF_TIME_REWRITES = (
     *((part, _DEVICES[1]) for part in ("Reduce", "Recv", "ReplicaId", "Send")),
 )
 
-_MOVE = "replace it, or move it out of the model to where you prepare its inputs"
+MOVE = "replace it, or move it out of the model to where you prepare its inputs"
+"""What to do about what nothing else is known of."""
+
+OTHER_WAYS = (
+    "the check lists all that doesn't compile, and tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)"
+)
+"""Where to go on from a refusal."""
+
+BOUNDED_LOOP = (
+    "pass maximum_iterations to the tf.while_loop, and a size to each tf.TensorArray, as a Python integer or from a "
+    "static shape"
+)
+"""What to do about a loop whose lists have no bound."""
+
+SLICE_ASSIGNMENT = (
+    "write rows by index: variable.scatter_nd_update([[i]], [row]), or tf.tensor_scatter_nd_update(tensor, [[i]], [row]); "
+    "for n rows starting at i, the indices are (i + tf.range(n))[:, None]"
+)
+"""What to do about an assignment to a slice whose index is known only at run time."""
+
+EMPTY_SLICE = "remove it if its operands are empty: it then changes nothing"
+"""What to do about an op on operands without elements."""
+
+_NO_PFOR = (
+    "pass experimental_use_pfor=False to jacobian and batch_jacobian, and use tf.map_fn in place of tf.vectorized_map"
+)
+
+
+def fixed_list(node: str) -> str:
+    """Returns what to do about a list that grows.
+
+    Args:
+      node: its name, which says whether TensorFlow made it while it turned a loop into a batch.
+    """
+    return _NO_PFOR if "while_init" in node else "set the size of each tf.TensorArray, and remove dynamic_size"
+
+
+def constant(node: str) -> str:
+    """Returns what to do about an argument that must be known at build time.
+
+    Args:
+      node: the name of the op's node, which says whether the op is part of another.
+    """
+    if "Ragged" in node:
+        return _RAGGED[1]
+    return "compute it from Python numbers, constants, and shapes, not from inputs, variables, or random values"
+
+
+def other_dtype(dtypes: Mapping[str, str]) -> str:
+    """Returns what to do about an op that XLA compiles, but not for these dtypes, by attribute."""
+    return (
+        _NO_PFOR
+        if "variant" in dtypes.values()
+        else "cast its operands to a dtype that XLA supports, such as float32 or int32"
+    )
+
+
+def composite_input(type_name: str) -> str:
+    """Returns what to do about an input of a type that isn't a dense tensor, such as `RaggedTensorSpec`."""
+    return _RAGGED[1] if type_name.startswith("Ragged") else "take dense tensors"
+
+
+def composite_output(type_name: str) -> str:
+    """Returns what to do about an output of a type that isn't a dense tensor, such as `RaggedTensor`."""
+    return _COMPONENTS.get(type_name, "return dense tensors")
+
+
+_COMPONENTS = {
+    "IndexedSlices": "return tf.convert_to_tensor(value)",
+    "RaggedTensor": "return value.flat_values and value.row_splits",
+    "SparseTensor": "return value.indices and value.values",
+    "TensorArray": "return value.stack()",
+}
 
 
 def why_missing(op: str, defined: op_def_pb2.OpDef | None) -> tuple[str, str]:
@@ -343,14 +432,14 @@ def why_missing(op: str, defined: op_def_pb2.OpDef | None) -> tuple[str, str]:
             "TensorFlow itself doesn't know this op",
             "export the model without custom ops, or write the op in TensorFlow's own",
         )
-    if op in _REWRITES:
-        return next((why for pattern, (why, _) in _FAMILIES if re.search(pattern, op)), _NO_KERNEL), _REWRITES[op]
+    if op in REWRITES:
+        return next((why for pattern, (why, _) in _FAMILIES if re.search(pattern, op)), _NO_KERNEL), REWRITES[op]
     for pattern, found in _FAMILIES:
         if re.search(pattern, op):
             return found
-    if any(arg.type == types_pb2.DT_STRING for arg in (*defined.input_arg, *defined.output_arg)):
+    if any(arg.type == _STRING for arg in (*defined.input_arg, *defined.output_arg)):
         return _STRINGS
-    return _NO_KERNEL, _MOVE
+    return _NO_KERNEL, MOVE
 
 
 _NO_KERNEL = "XLA has no kernel for it"
@@ -358,7 +447,7 @@ _NO_KERNEL = "XLA has no kernel for it"
 
 def lowered_otherwise(op: str) -> str:
     """Returns what to do about an op of `NOT_AHEAD_OF_TIME`."""
-    return next((rewrite for part, rewrite in _AHEAD_OF_TIME_REWRITES if part in op), _MOVE)
+    return next((rewrite for part, rewrite in _AHEAD_OF_TIME_REWRITES if part in op), MOVE)
 
 
 TOLERATED: Mapping[str, tuple[str, ...]] = {
