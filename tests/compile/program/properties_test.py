@@ -1,41 +1,78 @@
-"""Random programs before and after passes that merge thunks: what anything can see in memory after a run stays the same.
+"""Random programs before and after each pass on programs: what anything can see in memory after a run stays the same.
 
 Thunks meet in few places of few buffers, so kernels compute in place, overwrite each other's results, and overlap in parts.
-Numbers are integers modulo a prime, so that sums are the same in any order.
+Some are in loops and branches. Numbers are integers modulo a prime, so that sums are the same in any order.
+
+`TFAOT_DRAWS=10` in the environment draws ten times as many programs.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 import math
+import os
 import random
 import unittest
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
 
-from tfaot.compile.program import dense_nets, epilogues, row_sweeps, softmax, sweeps
+from tests.compile.program import column_sums_test, narrow_test, row_copies_test
+from tfaot.compile.program import (
+    column_sums,
+    dense_nets,
+    epilogues,
+    filter_gradients,
+    loops,
+    narrow,
+    packing,
+    prepack,
+    row_copies,
+    row_products,
+    row_sweeps,
+    softmax,
+    strided_products,
+    sweeps,
+    winograd,
+)
 from tfaot.compile.program.accesses import accesses, overlap
+from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.copies import copies
 from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.formulas import Elementwise, Formula, Operation
 from tfaot.compile.program.row_formulas import RowKernel
 from tfaot.compile.program.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SCALED, SUM, Part
+from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.thunks import (
+    SIZES,
     Buffer,
+    Call,
+    ColumnSums,
     CompiledFunction,
+    Conditional,
+    Convolution,
     Copy,
     DenseNet,
     Dot,
+    Epilogue,
+    FilterGradient,
+    For,
     Kernel,
+    Pack,
+    RowCopies,
     RowSweep,
     SizedSlice,
     Slice,
     Softmax,
     Sweep,
     Thunk,
+    While,
     slices,
 )
 from tfaot.compile.program.vectors import VectorProduct
@@ -45,6 +82,9 @@ Meaning = Callable[[Sequence[Cells]], Cells]
 """What a kernel computes of its arguments but the last, which is the result."""
 
 PRIME = 2**31 - 1
+
+DRAWS = float(os.environ.get("TFAOT_DRAWS", "1"))
+"""How many times as many programs to draw."""
 
 UNKNOWN = "unknown"
 """A kernel that isn't known to have one result. It writes its first argument."""
@@ -82,67 +122,175 @@ def evaluate(operations: Sequence[Operation], leaf: Callable[[Operation], Cells]
 class Machine:
     """Memory of one word for each four bytes."""
 
-    def __init__(self, sizes: Sequence[int], meanings: Mapping[str, Meaning], seed: int) -> None:
+    def __init__(
+        self, function: CompiledFunction, meanings: Mapping[str, Meaning], seed: int, contents: Mapping[str, bytes]
+    ) -> None:
         rng = np.random.default_rng(seed)
-        self.buffers = [rng.integers(0, PRIME, size // 4) for size in sizes]
+        self.buffers = [rng.integers(0, PRIME, buffer.size // 4) for buffer in function.buffers]
         self._meanings = meanings
+        self._contents = {}
+        filled = (index for index, buffer in enumerate(function.buffers) if buffer.kind == "constant")
+        for index, symbol in zip(filled, function.constants, strict=True):
+            self._contents[index] = contents[symbol]
+            self.buffers[index] = words(np.frombuffer(contents[symbol], np.float32))
 
     def at(self, place: Slice, size: int) -> Cells:
         """Returns a view of a place, given its bytes."""
         return self.buffers[place.buffer][place.offset // 4 :][: size // 4]
 
     def run(self, thunks: Sequence[Thunk]) -> list[Cells]:
-        """Runs thunks, and returns the memory."""
+        """Runs thunks, and returns the memory. Loops end after three rounds."""
         for thunk in thunks:
-            # Calls of the runtime write while they read. The layers of a net run one after another.
-            for each in [DenseNet((layer,)) for layer in thunk.layers] if isinstance(thunk, DenseNet) else [thunk]:
-                for place, other in itertools.product(accesses(each, ())[1], slices(each)):
-                    assert place == other or not overlap(place, other), f"a result overlaps a part of something: {each}"
-            if isinstance(thunk, Kernel):
-                args = [self.at(each.slice, each.size) for each in thunk.args]
-                if thunk.symbol == UNKNOWN:
-                    args[0][:] = function(UNKNOWN, args[0], args[-1].sum())
-                else:
-                    args[-1][:] = self._meanings[thunk.symbol]([each.copy() for each in args[:-1]]).ravel()
-            elif isinstance(thunk, Copy):
-                self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.size)
-            elif isinstance(thunk, Sweep):
-                self._sweep(thunk)
-            elif isinstance(thunk, RowSweep):
-                self._row_sweep(thunk)
-            elif isinstance(thunk, Dot):
-                self._dot(thunk)
-            elif isinstance(thunk, DenseNet):
-                for layer in thunk.layers:
-                    row, bias = (
-                        self.at(layer.row, 4 * layer.depth),
-                        layer.bias and self.at(layer.bias, 4 * layer.columns),
-                    )
-                    result = product(row, self.at(layer.matrix, 4 * layer.depth * layer.columns), layer.columns)
-                    self.at(layer.out, 4 * layer.columns)[:] = finished(result, bias, None, layer.low, layer.high)
+            if isinstance(thunk, Call):
+                self.run(thunk.body)
+            elif isinstance(thunk, For):
+                for _ in range(min(thunk.trips, 3)):
+                    self.run(thunk.body)
+            elif isinstance(thunk, While):
+                for _ in range(3):
+                    self.run(thunk.condition)
+                    if self.at(thunk.flag, 4)[0] % 4 == 0:
+                        break
+                    self.run(thunk.body)
+            elif isinstance(thunk, Conditional):
+                self.run(thunk.branches[self.at(thunk.index, 4)[0] % len(thunk.branches)])
             else:
-                assert isinstance(thunk, Softmax)
-                size = 4 * thunk.rows * thunk.columns
-                self.at(thunk.out, size)[:] = shares(self.at(thunk.input, size), thunk.rows, thunk.scale).ravel()
+                self._step(thunk)
         return self.buffers
 
+    def _step(self, thunk: Thunk) -> None:
+        # Calls of the runtime write while they read. The layers of a net run one after another.
+        for each in [DenseNet((layer,)) for layer in thunk.layers] if isinstance(thunk, DenseNet) else [thunk]:
+            for place, other in itertools.product(accesses(each, ())[1], slices(each)):
+                assert place == other or not overlap(place, other), f"a result overlaps a part of something: {each}"
+        if isinstance(thunk, Kernel):
+            args = [self.at(each.slice, each.size) for each in thunk.args]
+            if thunk.symbol == UNKNOWN:
+                args[0][:] = function(UNKNOWN, args[0], args[-1].sum())
+            else:
+                args[-1][:] = self._meanings[thunk.symbol]([each.copy() for each in args[:-1]]).ravel()
+        elif isinstance(thunk, Copy):
+            self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.size)
+        elif isinstance(thunk, Sweep):
+            self._sweep(thunk)
+        elif isinstance(thunk, RowSweep):
+            self._row_sweep(thunk)
+        elif isinstance(thunk, Dot):
+            self._dot(thunk)
+        elif isinstance(thunk, DenseNet):
+            for layer in thunk.layers:
+                row, bias = self.at(layer.row, 4 * layer.depth), layer.bias and self.at(layer.bias, 4 * layer.columns)
+                result = product(row, self.at(layer.matrix, 4 * layer.depth * layer.columns), layer.columns)
+                self.at(layer.out, 4 * layer.columns)[:] = finished(result, bias, None, layer.low, layer.high)
+        elif isinstance(thunk, Softmax):
+            size = 4 * thunk.rows * thunk.columns
+            self.at(thunk.out, size)[:] = shares(self.at(thunk.input, size), thunk.rows, thunk.scale).ravel()
+        elif isinstance(thunk, RowCopies):
+            index = row_copies_test.of(thunk.first, (*thunk.loops, (thunk.row, 1)))
+            self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.input_size)[index]
+        elif isinstance(thunk, ColumnSums):
+            (out, out_size), given = slices(thunk)
+            values = self.at(*given).reshape(thunk.arrays, thunk.rows, thunk.columns)
+            ends = [0, *(thunk.first + thunk.step * block for block in range(thunk.blocks))]
+            sums = [values[:, begin:end].sum(1) for begin, end in itertools.pairwise(ends)]
+            self.at(out, out_size)[:] = np.stack(sums, 1).ravel() % PRIME
+        elif isinstance(thunk, Pack):
+            out, given = slices(thunk)
+            shape = (thunk.columns, thunk.depth) if thunk.transposed else (thunk.depth, thunk.columns)
+            values = self.at(*given).reshape(*shape, -1)
+            rows = (values.swapaxes(0, 1) if thunk.transposed else values).reshape(thunk.depth, -1)
+            rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 16)))
+            self.at(*out)[:] = rows.reshape(thunk.depth, -1, 16).transpose(1, 0, 2).ravel()
+        else:
+            assert isinstance(thunk, Convolution | FilterGradient)
+            self._convolve(thunk)
+
+    def _convolve(self, thunk: Convolution | FilterGradient) -> None:
+        out, image, other = slices(thunk)
+        pixels = self.at(*image).reshape(thunk.batch, *thunk.input_size, -1)
+        result = np.zeros((*thunk.output_size, thunk.batch, thunk.filters), np.int64)
+        taps = itertools.product(*map(range, thunk.kernel_size))
+        if isinstance(thunk, FilterGradient):
+            gradient = self.at(*other).reshape(1, -1, thunk.filters)
+            result = np.zeros((thunk.channels, *thunk.kernel_size, thunk.filters), np.int64)
+            for x, y in taps:
+                starts = x - thunk.padding[0], y - thunk.padding[1]
+                patch = moved(pixels, starts, thunk.stride, thunk.output_size).reshape(1, -1, thunk.channels)
+                result[:, x, y] = product_of(patch.swapaxes(1, 2), gradient)[0]
+            self.at(*out)[:] = result.ravel()
+            return
+        assert (thunk.groups, thunk.input_dilation) == (1, (1, 1))
+        simple = thunk.kernel_size == (3, 3) and thunk.stride == thunk.kernel_dilation == (1, 1)
+        assert thunk.packing != "winograd" or simple, thunk
+        depth = math.prod(thunk.kernel_size) * thunk.kernel_channels
+        kernel = self.right(thunk.kernel, thunk.packing, thunk.dtype, depth, thunk.filters)
+        kernel = kernel.reshape(*thunk.kernel_size, thunk.kernel_channels, thunk.filters)
+        result = np.zeros((thunk.batch * math.prod(thunk.output_size), thunk.filters), np.int64)
+        for tap in taps:
+            starts = [
+                at * dilation - before
+                for at, dilation, before in zip(tap, thunk.kernel_dilation, thunk.padding_before, strict=True)
+            ]
+            patch = moved(pixels, starts, thunk.stride, thunk.output_size).reshape(1, -1, thunk.input_channels)
+            result = (result + product_of(patch, kernel[tap][None])[0]) % PRIME
+        self.at(*out)[:] = result.ravel()
+
+    def right(self, at: Slice, packed: str, dtype: str, depth: int, columns: int) -> Cells:
+        """Returns a right side [depth, columns], by the definition of its packing."""
+        width = SIZES[dtype] // 4
+        if packed in ("none", "panels", "float32"):
+            panel = {"none": width * columns, "panels": 16, "float32": 32}[packed]
+            panels = -(-columns * width // panel)
+            stored = self.at(at, 4 * panels * depth * panel).reshape(panels, depth, panel)
+            rows = stored.swapaxes(0, 1).reshape(depth, -1)[:, : columns * width]
+            return whole(rows.reshape(depth, columns, width))
+        contents = self._contents[at.buffer]
+        if packed == "winograd":
+            return words(untransformed(np.frombuffer(contents, np.float32), depth // 9, columns))
+        return words(narrow_test.unpacked(packed, contents, depth, columns))
+
+    def _matrices(self, thunk: Dot, number: int) -> tuple[Cells, Cells]:
+        """Returns memory, and in it the words at which values of a result (0), left (1), or right side (2) begin."""
+        at = (thunk.out, thunk.lhs, thunk.rhs)[number]
+        columns, values = thunk.stored[number]
+        steps = thunk.strides[number], thunk.columns_apart[number] or values, 1
+        index = sum(
+            step * numbers for step, numbers in zip(steps, np.ogrid[: thunk.batch, :columns, :values], strict=True)
+        )
+        return self.buffers[at.buffer], at.offset // 4 + SIZES[thunk.dtype] // 4 * np.asarray(index)
+
     def _dot(self, thunk: Dot) -> None:
-        (out, size), *operands = slices(thunk)[:3]
-        lhs, rhs = (self.at(*each) for each in operands)
-        result = product(rhs, lhs, size // 4)
-        written = [(out, size)]
-        self.at(out, size)[:] = result
+        (_, size), *operands = slices(thunk)[:3]
+        width = SIZES[thunk.dtype] // 4
+        sides = []
+        for number, transposed in ((1, thunk.transpose_lhs), (2, thunk.transpose_rhs)):
+            if number == 1 and thunk.packing != "none":
+                sides.append(self.right(thunk.lhs, thunk.packing, thunk.dtype, thunk.k, thunk.m)[None])
+                continue
+            memory, index = self._matrices(thunk, number)
+            values = whole(memory[index[..., None] + np.arange(width)])
+            sides.append(values.swapaxes(1, 2) if transposed else values)
+        result = product_of(sides[1], sides[0])
+        memory, index = self._matrices(thunk, 0)
+        memory[index] = result
+        memory[index + width - 1] = result
         if epilogue := thunk.epilogue:
-            written.append((epilogue.out, size))
+            assert len(result) == 1 or not thunk.columns_apart[0], thunk
+            size = 4 * result.size
+            written = [(thunk.out, size), (epilogue.out, size)]
             operands += [(epilogue.bias, 4 * thunk.m)] if epilogue.bias else []
             # The result with the epilogue may take the addend's place.
-            assert epilogue.addend is None or not overlap((epilogue.addend, size), (out, size)), thunk
+            assert epilogue.addend is None or not overlap((epilogue.addend, size), (thunk.out, size)), thunk
             bias = epilogue.bias and self.at(epilogue.bias, 4 * thunk.m)
             addend = epilogue.addend and self.at(epilogue.addend, size)
+            final = finished(result.ravel(), bias, addend, epilogue.low, epilogue.high, epilogue.scale)
             if epilogue.scratch:
-                self.at(out, size)[:] = function("anything", result)
-            self.at(epilogue.out, size)[:] = finished(result, bias, addend, epilogue.low, epilogue.high, epilogue.scale)
-        assert not any(overlap(a, b) for a in written for b in operands), f"a result overlaps an operand: {thunk}"
+                self.at(thunk.out, size)[:] = function("anything", result.ravel())
+            self.at(epilogue.out, size)[:] = final
+        else:
+            written = [slices(thunk)[0]]
+        if thunk.packing not in packing.STREAMS:
+            assert not any(overlap(a, b) for a in written for b in operands), f"a result overlaps an operand: {thunk}"
 
     def _sweep(self, thunk: Sweep) -> None:
         arrays = [self.at(each, 4 * thunk.count) for each in thunk.arrays]
@@ -178,12 +326,46 @@ class Machine:
                 places[place][:] = np.broadcast_to(values[value], (shape[0], places[place].size // shape[0])).ravel()
 
 
-def product(row: Cells, matrix: Cells, count: int) -> Cells:
-    """Returns something that depends on both operands of a product."""
-    weights = np.arange(1, 1 + max(row.size, matrix.size))
-    return function(
-        "product", np.arange(count), row @ weights[: row.size] % PRIME, matrix @ weights[: matrix.size] % PRIME
-    )
+def words(values: npt.NDArray[np.float32]) -> Cells:
+    """Returns floats as words. Zeros of both signs are one."""
+    bits = np.ascontiguousarray(values).view(np.uint32).astype(np.int64)
+    return np.where(bits == 1 << 31, 0, bits) % PRIME
+
+
+def whole(values: Cells) -> Cells:
+    """Returns a number for each value, given its words along the last axis."""
+    return values[..., 0] if values.shape[-1] == 1 else (values[..., 0] + 48271 * values[..., 1]) % PRIME
+
+
+def product_of(lhs: Cells, rhs: Cells) -> Cells:
+    """Returns products of matrices [batch, row, depth] and [batch, depth, column]."""
+    result = np.zeros((*lhs.shape[:-1], rhs.shape[-1]), np.int64)
+    for k in range(lhs.shape[-1]):
+        result = (result + lhs[..., k, None] * rhs[..., None, k, :]) % PRIME
+    return result
+
+
+def product(row: Cells, matrix: Cells, columns: int) -> Cells:
+    """Returns the product of a row and a matrix."""
+    return product_of(row.reshape(1, 1, -1), matrix.reshape(1, -1, columns)).ravel()
+
+
+def moved(image: Cells, starts: Sequence[int], steps: Sequence[int], counts: Sequence[int]) -> Cells:
+    """Returns every few pixels of images [batch, x, y, channel] from a place on, with zeros outside."""
+    for axis, (start, step, count) in enumerate(zip(starts, steps, counts, strict=True), 1):
+        at = start + step * np.arange(count)
+        inside = ((at >= 0) & (at < image.shape[axis])).reshape(-1, *[1] * (3 - axis))
+        image = np.where(inside, image.take(at, axis, mode="clip"), 0)
+    return image
+
+
+def untransformed(points: npt.NDArray[np.float32], channels: int, filters: int) -> npt.NDArray[np.float32]:
+    """Returns the kernel [9 * channel, filter] of which G g G^T are the transformed values, if none was rounded."""
+    blocks = [points[at : at + 1024 * channels] for at in range(0, points.size, 1024 * channels)]
+    parts = [block.reshape(16, -1, channels, 16).swapaxes(1, 2).reshape(16, channels, -1) for block in blocks]
+    inverse = np.array([[1, 0, 0, 0], [0, 1, -1, 0], [0, 0, 0, 1]])
+    values = np.concatenate(parts, 2)[..., :filters].reshape(4, 4, channels, filters).astype(np.float64)
+    return np.einsum("xi,yj,ijcf->xycf", inverse, inverse, values).astype(np.float32).reshape(-1, filters)
 
 
 def finished(
@@ -222,6 +404,8 @@ class Draw:
         self.random = random.Random(seed)
         self._array = array
         self._written: dict[int, list[Slice]] = {}
+        self.constants: dict[str, int] = {}
+        """Sizes of constants, by symbol. Their buffers come after the others."""
         self.sizes = [self.SIZE * array] * self.COUNT
         kinds = ["temp"] * (self.COUNT - 2) + ["parameter"] * 2
         self._buffers = tuple(Buffer(size, kind, None, None) for size, kind in zip(self.sizes, kinds, strict=True))
@@ -261,6 +445,22 @@ class Draw:
                 self._written.setdefault(out[1], []).append(out[0])
                 return Kernel(symbol, tuple(SizedSlice(*each) for each in (*operands, out)), (1, 1, 1))
 
+    def dot(self, depth: int, columns: int, right: Slice | None = None) -> Dot:
+        """Returns a product of a few rows of some dtype, which may read any place as its right side, by rows or by columns."""
+        dtype = self.random.choice(["float", "float", "float", "int32_t", "double"])
+        width = SIZES[dtype] // 4
+        if right is not None and columns % width:
+            return self.dot(depth, columns, right)
+        rows, columns = self.random.choice([1, 2, 3]), columns // width if right else columns
+        sizes = [SIZES[dtype] * each for each in (depth * columns, rows * depth, rows * columns)]
+        *sides, (rhs, out) = self.place(sizes[0]), (each.slice for each in self.kernel("", sizes[1:]).args)
+        lhs = right or sides[0]
+        if overlap((lhs, sizes[0]), (out, sizes[2])):
+            return self.dot(depth, columns * width if right else columns, right)
+        strides = rows * columns, depth * columns, rows * depth
+        transposed = self.random.random() < 0.4, self.random.random() < 0.4
+        return Dot(dtype, 1, out, lhs, rhs, strides, columns, rows, depth, *transposed)
+
     def other(self) -> Thunk:
         """Returns a thunk that no pass merges."""
         size = self.random.choice([self._array, self._array // 2])
@@ -271,9 +471,56 @@ class Draw:
             if not overlap((out, size), (given, size)):
                 return Copy(out, given, size)
 
+    def nested(self, thunks: list[Thunk]) -> list[Thunk]:
+        """Returns thunks of which some may be in a loop or in branches."""
+        if self.random.random() < 0.75:
+            return thunks
+        first, last = sorted(self.random.choices(range(len(thunks) + 1), k=2))
+        body, flag = tuple(thunks[first:last]), self.place(4)
+        nested = self.random.choice(
+            [Call(body), For(8, body), While(flag, body[:1], body), Conditional(flag, False, (body, body[1:]))]
+        )
+        return [*thunks[:first], nested, *thunks[last:]]
+
     def function(self, thunks: Sequence[Thunk]) -> CompiledFunction:
-        """Returns a function of thunks."""
-        return CompiledFunction(self._buffers, (), (), (), (), tuple(thunks))
+        """Returns a function of thunks, which may have one of the buffers as its result."""
+        constants = tuple(Buffer(size, "constant", None, None) for size in self.constants.values())
+        results = (0,) if self.random.random() < 0.2 else ()
+        return CompiledFunction((*self._buffers, *constants), (), results, tuple(self.constants), (), tuple(thunks))
+
+
+def copying(kernels: Mapping[str, tuple[Sequence[int], int, Sequence[int]]], more: str = "") -> str:
+    """Returns a module whose kernels copy arrays in another order: by their name, the shape, the first row, and the axes' order.
+
+    Args:
+      kernels: what each copies.
+      more: more instructions of the entry computation.
+    """
+
+    def array(shape: Sequence[int]) -> str:
+        return f"f32[{','.join(map(str, shape))}]{{{','.join(map(str, reversed(range(len(shape)))))}}}"
+
+    text, entry = "HloModule m, is_scheduled=true\n", "ENTRY %main (x: f32[]) -> f32[] {\n"
+    for index, (name, (shape, first, axes)) in enumerate(kernels.items()):
+        cut = (shape[0] - first, *shape[1:])
+        result = array([cut[axis] for axis in axes])
+        ranges = ", ".join(f"[{begin}:{end}]" for begin, end in zip((first, *[0] * len(cut)), shape, strict=False))
+        text += f"""
+%of_{name} (p: f32[]) -> f32[] {{
+  %p = {array(shape)} parameter(0)
+  %part = {array(cut)} slice(%p), slice={{{ranges}}}
+  %turned = {result} transpose(%part), dimensions={{{",".join(map(str, axes))}}}
+  ROOT %copied = {result} copy(%turned)
+}}
+"""
+        entry += f"  %x{index} = {array(shape)} parameter({index})\n"
+        entry += f"  %{name} = {result} fusion(%x{index}), kind=kLoop, calls=%of_{name}\n"
+    return f"{text}\n{entry}{more}}}\n"
+
+
+def copied(shape: Sequence[int], first: int, axes: Sequence[int]) -> Meaning:
+    """Returns what such a kernel computes."""
+    return lambda args: args[0].reshape(shape)[first:].transpose(axes)
 
 
 class PropertiesTest(unittest.TestCase):
@@ -284,26 +531,38 @@ class PropertiesTest(unittest.TestCase):
         seeds: int,
         array: int,
         draw: Callable[[Draw], list[Thunk]],
-        merge: Callable[[CompiledFunction], CompiledFunction],
+        change: Callable[[CompiledFunction], CompiledFunction],
         meanings: Mapping[str, Meaning],
-    ) -> int:
-        """Compares what is kept after runs before and after a pass. Returns how many thunks the pass has merged."""
-        merged = 0
-        for seed in range(seeds):
+        *,
+        share: float,
+        contents: Mapping[str, bytes] | None = None,
+    ) -> None:
+        """Compares what is kept after runs before and after a pass.
+
+        Args:
+          seeds: how many programs to draw.
+          array: the usual bytes of an array.
+          draw: draws a program.
+          change: runs the pass.
+          meanings: what kernels compute, by symbol. Drawing may change it.
+          share: the least share of programs that the pass must change.
+          contents: constants, by symbol. Drawing and the pass may change it.
+        """
+        changed, count = 0, int(seeds * DRAWS)
+        for seed in range(count):
             drawn = Draw(seed, array)
-            before = drawn.function(draw(drawn))
-            after = merge(before)
-            merged += len(before.thunks) - len(after.thunks)
-            want, got = (
-                Machine([each.size for each in one.buffers], meanings, seed).run(one.thunks) for one in (before, after)
-            )
+            before = drawn.function(drawn.nested(draw(drawn)))
+            want = Machine(before, meanings, seed, contents or {}).run(before.thunks)
+            after = change(before)
+            changed += before.thunks != after.thunks
+            got = Machine(after, meanings, seed, contents or {}).run(after.thunks)
             for index in range(Draw.COUNT):
                 if index not in before.temporary and not np.array_equal(want[index], got[index]):
                     self.fail(
                         f"seed {seed}: buffer {index} differs:\n"
                         + "\n".join(map(str, (*before.thunks, "", *after.thunks)))
                     )
-        return merged
+        self.assertGreater(changed, share * count)
 
     def test_sweeps(self) -> None:
         """Protects numbers: merged kernels leave what they left one after another, whatever they overwrite and read between."""
@@ -347,8 +606,7 @@ class PropertiesTest(unittest.TestCase):
                 )
             return thunks
 
-        merged = self.compare(2000, 32, draw, lambda function: sweeps.merge(function, known), meanings)
-        self.assertGreater(merged, 1000)
+        self.compare(2000, 32, draw, lambda function: sweeps.merge(function, known), meanings, share=0.2)
 
     def test_row_sweeps(self) -> None:
         """Protects numbers: merged kernels of rows write what is read later, the last writer's value, and nothing else."""
@@ -404,10 +662,14 @@ class PropertiesTest(unittest.TestCase):
                 thunks.append(drawn.kernel(name, sizes, in_place=in_place))
             return thunks
 
-        merged = self.compare(
-            400, kinds["array"], draw, lambda function: row_sweeps.merge(function, known, {*known}), meanings
+        self.compare(
+            400,
+            kinds["array"],
+            draw,
+            lambda function: row_sweeps.merge(function, known, {*known}),
+            meanings,
+            share=0.2,
         )
-        self.assertGreater(merged, 200)
 
     def test_softmax(self) -> None:
         """Protects numbers: a call takes the place of a softmax's kernels only if nothing else sees what they compute."""
@@ -473,8 +735,7 @@ class PropertiesTest(unittest.TestCase):
                 thunks.insert(drawn.random.randint(0, len(thunks)), drawn.other())
             return thunks
 
-        merged = self.compare(1500, all_, draw, lambda function: softmax.merge(function, known, {*known}), meanings)
-        self.assertGreater(merged, 1000)
+        self.compare(1500, all_, draw, lambda function: softmax.merge(function, known, {*known}), meanings, share=0.2)
 
     def finishes(self, columns: int) -> tuple[dict[str, Finish], dict[str, Meaning]]:
         """Returns kernels that finish the result of a product, and what they compute."""
@@ -545,8 +806,7 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         ways = {name: (way,) for name, way in known.items()}
-        merged = self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings)
-        self.assertGreater(merged, 500)
+        self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings, share=0.2)
 
     def test_dense_nets(self) -> None:
         """Protects numbers: layers of a net read what the kernels before them wrote, and keep their bias and bounds."""
@@ -574,8 +834,368 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         ways = {name: (way,) for name, way in known.items()}
-        merged = self.compare(3000, matrix, draw, lambda function: dense_nets.join(function, layers, ways), meanings)
-        self.assertGreater(merged, 500)
+        self.compare(3000, matrix, draw, lambda function: dense_nets.join(function, layers, ways), meanings, share=0.2)
+
+    def test_row_copies(self) -> None:
+        """Protects numbers: copies of arrays of any shape, in any order, and of a part keep each value's place, also in loops."""
+        meanings: dict[str, Meaning] = {}
+        hlo, most = "", 2048
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            nonlocal hlo
+            r, kernels = drawn.random, dict[str, tuple[list[int], int, list[int]]]()
+            for index in range(3):
+                shape = [r.choice([1, 2, 3, 4, 7]) for _ in range(r.randint(1, 3))] + [r.choice([1, 2, 5, 16, 63, 64])]
+                shape = shape if math.prod(shape) <= most else shape[-1:]
+                shape.insert(r.randrange(len(shape)), r.randint(1, most // math.prod(shape)))
+                axes = r.sample(range(len(shape)), len(shape))
+                axes = axes if r.random() < 0.3 else [each for each in axes if each != len(axes) - 1] + [len(axes) - 1]
+                kernels[f"k{index}"] = shape, r.randrange(min(2, shape[0])), axes
+                meanings[f"m_k{index}"] = copied(*kernels[f"k{index}"])
+            hlo = copying(kernels)
+            thunks = []
+            for _ in range(r.randint(1, 4)):
+                name = r.choice([*kernels])
+                shape, first, _ = kernels[name]
+                sizes = [4 * (shape[0] - rows) * math.prod(shape[1:]) for rows in (0, first)]
+                thunks.append(drawn.other() if r.random() < 0.2 else drawn.kernel(f"m_{name}", sizes))
+            return thunks
+
+        def change(function: CompiledFunction) -> CompiledFunction:
+            return row_copies.replace(function, copies(hlo), {})
+
+        self.compare(800, 4 * most, draw, change, meanings, share=0.15)
+
+    def test_column_sums(self) -> None:
+        """Protects numbers: sums over any axes, and over windows of any size and padding, are those of the right rows."""
+        meanings: dict[str, Meaning] = {}
+        hlo, most = "", 4096
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            nonlocal hlo
+            r = drawn.random
+            shape = [r.choice([1, 2, 3, 5, 8, 9]) for _ in range(r.randint(1, 3))]
+            shape.insert(r.randrange(len(shape)), r.randint(1, most // math.prod(shape)))
+            begin, end = sorted(r.sample(range(len(shape) + 1), 2))
+            axes = [*range(begin, end)] if r.random() < 0.8 else sorted(r.sample(range(len(shape)), r.randint(1, 2)))
+            if r.random() < 0.4:
+                result = [size for axis, size in enumerate(shape) if axis not in axes]
+                operation = f"reduce(%p, %q), dimensions={{{','.join(map(str, axes))}}}"
+                sums: Meaning = lambda args: args[0].reshape(shape).sum((*axes,)) % PRIME  # noqa: E731
+            else:
+                sizes = [
+                    (size if r.random() < 0.9 else r.randint(1, size)) if axis in axes else 1
+                    for axis, size in enumerate(shape)
+                ]
+                pads = [(0, 0)] * len(shape)
+                cut = axes[0] if r.random() < 0.9 else axes[-1]
+                sizes[cut] = r.randint(1, shape[cut])
+                before = r.randrange(sizes[cut] + 1)
+                pads[cut] = before, -(before + shape[cut]) % sizes[cut]
+                result = [(sum(pad) + n) // size for n, size, pad in zip(shape, sizes, pads, strict=True)]
+                by = "x".join(map(str, sizes))
+                padding = f" pad={'x'.join(f'{a}_{b}' for a, b in pads)}" if any(map(any, pads)) else ""
+                operation = f"reduce-window(%p, %q), window={{size={by} stride={by}{padding}}}"
+
+                def sums(args: Sequence[Cells]) -> Cells:
+                    values = np.pad(args[0].reshape(shape), pads)[
+                        tuple(slice(a * b) for a, b in zip(result, sizes, strict=True))
+                    ]
+                    windows = values.reshape([*itertools.chain(*zip(result, sizes, strict=True))])
+                    return np.asarray(windows.sum((*range(1, 2 * len(shape), 2),)) % PRIME)
+
+            hlo = column_sums_test.module(*(",".join(map(str, each)) for each in (shape, result)), operation)
+            meanings["m_total"] = sums
+            places = [4 * math.prod(shape), 4, 4 * math.prod(result)]
+            return [
+                drawn.other() if r.random() < 0.2 else drawn.kernel("m_total", places) for _ in range(r.randint(1, 4))
+            ]
+
+        def change(function: CompiledFunction) -> CompiledFunction:
+            return column_sums.replace(function, column_sums.summed(hlo))
+
+        self.compare(800, 4 * most, draw, change, meanings, share=0.2)
+
+    def test_strided_products(self) -> None:
+        """Protects numbers: a product reads an original that is still there, and writes early what nothing reads or writes before."""
+        meanings: dict[str, Meaning] = {"m_known": lambda args: function("known", args[0])}
+        hlo = ""
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            nonlocal hlo
+            r = drawn.random
+            heads, rows, channels, first = r.randint(1, 3), r.randint(1, 4), r.randint(1, 5), r.randint(0, 1)
+            kernels = {
+                "split": ((rows + first, heads, channels), first, (1, 0, 2)),
+                "turn": ((rows, heads, channels), 0, (1, 2, 0)),
+                "back": ((heads, rows, channels), 0, (1, 0, 2)),
+                "other": ((heads, rows, channels), 0, (2, 1, 0)),
+            }
+            transposed = r.random() < 0.5
+            matrix = f"[{heads},{rows},{channels}]{{{'1,2,0' if transposed else '2,1,0'}}}"
+            hlo = copying(
+                kernels,
+                f"  %q = f32[{heads},{channels}]{{1,0}} parameter(8)\n"
+                f"  %matrix = f32{matrix} parameter(9)\n"
+                f"  %dot.1 = f32[{heads},{rows}]{{1,0}} dot(%q, %matrix), lhs_batch_dims={{0}}, lhs_contracting_dims={{1}}, "
+                "rhs_batch_dims={0}, rhs_contracting_dims={2}\n"
+                f"  %known = f32[{heads},{rows},{channels}]{{2,1,0}} negate(%matrix)\n",
+            )
+
+            def scores(args: Sequence[Cells]) -> Cells:
+                keys = args[1].reshape((heads, channels, rows) if transposed else (heads, rows, channels))
+                return product_of(args[0].reshape(heads, 1, channels), keys if transposed else keys.swapaxes(1, 2))
+
+            meanings["m_dot_1_kernel"] = scores
+            meanings.update((f"m_{name}", copied(*each)) for name, each in kernels.items())
+            count = 4 * heads * rows * channels
+
+            def dot(read: SizedSlice | None = None) -> Thunk:
+                batch = heads if r.random() < 0.9 else 1
+                m, k = r.choice([(rows, channels), (channels, rows)])
+                k, n = k * heads // batch, r.choice([1, rows, channels])
+                kernel = drawn.kernel(
+                    "", [4 * batch * each for each in (m * k, k * n, n * m, n * m)][: r.choice([3, 3, 3, 4])]
+                )
+                args = list(kernel.args)
+                for side in r.sample(range(2), r.choice([1, 1, 2])):
+                    if (
+                        read
+                        and args[side].size == read.size
+                        and not overlap(slices(kernel)[-1], (read.slice, read.size))
+                    ):
+                        args[side] = read
+                lhs, rhs, *addends, out = (each.slice for each in args)
+                made = Dot(
+                    "float", batch, out, lhs, rhs, (m * n, m * k, k * n), m, n, k, r.random() < 0.5, r.random() < 0.5
+                )
+                made = dataclasses.replace(made, dtype=r.choice(["float", "float", "int32_t"]))
+                return (
+                    dataclasses.replace(made, epilogue=Epilogue(None, addends[0], None, out, 0, 1)) if addends else made
+                )
+
+            thunks = []
+            for _ in range(r.randint(2, 6)):
+                chosen = r.random()
+                if chosen < 0.45:
+                    name = r.choice([*kernels])
+                    shape = kernels[name][0]
+                    thunks.append(drawn.kernel(f"m_{name}", [4 * math.prod(shape), count]))
+                    thunks += [dot(thunks[-1].args[-1])] * (r.random() < 0.6)
+                elif chosen < 0.85:
+                    sizes = [4 * heads * channels, count, 4 * heads * rows]
+                    thunks.append(drawn.kernel("m_dot_1_kernel", sizes) if r.random() < 0.2 else dot())
+                else:
+                    thunks.append(drawn.kernel("m_known", [count, count]) if r.random() < 0.5 else drawn.other())
+            return thunks
+
+        def change(function: CompiledFunction) -> CompiledFunction:
+            compiled = Compiled({"v3": function}, {}, (hlo,))
+            strided_products.strided_products(compiled)
+            return compiled.functions["v3"]
+
+        self.compare(3000, 480, draw, change, meanings, share=0.1)
+
+    def test_filter_gradients(self) -> None:
+        """Protects numbers: a gradient reads originals that are still there, with the convolution's sizes, and copies stay that are read."""
+        meanings: dict[str, Meaning] = {"m_known": lambda args: function("known", args[0])}
+        hlo = ""
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            nonlocal hlo
+            r = drawn.random
+            batch, channels, filters = r.randint(1, 3), r.randint(1, 3), r.choice([4, 8, 12, 16, 16, 32])
+            size, kernel, out, stride, padding = (
+                (r.randint(*ends), r.randint(*ends)) for ends in ((2, 5), (1, 3), (1, 4), (1, 2), (-1, 1))
+            )
+            kernels = {
+                "images": ((batch, *size, channels), 0, (3, 1, 2, 0)),
+                "gradients": ((batch, *out, filters), 0, (1, 2, 0, 3)),
+                "wrong": ((batch, *size, channels), 0, (3, 2, 1, 0)),
+            }
+            hlo = copying(kernels, "  %known = f32[4]{0} negate(%x0)\n")
+            meanings.update((f"m_{name}", copied(*each)) for name, each in kernels.items())
+            image, gradient = (4 * math.prod(kernels[name][0]) for name in ("images", "gradients"))
+            result = 4 * channels * math.prod(kernel) * filters
+            thunks: list[Thunk] = []
+            for _ in range(r.randint(1, 2)):
+                a, b = drawn.temporary(image), drawn.temporary(gradient)
+                thunks += [
+                    self.into(drawn, r.choice(["m_images"] * 5 + ["m_wrong"]), image, a),
+                    self.into(drawn, "m_gradients", gradient, b),
+                ]
+                c = drawn.place(result)
+                while overlap((c, result), (a, image)) or overlap((c, result), (b, gradient)):
+                    c = drawn.place(result)
+                thunks.append(
+                    Convolution(
+                        "float",
+                        c,
+                        a,
+                        b,
+                        channels,
+                        size,
+                        batch,
+                        out,
+                        batch,
+                        filters,
+                        kernel,
+                        (1, 1),
+                        padding,
+                        (0, 0),
+                        (1, 1),
+                        stride,
+                        1,
+                    )  # fmt: skip
+                )
+            for _ in range(r.choice([0, 1, 1, 2])):
+                known = drawn.kernel("m_known", [r.choice([image, gradient])] * 2)
+                thunks.insert(r.randint(0, len(thunks)), known if r.random() < 0.5 else drawn.other())
+            return thunks
+
+        def change(function: CompiledFunction) -> CompiledFunction:
+            return filter_gradients.replace(function, copies(hlo), single_results(hlo))
+
+        self.compare(1500, 4 * 1536, draw, change, meanings, share=0.2)
+
+    def into(self, drawn: Draw, symbol: str, size: int, out: Slice) -> Kernel:
+        """Returns a kernel that reads as many bytes as it writes in a place."""
+        given = drawn.place(size)
+        while overlap((given, size), (out, size)):
+            given = drawn.place(size)
+        return Kernel(symbol, (SizedSlice(given, size), SizedSlice(out, size)), (1, 1, 1))
+
+    def test_pack_loops(self) -> None:
+        """Protects numbers: a right side is packed only for loops that don't change it, after what wrote it, once for each layout."""
+        meanings: dict[str, Meaning] = {"known": lambda args: function("known", args[0])}
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            r = drawn.random
+
+            def body(depth: int) -> list[Thunk]:
+                thunks: list[Thunk] = []
+                for _ in range(r.randint(1, 4)):
+                    chosen = r.random()
+                    if chosen < 0.25 and depth < 2:
+                        inner = (*body(depth + 1),)
+                        loops = [
+                            For(r.choice([7, 8, 9]), inner),
+                            While(drawn.place(4), (*body(2),), inner),
+                            Call(inner),
+                        ]
+                        thunks.append(r.choice(loops))
+                    elif chosen < 0.65:
+                        thunks.append(drawn.dot(r.choice([1, 2, 3]), r.choice([12, 16, 24, 32])))
+                    else:
+                        thunks.append(drawn.kernel("known", (96, 96)) if r.random() < 0.7 else drawn.other())
+                return thunks
+
+            return body(0)
+
+        self.compare(1500, 768, draw, lambda function: loops.packed(function, {"known"}), meanings, share=0.2)
+
+    def test_packed_constants(self) -> None:
+        """Protects numbers: each value of a packed constant is where its readers look for it, and others read the original."""
+        contents: dict[str, bytes] = {}
+        meanings: dict[str, Meaning] = {"m_known": lambda args: function("known", args[0])}
+        hlo, weights, chosen = "", "", [winograd.winograd]
+        changed = dict.fromkeys((narrow.narrow, row_products.row_products, winograd.winograd, prepack.prepack), 0)
+
+        def values(r: random.Random, shape: tuple[int, int]) -> npt.NDArray[np.float32]:
+            """Returns values that a narrower dtype may not have, and a transform only where its numbers are exact."""
+            exact = shape[0] == 9 * 32
+            result = np.random.default_rng(r.getrandbits(32)).integers(-99, 100, shape).astype(np.float32)
+            result *= np.float32(r.choice([1, 1, 2.0**-140, 2.0**100, 2.0**121, 0, 1 if exact else 0.3]))
+            for special in (math.nan, math.inf) if exact else (math.nan, math.inf, 3e38, -1e9, 1e-40):
+                if r.random() < 0.06:
+                    result[r.randrange(shape[0]), r.randrange(shape[1])] = special
+            return result
+
+        def draw(drawn: Draw) -> list[Thunk]:
+            nonlocal hlo, weights, chosen
+            r = drawn.random
+            weights = r.choice(["bfloat16", "int8"])
+            chosen = [each for each in changed if r.random() < 0.5] or [r.choice([*changed])]
+            contents.clear()
+            shapes = [(9 * 32, 16)] * (r.random() < 0.3)
+            shapes += [(r.randint(1, 6), r.choice([8, 13, 16, 24, 31, 32, 62])) for _ in range(2)]
+            for index, shape in enumerate(shapes):
+                contents[f"c{index}"] = values(r, shape).tobytes()
+            if r.random() < 0.3:  # the same value twice
+                contents["again"], shapes = contents[f"c{len(shapes) - 1}"], [*shapes, shapes[-1]]
+            drawn.constants = {name: len(value) for name, value in contents.items()}
+            depth, columns = shapes[-1]
+            hlo = copying(
+                {},
+                f"  %x = f32[{depth}]{{0}} parameter(0)\n  %m = f32[{depth},{columns}]{{1,0}} constant({{...}})\n"
+                f"  %dot.1 = f32[{columns}]{{0}} dot(%x, %m), lhs_contracting_dims={{0}}, rhs_contracting_dims={{0}}\n"
+                f"  %known = f32[{columns}]{{0}} negate(%x)\n",
+            )
+            meanings["m_dot_1_kernel"] = lambda args: product(args[0], args[1], columns)
+            thunks: list[Thunk] = []
+            for _ in range(r.randint(1, 5)):
+                index = r.randrange(len(shapes))
+                constant, (depth_of, columns_of) = Slice(Draw.COUNT + index, 0), shapes[index]
+                size = 4 * depth_of * columns_of
+                kind = r.random()
+                if depth_of == 9 * 32 and kind < 0.8:
+                    made = [each.slice for each in drawn.kernel("", (4 * 64 * 32, 4 * 36 * 16)).args]
+                    taps = r.choice([(3, 3), (3, 3), (3, 3), (9, 1)])
+                    steps = [r.choice([(1, 1), (1, 1), (1, 1), (1, 2)]) for _ in range(2)]
+                    thunks.append(
+                        Convolution(
+                            "float",
+                            made[1],
+                            made[0],
+                            constant,
+                            1,
+                            (8, 8),
+                            32,
+                            taps,
+                            32,
+                            16,
+                            (6, 6),
+                            steps[0],
+                            (1, 0),
+                            (0, 1),
+                            (1, 1),
+                            steps[1],
+                            1,
+                        )  # fmt: skip
+                    )
+                elif kind < 0.7:
+                    if depth_of % 2 == 0 and r.random() < 0.2:
+                        depth_of, columns_of = depth_of // 2, columns_of * 2
+                    thunks.append(drawn.dot(depth_of, columns_of, constant))
+                elif kind < 0.85 and index == len(shapes) - 1:
+                    (x, _), (out, _) = (
+                        (each.slice, each.size) for each in drawn.kernel("", (4 * depth, 4 * columns)).args
+                    )
+                    sides = SizedSlice(x, 4 * depth), SizedSlice(constant, size), SizedSlice(out, 4 * columns)
+                    thunks.append(Kernel("m_dot_1_kernel", sides, (1, 1, 1)))
+                else:
+                    part = r.choice([size, 4 * columns_of])
+                    reader = SizedSlice(constant, part), SizedSlice(drawn.place(part), part)
+                    thunks.append(Kernel("m_known", reader, (1, 1, 1)))
+            return thunks
+
+        def change(function: CompiledFunction) -> CompiledFunction:
+            # Another level reads the same constants, maybe as something else.
+            other = dataclasses.replace(function, thunks=function.thunks[:: len(contents) - 1])
+            stored = {name: memoryview(value) for name, value in contents.items()}
+            compiled = Compiled({"x86-64-v3": other, "x86-64-v4": function}, stored, (hlo,), weights)
+            for each in chosen:
+                changed[each] += each(compiled) > 0
+            contents.update(compiled.replaced | compiled.added)
+            return compiled.functions["x86-64-v4"]
+
+        smallest = ((narrow, "SMALLEST"), (row_products, "SMALLEST"), (row_products, "SMALLEST_IN_LOOP"))
+        with contextlib.ExitStack() as stack:
+            for module, name in smallest:
+                stack.enter_context(mock.patch.object(module, name, 64))
+            self.compare(1000, 8192, draw, change, meanings, share=0.2, contents=contents)
+        for each, count in changed.items():
+            self.assertGreater(count, 20 * DRAWS, each)
 
 
 if __name__ == "__main__":

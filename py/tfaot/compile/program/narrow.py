@@ -98,6 +98,8 @@ def _int8(values: memoryview, product: packing.Product) -> bytes | None:
     blocks = filled.reshape(depth // 2, 2, columns // packing.STREAM, 2, 16).transpose(2, 0, 4, 1, 3)
     scale = np.zeros(columns, np.float32)
     scale[: len(factors)] = factors * np.float32(_UNIT)
+    if (scale[: len(factors)] < np.finfo(np.float32).tiny).any():
+        return None  # the kernels would take denormal factors for zero
     return _smaller(scale.tobytes() + blocks.tobytes(), values)
 
 

@@ -104,8 +104,8 @@ def _reading(
         reads, writes = accesses(sequence[later], known.single)
         if any(overlap(each, read) for each in rest for read in reads):
             product = known.product(sequence[later])
-            if product is None or not intact:
-                return None
+            if product is None or not intact or rest != [result]:
+                return None  # also if a part of the copy has been overwritten
             indices = order(copy) if indices is None else indices
             moved = _moved(product, original, result, indices)
             if moved is None:

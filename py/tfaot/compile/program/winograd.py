@@ -4,8 +4,8 @@ A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2015,
 [(G g G^T) * (B^T d B)] A, with 16 multiplications instead of the usual 36. For a constant g, the pass computes G g G^T in
 float64, and rounds it once. Kernels take 16/9 of the memory. `runtime/tfaot/kernels/winograd.h` transforms inputs and sums.
 
-Applies to float32, stride 1, no dilation, one group, a constant kernel, and at least 32 channels, 16 filters, and 9 tiles of 2
-× 2 outputs that are not mostly outside the image.
+Applies to float32, stride 1, no dilation, one group, a constant kernel that is finite and stays so, and at least 32 channels,
+16 filters, and 9 tiles of 2 × 2 outputs that are not mostly outside the image.
 
 Results round differently, and as much: on ResNet-18's layers, the mean error against float64 is 0.8 to 1.2 times the direct
 convolution's. Values that aren't finite spoil more: inputs are subtracted from each other, so an infinity, a NaN, or a value
@@ -33,9 +33,10 @@ def winograd(compiled: Compiled) -> int:
     def gains(product: packing.Product) -> bool:
         return isinstance(product, Convolution) and applies(product)
 
-    def packed(values: memoryview, product: packing.Product) -> bytes:
+    def packed(values: memoryview, product: packing.Product) -> bytes | None:
         assert isinstance(product, Convolution)
-        return transformed(values, product)
+        contents = transformed(values, product)
+        return contents if np.isfinite(np.frombuffer(contents, np.float32)).all() else None
 
     return packing.pack(compiled, "winograd", gains, packed)
 
@@ -73,7 +74,8 @@ def transformed(kernel: memoryview, convolution: Convolution) -> bytes:
     """
     channels, filters = convolution.kernel_channels, convolution.filters
     g = np.frombuffer(kernel, np.float32).reshape(3, 3, channels, filters).astype(np.float64)
-    points = np.einsum("ix,jy,xycf->ijcf", _G, _G, g).astype(np.float32).reshape(16, channels, filters)
+    with np.errstate(over="ignore", invalid="ignore"):
+        points = np.einsum("ix,jy,xycf->ijcf", _G, _G, g).astype(np.float32).reshape(16, channels, filters)
     panel = packing.PANEL_BYTES // points.itemsize
     points = np.pad(points, ((0, 0), (0, 0), (0, -filters % panel)))
     blocks = (points[..., at : at + packing.BLOCK] for at in range(0, points.shape[-1], packing.BLOCK))
