@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 import tfaot
-from tests.stages import native
+from tests.stages import harness, native
 from tfaot.core import dtypes, isolate
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
@@ -255,7 +255,7 @@ class Engine:
 
     def _stages(self, folder: Path) -> None:
         """Exports, compiles, renders, runs the C++ compiler, and runs the program, which writes results to `ours.npz`."""
-        isolate.run_isolated(lambda: _export(folder), what="exporting model.py")
+        isolate.run_isolated(lambda: harness.export_here(folder, "breadth::Model"), what="exporting model.py")
         from tfaot.compile import compile as compiler
         from tfaot.render import render
 
@@ -355,28 +355,6 @@ def shim(manifest: Manifest) -> str:
             "}",
             "",
         ]
-    )
-
-
-def _export(folder: Path) -> None:
-    os.chdir(folder)
-    sys.dont_write_bytecode = True
-    from tfaot.export.export import Request, export
-    from tfaot.export.sources.model import Model
-
-    export(
-        Request(
-            model=Model(model="model.py"),
-            cpp_class="breadth::Model",
-            golden_steps=1,
-            out_graph="graph",
-            out_configs=("config",),
-            out_manifest="manifest",
-            out_variables="variables",
-            out_golden_inputs="golden_inputs",
-            out_sources="sources",
-            out_weights="weights.S",
-        )
     )
 
 

@@ -21,6 +21,13 @@ class SmokeTest(unittest.TestCase):
         self.assertEqual(scores.split(), ["1.5", "6"])
         self.assertNotIn("WARNING", said)
 
+    def check_tolerant(self, *mode: str) -> None:
+        """Checks that a pass that raises an exception would end no build here (tests/compile/table_test.py raises one)."""
+        actions, _ = self.bazel.run(
+            "aquery", *mode, "--include_param_files", "mnemonic(TfaotCompile, deps(//:scorer_aot))"
+        )
+        self.assertIn("--tolerant", actions)
+
     def test_both_modes(self) -> None:
         """Protects new users: what the install instructions show is enough, and Bazel prints no warning about it."""
         with self.subTest("MODULE.bazel"):
@@ -28,6 +35,7 @@ class SmokeTest(unittest.TestCase):
             self.assertIn("2 tests pass", results)
             self.assertNotIn("WARNING", said)
             self.check_program()
+            self.check_tolerant()
         with self.subTest("no Python toolchain"):
             # With rules_python, the toolchain would be a second Python from a code host.
             ours = "//:scorer_aot + @rules_tfaot//tools:check + @rules_tfaot//py/tfaot/run"
@@ -43,6 +51,7 @@ class SmokeTest(unittest.TestCase):
             self.assertIn("scorer.py: nothing stands in the way", said)
         with self.subTest("WORKSPACE"):
             self.check_program("--config=workspace")
+            self.check_tolerant("--config=workspace")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import os
 import pickle
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ import numpy.typing as npt
 
 import tfaot
 from tests.nets import grammar
-from tests.stages import native
+from tests.stages import harness, native
 from tfaot import starlark
 from tfaot.core import isolate
 from tfaot.core.errors import TfaotError
@@ -209,7 +208,7 @@ class Group:
         (folder / "model.py").write_text(grammar.model_text(nets))
         isolate.run_isolated(lambda: reference(folder, nets), what="computing TensorFlow's numbers")
         self.reference: dict[str, Reference] = pickle.loads((folder / "reference").read_bytes())
-        isolate.run_isolated(lambda: _export(folder), what="exporting model.py")
+        isolate.run_isolated(lambda: harness.export_here(folder, "nets::Model"), what="exporting model.py")
         self._manifest = Manifest.from_json((folder / "manifest").read_text())
         self._class = list[str]()
 
@@ -313,28 +312,6 @@ class Group:
         isolate.run_isolated(work, what="running the compiled nets")
         loaded: dict[tuple[str, str, int], dict[str, Array]] = pickle.loads(path.read_bytes())
         return loaded
-
-
-def _export(folder: Path) -> None:
-    os.chdir(folder)
-    sys.dont_write_bytecode = True
-    from tfaot.export.export import Request, export
-    from tfaot.export.sources.model import Model
-
-    export(
-        Request(
-            model=Model(model="model.py"),
-            cpp_class="nets::Model",
-            golden_steps=1,
-            out_graph="graph",
-            out_configs=("config",),
-            out_manifest="manifest",
-            out_variables="variables",
-            out_golden_inputs="golden_inputs",
-            out_sources="sources",
-            out_weights="weights.S",
-        )
-    )
 
 
 XLA = "XLA"

@@ -208,6 +208,7 @@ def _one_function_test_impl(ctx):
         configs = [name for name in _basenames(action.inputs.to_list()) if name.endswith(".config.pbtxt")]
         header = [name for name in _basenames(action.outputs.to_list()) if name.endswith(".executor.h")][0]
         asserts.equals(env, [header.rpartition(".b")[0] + ".config.pbtxt"], configs)
+        asserts.false(env, "--tolerant" in action.argv, "a pass that raises an exception must be an error in this repository")
     return analysistest.end(env)
 
 one_function_test = analysistest.make(_one_function_test_impl)

@@ -154,6 +154,28 @@ def warm() -> None:
         importlib.import_module(name)
 
 
+def export_here(folder: Path, cpp_class: str) -> None:
+    """Exports the `model.py` of a folder to it, in this process."""
+    os.chdir(folder)
+    sys.dont_write_bytecode = True
+    from tfaot.export.export import Request, export
+
+    export(
+        Request(
+            model=Model(model="model.py"),
+            cpp_class=cpp_class,
+            golden_steps=1,
+            out_graph="graph",
+            out_configs=("config",),
+            out_manifest="manifest",
+            out_variables="variables",
+            out_golden_inputs="golden_inputs",
+            out_sources="sources",
+            out_weights="weights.S",
+        )
+    )
+
+
 class StageTest(unittest.TestCase):
     """A test with its own folder, and the stages as functions on it."""
 

@@ -49,6 +49,7 @@ class PassTest(unittest.TestCase):
         untouched = before.SerializeToString(deterministic=True)
         applied = table.apply(before, config, [name])
         self.assertEqual(before.SerializeToString(deterministic=True), untouched, "the exported graph changed")
+        self.assertLessEqual(effects(before), effects(applied.graph), "something no longer waits")
         for want, got in zip(run(before, fetches, feeds, jit), run(applied.graph, fetches, feeds, jit), strict=True):
             self.assertEqual((want.dtype, want.shape), (got.dtype, got.shape))
             scale = np.abs(want[np.isfinite(want)]).max(initial=1e-30)
@@ -72,6 +73,21 @@ class PassTest(unittest.TestCase):
                 self.assertEqual([arg.type for arg in cond.output_arg], [tf.bool.as_datatype_enum])
                 for arguments in (cond.input_arg, body.input_arg, body.output_arg):
                     self.assertEqual([arg.type for arg in arguments], [*node.attr["T"].list.type])
+
+
+def effects(graph: Any) -> set[tuple[str, str]]:
+    """Returns pairs of nodes that read or write variables, the second of which waits for the first."""
+    nodes = {node.name: node for node in graph.node}
+    before: dict[str, set[str]] = {}
+
+    def ancestors(name: str) -> set[str]:
+        if name not in before:
+            operands = [operand.removeprefix("^").partition(":")[0] for operand in nodes[name].input]
+            before[name] = {*operands}.union(*map(ancestors, operands))
+        return before[name]
+
+    found = [name for name, node in nodes.items() if node.op in ("AssignVariableOp", "ReadVariableOp")]
+    return {(first, second) for second in found for first in found if first in ancestors(second)}
 
 
 def config_of(names: Sequence[str], feeds: Sequence[Array], fetches: Sequence[str]) -> Any:

@@ -46,9 +46,9 @@ from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import copies
 from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.formulas import Elementwise, Formula, Operation
+from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.row_formulas import RowKernel
 from tfaot.compile.program.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SCALED, SUM, Part
-from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.thunks import (
     SIZES,
     Buffer,
@@ -404,6 +404,7 @@ class Draw:
         self.random = random.Random(seed)
         self._array = array
         self._written: dict[int, list[Slice]] = {}
+        self._last: tuple[SizedSlice, ...] = ()
         self.constants: dict[str, int] = {}
         """Sizes of constants, by symbol. Their buffers come after the others."""
         self.sizes = [self.SIZE * array] * self.COUNT
@@ -414,7 +415,7 @@ class Draw:
         """Returns where some bytes are, often those that were written last."""
         written = self._written.get(size, [])
         if written and self.random.random() < 0.6:
-            return self.random.choice(written[-3:])
+            return self.random.choice([*written[-3:], written[-1]])
         step = self.random.choice([self._array, self._array, self._array // 2])
         return Slice(
             self.random.randrange(self.COUNT),
@@ -443,7 +444,8 @@ class Draw:
                 index in same or not overlap(each, out) for index, each in enumerate(operands)
             ):
                 self._written.setdefault(out[1], []).append(out[0])
-                return Kernel(symbol, tuple(SizedSlice(*each) for each in (*operands, out)), (1, 1, 1))
+                self._last = tuple(SizedSlice(*each) for each in (*operands, out))
+                return Kernel(symbol, self._last, (1, 1, 1))
 
     def dot(self, depth: int, columns: int, right: Slice | None = None) -> Dot:
         """Returns a product of a few rows of some dtype, which may read any place as its right side, by rows or by columns."""
@@ -460,6 +462,18 @@ class Draw:
         strides = rows * columns, depth * columns, rows * depth
         transposed = self.random.random() < 0.4, self.random.random() < 0.4
         return Dot(dtype, 1, out, lhs, rhs, strides, columns, rows, depth, *transposed)
+
+    def over(self) -> Thunk:
+        """Returns something that writes, or may write, some bytes of an argument of the last kernel."""
+        at = self.random.choice(self._last)
+        size = 4 * self.random.randint(1, at.size // 4)
+        out = Slice(at.slice.buffer, at.slice.offset + 4 * self.random.randint(0, (at.size - size) // 4))
+        given = self.place(size)
+        if overlap((given, size), (out, size)):
+            return self.over()
+        if self.random.random() < 0.2:
+            return Kernel(UNKNOWN, (SizedSlice(given, size), SizedSlice(out, size)), (1, 1, 1))
+        return Copy(out, given, size)
 
     def other(self) -> Thunk:
         """Returns a thunk that no pass merges."""
@@ -917,7 +931,7 @@ class PropertiesTest(unittest.TestCase):
         self.compare(800, 4 * most, draw, change, meanings, share=0.2)
 
     def test_strided_products(self) -> None:
-        """Protects numbers: a product reads an original that is still there, and writes early what nothing reads or writes before."""
+        """Protects numbers: a product reads originals that are still there, and writes early what nothing else uses before."""
         meanings: dict[str, Meaning] = {"m_known": lambda args: function("known", args[0])}
         hlo = ""
 
@@ -950,43 +964,30 @@ class PropertiesTest(unittest.TestCase):
             meanings.update((f"m_{name}", copied(*each)) for name, each in kernels.items())
             count = 4 * heads * rows * channels
 
-            def dot(read: SizedSlice | None = None) -> Thunk:
+            def dot() -> Thunk:
                 batch = heads if r.random() < 0.9 else 1
                 m, k = r.choice([(rows, channels), (channels, rows)])
                 k, n = k * heads // batch, r.choice([1, rows, channels])
-                kernel = drawn.kernel(
-                    "", [4 * batch * each for each in (m * k, k * n, n * m, n * m)][: r.choice([3, 3, 3, 4])]
-                )
-                args = list(kernel.args)
-                for side in r.sample(range(2), r.choice([1, 1, 2])):
-                    if (
-                        read
-                        and args[side].size == read.size
-                        and not overlap(slices(kernel)[-1], (read.slice, read.size))
-                    ):
-                        args[side] = read
-                lhs, rhs, *addends, out = (each.slice for each in args)
-                made = Dot(
-                    "float", batch, out, lhs, rhs, (m * n, m * k, k * n), m, n, k, r.random() < 0.5, r.random() < 0.5
-                )
-                made = dataclasses.replace(made, dtype=r.choice(["float", "float", "int32_t"]))
-                return (
-                    dataclasses.replace(made, epilogue=Epilogue(None, addends[0], None, out, 0, 1)) if addends else made
-                )
+                sizes = [4 * batch * each for each in (m * k, k * n, n * m, n * m)]
+                lhs, rhs, *more = (each.slice for each in drawn.kernel("", sizes[: r.choice([3, 3, 3, 4])]).args)
+                ways = r.random() < 0.5, r.random() < 0.5
+                made = Dot("float", batch, more[-1], lhs, rhs, (m * n, m * k, k * n), m, n, k, *ways)
+                epilogue = Epilogue(None, more[0], None, more[-1], 0, 1) if more[1:] else None
+                return dataclasses.replace(made, dtype=r.choice(["float", "float", "int32_t"]), epilogue=epilogue)
 
-            thunks = []
+            thunks = list[Thunk]()
             for _ in range(r.randint(2, 6)):
-                chosen = r.random()
-                if chosen < 0.45:
-                    name = r.choice([*kernels])
-                    shape = kernels[name][0]
-                    thunks.append(drawn.kernel(f"m_{name}", [4 * math.prod(shape), count]))
-                    thunks += [dot(thunks[-1].args[-1])] * (r.random() < 0.6)
-                elif chosen < 0.85:
-                    sizes = [4 * heads * channels, count, 4 * heads * rows]
-                    thunks.append(drawn.kernel("m_dot_1_kernel", sizes) if r.random() < 0.2 else dot())
-                else:
-                    thunks.append(drawn.kernel("m_known", [count, count]) if r.random() < 0.5 else drawn.other())
+                name = r.choice([*kernels])
+                sizes = [4 * heads * channels, count, 4 * heads * rows]
+                thunk: Callable[[], Thunk] = r.choice(
+                    [
+                        *[lambda name=name: drawn.kernel(f"m_{name}", [4 * math.prod(kernels[name][0]), count])] * 6,
+                        *[dot] * 6,
+                        lambda sizes=sizes: drawn.kernel("m_dot_1_kernel", sizes),
+                        lambda: drawn.kernel("m_known", [count, count]),
+                    ]
+                )
+                thunks += [thunk(), drawn.over()][: r.choice([1, 1, 1, 2])]
             return thunks
 
         def change(function: CompiledFunction) -> CompiledFunction:
@@ -994,10 +995,10 @@ class PropertiesTest(unittest.TestCase):
             strided_products.strided_products(compiled)
             return compiled.functions["v3"]
 
-        self.compare(3000, 480, draw, change, meanings, share=0.1)
+        self.compare(4000, 480, draw, change, meanings, share=0.05)
 
     def test_filter_gradients(self) -> None:
-        """Protects numbers: a gradient reads originals that are still there, with the convolution's sizes, and copies stay that are read."""
+        """Protects numbers: a gradient reads originals that are still there, and copies stay that something else reads."""
         meanings: dict[str, Meaning] = {"m_known": lambda args: function("known", args[0])}
         hlo = ""
 
@@ -1027,27 +1028,10 @@ class PropertiesTest(unittest.TestCase):
                 c = drawn.place(result)
                 while overlap((c, result), (a, image)) or overlap((c, result), (b, gradient)):
                     c = drawn.place(result)
-                thunks.append(
-                    Convolution(
-                        "float",
-                        c,
-                        a,
-                        b,
-                        channels,
-                        size,
-                        batch,
-                        out,
-                        batch,
-                        filters,
-                        kernel,
-                        (1, 1),
-                        padding,
-                        (0, 0),
-                        (1, 1),
-                        stride,
-                        1,
-                    )  # fmt: skip
-                )
+                layer = Convolution(
+                    "float", c, a, b, channels, size, batch, out, batch, filters, kernel, (1, 1), padding, (0, 0), (1, 1), stride, 1
+                )  # fmt: skip
+                thunks.append(layer)
             for _ in range(r.choice([0, 1, 1, 2])):
                 known = drawn.kernel("m_known", [r.choice([image, gradient])] * 2)
                 thunks.insert(r.randint(0, len(thunks)), known if r.random() < 0.5 else drawn.other())
@@ -1056,7 +1040,7 @@ class PropertiesTest(unittest.TestCase):
         def change(function: CompiledFunction) -> CompiledFunction:
             return filter_gradients.replace(function, copies(hlo), single_results(hlo))
 
-        self.compare(1500, 4 * 1536, draw, change, meanings, share=0.2)
+        self.compare(800, 4 * 1536, draw, change, meanings, share=0.2)
 
     def into(self, drawn: Draw, symbol: str, size: int, out: Slice) -> Kernel:
         """Returns a kernel that reads as many bytes as it writes in a place."""
@@ -1066,7 +1050,7 @@ class PropertiesTest(unittest.TestCase):
         return Kernel(symbol, (SizedSlice(given, size), SizedSlice(out, size)), (1, 1, 1))
 
     def test_pack_loops(self) -> None:
-        """Protects numbers: a right side is packed only for loops that don't change it, after what wrote it, once for each layout."""
+        """Protects numbers: a right side is packed after what writes it, for loops that don't change it."""
         meanings: dict[str, Meaning] = {"known": lambda args: function("known", args[0])}
 
         def draw(drawn: Draw) -> list[Thunk]:
@@ -1092,7 +1076,7 @@ class PropertiesTest(unittest.TestCase):
 
             return body(0)
 
-        self.compare(1500, 768, draw, lambda function: loops.packed(function, {"known"}), meanings, share=0.2)
+        self.compare(1000, 768, draw, lambda function: loops.packed(function, {"known"}), meanings, share=0.2)
 
     def test_packed_constants(self) -> None:
         """Protects numbers: each value of a packed constant is where its readers look for it, and others read the original."""
@@ -1117,7 +1101,7 @@ class PropertiesTest(unittest.TestCase):
             weights = r.choice(["bfloat16", "int8"])
             chosen = [each for each in changed if r.random() < 0.5] or [r.choice([*changed])]
             contents.clear()
-            shapes = [(9 * 32, 16)] * (r.random() < 0.3)
+            shapes = [(9 * 32, r.choice([16, 24, 80]))] * (r.random() < 0.3)
             shapes += [(r.randint(1, 6), r.choice([8, 13, 16, 24, 31, 32, 62])) for _ in range(2)]
             for index, shape in enumerate(shapes):
                 contents[f"c{index}"] = values(r, shape).tobytes()
@@ -1139,33 +1123,19 @@ class PropertiesTest(unittest.TestCase):
                 size = 4 * depth_of * columns_of
                 kind = r.random()
                 if depth_of == 9 * 32 and kind < 0.8:
-                    made = [each.slice for each in drawn.kernel("", (4 * 64 * 32, 4 * 36 * 16)).args]
+                    made = [each.slice for each in drawn.kernel("", (4 * 64 * 32, 4 * 36 * columns_of)).args]
                     taps = r.choice([(3, 3), (3, 3), (3, 3), (9, 1)])
                     steps = [r.choice([(1, 1), (1, 1), (1, 1), (1, 2)]) for _ in range(2)]
-                    thunks.append(
-                        Convolution(
-                            "float",
-                            made[1],
-                            made[0],
-                            constant,
-                            1,
-                            (8, 8),
-                            32,
-                            taps,
-                            32,
-                            16,
-                            (6, 6),
-                            steps[0],
-                            (1, 0),
-                            (0, 1),
-                            (1, 1),
-                            steps[1],
-                            1,
-                        )  # fmt: skip
-                    )
+                    thunk = Convolution(
+                        "float", made[1], made[0], constant, 1, (8, 8), 32, taps, 32, columns_of, (6, 6), steps[0], (1, 0), (0, 1),
+                        (1, 1), steps[1], 1,
+                    )  # fmt: skip
+                    thunks.append(thunk)
                 elif kind < 0.7:
                     if depth_of % 2 == 0 and r.random() < 0.2:
                         depth_of, columns_of = depth_of // 2, columns_of * 2
+                    elif depth_of > 1 and r.random() < 0.15:  # a part
+                        depth_of, constant = depth_of - 1, Slice(constant.buffer, r.choice([0, 4 * columns_of]))
                     thunks.append(drawn.dot(depth_of, columns_of, constant))
                 elif kind < 0.85 and index == len(shapes) - 1:
                     (x, _), (out, _) = (
@@ -1174,7 +1144,7 @@ class PropertiesTest(unittest.TestCase):
                     sides = SizedSlice(x, 4 * depth), SizedSlice(constant, size), SizedSlice(out, 4 * columns)
                     thunks.append(Kernel("m_dot_1_kernel", sides, (1, 1, 1)))
                 else:
-                    part = r.choice([size, 4 * columns_of])
+                    part = r.choice([size, 4 * columns_of]) if size <= 8192 else 4 * columns_of
                     reader = SizedSlice(constant, part), SizedSlice(drawn.place(part), part)
                     thunks.append(Kernel("m_known", reader, (1, 1, 1)))
             return thunks
@@ -1195,7 +1165,7 @@ class PropertiesTest(unittest.TestCase):
                 stack.enter_context(mock.patch.object(module, name, 64))
             self.compare(1000, 8192, draw, change, meanings, share=0.2, contents=contents)
         for each, count in changed.items():
-            self.assertGreater(count, 20 * DRAWS, each)
+            self.assertGreater(count, 8 * DRAWS, each)
 
 
 if __name__ == "__main__":

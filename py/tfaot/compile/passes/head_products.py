@@ -135,6 +135,11 @@ def _full(tensor: str) -> str:
     return f"{name}:{port}"
 
 
+def _waits(node: node_def_pb2.NodeDef) -> bool:
+    """Returns whether a node also waits for something, such as a variable that is written."""
+    return any(operand.startswith("^") for operand in node.input)
+
+
 def _letters(node: node_def_pb2.NodeDef, ranks: list[int]) -> list[str] | None:
     """Returns a letter for each axis of both operands and of the result, or None if an axis can't have one."""
     if node.op == "Einsum":
@@ -154,6 +159,8 @@ def _origin(program: Program, nodes: _Nodes, tensor: str, letters: str, sizes: M
     """Returns the tensor that an operand is a transposition of, or the operand itself."""
     while _full(tensor) not in program.feeds:
         node = nodes[tensor_name(tensor)[0]]
+        if _waits(node):
+            break
         if node.op == "Transpose":
             order = constant_of(nodes, node.input[1], program.feeds)
             if order is None:
@@ -172,6 +179,8 @@ def _parts(
     tensor = matrix.tensor
     while _full(tensor) not in program.feeds:
         node = nodes[tensor_name(tensor)[0]]
+        if _waits(node):
+            return ()
         if node.op == "ConcatV2":
             break
         if node.op not in IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}:
