@@ -257,7 +257,9 @@ ENTRIES: tuple[Entry, ...] = (
         "The gradients of `relu` and `fake_quant` where they are NaN or infinite",
         "TensorFlow multiplies them by zero for values that are out of range or NaN, which gives NaN. Compiled code gives zero.",
         (
-            _example("ReluGrad", "tf.raw_ops.ReluGrad(gradients={0}, features={1})", [INF, NAN, NAN], [-1.0, -1.0, NAN]),
+            _example(
+                "ReluGrad", "tf.raw_ops.ReluGrad(gradients={0}, features={1})", [INF, NAN, NAN], [-1.0, -1.0, NAN]
+            ),
             _example(
                 "FakeQuantWithMinMaxArgsGradient",
                 "tf.quantization.fake_quant_with_min_max_args_gradient({0}, {1}, -2.0, 3.0)",

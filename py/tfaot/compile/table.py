@@ -40,6 +40,7 @@ from tfaot.compile.program.strided_products import strided_products
 from tfaot.compile.program.sweeps import sweeps
 from tfaot.compile.program.winograd import winograd
 from tfaot.core.errors import TfaotError
+from tfaot.graph.order import Order
 from tfaot.graph.program import Program
 from tfaot.tfcompile.inputs import program_for_xla
 
@@ -172,6 +173,7 @@ def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | 
       PassError: a pass raised something other than an error for users.
     """
     places: dict[str, int | None] = {}
+    order = Order(subject) if isinstance(subject, Program) else None
     for each in PASSES:
         if isinstance(subject, each.on):
             try:
@@ -180,7 +182,8 @@ def run(subject: Program | Compiled, names: Collection[str]) -> dict[str, int | 
                 raise
             except Exception as error:
                 raise PassError(each.name) from error
-            if places[each.name] and isinstance(subject, Program):
+            if places[each.name] and isinstance(subject, Program) and order:
+                order.keep()
                 subject.prune()
     return places
 

@@ -138,39 +138,6 @@ class FoldsTest(PassTest):
 
         self.assert_folds(build, normal(1, 5, 5, 4), places=2)
 
-    def test_random(self) -> None:
-        """Whatever follows a product, numbers don't change, and most of what follows is folded."""
-        import tensorflow as tf
-
-        rng = np.random.default_rng(11)
-        folded = 0
-        for _ in range(25):
-            channels = int(rng.integers(1, 7))
-            steps = [
-                str(step)
-                for step in rng.choice(["norm", "keras", "bias", "mul", "div", "sub", "rsub", "id", "relu"], 5)
-            ]
-
-            def build(x: Any, channels: int = channels, steps: list[str] = steps) -> Any:
-                y = tf.nn.conv2d(x, normal(3, 3, 4, channels), 1, "SAME")
-                for step in steps:
-                    y = {
-                        "norm": lambda y: fused(y, channels).y,
-                        "keras": lambda y: expanded(y, channels),
-                        "bias": lambda y: tf.nn.bias_add(y, normal(channels)),
-                        "mul": lambda y: uniform(1, 1, channels) * y,
-                        "div": lambda y: y / uniform(1),
-                        "sub": lambda y: y - normal(channels),
-                        "rsub": lambda y: 1.0 - y,
-                        "id": tf.identity,
-                        "relu": tf.nn.relu,
-                    }[step](y)
-                return y
-
-            with self.subTest(steps=steps, channels=channels):
-                folded += self.rewritten(NAME, build, normal(2, 5, 6, 4))
-        self.assertGreater(folded, 12)
-
 
 class StaysTest(PassTest):
     """Graphs that don't change."""

@@ -34,7 +34,6 @@ class Draw:
         self.jit = False
         """Whether XLA runs the graphs."""
         self.fetches: list[Any] = []
-        self.variable: Any = None
 
     def pick(self, *options: Any) -> Any:
         """Returns one of the options."""
@@ -57,32 +56,27 @@ class Draw:
         """Returns weights."""
         return self.rng.standard_normal(shape).astype(self.dtype)
 
-    def seen(self, value: Any, share: float = 0.08) -> Any:
-        """Returns a value that something else may read, that may be an output, or that may wait for an effect."""
+    def seen(self, value: Any, share: float = 0.12) -> Any:
+        """Returns a value that something else may read, or that may be an output."""
         if self.chance(share):
             self.fetches.append(value if self.chance(0.5) else value * 2)
-        return self.waiting(value) if self.chance(0.12) else value
-
-    def waiting(self, value: Any) -> Any:
-        """Returns a value that waits for a variable to be written."""
-        import tensorflow as tf
-
-        if self.variable is None:
-            return value
-        with tf.control_dependencies([tf.raw_ops.AssignVariableOp(resource=self.variable, value=1.0)]):
-            return tf.identity(value)
+        return value
 
     def built(self, build: Build, *inputs: Any) -> list[Any]:
-        """Returns all fetches. The last may be a variable after them."""
+        """Returns all fetches. Some operations may wait for a variable to be written, and what reads it waits for all results."""
         import tensorflow as tf
 
-        self.variable = None if self.jit else tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[])
-        result = build(self.waiting(inputs[0]), *inputs[1:])
-        results = result if isinstance(result, list) else [result]
-        if self.variable is not None:
-            with tf.control_dependencies(results):
-                self.fetches.append(tf.raw_ops.ReadVariableOp(resource=self.variable, dtype=tf.float32))
-        return [*results, *self.fetches]
+        result = build(*inputs)
+        self.fetches = [*(result if isinstance(result, list) else [result]), *self.fetches]
+        if self.jit or self.chance(0.5):
+            return self.fetches
+        operations = tf.compat.v1.get_default_graph().get_operations()
+        variable = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[])
+        waiting = [each for each in operations if each.type != "Placeholder" and self.chance(0.05)]
+        for each in [*waiting, self.fetches[0].op]:
+            each._add_control_input(tf.raw_ops.AssignVariableOp(resource=variable, value=1.0))
+        with tf.control_dependencies(self.fetches):
+            return [*self.fetches, tf.raw_ops.ReadVariableOp(resource=variable, dtype=tf.float32)]
 
 
 def conv1d(d: Draw) -> tuple[Build, list[Array]]:
@@ -100,7 +94,7 @@ def conv1d(d: Draw) -> tuple[Build, list[Array]]:
         first = d.below(3)
         last = -(x.shape[1] + first) % dilation + dilation * (taps - 1)
         y = d.seen(tf.space_to_batch_nd(x, [dilation], [[first, last]])) if dilation > 1 else x
-        y = tf.nn.conv2d(d.seen(tf.expand_dims(y, 1)), kernel, d.pick(1, 1, 1, 2), d.pick("VALID", "VALID", "SAME"))
+        y = tf.nn.conv2d(d.seen(tf.expand_dims(y, 1)), kernel, 1 + d.chance(0.1), "SAME" if d.chance(0.1) else "VALID")
         y = d.seen(tf.squeeze(d.seen(y), [1]))
         return tf.raw_ops.BatchToSpaceND(input=y, block_shape=[dilation], crops=[crops]) if dilation > 1 else y
 
@@ -135,7 +129,7 @@ def fold_batch_norm(d: Draw) -> tuple[Build, list[Array]]:
             kernel = d.seen(tf.constant(d.normal(channels, 4) if turned else d.normal(4, channels)))
             y = tf.matmul(x, kernel, transpose_b=turned)
         for _ in range(d.below(6, 1)):
-            y = d.seen(y, 0.04)
+            y = d.seen(y)
             steps: list[Callable[[], Any]] = [
                 lambda y=y: tf.nn.bias_add(y, d.normal(count)),
                 lambda y=y: y * factor(count),
@@ -233,14 +227,14 @@ def head_products(d: Draw) -> tuple[Build, list[Array]]:
     query = (1, heads, queries, rows) if equation in ("bhts,bshd->bthd", "mixed") else (1, queries, heads, width)
 
     def build(query: Any, keys: Any) -> Any:
-        keys = d.seen(keys + 0, 0.02)
+        keys = d.seen(keys + 0)
         parts = [keys[:, :place], keys[:, place:]]
         keys = d.seen(tf.concat(parts if d.chance(0.8) else parts[::-1], 1))
         keys = keys if d.chance(0.5) else tf.reshape(tf.reshape(keys, [1, rows, -1]), [1, rows, heads, width])
         if "," in equation:
             sides = (keys, query) if equation.startswith("bshd") else (query, keys)
             return d.seen(tf.einsum(equation, *sides)) * 2
-        keys = d.seen(tf.transpose(keys, [0, 2, 1, 3]), 0.04)
+        keys = d.seen(tf.transpose(keys, [0, 2, 1, 3]))
         if equation == "mixed":
             return tf.transpose(tf.matmul(query, keys), [0, 2, 1, 3])
         query = tf.transpose(query, [0, 2, 1, 3])
@@ -309,16 +303,18 @@ def recurrent(d: Draw) -> tuple[Build, list[Array]]:
 
     d.dtype = "float32"
     steps, batch, wide, width = d.below(9, 2), d.pick(1, 2), d.pick(8, 16, 17), d.pick(2, 4)
-    form, trained, backwards = d.pick("apart", "joined", "gated", "turned"), d.chance(0.6), d.chance(0.3)
+    form, trained, backwards = d.pick("apart", "joined", "joined", "gated", "turned"), d.chance(0.6), d.chance(0.3)
     weights = [d.normal(wide, width) * 0.3, d.normal(width, width) * 0.5, d.normal(width)]
 
     def build(x: Any, *given: Any) -> Any:
         w, u, b = given or map(tf.constant, weights)
 
+        turned, both = tf.transpose(w), tf.concat([w, u], 0)
+
         def step(x: Any, h: Any, k: Any) -> Any:
             if form == "joined":
-                return tf.tanh(tf.matmul(tf.concat([x, h], 1), tf.concat([w, u], 0)) + b)
-            left = tf.matmul(x, tf.transpose(w), transpose_b=True) if form == "turned" else tf.matmul(x, w)
+                return tf.tanh(tf.matmul(tf.concat([x, h], 1), both) + b)
+            left = tf.matmul(x, turned, transpose_b=True) if form == "turned" else tf.matmul(x, w)
             new = tf.tanh(tf.nn.bias_add(left + tf.matmul(h, u), b))
             return tf.sigmoid(tf.cast(k, x.dtype) - tf.reduce_mean(x)) * h + new if form == "gated" else new
 

@@ -12,7 +12,6 @@ from tfaot.compile.program.thunks import (
     Buffer,
     CompiledFunction,
     Convolution,
-    Copy,
     FilterGradient,
     For,
     Kernel,
@@ -102,14 +101,6 @@ class ReplaceTest(unittest.TestCase):
         """Protects the numbers: the gradient has the sizes of the convolution that it belongs to, and the copies are gone."""
         self.assertEqual(self.replaced(INPUT_COPY, GRADIENT_COPY, CONVOLUTION), (FOUND,))
 
-    def test_others_read_a_copy(self) -> None:
-        """Protects everything else that reads a copy: the copy stays, also if it is a result."""
-        reader = Copy(OTHER, A, INPUT)
-        self.assertEqual(self.replaced(INPUT_COPY, GRADIENT_COPY, CONVOLUTION, reader), (INPUT_COPY, FOUND, reader))
-        self.assertEqual(
-            self.replaced(INPUT_COPY, GRADIENT_COPY, CONVOLUTION, results=(B.buffer,)), (GRADIENT_COPY, FOUND)
-        )
-
     def test_two_of_one_copy(self) -> None:
         """Protects layers that share an input: a copy for two gradients is gone, too."""
         other = dataclasses.replace(CONVOLUTION, out=OTHER)
@@ -117,31 +108,6 @@ class ReplaceTest(unittest.TestCase):
             self.replaced(INPUT_COPY, GRADIENT_COPY, CONVOLUTION, other),
             (FOUND, dataclasses.replace(FOUND, out=OTHER)),
         )
-
-    def test_overwritten(self) -> None:
-        """Protects against reading too late: an original or a copy that something may overwrite in between."""
-        for writer in (
-            Copy(X, OTHER, 4),
-            Copy(B, OTHER, 4),
-            kernel("unknown", (G, 4), (OTHER, 4)),
-        ):
-            with self.subTest(writer):
-                thunks = (INPUT_COPY, GRADIENT_COPY, writer, CONVOLUTION)
-                self.assertEqual(self.replaced(*thunks), thunks)
-        over = dataclasses.replace(CONVOLUTION, out=X)
-        self.assertEqual(self.replaced(INPUT_COPY, GRADIENT_COPY, over), (INPUT_COPY, GRADIENT_COPY, over))
-
-    def test_other_copies(self) -> None:
-        """Protects operands in another order, of other sizes, and without a copy."""
-        swapped = dataclasses.replace(CONVOLUTION, batch=9, input_size=(3, 8))
-        larger = kernel("m_a", (X, INPUT + 4), (A, INPUT))
-        for thunks in (
-            (INPUT_COPY, GRADIENT_COPY, swapped),
-            (larger, GRADIENT_COPY, CONVOLUTION),
-            (INPUT_COPY, CONVOLUTION),
-            (GRADIENT_COPY, CONVOLUTION),
-        ):
-            self.assertEqual(self.replaced(*thunks), thunks)
 
     def test_other_convolutions(self) -> None:
         """Protects convolutions that the runtime's gradients can't compute, and loops, whose next step may read a copy."""

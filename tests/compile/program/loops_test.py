@@ -14,7 +14,6 @@ from tfaot.compile.program.thunks import (
     Buffer,
     Call,
     CompiledFunction,
-    Conditional,
     Copy,
     Dot,
     For,
@@ -22,7 +21,6 @@ from tfaot.compile.program.thunks import (
     Pack,
     SizedSlice,
     Slice,
-    Sort,
     Thunk,
     While,
     walk,
@@ -92,26 +90,6 @@ class PackLoopsTest(unittest.TestCase):
         for other in (For(7, (dot(),)), dot(), Call((dot(),)), For(8, (dot(rows=1),))):
             self.assertEqual(self.packs(other), [])
         self.assertEqual(self.packs(For(8, (dot(Slice(9, 0), packing="panels"),))), [])
-
-    def test_what_a_loop_writes(self) -> None:
-        """Protects numbers: a right side that any step may change, in part, is read where it is."""
-        for name, other in {
-            "copy": Copy(Slice(1, 380), Slice(0, 0), 4),
-            "kernel": kernel((0, 0, 4), (1, 0, 4)),
-            "product": dataclasses.replace(dot(Slice(2, 0)), out=Slice(1, 0)),
-            "sort": Sort("less", (Slice(1, 0),), (4,), (1, 3, 1), False),
-            "in a branch": Conditional(Slice(0, 0), True, ((kernel((1, 0, 4)),), ())),
-            "in a loop": For(2, (kernel((1, 0, 4)),)),
-        }.items():
-            with self.subTest(name):
-                self.assertNotIn(1, [right for right, _ in self.packs(For(8, (dot(), other)))])
-        self.assertEqual(self.packs(While(Slice(0, 0), (kernel((1, 0, 4)),), (dot(),))), [])
-        self.assertEqual(self.packs(For(8, (dot(), kernel((1, 0, 4), (0, 0, 4))))), [(1, 3)])
-        self.assertEqual(self.packs(For(8, (dot(), kernel((0, 0, 4), (1, WEIGHTS, 4))))), [(1, 3)])
-
-    def test_unknown_kernels(self) -> None:
-        """Protects kernels with several results: any of their arguments may be one."""
-        self.assertEqual(self.packs(For(8, (dot(), kernel((1, 0, 4), (0, 0, 4)))), known=()), [])
 
     def test_shared(self) -> None:
         """Protects memory and time: products that need the same panels share them, and others don't."""

@@ -184,14 +184,6 @@ class PrepackTest(unittest.TestCase):
         with mock.patch("tfaot.compile.program.prepack._LARGEST_COPY", 384):
             self.assertEqual(self.packings(*thunks), ["panels"])
 
-    def test_several_readers(self) -> None:
-        """Protects shared weights: several products can read the same one, including in loops."""
-        self.assertEqual(self.packings(dot(), dot(rows=9, at=8)), ["panels", "panels"])
-        got = packed({"v3": function(dot(), For(2, (dot(at=8),)))}, values(384))
-        (_, loop) = got.functions["v3"].thunks
-        assert isinstance(loop, For)
-        self.assertEqual(loop.body, (dataclasses.replace(dot(at=8), packing="panels"),))
-
     def test_beside_winograd(self) -> None:
         """Protects what the pass before packed, and the manifest, which lists constants in the function's order."""
         layer = dataclasses.replace(

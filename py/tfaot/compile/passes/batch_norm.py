@@ -130,7 +130,7 @@ class _Folder:
                     return None  # a factor would spoil the rounding
                 value = literal(node)
                 return value if name == first[0] else value.reshape([size or 0 for size in self._shape(first[0]) or ()])
-            if node.op not in IDENTITIES | _RESHAPES or any(operand.startswith("^") for operand in node.input):
+            if node.op not in IDENTITIES | _RESHAPES:
                 return None
             name, port = tensor_name(node.input[0])
         return None

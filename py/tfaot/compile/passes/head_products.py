@@ -109,7 +109,7 @@ def _product(
     )
     first, second = (
         _origin(program, nodes, tensor, axes, sizes)
-        for tensor, axes, sizes in zip(node.input, letters[:2], (left, right), strict=True)
+        for tensor, axes, sizes in zip(node.input[:2], letters[:2], (left, right), strict=True)
     )
     out = "".join(each for each, size in result.items() if size != 1)
     for row, matrix in ((first, second), (second, first)):
@@ -135,11 +135,6 @@ def _full(tensor: str) -> str:
     return f"{name}:{port}"
 
 
-def _waits(node: node_def_pb2.NodeDef) -> bool:
-    """Returns whether a node also waits for something, such as a variable that is written."""
-    return any(operand.startswith("^") for operand in node.input)
-
-
 def _letters(node: node_def_pb2.NodeDef, ranks: list[int]) -> list[str] | None:
     """Returns a letter for each axis of both operands and of the result, or None if an axis can't have one."""
     if node.op == "Einsum":
@@ -159,8 +154,6 @@ def _origin(program: Program, nodes: _Nodes, tensor: str, letters: str, sizes: M
     """Returns the tensor that an operand is a transposition of, or the operand itself."""
     while _full(tensor) not in program.feeds:
         node = nodes[tensor_name(tensor)[0]]
-        if _waits(node):
-            break
         if node.op == "Transpose":
             order = constant_of(nodes, node.input[1], program.feeds)
             if order is None:
@@ -179,8 +172,6 @@ def _parts(
     tensor = matrix.tensor
     while _full(tensor) not in program.feeds:
         node = nodes[tensor_name(tensor)[0]]
-        if _waits(node):
-            return ()
         if node.op == "ConcatV2":
             break
         if node.op not in IDENTITIES | {"ExpandDims", "Reshape", "Squeeze"}:
