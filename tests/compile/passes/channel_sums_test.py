@@ -95,14 +95,6 @@ class ChannelSumsTest(PassTest):
         want = np.array([[math.fsum(image[:, channel]) for channel in range(12)] for image in flat])
         self.assertLess((np.abs(got - want) / want).max(), 40 * 2.0**-24)
 
-    def test_special_values(self) -> None:
-        """NaN and infinities give the same results as in a plain sum."""
-        x = normal(2, 10, 10, 12)
-        x[0, 3, 1, 0], x[0, 9, 9, 1], x[1, 0, 0, 2] = math.nan, math.inf, -math.inf
-        x[1, 1, 1, 3], x[1, 8, 2, 3] = math.inf, -math.inf
-        with np.errstate(invalid="ignore"):
-            self.assertEqual(self.reduced(x, [1, 2]), 2)
-
     def test_gate(self) -> None:
         """A squeeze-and-excite block's mean is a product, and its gradient gives the same numbers."""
         import tensorflow as tf

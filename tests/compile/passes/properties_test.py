@@ -90,11 +90,11 @@ def conv1d(d: Draw) -> tuple[Build, list[Array]]:
     def build(x: Any) -> Any:
         if d.chance(0.7):
             padded = [d.pick([0, 0], [0, 0], [0, 0], [0, 1]), [before, after], [0, 0]]
-            x = d.seen(tf.pad(x, padded, constant_values=d.pick(0, 0, 0, 1)))
+            x = d.seen(tf.pad(x, padded, constant_values=d.pick(0, 0, 1)))
         first = d.below(3)
         last = -(x.shape[1] + first) % dilation + dilation * (taps - 1)
         y = d.seen(tf.space_to_batch_nd(x, [dilation], [[first, last]])) if dilation > 1 else x
-        y = tf.nn.conv2d(d.seen(tf.expand_dims(y, 1)), kernel, 1 + d.chance(0.1), "SAME" if d.chance(0.1) else "VALID")
+        y = tf.nn.conv2d(d.seen(tf.expand_dims(y, 1)), kernel, 1 + d.chance(0.1), "SAME" if d.chance(0.2) else "VALID")
         y = d.seen(tf.squeeze(d.seen(y), [1]))
         return tf.raw_ops.BatchToSpaceND(input=y, block_shape=[dilation], crops=[crops]) if dilation > 1 else y
 
@@ -355,7 +355,7 @@ class PropertiesTest(PassTest):
     def test_all(self) -> None:
         """No pass on graphs changes what a graph computes, on any input, whoever else reads what the pass replaces."""
         for name, draw in PASSES.items():
-            changed, count, error = 0, int(24 * DRAWS), 0 if name in EXACT else 1e-5
+            changed, count, error = 0, int(32 * DRAWS), 0 if name in EXACT else 1e-5
             for seed in range(count):
                 with self.subTest(name, seed=seed), np.errstate(all="ignore"):
                     d = Draw(seed)

@@ -83,13 +83,6 @@ class RowSumsTest(PassTest):
         want = np.array([math.fsum(row) for row in x.astype(np.float64).tolist()])
         self.assertLess((np.abs(got - want) / want).max(), (32 + 5) * 2.0**-24)
 
-    def test_special_values(self) -> None:
-        """NaN and infinities give the same results as in a plain sum."""
-        x = normal(5, 96)
-        x[0, 3], x[1, 40], x[2, 95], x[3, 1], x[3, 70] = math.nan, math.inf, -math.inf, math.inf, -math.inf
-        with np.errstate(invalid="ignore"):
-            self.assertEqual(self.reduced(x), 2)
-
     def test_layer_norm(self) -> None:
         """A layer norm's two means are split, and its gradient gives the same numbers."""
         import tensorflow as tf

@@ -25,9 +25,6 @@ from tfaot.compile.program.thunks import (
     Convolution,
     Copy,
     Dot,
-    For,
-    Kernel,
-    SizedSlice,
     Slice,
     Sort,
     Thunk,
@@ -151,29 +148,6 @@ class PrepackTest(unittest.TestCase):
             {"output_size": (1, 1)},
         ):
             self.assertEqual(self.packings(dataclasses.replace(convolution(), **other), sizes=(768,)), ["none"])  # type: ignore[arg-type]
-
-    def test_other_readers(self) -> None:
-        """Protects other readers of a constant: a kernel, another operand, a result, or a part of it. They read the original."""
-        given = values(384, 384)
-        for name, other in {
-            "kernel": Kernel("k", (SizedSlice(Slice(1, 4), 4),), (1, 1, 1)),
-            "copy": Copy(Slice(0, 4096), Slice(1, 0), 4),
-            "left side": dataclasses.replace(dot(right=2, rows=1), rhs=Slice(1, 0)),
-            "in a loop": For(2, (dataclasses.replace(dot(right=2, rows=1), rhs=Slice(1, 64)),)),
-            "a part": dot(depth=2),
-            "no packing": dot(rows=1),
-        }.items():
-            with self.subTest(name):
-                got = packed({"v3": function(dot(), other, sizes=(384, 384))}, given)
-                first, second = got.functions["v3"].thunks
-                self.assertEqual((first, second), (dataclasses.replace(dot(right=3), packing="panels"), other))
-                self.assertEqual(got.functions["v3"].buffers[3], Buffer(384, "constant", None, None))
-                self.assertEqual(got.functions["v3"].constants, ("c1", "c2", "c1_panels"))
-                matrix = np.frombuffer(given["c1"], np.float32).reshape(3, 32)
-                self.assertEqual((got.replaced, got.added), ({}, {"c1_panels": panels(matrix)}))
-        result = packed({"v3": function(dot(), results=(0, 1))}, values(384))
-        self.assertEqual((list(result.added), result.replaced), (["c1_panels"], {}))
-        self.assertEqual(self.packings(dot(), dot(depth=6, columns=16)), ["none", "none"])  # other bytes
 
     def test_large_constants_stay_single(self) -> None:
         """Protects memory: a large constant that something else reads isn't stored twice."""

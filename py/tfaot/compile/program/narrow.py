@@ -4,7 +4,7 @@ The weights of a product of few rows come from memory once for every run, so hal
 widen values in registers, and compute in float32. Because values don't change here, a product only rounds its sums otherwise.
 
 Applies to targets with `weights = {"dtype": …}` (docs/guide/weights.md). Without the pass, the rounded weights are stored in
-float32.
+float32, as are matrices in int8 of which a column has only values under 2.5e-29, because its factor would be denormal.
 """
 
 from __future__ import annotations
