@@ -105,9 +105,10 @@ def fold_batch_norm(d: Draw) -> tuple[Build, list[Array]]:
     """Draws a product or convolution, and arithmetic with constants after it."""
     import tensorflow as tf
 
+    d.kind = d.pick("normal", d.kind, d.kind)
     channels, form = d.below(6, 1), d.pick("conv", "depthwise", "matmul", "columns")
     x = d.fed(3, 4) if form in ("matmul", "columns") else d.fed(1, 5, 4, 3)
-    extreme = d.kind in ("normal", "zeros", "equal") and d.chance(0.3)
+    extreme = d.kind in ("normal", "zeros", "equal") and d.chance(0.6)
 
     def factor(*shape: int) -> Array:
         values = d.rng.uniform(0.5, 2, shape).astype(d.dtype)
@@ -196,14 +197,14 @@ def channel_sums(d: Draw) -> tuple[Build, list[Array]]:
     shape = [d.below(5, 1), *(d.below(14, 2) for _ in range(d.below(3, 1))), d.pick(7, 8, 9, 12, 24)]
     if d.chance(0.5):
         shape[0] = d.below(40, 10)
-    return reduced(d, shape, [*range(d.pick(0, 1, 1), len(shape) - d.pick(1, 1, 1, 2))] or [0])
+    return reduced(d, shape, [*range(d.pick(0, 1, 1), len(shape) - d.pick(0, 1, 1, 1, 2))] or [0])
 
 
 def short_products(d: Draw) -> tuple[Build, list[Array]]:
     """Draws products of a row with constants, which other products may share."""
     import tensorflow as tf
 
-    sizes = [d.pick(2, 3, 10, 64, 65, 100) for _ in range(3)]
+    sizes = [d.pick(2, 10, 64, 64, 65) for _ in range(3)]
 
     def build(x: Any) -> Any:
         for depth, columns in itertools.pairwise(sizes):
