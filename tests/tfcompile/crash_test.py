@@ -46,7 +46,7 @@ class MessageTest(StageTest):
         exported = self.export(PREAMBLE + LAYERS)
         run = compiler.run
 
-        def aborts(isa: str, given: Inputs, outputs: compiler.Outputs) -> compiler.Texts:
+        def aborts(isa: str, given: Inputs, outputs: compiler.Outputs) -> compiler.Made:
             if any(node.op == fatal for node in given.read_graph().node):
                 os.write(2, b"last words\n")
                 os.kill(os.getpid(), 6)

@@ -10,17 +10,25 @@ import sys
 import tempfile
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tfaot.compile import open_sizes, program_shape
 from tfaot.compile.program import constants, cost, executor, header, plan
 from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.instructions import kernels
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, walk
 from tfaot.core import elf, environment, fingerprint, isolate, refusals
+from tfaot.core.errors import TfaotError, listed
 from tfaot.core.functions import function
 from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest
 from tfaot.tfcompile import compiler, crash, inputs
 from tfaot.tfcompile.inputs import Inputs
+from tfaot.xla import memory
+from tfaot.xla import module as xla
+
+if TYPE_CHECKING:
+    from tensorflow.compiler.xla.service import hlo_pb2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,6 +138,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     """Runs the whole stage, like `compile_one`. Its process must be separate, because this function imports TensorFlow."""
     environment.prepare(xla_flags=request.xla_flags)
     # Imported here once, for all child processes.
+    from tensorflow.compiler.xla.service import hlo_pb2
     from tensorflow.python import _pywrap_tfcompile
 
     from tfaot.compile import table
@@ -151,16 +160,18 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
             what=f"applying passes to {manifest.cpp_class}",
             crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
         )
-        texts, objects = _compiled(request, given, folder)
+        made, objects = _compiled(request, given, folder)
         module = _module(request.out_hlo)
         sources = refusals.sources_of(given)
         open_sizes.check(module, given.read_graph, sources, manifest.cpp_class)
-        program_shape.check(module.host_program_shape, manifest, wanted.entry_point.name, wanted.batch, sources)
+        program_shape.check(module, manifest, wanted.entry_point.name, wanted.batch, sources)
+    hlo = {isa: hlo_pb2.HloProto.FromString(each.hlo) for isa, each in made.items()}
+    modules = {isa: xla.read(proto.hlo_module) for isa, proto in hlo.items()}
     before = Compiled(
-        functions={isa: header.parse(text.header) for isa, text in texts.items()},
+        functions={isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()},
         values={symbol: value for data in objects for symbol, value in constants.values(data).items()},
         weights=manifest.weights.rounded_to,
-        optimized_hlo=[hlo for text in texts.values() for hlo in text.optimized_hlo],
+        modules=[*modules.values()],
     )
 
     def improved(names: Collection[str]) -> tuple[Compiled, dict[str, int | None]]:
@@ -182,8 +193,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         others = {"failed": failed, "packed": packed, "kernels": rendered.kernels}
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
     if request.out_plan:
-        text = texts[request.isa[-1]]
-        _write_text(request.out_plan, plan.plan("".join(text.optimized_hlo), text.buffers))
+        _write_text(request.out_plan, _plan(hlo[request.isa[-1]], modules[request.isa[-1]], manifest))
     return failed
 
 
@@ -219,16 +229,48 @@ def _rewritten(
     return given, applied.places, failed
 
 
-def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, compiler.Texts], list[bytes]]:
-    """Compiles for every level, and writes the kernels and the HLO. Returns tfcompile's texts, and objects of constants."""
-    texts: dict[str, compiler.Texts] = {}
+def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, compiler.Made], list[bytes]]:
+    """Compiles for every level, and writes the kernels and the HLO. Returns the rest, and objects of constants."""
+    made: dict[str, compiler.Made] = {}
     objects = []
     for isa, out_objects in zip(request.isa, request.out_objects, strict=True):
         out_constants = os.path.join(folder, isa)
-        texts[isa] = compiler.compile_for(isa, given, compiler.Outputs(out_objects, out_constants, request.out_hlo))
+        made[isa] = compiler.compile_for(isa, given, compiler.Outputs(out_objects, out_constants, request.out_hlo))
         objects.append(_read(out_constants))
         Path(out_objects).write_bytes(elf.hidden(_read(out_objects)))
-    return texts, objects
+    return made, objects
+
+
+def _function(text: str, module: xla.Module, manifest: Manifest) -> CompiledFunction:
+    """Reads tfcompile's header.
+
+    Raises:
+      TfaotError: it calls a kernel of which the optimized module says nothing.
+    """
+    compiled = header.parse(text)
+    known = dict(kernels(module))
+    if unknown := {each.symbol for each in walk(compiled.thunks) if isinstance(each, Kernel)} - {*known}:
+        raise TfaotError(
+            f"{manifest.cpp_class}: the optimized module doesn't have {len(unknown)} kernels that tfcompile's header calls",
+            exists=f"looked for {listed(sorted(unknown), limit=3)} in {module.name}, by TensorFlow {manifest.tensorflow}",
+            do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
+        )
+    return compiled
+
+
+def _plan(hlo: hlo_pb2.HloProto, module: xla.Module, manifest: Manifest) -> str:
+    """Returns the plan of a run.
+
+    Raises:
+      TfaotError: XLA wrote no schedule or no places of values.
+    """
+    if not (hlo.buffer_assignment.buffer_allocations and hlo.hlo_module.schedule.sequences):
+        raise TfaotError(
+            f"{manifest.cpp_class}: XLA doesn't say where and when values are in memory",
+            exists=f"looked for a buffer assignment and a schedule, by TensorFlow {manifest.tensorflow}",
+            do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
+        )
+    return plan.plan(module, memory.read(hlo.buffer_assignment, module))
 
 
 def _write(request: Request, rendered: executor.Rendered, merged: bytes) -> None:
@@ -239,11 +281,11 @@ def _write(request: Request, rendered: executor.Rendered, merged: bytes) -> None
         _write_text(path, text)
 
 
-def _module(path: str) -> Any:
-    """Reads the `xla.HloModuleProto` in an `xla.HloSnapshot`."""
+def _module(path: str) -> xla.Module:
+    """Reads the module in an `xla.HloSnapshot`."""
     from tensorflow.compiler.xla.service import hlo_pb2
 
-    return hlo_pb2.HloSnapshot.FromString(_read(path)).hlo.hlo_module
+    return xla.read(hlo_pb2.HloSnapshot.FromString(_read(path)).hlo.hlo_module)
 
 
 def _read(path: str) -> bytes:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tfaot.core.errors import TfaotError, listed
+from tfaot.xla.module import Module
 
 _FROM_AXIS: Mapping[str, int] = {
     "BatchToSpace": 0,
@@ -39,15 +40,12 @@ _FROM_AXIS: Mapping[str, int] = {
 _WINDOWS = frozenset({"AvgPool", "Cumprod", "Cumsum", "CumulativeLogsumexp"})
 """Ops that are windows with padding; for `AvgPool`, those with padding `SAME` that skip values."""
 
-_LOCAL = 0xFFFFFFFF
-"""The part of an instruction's number that is its own. Above it is the computation's."""
 
-
-def check(module: Any, graph: Callable[[], Any], sources: Mapping[str, str], what: str) -> None:
+def check(module: Module, graph: Callable[[], Any], sources: Mapping[str, str], what: str) -> None:
     """Checks a whole program.
 
     Args:
-      module: the `xla.HloModuleProto` before optimization.
+      module: the module before optimization.
       graph: reads the graph that it was made from.
       sources: `file:line` by node.
       what: names the model.
@@ -56,28 +54,27 @@ def check(module: Any, graph: Callable[[], Any], sources: Mapping[str, str], wha
       TfaotError: it has such an op.
     """
     wrong: dict[str, str] = {}
-    programs = {computation.id: computation.program_shape for computation in module.computations}
-    for computation in module.computations:
-        shapes = {instruction.id & _LOCAL: instruction.shape for instruction in computation.instructions}
-        for instruction in computation.instructions:
-            op = instruction.metadata.op_type
-            operands = [[*shapes[operand & _LOCAL].is_dynamic_dimension] for operand in instruction.operand_ids]
+    for computation in module.computations.values():
+        for instruction in computation.instructions.values():
+            metadata = instruction.attributes.metadata
+            op = metadata.op_type
+            operands = [computation.instructions[name].type.dynamic for name in instruction.operands]
             miscounted = op in _FROM_AXIS and any(any(dynamic[_FROM_AXIS[op] :]) for dynamic in operands)
             if op in _WINDOWS and instruction.opcode == "reduce-window":
-                axes = zip(operands[0], instruction.window.dimensions, strict=False)
+                axes = zip(operands[0], instruction.attributes.window.dimensions, strict=False)
                 least = 1 if op == "AvgPool" else 0  # what the export stage doesn't replace
                 miscounted = any(dynamic and axis.size > 1 and axis.stride > least for dynamic, axis in axes)
             if (
                 instruction.opcode == "call"
             ):  # XLA forgets sizes where it compiles a call; export inlines those that it can
-                taken = programs[instruction.called_computation_ids[0]].parameters
+                taken = module.computations[instruction.called[0]].parameters
                 miscounted = any(
-                    [*parameter.is_dynamic_dimension] != dynamic
+                    parameter.dynamic != dynamic
                     for parameter, dynamic in zip(taken, operands, strict=True)
                     if any(dynamic)
                 )
             if miscounted:
-                wrong.setdefault(instruction.metadata.op_name or instruction.name, op or "calls in loops and branches")
+                wrong.setdefault(metadata.op_name or instruction.name, op or "calls in loops and branches")
     if "AvgPool" in wrong.values():
         padded = {node.name for node in graph().node if node.op == "AvgPool" and node.attr["padding"].s == b"SAME"}
         wrong = {name: op for name, op in wrong.items() if op != "AvgPool" or name in padded}

@@ -13,11 +13,12 @@ from typing import Any
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor
+from tfaot.xla.module import Module
 
-_KINDS = {"float": "F", "int": "S", "uint": "U", "complex": "C"}
+_KINDS = {"float": "f", "int": "s", "uint": "u", "complex": "c"}
 """XLA's names of dtypes whose names end in their size."""
 
-_TENSORFLOW = {"PRED": "bool", "BF16": "bfloat16"} | {
+_TENSORFLOW = {"pred": "bool", "bf16": "bfloat16"} | {
     kind + name.removeprefix(prefix): name
     for name in dtypes.BY_NAME
     for prefix, kind in _KINDS.items()
@@ -26,11 +27,11 @@ _TENSORFLOW = {"PRED": "bool", "BF16": "bfloat16"} | {
 """TensorFlow's name of each dtype, by XLA's name."""
 
 
-def check(program_shape: Any, manifest: Manifest, entry_point: str, batch: int, sources: Mapping[str, str]) -> None:
+def check(module: Module, manifest: Manifest, entry_point: str, batch: int, sources: Mapping[str, str]) -> None:
     """Compares all arguments and results of a function.
 
     Args:
-      program_shape: the `xla.ProgramShapeProto` of the compiled module.
+      module: the compiled module.
       manifest: the model's manifest.
       entry_point: the function's entry point.
       batch: the batch size that the function is compiled for; 0 if it has no batches.
@@ -41,10 +42,9 @@ def check(program_shape: Any, manifest: Manifest, entry_point: str, batch: int, 
     """
     only = manifest.only(entry_point)
     entry = only.entry_points[0]
-    result = program_shape.result
     found = {
-        "argument": list(program_shape.parameters),
-        "result": list(result.tuple_shapes) if _dtype(result) == "TUPLE" else [result],
+        "argument": module.parameters,
+        "result": module.result.parts if module.result.dtype == "tuple" else (module.result,),
     }
     wanted = {
         "argument": [*_sized(entry.inputs, batch), *((v, v.shape) for v in only.variables)],
@@ -57,7 +57,7 @@ def check(program_shape: Any, manifest: Manifest, entry_point: str, batch: int, 
             continue
         for actual, (tensor, shape) in zip(found[kind], wanted[kind], strict=True):
             claimed = _shown(tensor.dtype, shape)
-            computed = _shown(_dtype(actual), actual.dimensions)
+            computed = _shown(_TENSORFLOW.get(actual.dtype, actual.dtype.upper()), actual.dims)
             if computed != claimed:
                 place = sources.get(tensor.name.partition(":")[0], "")
                 differences.append(
@@ -80,13 +80,6 @@ def _sized(tensors: Sequence[Any], batch: int) -> list[tuple[Tensor, tuple[int, 
 
 def _name(manifest: Manifest, entry: EntryPoint) -> str:
     return f"{manifest.cpp_class}::{entry.cpp_name}"
-
-
-def _dtype(shape: Any) -> str:
-    from tensorflow.compiler.xla import xla_data_pb2
-
-    name: str = xla_data_pb2.PrimitiveType.Name(shape.element_type)
-    return _TENSORFLOW.get(name, name)
 
 
 def _shown(dtype: str, sizes: Sequence[int]) -> str:

@@ -11,7 +11,6 @@ one with a counter, and references to source files are removed.
 from __future__ import annotations
 
 import dataclasses
-import glob
 import os
 import re
 import tempfile
@@ -24,7 +23,7 @@ from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest, Tensor
 from tfaot.hlo import picture
 from tfaot.hlo.module import read
-from tfaot.tfcompile import compiler, crash, inputs
+from tfaot.tfcompile import compiler, crash, dumps, inputs
 
 if TYPE_CHECKING:
     from tensorflow.compiler.xla.service import hlo_pb2
@@ -77,7 +76,7 @@ def _extract(request: Request, full: Manifest) -> None:
         before, after = _dump(request, full, folder)
         from tensorflow.compiler.xla.service import hlo_pb2
 
-        with open(before + ".hlo.pb", "rb") as file:
+        with open(before, "rb") as file:
             module = hlo_pb2.HloProto.FromString(file.read()).hlo_module
         name = names.to_identifier(request.name)
         clean_module(module, name)
@@ -86,11 +85,14 @@ def _extract(request: Request, full: Manifest) -> None:
         with open(request.out_hlo, "wb") as file:
             file.write(module.SerializeToString(deterministic=True))
         for dump, output in ((before, request.out_hlo_text), (after, request.out_optimized_hlo)):
-            with open(dump + ".txt", encoding="utf-8") as source, open(output, "w", encoding="utf-8") as target:
+            with (
+                open(dump.removesuffix(".hlo.pb") + ".txt", encoding="utf-8") as source,
+                open(output, "w", encoding="utf-8") as target,
+            ):
                 target.write(comment)
                 target.writelines(clean_text(line, name) for line in source)
         if request.out_optimized_picture:
-            with open(after + ".hlo.pb", "rb") as file:
+            with open(after, "rb") as file:
                 optimized = hlo_pb2.HloProto.FromString(file.read()).hlo_module
             with open(request.out_optimized_picture, "w", encoding="utf-8") as target:
                 target.write(_drawn(optimized, request, manifest, "after"))
@@ -109,7 +111,7 @@ def _drawn(module: hlo_pb2.HloModuleProto, request: Request, manifest: Manifest,
 
 
 def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
-    """Compiles into a folder and returns the dumps before and after optimization, without their suffixes.
+    """Compiles into a folder and returns the dumps before and after optimization: protos, with texts beside them.
 
     Raises:
       TfaotError: the compiler's own error, if it came before the dumps.
@@ -118,12 +120,12 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
     def path(name: str) -> str:
         return os.path.join(folder, name)
 
-    dumps = path("dumps")
+    dumped = path("dumps")
     xla_flags = (
         *request.xla_flags,
-        environment.xla_flag("xla_dump_to", dumps),
+        environment.xla_flag("xla_dump_to", dumped),
+        *dumps.FLAGS,
         "--xla_dump_hlo_as_text",
-        "--xla_dump_hlo_as_proto",
         "--xla_dump_large_constants",
     )
     environment.prepare(xla_flags=xla_flags)
@@ -145,17 +147,14 @@ def _dump(request: Request, manifest: Manifest, folder: str) -> tuple[str, str]:
         compiler.compile_for(request.cpu, given, compiler.Outputs(path("objects"), path("constants"), path("snapshot")))
     except TfaotError as error:
         refused = error
-    found = []
-    # The second pattern also finds cpu_aot_after_optimizations, which TensorFlow 2.20 writes.
-    for stage, pattern in (("before_optimizations", "before_"), ("cpu_after_optimizations", "cpu_*after_")):
-        texts = glob.glob(glob.escape(dumps) + f"/*.{pattern}optimizations.txt")
-        if len(texts) != 1:
-            raise refused or TfaotError(
-                f"{request.name}: the compiler dumped {len(texts)} modules {stage} instead of one",
-                do="remove --xla_dump_… from the target's xla_flags",
-            )
-        found.append(texts[0].removesuffix(".txt"))
-    return found[0], found[1]
+    try:
+        before, after = (
+            dumps.find(dumped, stage, what=request.name, tensorflow=manifest.tensorflow)
+            for stage in (dumps.BEFORE, dumps.AFTER)
+        )
+    except TfaotError as error:
+        raise refused or error from None
+    return before, after
 
 
 def parameters(manifest: Manifest) -> list[tuple[str, Tensor]]:

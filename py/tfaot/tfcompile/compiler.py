@@ -13,14 +13,9 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.functions import for_isa
 from tfaot.core.isa import TARGETS
 from tfaot.graph.lowering import zeroed_memory
-from tfaot.tfcompile import crash
+from tfaot.tfcompile import crash, dumps
 from tfaot.tfcompile.inputs import Inputs
-
-_OPTIMIZED = (".cpu_after_optimizations.txt", ".cpu_aot_after_optimizations.txt")
-"""The ends of names of files to which XLA writes the optimized HLO, the second one in TensorFlow 2.20."""
-
-_BUFFERS = "after_optimizations-buffer-assignment.txt"
-
+from tfaot.xla import module
 
 _MANY_WEIGHTS = 40_000
 """From this many bytes of weights on, a model gains from the widest vectors of its level. The whole step of a smaller one is
@@ -40,18 +35,16 @@ class Outputs:
 
 
 @dataclasses.dataclass(frozen=True)
-class Texts:
+class Made:
     """The rest of tfcompile's output."""
 
     header: str
     """C++ for XLA's own runtime."""
-    optimized_hlo: tuple[str, ...]
-    """The module that it generated code from. Empty if the target's own XLA flags dump it elsewhere."""
-    buffers: str
-    """How it assigned that module's values to memory, for people. Empty in the same case."""
+    hlo: bytes
+    """An `xla.HloProto`: the module that it generated code from, without the values of arrays, and their places in memory."""
 
 
-def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Texts:
+def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Made:
     """Compiles for a CPU level in a child process.
 
     The compiler numbers what it makes in a process. A separate process gives the same output for a level, regardless of
@@ -68,7 +61,7 @@ def compile_for(isa: str, given: Inputs, outputs: Outputs) -> Texts:
     )
 
 
-def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
+def run(isa: str, given: Inputs, outputs: Outputs) -> Made:
     """Compiles in this process, which must not have used XLA before, because XLA reads its flags on first use.
 
     Raises:
@@ -79,10 +72,12 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
     with tempfile.TemporaryDirectory() as folder:
         header = os.path.join(folder, "header.h")
         # Later flags win. The target's own flags come last.
-        ours = [environment.xla_flag("xla_dump_to", folder), "--xla_dump_hlo_as_text"]
+        ours = [environment.xla_flag("xla_dump_to", folder), *dumps.FLAGS]
         if TARGETS[isa].vectors and given.weights() > _MANY_WEIGHTS:
             ours.append(f"--xla_cpu_prefer_vector_width={TARGETS[isa].vectors}")
         os.environ["XLA_FLAGS"] = " ".join([*ours, os.environ["XLA_FLAGS"]])
+        dumped = dumps.folder()
+        earlier = dumps.state(dumped)
         try:
             with zeroed_memory():
                 _pywrap_tfcompile.Compile(
@@ -106,13 +101,14 @@ def run(isa: str, given: Inputs, outputs: Outputs) -> Texts:
                 )
         except Exception as error:  # its types say nothing, so use its text
             raise refusals.explain(str(error), given, given.manifest) from None
-        dumped = sorted(name for name in os.listdir(folder) if name.endswith(_OPTIMIZED))
-        assigned = sorted(name for name in os.listdir(folder) if name.endswith(_BUFFERS))
-        return Texts(
-            _read(header),
-            tuple(_read(os.path.join(folder, name)) for name in dumped),
-            "".join(_read(os.path.join(folder, name)) for name in assigned),
+        path = dumps.find(
+            dumped,
+            dumps.AFTER,
+            what=given.manifest.cpp_class,
+            tensorflow=given.manifest.tensorflow,
+            earlier=earlier,
         )
+        return Made(_read(header).decode(), module.without_arrays(_read(path)))
 
 
 class _Died(TfaotError):
@@ -144,6 +140,6 @@ def _dies(isa: str, given: Inputs, graph: Any, config: Any) -> bool:
     return False
 
 
-def _read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
+def _read(path: str) -> bytes:
+    with open(path, "rb") as file:
         return file.read()

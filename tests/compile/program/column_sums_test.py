@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import unittest
 
+from tests.xla.hlo import parsed
 from tfaot.compile.program.column_sums import Summed, replace, summed
 from tfaot.compile.program.thunks import (
     Buffer,
@@ -55,7 +56,7 @@ ENTRY %main (x: {dtype}[{shape}]) -> {dtype}[{result}] {{
 
 def sizes(hlo: str) -> tuple[int, ...] | None:
     """Returns arrays, rows, columns, blocks, and the rows of the first and of other blocks."""
-    found = summed(hlo).get("m_total")
+    found = summed(parsed(hlo)).get("m_total")
     if found is None:
         return None
     assert (found.values, found.arguments) == (0, 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import unittest
 
+from tests.xla.hlo import parsed
 from tfaot.compile.program.copies import copies
 from tfaot.compile.program.filter_gradients import replace
 from tfaot.compile.program.instructions import single_results
@@ -95,7 +96,7 @@ class ReplaceTest(unittest.TestCase):
         """Returns what the pass makes of thunks."""
         buffers = tuple(Buffer(1 << 16, "temp", None, None) for _ in range(6))
         function = CompiledFunction(buffers, (), results, (), (), thunks)
-        return replace(function, copies(HLO), single_results(HLO)).thunks
+        return replace(function, copies(parsed(HLO)), single_results(parsed(HLO))).thunks
 
     def test_gradient(self) -> None:
         """Protects the numbers: the gradient has the sizes of the convolution that it belongs to, and the copies are gone."""

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import unittest
 
+from tests.xla.hlo import kernel, parsed
 from tfaot.compile.program.finishes import Finish, finishes
 
 SHAPE = "f32[2,3,4]{2,1,0}"
@@ -20,23 +21,7 @@ def module(*lines: str, parameters: str = "x", root: str = SHAPE) -> str:
       root: the result's shape
     """
     shapes = {"x": SHAPE, "b": "f32[4]{0}", "s": "f32[]", "t": "f32[3]{0}"}
-    declared = [f"  %p{index} = {shapes[kind]} parameter({index})" for index, kind in enumerate(parameters)]
-    body = [f"  %{line}" for line in lines[:-1]] + [f'  ROOT %{lines[-1]}, metadata={{op_type="Add"}}']
-    names = ", ".join(f"%a.{index}" for index in range(len(parameters)))
-    return "\n".join(
-        [
-            "HloModule m, is_scheduled=true",
-            "",
-            "%f (p0: f32[2,3,4]) -> f32[2,3,4] {",
-            *declared,
-            *body,
-            "}",
-            "",
-            "ENTRY %main (a.0: f32[2,3,4]) -> f32[2,3,4] {",
-            f"  ROOT %k = {root} fusion({names}), kind=kLoop, calls=%f, metadata={{}}",
-            "}",
-        ]
-    )
+    return kernel(*lines, parameters=[shapes[kind] for kind in parameters], root=root)
 
 
 BIAS = f"bias = {SHAPE} broadcast(%p1), dimensions={{2}}"
@@ -50,7 +35,7 @@ class FinishesTest(unittest.TestCase):
 
     def ways(self, text: str) -> list[tuple[int, int | None, int | None, int | None, float, float]]:
         """Returns how to interpret the kernel: value, bias, addend, and its bias, as indices of arguments; and bounds."""
-        return [dataclasses.astuple(way)[:6] for way in finishes(text)["m_k"]]
+        return [dataclasses.astuple(way)[:6] for way in finishes(parsed(text))["m_k"]]
 
     def test_bias_and_bounds(self) -> None:
         """Protects what follows most layers: a bias, and ReLU in XLA's form, or bounds on both sides."""
@@ -109,7 +94,7 @@ class FinishesTest(unittest.TestCase):
             parameters="xb",
             root="f32[2,12]{1,0}",
         )
-        self.assertEqual(finishes(relu)["m_k"], (Finish(0, 1, None, None, 0, math.inf, 4, 3),))
+        self.assertEqual(finishes(parsed(relu))["m_k"], (Finish(0, 1, None, None, 0, math.inf, 4, 3),))
 
     def test_other_kernels(self) -> None:
         """Protects numbers: a kernel with another computation, order, or axis isn't an epilogue."""
@@ -155,16 +140,17 @@ class FinishesTest(unittest.TestCase):
             (rate, rates, step, result),
             (rate, rates, step.replace("%rates, %p1", "%p1, %rates"), result),
         ):
-            self.assertEqual(finishes(module(*lines, parameters="xx"))["m_k"], (wanted,))
+            self.assertEqual(finishes(parsed(module(*lines, parameters="xx")))["m_k"], (wanted,))
         plus = (rate, rates, step, result.replace("subtract", "add"))
         reverse = (*plus[:-1], f"r = {SHAPE} add(%step, %p0)")
         for lines in (plus, reverse):
             self.assertEqual(
-                finishes(module(*lines, parameters="xx"))["m_k"], (dataclasses.replace(wanted, scale=0.25),)
+                finishes(parsed(module(*lines, parameters="xx")))["m_k"], (dataclasses.replace(wanted, scale=0.25),)
             )
         clamped = (*plus[:-1], plus[-1].replace("r =", "sum ="), ZERO, f"r = {SHAPE} maximum(%sum, %zero)")
         self.assertEqual(
-            finishes(module(*clamped, parameters="xx"))["m_k"], (dataclasses.replace(wanted, scale=0.25, low=0.0),)
+            finishes(parsed(module(*clamped, parameters="xx")))["m_k"],
+            (dataclasses.replace(wanted, scale=0.25, low=0.0),),
         )
         for name, text in {
             "a product alone": module(rate, rates, step, parameters="xx"),
@@ -196,14 +182,14 @@ class FinishesTest(unittest.TestCase):
             ),
         }.items():
             with self.subTest(name):
-                self.assertEqual(finishes(text)["m_k"], ())
+                self.assertEqual(finishes(parsed(text))["m_k"], ())
 
     def test_names_that_meet(self) -> None:
         """Protects against a symbol that stands for two kernels: then neither is recognized."""
         text = module(BIAS, SUM, parameters="xb")
         (line,) = (line for line in text.splitlines() if "fusion(" in line)
         both = "\n".join(line.replace("ROOT %k", name) for name in ("%k.1", "%k_1"))
-        self.assertEqual(finishes(text.replace(line, both)), {})
+        self.assertEqual(finishes(parsed(text.replace(line, both))), {})
 
 
 if __name__ == "__main__":

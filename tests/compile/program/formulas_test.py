@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 
+from tests.xla.hlo import kernel, parsed
 from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, live
 
 SHAPE = "f32[6,4]{1,0}"
@@ -19,28 +20,12 @@ def module(*lines: str, parameters: str = "xx", root: str = SHAPE) -> str:
       root: the result's shape
     """
     shapes = {"x": SHAPE, "s": "f32[]", "t": "f32[6,4]{0,1}", "f": "f32[24]{0}", "r": "f32[4]{0}", "i": "s32[6,4]{1,0}"}
-    declared = [f"  %p{index} = {shapes[kind]} parameter({index})" for index, kind in enumerate(parameters)]
-    body = [f"  %{line}" for line in lines[:-1]] + [f'  ROOT %{lines[-1]}, metadata={{op_type="Add"}}']
-    names = ", ".join(f"%a.{index}" for index in range(len(parameters)))
-    return "\n".join(
-        [
-            "HloModule m, is_scheduled=true",
-            "",
-            "%f (p0: f32[6,4]) -> f32[6,4] {",
-            *declared,
-            *body,
-            "}",
-            "",
-            "ENTRY %main (a.0: f32[6,4]) -> f32[6,4] {",
-            f"  ROOT %k = {root} fusion({names}), kind=kLoop, calls=%f, metadata={{}}",
-            "}",
-        ]
-    )
+    return kernel(*lines, parameters=[shapes[kind] for kind in parameters], root=root)
 
 
 def read(*lines: str, parameters: str = "xx", root: str = SHAPE) -> Elementwise | None:
     """Returns what the kernel of such a module computes."""
-    return elementwise(module(*lines, parameters=parameters, root=root))["m_k"]
+    return elementwise(parsed(module(*lines, parameters=parameters, root=root)))["m_k"]
 
 
 def opcodes(*lines: str, parameters: str = "xx") -> list[tuple[str, tuple[int, ...]]]:
@@ -171,7 +156,11 @@ class FormulasTest(unittest.TestCase):
             "a transposition": read(f"b = {SHAPE} transpose(%p1), dimensions={{1,0}}", f"r = {SHAPE} add(%p0, %b)"),
             "a function": read(f"b = {SHAPE} log(%p1)", f"r = {SHAPE} add(%p0, %b)"),
             "a function in double": elementwise(
-                module("r = f64[6,4]{1,0} exponential(%p0)", parameters="x", root="f64[6,4]{1,0}").replace("f32", "f64")
+                parsed(
+                    module("r = f64[6,4]{1,0} exponential(%p0)", parameters="x", root="f64[6,4]{1,0}").replace(
+                        "f32", "f64"
+                    )
+                )
             )["m_k"],
             "a shift by 32": read(*shifted("32"), parameters="x"),
             "a shift to the right": read(*shifted("1", "shift-right-logical"), parameters="x"),
@@ -193,7 +182,7 @@ class FormulasTest(unittest.TestCase):
         }.items():
             with self.subTest(name):
                 self.assertIsNone(got)
-        self.assertEqual(elementwise(module(f"r = {SHAPE} add(%p0, %p1)", root=f"({SHAPE}, {SHAPE})")), {})
+        self.assertEqual(elementwise(parsed(module(f"r = {SHAPE} add(%p0, %p1)", root=f"({SHAPE}, {SHAPE})"))), {})
 
     def test_unused(self) -> None:
         """Protects C++ without warnings: operations that no result needs are gone."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tests.compile.program.prepack_test import dot, function
 from tests.stages.harness import StageTest
+from tests.xla.hlo import parsed
 from tfaot.compile.program import narrow
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.thunks import Copy, Dot, Epilogue, Kernel, SizedSlice, Slice, Thunk
@@ -103,7 +104,7 @@ class VectorProductTest(unittest.TestCase):
     def test_kernels(self) -> None:
         """Protects the reader: products of one row with a matrix in any order and layout, and nothing else."""
         self.assertEqual(
-            vector_products(HLO),
+            vector_products(parsed(HLO)),
             {
                 "a_b_one": VectorProduct(1, 2, 0, 67, 90, transposed=False, arguments=4),
                 "a_b_dot_1_kernel": VectorProduct(0, 1, None, 67, 90, transposed=True, arguments=3),
@@ -126,7 +127,7 @@ class NarrowTest(unittest.TestCase):
         compiled = Compiled(
             {"v3": function(*thunks, sizes=(values.nbytes,))},
             {"c1": memoryview(values.tobytes())},
-            (HLO,),
+            (parsed(HLO),),
             weights=dtype,
         )
         self.assertEqual(narrow.narrow(compiled), len(compiled.packed))
@@ -223,7 +224,7 @@ class NarrowTest(unittest.TestCase):
             isa: Kernel(f"{isa}_b_dot_2_kernel", self.kernel("", *places).args, (1, 1, 1)) for isa in ("v3", "v4")
         }
         functions = {isa: function(kernel, sizes=(values.nbytes,)) for isa, kernel in kernels.items()}
-        texts = [HLO.replace("HloModule a.", f"HloModule {isa}.") for isa in kernels]
+        texts = [parsed(HLO.replace("HloModule a.", f"HloModule {isa}.")) for isa in kernels]
         compiled = Compiled(functions, {"c1": memoryview(values.tobytes())}, texts, weights="int8")
         self.assertEqual(narrow.narrow(compiled), 0)
         self.assertEqual(

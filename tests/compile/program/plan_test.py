@@ -6,7 +6,10 @@ import json
 import unittest
 from typing import Any
 
+from tests.xla.hlo import parsed
 from tfaot.compile.program import plan
+from tfaot.xla.memory import Memory, Value
+from tfaot.xla.module import Shape
 
 HLO = """\
 HloModule m, is_scheduled=true
@@ -21,7 +24,14 @@ HloModule m, is_scheduled=true
 %body (s: (s32[], f32[4,8])) -> (s32[], f32[4,8]) {
   %s = (s32[], f32[4,8]{1,0}) parameter(0)
   %e = f32[4,8]{1,0} get-tuple-element(%s), index=1
-  ROOT %t = f32[4,8]{1,0} tanh(%e)
+  %t = f32[4,8]{1,0} tanh(%e)
+  %i.2 = s32[] get-tuple-element(%s), index=0
+  ROOT %next = (s32[], f32[4,8]{1,0}) tuple(%i.2, %t)
+}
+
+%less (r: (s32[], f32[4,8])) -> pred[] {
+  %r = (s32[], f32[4,8]{1,0}) parameter(0)
+  ROOT %more = pred[] constant(true)
 }
 
 ENTRY %main (x: f32[4,16], w: f32[16,8], i: f32[1,5,5,3], k: f32[3,3,3,7]) -> f32[4,8] {
@@ -29,40 +39,24 @@ ENTRY %main (x: f32[4,16], w: f32[16,8], i: f32[1,5,5,3], k: f32[3,3,3,7]) -> f3
   %w = f32[16,8]{1,0} parameter(1)
   %i = f32[1,5,5,3]{3,2,1,0} parameter(2)
   %k = f32[3,3,3,7]{3,2,1,0} parameter(3)
+  %c.2 = s32[] constant(0)
   %dot.1 = f32[4,8]{1,0} dot(%x, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}, metadata={op_name="a/MatMul"}
   %fusion.2 = f32[4,8]{1,0} fusion(%dot.1), kind=kLoop, calls=%fused
   %conv = f32[1,3,3,7]{3,2,1,0} convolution(%i, %k), window={size=3x3}, dim_labels=b01f_01io->b01f
-  ROOT %while.3 = (s32[], f32[4,8]{1,0}) while(%fusion.2), body=%body, backend_config={"known_trip_count":{"n":"5"}}
+  %t.2 = (s32[], f32[4,8]{1,0}) tuple(%c.2, %fusion.2)
+  ROOT %while.3 = (s32[], f32[4,8]{1,0}) while(%t.2), condition=%less, body=%body, backend_config={"known_trip_count":{"n":"5"}}
 }
 """
 
-BUFFERS = """\
-BufferAssignment:
-allocation 0: size 256, parameter 0, shape |f32[4,16]| at ShapeIndex {}:
- value: <1 x @0> (size=256,offset=0): f32[4,16]{1,0}
-allocation 1: size 320, preallocated-temp:
- value: <2 dot.1 @0> (size=128,offset=64): f32[4,8]{1,0}
- value: <3 fusion.2 @0> (size=128,offset=192): f32[4,8]{1,0}
-
-HloLiveRange (max 7):
-  InstructionSequence:
-    0:x
-    4:dot.1
-    5:fusion.2
-    6:while.3
-  BufferLiveRange:
-    x{}:0-7
-    dot.1{}:4-5
-    fusion.2{}:5-6
-"""
+MEMORY = Memory(320, 7, (Value("dot.1", Shape("f32", (4, 8), (1, 0), (False, False), ()), 128, 64, 4, 5),))
 
 
 class PlanTest(unittest.TestCase):
-    """Texts of the compiler."""
+    """Modules and their memory."""
 
     def steps(self) -> dict[str, dict[str, Any]]:
         """Returns the steps by name."""
-        return {step["name"]: step for step in json.loads(plan.plan(HLO, BUFFERS))["steps"]}
+        return {step["name"]: step for step in json.loads(plan.plan(parsed(HLO), MEMORY))["steps"]}
 
     def test_arithmetic(self) -> None:
         """Products count two operations for each multiply-add, fusions what is in them, and loops each of their steps."""
@@ -81,17 +75,11 @@ class PlanTest(unittest.TestCase):
         self.assertEqual(steps["fusion.2"]["origin"], "")
 
     def test_memory(self) -> None:
-        """Only values of the working memory have a place and a life in the plan."""
-        made = json.loads(plan.plan(HLO, BUFFERS))
+        """Values have a place, a life, and a shape."""
+        made = json.loads(plan.plan(parsed(HLO), MEMORY))
         self.assertEqual((made["memory"], made["length"]), (320, 7))
-        self.assertEqual(
-            [(v["name"], v["offset"], v["first"], v["last"]) for v in made["values"]],
-            [("dot.1", 64, 4, 5), ("fusion.2", 192, 5, 6)],
-        )
-
-    def test_nothing(self) -> None:
-        """If XLA wrote its texts elsewhere, the plan is empty."""
-        self.assertEqual(json.loads(plan.plan("", "")), {"steps": [], "memory": 0, "length": 0, "values": []})
+        value = {"name": "dot.1", "shape": "f32[4,8]{1,0}", "bytes": 128, "offset": 64, "first": 4, "last": 5}
+        self.assertEqual(made["values"], [value])
 
 
 if __name__ == "__main__":

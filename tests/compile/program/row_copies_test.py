@@ -7,6 +7,7 @@ import unittest
 
 import numpy as np
 
+from tests.xla.hlo import parsed
 from tfaot.compile.program.copies import Order, copies
 from tfaot.compile.program.row_copies import LOOPS, loops_of, replace
 from tfaot.compile.program.thunks import (
@@ -71,7 +72,7 @@ class ReplaceTest(unittest.TestCase):
     def replaced(self, *thunks: Thunk, hlo: str = HLO) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
         buffers = tuple(Buffer(SIZE, "temp", None, None) for _ in range(2))
-        return replace(CompiledFunction(buffers, (), (), (), (), thunks), copies(hlo), {}).thunks
+        return replace(CompiledFunction(buffers, (), (), (), (), thunks), copies(parsed(hlo)), {}).thunks
 
     def kernel(self, *places: tuple[Slice, int]) -> Kernel:
         """Returns the kernel, given its arguments and their bytes."""
@@ -108,7 +109,7 @@ class ReplaceTest(unittest.TestCase):
             (_six_loops(), 4096),
         ):
             with self.subTest(hlo):
-                self.assertEqual(len(copies(hlo)), 1)
+                self.assertEqual(len(copies(parsed(hlo))), 1)
                 thunk = self.kernel((Slice(0, 0), 4 * values), (Slice(1, 0), 4 * values))
                 self.assertEqual(self.replaced(thunk, hlo=hlo), (thunk,))
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tests.compile.program.prepack_test import dot, function
 from tests.stages.harness import StageTest
+from tests.xla.hlo import parsed
 from tfaot.compile.program import row_products
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.thunks import Call, Copy, Dot, For, Kernel, SizedSlice, Slice, Thunk, While
@@ -48,7 +49,7 @@ class RowProductsTest(unittest.TestCase):
     ) -> tuple[Compiled, tuple[Thunk, ...]]:
         """Returns the pass's result for a function with one constant."""
         compiled = Compiled(
-            {isa: function(*thunks, sizes=(values.nbytes,))}, {"c1": memoryview(values.tobytes())}, (HLO,)
+            {isa: function(*thunks, sizes=(values.nbytes,))}, {"c1": memoryview(values.tobytes())}, (parsed(HLO),)
         )
         self.assertEqual(row_products.row_products(compiled), len(compiled.packed))
         return compiled, compiled.functions[isa].thunks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import unittest
 
+from tests.xla.hlo import parsed
 from tfaot.compile.program.formulas import Operation
 from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.row_formulas import RowKernel, row_kernels
@@ -93,7 +94,7 @@ ENTRY %main (x: f32[1024,64]) -> f32[1024,64] {
 }
 """
 
-SINGLE = single_results(HLO)
+SINGLE = single_results(parsed(HLO))
 
 
 def call(name: str, *args: tuple[int, int], size: int = 0) -> Kernel:
@@ -120,7 +121,7 @@ def other(read: int, size: int, write: int) -> Copy:
 def merged(*thunks: Thunk, hlo: str = HLO, kind: str = "temp") -> tuple[Thunk, ...]:
     """Returns the result for thunks. Whoever called reads OUT afterward if the buffer isn't temporary."""
     function = CompiledFunction((Buffer(16 * STEP, kind, None, None),), (), (), (), (), thunks)
-    return merge(function, row_kernels(hlo), SINGLE).thunks
+    return merge(function, row_kernels(parsed(hlo)), SINGLE).thunks
 
 
 class ReadTest(unittest.TestCase):
@@ -129,7 +130,7 @@ class ReadTest(unittest.TestCase):
     def read(self, name: str, old: str = "", new: str = "") -> RowKernel | None:
         """Returns what a kernel computes after a change of the text."""
         self.assertIn(old, HLO)
-        return row_kernels(HLO.replace(old, new) if old else HLO).get(f"m_{name}")
+        return row_kernels(parsed(HLO.replace(old, new) if old else HLO)).get(f"m_{name}")
 
     def test_sums(self) -> None:
         """Protects sums: pieces of all columns are the whole row, whatever the shape of the rows."""
@@ -218,7 +219,7 @@ class ReadTest(unittest.TestCase):
         text = HLO.replace("%q.4 = f32[1024]{0}", "%q.4 = f32[1]{0}").replace(
             "broadcast(%p.4), dimensions={1}", "negate(%r.4)"
         )
-        self.assertNotIn("m_norm", row_kernels(text))
+        self.assertNotIn("m_norm", row_kernels(parsed(text)))
 
     def test_square(self) -> None:
         """Protects square arrays: a sum of rows never stands for values of columns."""
@@ -230,8 +231,8 @@ class ReadTest(unittest.TestCase):
             "%bitcast.2 = f32[64]{0} bitcast(%mean.2)", f"{total}\n  %bitcast.2 = f32[64]{{0}} bitcast(%total.2)"
         )
         text = text.replace("  %part.2 =", "  %zero.2 = f32[] constant(0)\n  %part.2 =")
-        self.assertIn("m_square", row_kernels(text))
-        self.assertNotIn("m_square", row_kernels(text.replace(mixed, mixed.replace("={0}", "={1}"))))
+        self.assertIn("m_square", row_kernels(parsed(text)))
+        self.assertNotIn("m_square", row_kernels(parsed(text.replace(mixed, mixed.replace("={0}", "={1}")))))
 
 
 class MergeTest(unittest.TestCase):
@@ -387,7 +388,7 @@ class MergeTest(unittest.TestCase):
         rows, all_ = 4 * 8192, 4 * 8192 * 8
         factors = call("factor", (all_, Q), (4, EPSILON), (rows, FACTOR))
         norm = call("norm", (4 * 8, GAMMA), (rows, FACTOR), (all_, Q), (all_, OUT))
-        self.assertIn("m_factor", row_kernels(short))
+        self.assertIn("m_factor", row_kernels(parsed(short)))
         self.assertEqual(merged(factors, norm, hlo=short), (factors, norm))
         longer = short.replace("8]", "16]").replace("8192", "4096")
         factors = call("factor", (all_, Q), (4, EPSILON), (rows // 2, FACTOR))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import unittest
 
+from tests.xla.hlo import parsed
 from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SUM, Part, merge, parts
 from tfaot.compile.program.thunks import (
@@ -199,7 +200,7 @@ def chain(
 def merged(*thunks: Thunk, results: tuple[int, ...] = (1,)) -> tuple[Thunk, ...]:
     """Returns what the pass makes of thunks."""
     before = dataclasses.replace(function(*thunks), results=results)
-    return merge(before, parts(HLO), single_results(HLO)).thunks
+    return merge(before, parts(parsed(HLO)), single_results(parsed(HLO))).thunks
 
 
 class PartsTest(unittest.TestCase):
@@ -208,7 +209,7 @@ class PartsTest(unittest.TestCase):
     def test_all_four(self) -> None:
         """Protects the numbers: what each kernel does, on which argument, and for how many rows."""
         self.assertEqual(
-            parts(HLO),
+            parts(parsed(HLO)),
             {
                 "m_peak": Part(LARGEST, ROWS, COLUMNS, 0, None, 0.25, 2),
                 "m_power": Part(EXPONENTIALS, ROWS, COLUMNS, 1, 0, 0.25, 3),
@@ -219,7 +220,9 @@ class PartsTest(unittest.TestCase):
 
     def test_without_a_factor(self) -> None:
         """Protects plain softmax, whose scores nothing multiplies."""
-        found = parts(HLO.replace("bitcast(%scaled.1)", "bitcast(%p.1)").replace("bitcast(%scaled.2)", "bitcast(%q.2)"))
+        found = parts(
+            parsed(HLO.replace("bitcast(%scaled.1)", "bitcast(%p.1)").replace("bitcast(%scaled.2)", "bitcast(%q.2)"))
+        )
         self.assertEqual([found[name].scale for name in ("m_peak", "m_power")], [1.0, 1.0])
 
     def test_limited(self) -> None:
@@ -230,10 +233,10 @@ class PartsTest(unittest.TestCase):
             "  %subtract.2 = f32[1,2,3,5]{3,2,1,0} subtract(%limited.2, %broadcast.2)"
         )
         self.assertIn(old, HLO)
-        self.assertEqual(parts(HLO.replace(old, new)), parts(HLO))
+        self.assertEqual(parts(parsed(HLO.replace(old, new))), parts(parsed(HLO)))
         for other in ("minimum(%bitcast.2, %bitcast.2)", "maximum(%bitcast.2, %broadcast.2)"):
             changed = HLO.replace(old, new.replace("minimum(%bitcast.2, %broadcast.2)", other))
-            self.assertEqual({*parts(HLO)} - {*parts(changed)}, {"m_power"})
+            self.assertEqual({*parts(parsed(HLO))} - {*parts(parsed(changed))}, {"m_power"})
 
     def test_everything_else(self) -> None:
         """Protects other models: a kernel that does anything else is no part of a softmax."""
@@ -258,7 +261,7 @@ class PartsTest(unittest.TestCase):
         ):
             with self.subTest(name, new=new):
                 self.assertIn(old, HLO)
-                self.assertEqual({*parts(HLO)} - {*parts(HLO.replace(old, new))}, {name})
+                self.assertEqual({*parts(parsed(HLO))} - {*parts(parsed(HLO.replace(old, new)))}, {name})
 
 
 class LongTest(unittest.TestCase):
@@ -279,7 +282,7 @@ class LongTest(unittest.TestCase):
 
     def merged(self, hlo: str, *thunks: Thunk) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
-        return merge(function(*thunks), parts(hlo), single_results(hlo)).thunks
+        return merge(function(*thunks), parts(parsed(hlo)), single_results(parsed(hlo))).thunks
 
     def test_all_seven(self) -> None:
         """Protects long rows: one call replaces both steps of both reductions, and the scaling."""
@@ -394,10 +397,10 @@ class MergeTest(unittest.TestCase):
 
     def test_other_factor(self) -> None:
         """Protects the numbers: both kernels must multiply the scores by the same constant."""
-        known = parts(HLO)
+        known = parts(parsed(HLO))
         known["m_power"] = dataclasses.replace(known["m_power"], scale=0.5)
         before = function(*chain())
-        self.assertEqual(merge(before, known, single_results(HLO)), before)
+        self.assertEqual(merge(before, known, single_results(parsed(HLO))), before)
 
 
 if __name__ == "__main__":

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import unittest
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tests.xla.hlo import parsed
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import copies, order
 from tfaot.compile.program.instructions import single_results
@@ -113,7 +115,7 @@ class StridedProductsTest(unittest.TestCase):
     def changed(self, *thunks: Thunk, hlo: str = HLO) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
         buffers = (Buffer(2000, "parameter", 0, None), Buffer(2000, "temp", None, None), Buffer(400, "temp", None, 0))
-        compiled = Compiled({"v3": CompiledFunction(buffers, (0,), (2,), (), (), thunks)}, {}, (hlo,))
+        compiled = Compiled({"v3": CompiledFunction(buffers, (0,), (2,), (), (), thunks)}, {}, (parsed(hlo),))
         count = strided_products(compiled)
         got = compiled.functions["v3"].thunks
         self.assertEqual(count, len(thunks) - len(got))
@@ -174,28 +176,28 @@ class CopiesTest(unittest.TestCase):
     def test_order(self) -> None:
         """Protects numbers: slices, transpositions, and changes of shape, in every layout."""
         x = np.arange((ROWS + 1) * 12).reshape(ROWS + 1, HEADS, CHANNELS)
-        known = copies(HLO)
+        known = copies(parsed(HLO))
         self.assertEqual({*known}, {"m_copy_fusion", "m_turn_fusion", "m_back_fusion"})
         np.testing.assert_array_equal(order(known["m_copy_fusion"]), x[1:].transpose(1, 0, 2).ravel())
         other = "{3,2,1,0} bitcast(%slice.1)"
         text = HLO.replace(other, other.replace("3,2,1,0", "2,3,1,0"))
         columns = x[1:].reshape(ROWS, CHANNELS, HEADS).transpose(2, 0, 1)
-        np.testing.assert_array_equal(order(copies(text)["m_copy_fusion"]), columns.ravel())
+        np.testing.assert_array_equal(order(copies(parsed(text))["m_copy_fusion"]), columns.ravel())
         root = f"ROOT %copy.2 = f32[{HEADS},{CHANNELS},{ROWS}]"
         text = HLO.replace(root + "{2,1,0}", root + "{1,2,0}")
         rows = x[:-1].transpose(1, 0, 2).ravel()
-        np.testing.assert_array_equal(order(copies(text)["m_turn_fusion"]), rows)
+        np.testing.assert_array_equal(order(copies(parsed(text))["m_turn_fusion"]), rows)
         strided = HLO.replace(f"[1:{ROWS + 1}], [0:12]", f"[0:{ROWS}], [0:12:1]")
-        np.testing.assert_array_equal(order(copies(strided)["m_copy_fusion"]), rows)
+        np.testing.assert_array_equal(order(copies(parsed(strided))["m_copy_fusion"]), rows)
 
     def test_large(self) -> None:
         """Protects memory: a slice of a large array is fine, and a large copy isn't read."""
         small, large = f"f32[1,{ROWS + 1},12]", f"f32[{1 << 40},{ROWS + 1},12]"
         text = HLO.replace(f"%p = {small}", f"%p = {large}").replace("slice={[0:1]", "slice={[5:6]")
-        want = order(copies(HLO)["m_copy_fusion"]) + 5 * (ROWS + 1) * 12
-        np.testing.assert_array_equal(order(copies(text)["m_copy_fusion"]), want)
+        want = order(copies(parsed(HLO))["m_copy_fusion"]) + 5 * (ROWS + 1) * 12
+        np.testing.assert_array_equal(order(copies(parsed(text))["m_copy_fusion"]), want)
         root = f"ROOT %bitcast.2 = f32[{HEADS},{ROWS},{CHANNELS}]"
-        self.assertNotIn("m_copy_fusion", copies(HLO.replace(root, f"ROOT %bitcast.2 = f32[{1 << 21},9,1]")))
+        self.assertNotIn("m_copy_fusion", copies(parsed(HLO.replace(root, f"ROOT %bitcast.2 = f32[{1 << 21},9,1]"))))
 
     def test_strict(self) -> None:
         """Protects numbers: kernels with arithmetic, two arguments, other dtypes, or equal symbols aren't copies."""
@@ -207,20 +209,20 @@ class CopiesTest(unittest.TestCase):
             ("%turn_fusion = ", "%copy.fusion = "),
             ("kind=kLoop, calls=%split", "kind=kOutput, calls=%split"),
         ):
-            self.assertNotIn("m_copy_fusion", copies(HLO.replace(old, new)), new)
+            self.assertNotIn("m_copy_fusion", copies(parsed(HLO.replace(old, new))), new)
 
     def test_products(self) -> None:
         """Protects numbers: products of one row in a batch are read in any order, if each has its matrix in one piece."""
         sides = "(%q, %copy_fusion), lhs_batch_dims={0}, lhs_contracting_dims={1}, rhs_batch_dims={0}, rhs_contracting_dims={2}"
         want = VectorProduct(0, 1, None, CHANNELS, ROWS, transposed=True, arguments=3, batch=HEADS)
-        self.assertEqual(vector_products(HLO), {"m_dot_1_kernel": want})
+        self.assertEqual(vector_products(parsed(HLO)), {"m_dot_1_kernel": want})
         other = "(%copy_fusion, %q), lhs_batch_dims={0}, lhs_contracting_dims={2}, rhs_batch_dims={0}, rhs_contracting_dims={1}"
         want = dataclasses.replace(want, row=1, matrix=0)
-        self.assertEqual(vector_products(HLO.replace(sides, other)), {"m_dot_1_kernel": want})
+        self.assertEqual(vector_products(parsed(HLO.replace(sides, other))), {"m_dot_1_kernel": want})
         matrix = f"%copy_fusion = f32[{HEADS},{ROWS},{CHANNELS}]{{2,1,0}}"
         want = VectorProduct(0, 1, None, CHANNELS, ROWS, transposed=False, arguments=3, batch=HEADS)
         self.assertEqual(
-            vector_products(HLO.replace(matrix, matrix.replace("2,1,0", "1,2,0"))), {"m_dot_1_kernel": want}
+            vector_products(parsed(HLO.replace(matrix, matrix.replace("2,1,0", "1,2,0")))), {"m_dot_1_kernel": want}
         )
         for old, new in (
             (matrix, matrix.replace("2,1,0", "0,2,1")),
@@ -235,11 +237,13 @@ class CopiesTest(unittest.TestCase):
             (f"%q = f32[{HEADS},{CHANNELS}]{{1,0}}", f"%q = f32[{HEADS},2,{CHANNELS}]{{2,1,0}}"),
         ):
             self.assertIn(old, HLO)
-            self.assertEqual(vector_products(HLO.replace(old, new)), {}, new)
+            self.assertEqual(vector_products(parsed(HLO.replace(old, new))), {}, new)
 
     def test_single_results(self) -> None:
         """Protects numbers: only kernels of instructions with one result count, and none inside of another kernel."""
-        got = single_results(HLO.replace("%known = f32[", "%known = (f32[4], f32["))
+        got = single_results(
+            parsed(re.sub(r"(%known = )(f32\S+) negate\(", r"\1(f32[4], \2) tuple(%copy_fusion, ", HLO))
+        )
         self.assertIn("m_dot_1_kernel", got)
         self.assertIn("m_copy_fusion", got)
         self.assertNotIn("m_known", got)

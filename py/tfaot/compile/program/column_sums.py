@@ -15,16 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers
+from tfaot.compile.program.instructions import Fusion, Window, fusions, windows
 from tfaot.compile.program.thunks import ColumnSums, CompiledFunction, Kernel, Slice, Thunk, slices, with_bodies
-
-_REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
-_WINDOW = re.compile(r"^, window=\{size=([\dx]+) stride=([\dx]+)(?: pad=([\d_x]+))?\}, to_apply=%([^\s,]+)")
+from tfaot.xla.module import Instruction, Module
 
 _LEAST = 1024
 """The fewest values that are worth a call instead of a kernel."""
@@ -54,16 +51,16 @@ def column_sums(compiled: Compiled) -> int:
     return compiled.most(lambda each: isinstance(each, ColumnSums))
 
 
-def summed(hlo: str) -> dict[str, Summed]:
+def summed(module: Module) -> dict[str, Summed]:
     """Finds a module's kernels that add up all rows of float32 arrays, or blocks of consecutive rows, and nothing else.
 
     Args:
-      hlo: the text of a module after XLA's optimizations.
+      module: the module after XLA's optimizations.
 
     Returns:
       What each kernel adds up, by its symbol.
     """
-    found = {kernel: _summed(fusion) for kernel, fusion in fusions(hlo).items()}
+    found = {kernel: _summed(fusion) for kernel, fusion in fusions(module).items()}
     return {kernel: each for kernel, each in found.items() if each is not None}
 
 
@@ -94,21 +91,16 @@ def _replaced(thunk: Thunk, known: Mapping[str, Summed]) -> Thunk:
 def _summed(fusion: Fusion) -> Summed | None:
     """Returns what a kernel adds up. It is strict: it finds nothing in a kernel that does anything else."""
     root = fusion.root
-    if root is None or not fusion.row_major or root.dtype != "f32" or root.opcode not in ("reduce", "reduce-window"):
+    if not fusion.row_major or root.dtype != "f32" or root.opcode not in ("reduce", "reduce-window"):
         return None
     reduced = fusion.operand(root, 0)
     values = fusion.bare(reduced)
     if values.opcode != "parameter" or fusion.constant(fusion.operand(root, 1)) != 0 or reduced.count < _LEAST:
         return None
-    if match := _REDUCE.match(root.rest):
-        found, combiner = _whole(reduced, numbers(match[1])), match[2]
-    elif window := _WINDOW.match(root.rest):
-        found, combiner = _blocks(reduced, window), window[4]
-    else:
+    found = _whole(reduced, root.dimensions) if root.opcode == "reduce" else _blocks(reduced, windows(root, reduced))
+    if found is None or fusion.combined_by(root) != "add":
         return None
-    if found is None or fusion.combined_by(combiner) != "add":
-        return None
-    return Summed(found, int(values.operands[0]), fusion.arguments)
+    return Summed(found, values.number, fusion.arguments)
 
 
 def _whole(values: Instruction, axes: tuple[int, ...]) -> ColumnSums | None:
@@ -119,23 +111,18 @@ def _whole(values: Instruction, axes: tuple[int, ...]) -> ColumnSums | None:
     return _sums(values, axes[0], axes[-1] + 1, rows, 1, rows)
 
 
-def _blocks(values: Instruction, window: re.Match[str]) -> ColumnSums | None:
+def _blocks(values: Instruction, window: Sequence[Window] | None) -> ColumnSums | None:
     """Returns sums over windows, if each has consecutive rows."""
     shape = values.shape
-    sizes, strides = ([int(each) for each in text.split("x")] for text in (window[1], window[2]))
-    pads = [each.split("_") for each in window[3].split("x")] if window[3] else [["0", "0"]] * len(shape)
-    axes = [axis for axis, size in enumerate(sizes) if size > 1]
-    if sizes != strides or not axes or axes[-1] + 1 == len(shape):
+    axes = [axis for axis, each in enumerate(window or ()) if each.size > 1]
+    if window is None or not axes or axes[-1] + 1 == len(shape):
         return None
     cut, end = axes[0], axes[-1] + 1
-    if sizes[cut + 1 : end] != [*shape[cut + 1 : end]]:
+    if any(each.size != size for each, size in zip(window[cut + 1 : end], shape[cut + 1 : end], strict=True)):
         return None
-    if any(pad != ["0", "0"] for axis, pad in enumerate(pads) if axis != cut):
+    if any(each.before or each.after for axis, each in enumerate(window) if axis != cut):
         return None
-    size, (before, after) = sizes[cut], (int(each) for each in pads[cut])
-    length = before + shape[cut] + after
-    if max(before, after) >= size or length % size:
-        return None
+    size, before, length = window[cut].size, window[cut].before, window[cut].before + shape[cut] + window[cut].after
     inner = math.prod(shape[cut + 1 : end])
     return _sums(values, cut, end, (size - before) * inner, length // size, size * inner)
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from tfaot.compile.program.finishes import Finish, finishes
 from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.thunks import CompiledFunction, Thunk, walk
+from tfaot.xla.module import Module
 
 _Known = TypeVar("_Known")
 
@@ -44,8 +45,8 @@ class Compiled:
     """Functions by CPU level, lowest first."""
     values: Mapping[str, memoryview]
     """What the compiler stored in each constant, by symbol."""
-    optimized_hlo: Sequence[str] = ()
-    """The text that XLA generated code from, without the constants' values. Empty if XLA wrote it elsewhere."""
+    modules: Sequence[Module] = ()
+    """What XLA generated code from, for each level."""
     weights: str = ""
     """The dtype to which the export stage has rounded weights: `bfloat16` or `int8`. Empty if it hasn't."""
     replaced: dict[str, bytes] = dataclasses.field(default_factory=dict)
@@ -55,13 +56,13 @@ class Compiled:
     packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
     """The packed constants, by their index in `constants`."""
 
-    def kernels(self, read: Callable[[str], Mapping[str, _Known]]) -> dict[str, _Known]:
+    def kernels(self, read: Callable[[Module], Mapping[str, _Known]]) -> dict[str, _Known]:
         """Returns what the optimized HLO of all levels says about kernels, by symbol.
 
         Args:
-          read: finds kernels in the text of a module.
+          read: finds kernels in a module.
         """
-        return {symbol: known for text in self.optimized_hlo for symbol, known in read(text).items()}
+        return {symbol: known for module in self.modules for symbol, known in read(module).items()}
 
     @functools.cached_property
     def finishes(self) -> dict[str, tuple[Finish, ...]]:
@@ -71,7 +72,7 @@ class Compiled:
     @functools.cached_property
     def single(self) -> frozenset[str]:
         """The symbols of kernels of all levels with one result, which is their last argument."""
-        return frozenset(symbol for text in self.optimized_hlo for symbol in single_results(text))
+        return frozenset(symbol for module in self.modules for symbol in single_results(module))
 
     def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
         """Replaces the function of each level by one with the same results."""

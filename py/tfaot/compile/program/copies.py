@@ -6,75 +6,66 @@ The reader is strict: any other kernel isn't listed.
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tfaot.compile.program.instructions import Computation, Instruction, fusions, numbers
+from tfaot.compile.program.instructions import complete, fusions
+from tfaot.xla.module import Computation, Instruction, Module
 
 Order = npt.NDArray[np.int64]
 """Maps each output element to its source offset."""
 
-_DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
-_SLICE = re.compile(r"^, slice=\{([^}]*)\}")
-_RANGE = re.compile(r"\[(\d+):(\d+)(?::(\d+))?\]")
 _MOST_VALUES = 1 << 24
 """The size of a copy up to which its order fits well in the compile stage's memory."""
 _OPCODES = {"parameter", "slice", "bitcast", "reshape", "transpose", "copy"}
 
 
-def copies(hlo: str) -> dict[str, Computation]:
+def copies(module: Module) -> dict[str, Computation]:
     """Finds a module's kernels with one argument besides the result, of which they copy values.
 
     Args:
-      hlo: the text of a module after XLA's optimizations.
+      module: the module after XLA's optimizations.
 
     Returns:
       What each kernel computes, by its symbol. Pass it to `order`.
     """
-    return {kernel: fusion.computation for kernel, fusion in fusions(hlo).items() if _is_copy(fusion.computation)}
+    return {kernel: fusion.computation for kernel, fusion in fusions(module).items() if _is_copy(fusion.computation)}
 
 
 def order(copy: Computation) -> Order:
     """Returns where each value of a copy comes from, for one of the `copies`."""
-    return _in_memory(_value(copy.root, copy.instructions), copy.instructions[copy.root])
+    return _in_memory(_value(copy.root, copy.instructions), copy.root)
 
 
 def _is_copy(computation: Computation) -> bool:
     found = [*computation.instructions.values()]
     return (
-        computation.complete
-        and bool(computation.root)
+        complete(computation)
         and {each.opcode for each in found} <= _OPCODES
-        and computation.instructions[computation.root].count <= _MOST_VALUES
+        and computation.root.count <= _MOST_VALUES
         and len({each.dtype for each in found}) == 1
         and sum(each.opcode == "parameter" for each in found) == 1
         and all(len(each.layout) == len(each.shape) for each in found)
     )
 
 
-def _value(name: str, known: Mapping[str, Instruction]) -> Order:
+def _value(instruction: Instruction, known: Mapping[str, Instruction]) -> Order:
     """Returns what an instruction computes if each value of the parameter is its own index in memory."""
-    instruction = known[name]
     if instruction.opcode == "parameter":
         return _indices(instruction, [(0, size, 1) for size in instruction.shape])
-    operand = instruction.operands[0]
+    operand = known[instruction.operands[0]]
     if instruction.opcode == "slice":
-        match = _SLICE.match(instruction.rest)
-        assert match
-        ranges = [(int(first), int(last), int(step or 1)) for first, last, step in _RANGE.findall(match[1])]
-        if known[operand].opcode == "parameter":  # which can be much larger
-            return _indices(known[operand], ranges)
+        ranges = [(cut.start, cut.limit, cut.stride or 1) for cut in instruction.attributes.slice_dimensions]
+        if operand.opcode == "parameter":  # which can be much larger
+            return _indices(operand, ranges)
         return _value(operand, known)[tuple(slice(*each) for each in ranges)]
     value = _value(operand, known)
     if instruction.opcode == "transpose":
-        dimensions = _DIMENSIONS.match(instruction.rest)
-        assert dimensions
-        return value.transpose(numbers(dimensions[1]))
+        return value.transpose(instruction.dimensions)
     if instruction.opcode == "bitcast":
-        return _of_memory(_in_memory(value, known[operand]), instruction)
+        return _of_memory(_in_memory(value, operand), instruction)
     return value.reshape(instruction.shape)
 
 

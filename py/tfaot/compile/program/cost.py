@@ -8,7 +8,9 @@ current x86-64 server. Only their ratios matter, because the comparison is betwe
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+
+from tfaot.xla.module import Instruction, Module, Shape
 
 FLOPS = 5e10
 """Arithmetic operations per second."""
@@ -25,38 +27,30 @@ _KERNELS = frozenset(
 )
 
 
-def of(module: Any) -> float:
-    """Estimates the seconds for a run of an `xla.HloModuleProto`. A loop's body counts once."""
-    total = 0.0
-    for computation in module.computations:
-        # The upper half of an id is its computation's id. Operands are named by the lower half.
-        shapes = {instruction.id & 0xFFFFFFFF: instruction.shape for instruction in computation.instructions}
-        total += sum(_cost(instruction, shapes) for instruction in computation.instructions)
-    return total
+def of(module: Module) -> float:
+    """Estimates the seconds for a run of a module. A loop's body counts once."""
+    return sum(
+        _cost(instruction, [one.instructions[operand].type for operand in instruction.operands])
+        for one in module.computations.values()
+        for instruction in one.instructions.values()
+    )
 
 
-def _cost(instruction: Any, shapes: dict[int, Any]) -> float:
+def _cost(instruction: Instruction, operands: Sequence[Shape]) -> float:
     if instruction.opcode in _FREE:
         return 0.0
-    operands = [shapes[operand & 0xFFFFFFFF] for operand in instruction.operand_ids]
-    moved = 4.0 * (_count(instruction.shape) + sum(_count(shape) for shape in operands))
-    work = float(_count(instruction.shape))
+    moved = 4.0 * (instruction.count + sum(shape.count for shape in operands))
+    work = float(instruction.count)
     if instruction.opcode == "dot":
-        contracted = instruction.dot_dimension_numbers.lhs_contracting_dimensions
-        work *= 2.0 * math.prod(operands[0].dimensions[axis] for axis in contracted)
+        contracted = instruction.attributes.dot_dimension_numbers.lhs_contracting_dimensions
+        work *= 2.0 * math.prod(operands[0].dims[axis] for axis in contracted)
     elif instruction.opcode == "convolution":
-        numbers = instruction.convolution_dimension_numbers
-        filters = operands[1].dimensions
-        work *= 2.0 * math.prod(filters) / max(1, filters[numbers.kernel_output_feature_dimension])
+        filters = operands[1].dims
+        features = filters[instruction.attributes.convolution_dimension_numbers.kernel_output_feature_dimension]
+        work *= 2.0 * math.prod(filters) / max(1, features)
     elif instruction.opcode.startswith("reduce") and operands:
-        work = float(_count(operands[0]))
+        work = float(operands[0].count)
     if instruction.opcode in _KERNELS:
         return CALL + max(work / FLOPS, moved / BYTES)
     # Elementwise instructions are fused: they cost arithmetic, but no traffic of their own.
     return work / FLOPS
-
-
-def _count(shape: Any) -> int:
-    if shape.tuple_shapes:
-        return sum(_count(part) for part in shape.tuple_shapes)
-    return math.prod(shape.dimensions)

@@ -24,8 +24,8 @@ import numpy as np
 from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import copies, order
-from tfaot.compile.program.instructions import Computation
 from tfaot.compile.program.thunks import SIZES, CompiledFunction, Convolution, FilterGradient, Kernel, Thunk, slices
+from tfaot.xla.module import Computation
 
 _VECTOR = 16
 """Values in the widest vector."""

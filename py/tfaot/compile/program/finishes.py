@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from typing import NamedTuple
 
-from tfaot.compile.program.instructions import Computation, Instruction, fusions, numbers
+from tfaot.compile.program.instructions import complete, fusions
+from tfaot.xla.module import Computation, Instruction, Module
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,9 +30,6 @@ class Finish:
     arguments: int
     """The number of arguments. The last one is the result."""
     scale: float = 1.0
-
-
-_DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
 
 
 # The kinds of value that a kernel's instruction can have in an epilogue.
@@ -90,18 +87,20 @@ class _Below:
 _Value = _Scalar | _Row | _Full | _Scaled | _Below
 
 
-def finishes(hlo: str) -> dict[str, tuple[Finish, ...]]:
+def finishes(module: Module) -> dict[str, tuple[Finish, ...]]:
     """Finds a module's kernels with one result, which is their last argument, and how each of them finishes a value.
 
     Args:
-      hlo: the text of a module after XLA's optimizations.
+      module: the module after XLA's optimizations.
 
     Returns:
       For each kernel's symbol, the ways to read it as a `Finish`; empty if there are none. A kernel that isn't listed
       may have any number of results.
     """
     return {
-        kernel: _finishes(fusion.computation) for kernel, fusion in fusions(hlo).items() if _in_rows(fusion.instruction)
+        kernel: _finishes(fusion.computation)
+        for kernel, fusion in fusions(module).items()
+        if _in_rows(fusion.instruction)
     }
 
 
@@ -113,12 +112,12 @@ def _in_rows(instruction: Instruction) -> bool:
 
 def _finishes(computation: Computation) -> tuple[Finish, ...]:
     """Returns the ways to read a kernel's computation as a `Finish`; empty if it does anything else."""
-    root = computation.instructions.get(computation.root)
+    root = computation.root
     # A reshape of a value that is already in rows, such as a flattening. The columns are those before it.
-    while root is not None and root.opcode == "bitcast":
-        root = computation.instructions.get(root.operands[0])
-    readable = computation.complete and all(map(_in_rows, computation.instructions.values()))
-    if not readable or root is None or not root.shape:
+    while root.opcode == "bitcast":
+        root = computation.instructions[root.operands[0]]
+    readable = complete(computation) and all(map(_in_rows, computation.instructions.values()))
+    if not readable or not root.shape:
         return ()
     columns, count = root.shape[-1], root.count
     values: dict[str, _Value | None] = {}
@@ -136,28 +135,25 @@ def _value(instruction: Instruction, operands: list[_Value | None], columns: int
     """Classifies an instruction for a result with this many columns and values. Returns None if it is unknown."""
     shape = instruction.shape
     whole = bool(shape) and shape[-1] == columns and instruction.count == count
-    first = operands[0]
+    first = operands[0] if operands else None
     if instruction.dtype == "pred":
-        below = instruction.opcode == "compare" and instruction.rest.startswith(", direction=LT")
+        below = instruction.opcode == "compare" and instruction.attributes.comparison_direction == "LT"
         return (
             _Below(instruction.operands[0], operands[1].value) if below and isinstance(operands[1], _Scalar) else None
         )
     if instruction.opcode == "parameter":
-        number = int(instruction.operands[0])
         if whole:
-            return _Full((_Way(number),))
-        return _Row(number) if instruction.count == columns else None
+            return _Full((_Way(instruction.number),))
+        return _Row(instruction.number) if instruction.count == columns else None
     if instruction.opcode == "constant" and not shape:
-        constant = float(instruction.operands[0])
-        return None if math.isnan(constant) else _Scalar(constant)
+        return None if instruction.value is None or math.isnan(instruction.value) else _Scalar(instruction.value)
     if instruction.opcode == "bitcast":
         fits = (isinstance(first, _Full) and whole) or (isinstance(first, _Row) and instruction.count == columns)
         return first if fits else None
     if instruction.opcode == "broadcast":
-        dimensions = _DIMENSIONS.match(instruction.rest)
         if isinstance(first, _Scalar):
             return first
-        along_columns = dimensions and numbers(dimensions[1]) == (len(shape) - 1,)
+        along_columns = instruction.dimensions == (len(shape) - 1,)
         return first if isinstance(first, _Row) and whole and along_columns else None
     if not whole:
         return None

@@ -9,11 +9,12 @@ Exponentials and tanh are the runtime's own, with other last bits.
 from __future__ import annotations
 
 import dataclasses
-import re
+import math
 from collections import Counter
 from collections.abc import Container, Sequence
 
-from tfaot.compile.program.instructions import Computation, Instruction, fusions
+from tfaot.compile.program.instructions import complete, fusions
+from tfaot.xla.module import Computation, Instruction, Module
 
 DTYPES = {"f32": "float", "f64": "double"}
 """The dtypes that formulas have, with their names in C++."""
@@ -47,8 +48,6 @@ SLOW = ("divide", "exponential", "rsqrt", "sqrt", "tanh")
 """Opcodes of operations that take as long as moving a value."""
 INTEGERS = ("and", "bitcast-convert", "convert", "shift-left")
 """Opcodes of operations that have integers. Integers are also added."""
-_NUMBER = {dtype: re.compile(r"-?[\d.]+(e[+-]?\d+)?") for dtype in DTYPES} | {"s32": re.compile(r"-?\d+")}
-_DIRECTION = re.compile(r"^, direction=(EQ|NE|GE|GT|LE|LT)\b")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,33 +92,31 @@ class Elementwise:
     """The number of arguments."""
 
 
-def elementwise(hlo: str) -> dict[str, Elementwise | None]:
+def elementwise(module: Module) -> dict[str, Elementwise | None]:
     """Finds a module's kernels with one result, which is their last argument.
 
     Args:
-      hlo: the text of a module after XLA's optimizations.
+      module: the module after XLA's optimizations.
 
     Returns:
       What each kernel computes, by its symbol; None if no formula describes it. A kernel that isn't listed may have any
       number of results.
     """
-    return {kernel: _read(fusion.computation) for kernel, fusion in fusions(hlo).items()}
+    return {kernel: _read(fusion.computation) for kernel, fusion in fusions(module).items()}
 
 
 def _read(computation: Computation) -> Elementwise | None:
     """Returns what a kernel's computation does, if it is elementwise."""
-    root = computation.instructions.get(computation.root)
-    if not computation.complete or root is None or root.dtype not in DTYPES or root.count <= 1:
+    root = computation.root
+    if not complete(computation) or root.dtype not in DTYPES or root.count <= 1:
         return None
-    parameters = {
-        int(each.operands[0]): each for each in computation.instructions.values() if each.opcode == "parameter"
-    }
+    parameters = {each.number: each for each in computation.instructions.values() if each.opcode == "parameter"}
     arrays = [number for number, each in sorted(parameters.items()) if each.count == root.count]
     scalars = [number for number, each in sorted(parameters.items()) if not each.shape]
     operations: list[Operation] = []
     found: dict[str, int] = {}
     for instruction in computation.instructions.values():
-        operands = [computation.instructions.get(name) for name in instruction.operands]
+        operands = [computation.instructions[name] for name in instruction.operands]
         if instruction.opcode in ("bitcast", "broadcast") and _same_value(instruction, operands[0], root.count):
             found[instruction.name] = found[instruction.operands[0]]
             continue
@@ -135,9 +132,9 @@ def _read(computation: Computation) -> Elementwise | None:
     return Elementwise(formula, root.count, (*arrays, len(parameters)), tuple(scalars), len(parameters) + 1)
 
 
-def _same_value(instruction: Instruction, operand: Instruction | None, count: int) -> bool:
+def _same_value(instruction: Instruction, operand: Instruction, count: int) -> bool:
     """Returns whether each of an instruction's values is its operand's in the same place, or its operand's only one."""
-    if operand is None or instruction.dtype != operand.dtype:
+    if instruction.dtype != operand.dtype:
         return False
     if instruction.opcode == "bitcast":
         return instruction.count == operand.count
@@ -146,7 +143,7 @@ def _same_value(instruction: Instruction, operand: Instruction | None, count: in
 
 def _operation(
     instruction: Instruction,
-    operands: Sequence[Instruction | None],
+    operands: Sequence[Instruction],
     found: dict[str, int],
     operations: Sequence[Operation],
     root: Instruction,
@@ -158,29 +155,27 @@ def _operation(
     if instruction.shape and instruction.count != root.count:
         return None
     if opcode == "parameter" and instruction.dtype == root.dtype:
-        number = int(instruction.operands[0])
-        if number in arrays:
-            return Operation("array", place=arrays.index(number))
-        return Operation("scalar", place=scalars.index(number))
+        if instruction.number in arrays:
+            return Operation("array", place=arrays.index(instruction.number))
+        return Operation("scalar", place=scalars.index(instruction.number))
     if opcode == "constant":
         return None if instruction.shape else constant(instruction, root.dtype)
-    known = [each for each in operands if each is not None]
     # The same index is the same place in all arrays only if they have the same shape and layout.
-    if len(known) != len(operands) or any(
+    if not operands or any(
         (each.shape, each.layout) != (instruction.shape, instruction.layout) and (each.shape or opcode != "clamp")
-        for each in known
+        for each in operands
     ):
         return None
     at = tuple(found[name] for name in instruction.operands)
-    return arithmetic(instruction, [each.dtype for each in known], at, operations, root.dtype)
+    return arithmetic(instruction, [each.dtype for each in operands], at, operations, root.dtype)
 
 
 def constant(instruction: Instruction, dtype: str) -> Operation | None:
     """Returns a finite constant for a formula of some dtype."""
-    (text,) = instruction.operands
-    if instruction.dtype not in (dtype, "s32") or not _NUMBER[instruction.dtype].fullmatch(text):
+    value = instruction.value
+    if instruction.dtype not in (dtype, "s32") or value is None or not math.isfinite(value):
         return None
-    return Operation("integer" if instruction.dtype == "s32" else "constant", text=text)
+    return Operation("integer" if instruction.dtype == "s32" else "constant", text=str(value))
 
 
 def arithmetic(
@@ -201,8 +196,8 @@ def arithmetic(
     """
     opcode, result = instruction.opcode, instruction.dtype
     if opcode == "compare":
-        direction = _DIRECTION.match(instruction.rest)
-        return Operation(opcode, operands, text=direction[1]) if direction and {*dtypes} == {dtype} else None
+        direction = instruction.attributes.comparison_direction
+        return Operation(opcode, operands, text=direction) if {*dtypes} == {dtype} else None
     if opcode in _OPCODES and {result, *dtypes} == {dtype}:
         return Operation(opcode, operands)
     if opcode == "select" and [result, *dtypes] == [dtype, "pred", dtype, dtype]:

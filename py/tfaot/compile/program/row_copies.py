@@ -22,8 +22,8 @@ from tfaot.compile.program import copies
 from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import Order
-from tfaot.compile.program.instructions import Computation
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowCopies, Slice, Thunk, slices, with_bodies
+from tfaot.xla.module import Computation
 
 LOOPS = 4
 """The number of loops around rows in the runtime: `kLoops` in runtime/tfaot/kernels/calls.h."""
@@ -80,7 +80,7 @@ def replace(
 
 def _row_copies(copy: Computation) -> RowCopies | None:
     """Returns the call that makes a copy, if it is faster."""
-    root = copy.instructions[copy.root]
+    root = copy.root
     if root.dtype != "f32" or not _LEAST <= root.count <= _MOST:
         return None
     found = loops_of(copies.order(copy))

@@ -7,16 +7,11 @@ strict: it finds nothing in a kernel that does anything else.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Sequence
 
 from tfaot.compile.program.formulas import INTEGERS, Operation, arithmetic, constant
-from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers
-
-_REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
-_DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
-_SLICE = re.compile(r"^, slice=\{(.*?)\}")
-_RANGE = re.compile(r"\[(\d+):(\d+)(?::1)?\]")
+from tfaot.compile.program.instructions import Fusion, fusions
+from tfaot.xla.module import Instruction, Module
 
 _Pieces = tuple[int, tuple[tuple[int, int], ...]]
 """An operation, and ranges of its columns that are added up."""
@@ -91,16 +86,16 @@ def wholes(operations: Sequence[Operation]) -> set[int]:
     return found
 
 
-def row_kernels(hlo: str) -> dict[str, RowKernel]:
+def row_kernels(module: Module) -> dict[str, RowKernel]:
     """Finds a module's kernels that work on rows of float32 arrays along the last axis.
 
     Args:
-      hlo: the text of a module after XLA's optimizations.
+      module: the module after XLA's optimizations.
 
     Returns:
       What each kernel computes, by its symbol.
     """
-    found = {kernel: _Reader(fusion).read() for kernel, fusion in fusions(hlo).items()}
+    found = {kernel: _Reader(fusion).read() for kernel, fusion in fusions(module).items()}
     return {kernel: each for kernel, each in found.items() if each is not None}
 
 
@@ -120,8 +115,8 @@ class _Reader:
 
     def read(self) -> RowKernel | None:
         """Returns what the kernel computes."""
-        root = self._all.get(self._fusion.computation.root)
-        if root is None or root.dtype != "f32" or not self._fusion.row_major or not self._count:
+        root = self._fusion.computation.root
+        if root.dtype != "f32" or not self._fusion.row_major or not self._count:
             return None
         if not self._find_columns():
             return None
@@ -185,7 +180,7 @@ class _Reader:
             if value is not None:
                 self._values[name] = self._formula.add(value)
             return value is not None
-        if any(each not in self._all for each in instruction.operands):  # such as iota(), which has none
+        if not instruction.operands:  # such as iota
             return False
         operands = [self._fusion.operand(instruction, index) for index in range(len(instruction.operands))]
         if opcode == "bitcast" and instruction.dtype == operands[0].dtype:
@@ -208,8 +203,7 @@ class _Reader:
         if instruction.dtype != "f32":
             return False
         opcode = "array" if instruction.count == self._count else "vector" if instruction.shape else "scalar"
-        place = int(instruction.operands[0])
-        self._values[instruction.name] = self._formula.add(Operation(opcode, place=place))
+        self._values[instruction.name] = self._formula.add(Operation(opcode, place=instruction.number))
         return True
 
     def _same(self, instruction: Instruction, operand: Instruction) -> bool:
@@ -224,10 +218,9 @@ class _Reader:
                 return False
             self._values[instruction.name] = self._values[operand.name]
             return True
-        match = _DIMENSIONS.match(instruction.rest)
-        if not match or instruction.count != self._count or operand.name not in self._values or operand.dtype != "f32":
+        if instruction.count != self._count or operand.name not in self._values or operand.dtype != "f32":
             return False
-        dimensions, last = numbers(match[1]), len(instruction.shape) - 1
+        dimensions, last = instruction.dimensions, len(instruction.shape) - 1
         if not self._columns:
             return False
         if dimensions == (last,):
@@ -255,10 +248,10 @@ class _Reader:
         return self._formula.copy([*self._formula.operations], last, leaf)
 
     def _slice(self, instruction: Instruction, operand: Instruction) -> bool:
-        match = _SLICE.match(instruction.rest)
-        ranges = [(int(a), int(b)) for a, b in _RANGE.findall(match[1])] if match else []
+        cuts = instruction.attributes.slice_dimensions
+        ranges = [(cut.start, cut.limit) for cut in cuts]
         *others, last = operand.shape or (0,)
-        if operand.count != self._count or operand.name not in self._values or len(ranges) != len(others) + 1:
+        if operand.count != self._count or operand.name not in self._values or any(cut.stride > 1 for cut in cuts):
             return False
         if last != self._columns or ranges[:-1] != [(0, size) for size in others]:
             return False
@@ -273,9 +266,8 @@ class _Reader:
         return value == other
 
     def _reduce(self, instruction: Instruction, operands: Sequence[Instruction]) -> bool:
-        match = _REDUCE.match(instruction.rest)
         values = operands[0]
-        if not match or numbers(match[1]) != (len(values.shape) - 1,) or self._fusion.combined_by(match[2]) != "add":
+        if instruction.dimensions != (len(values.shape) - 1,) or self._fusion.combined_by(instruction) != "add":
             return False
         if self._fusion.constant(operands[1]) != 0 or instruction.count * self._columns != self._count:
             return False

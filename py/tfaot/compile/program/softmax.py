@@ -18,17 +18,13 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from collections.abc import Container, Mapping, Sequence
 
 from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.instructions import Fusion, Instruction, fusions, numbers
+from tfaot.compile.program.instructions import Fusion, fusions, windows
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, Softmax, Thunk, slices
-
-_REDUCE = re.compile(r"^, dimensions=\{([\d,]*)\}, to_apply=%([^\s,]+)")
-_DIMENSIONS = re.compile(r"^, dimensions=\{([\d,]*)\}")
-_WINDOW = re.compile(r"^, window=\{size=([\dx]+) stride=([\dx]+)(?: pad=([\d_x]+))?\}, to_apply=%([^\s,]+)")
+from tfaot.xla.module import Instruction, Module
 
 _LEAST_SCALE = 1e-30
 
@@ -76,16 +72,16 @@ def softmax(compiled: Compiled) -> int:
     return compiled.most(lambda each: isinstance(each, Softmax))
 
 
-def parts(hlo: str) -> dict[str, Part]:
+def parts(module: Module) -> dict[str, Part]:
     """Finds a module's kernels that compute a part of a softmax along the last axis, in float32.
 
     Args:
-      hlo: the text of a module after XLA's optimizations.
+      module: the module after XLA's optimizations.
 
     Returns:
       What each kernel computes, by its symbol.
     """
-    found = {kernel: _Reader(fusion).part() for kernel, fusion in fusions(hlo).items()}
+    found = {kernel: _Reader(fusion).part() for kernel, fusion in fusions(module).items()}
     return {kernel: part for kernel, part in found.items() if part is not None}
 
 
@@ -124,7 +120,7 @@ class _Reader:
     def part(self) -> Part | None:
         """Returns what the kernel computes."""
         fusion, root = self._fusion, self._fusion.root
-        if root is None or not fusion.row_major:
+        if not fusion.row_major:
             return None
         if any(each.dtype != "f32" for each in fusion.computation.instructions.values()):
             return None
@@ -139,7 +135,7 @@ class _Reader:
         if root.opcode == "divide":
             value = fusion.bare(fusion.operand(root, 0))
             if value.opcode == "parameter":
-                return self._with_rows(QUOTIENT, _number(value), fusion.operand(root, 1), 1.0)
+                return self._with_rows(QUOTIENT, value.number, fusion.operand(root, 1), 1.0)
         return None
 
     def _at_most(self, difference: Instruction) -> Instruction:
@@ -157,7 +153,7 @@ class _Reader:
         """Returns a parameter's number, and the constant that its values are multiplied by."""
         instruction = self._fusion.bare(instruction)
         if instruction.opcode == "parameter":
-            return _number(instruction), 1.0
+            return instruction.number, 1.0
         if instruction.opcode != "multiply":
             return None
         for index in (0, 1):
@@ -167,19 +163,19 @@ class _Reader:
                 scale = self._fusion.constant(self._fusion.operand(factor, 0))
                 # By less, scores of any size would be alike, but their differences can overflow before they are multiplied.
                 if scale is not None and math.isfinite(scale) and abs(scale) > _LEAST_SCALE:
-                    return _number(value), scale
+                    return value.number, scale
         return None
 
     def _reduced(self, root: Instruction) -> Part | None:
         values = self._fusion.operand(root, 0)
-        match = _REDUCE.match(root.rest)
-        if match and values.shape and numbers(match[1]) == (len(values.shape) - 1,):
-            pieces, combiner = 1, match[2]
-        elif (window := _WINDOW.match(root.rest)) and _cuts_rows(window, values.shape):
-            pieces, combiner = root.shape[-1], window[4]
+        if root.opcode == "reduce":
+            whole, pieces = bool(values.shape) and root.dimensions == (len(values.shape) - 1,), 1
         else:
+            *others, last = windows(root, values) or (None,)
+            whole, pieces = last is not None and all(each == (1, 0, 0) for each in others), root.shape[-1]
+        if not whole:
             return None
-        opcode = self._fusion.combined_by(combiner)
+        opcode = self._fusion.combined_by(root)
         start = self._fusion.constant(self._fusion.operand(root, 1))
         scaled = self._scaled(values)
         if scaled is None or not values.count:
@@ -197,10 +193,9 @@ class _Reader:
     def _with_rows(self, what: str, values: int, by_row: Instruction, scale: float) -> Part | None:
         """Returns a part in which every value of a row meets the same one of `by_row`."""
         repeated = self._fusion.bare(by_row)
-        match = _DIMENSIONS.match(repeated.rest)
-        if repeated.opcode != "broadcast" or not match or not repeated.shape:
+        if repeated.opcode != "broadcast" or not repeated.shape:
             return None
-        dimensions, columns = numbers(match[1]), repeated.shape[-1]
+        dimensions, columns = repeated.dimensions, repeated.shape[-1]
         row = self._fusion.bare(self._fusion.operand(repeated, 0))
         if (
             row.opcode != "parameter"
@@ -210,25 +205,7 @@ class _Reader:
             or not repeated.count
         ):
             return None
-        return Part(what, row.count, columns, values, _number(row), scale, self._fusion.arguments)
-
-
-def _cuts_rows(window: re.Match[str], shape: tuple[int, ...]) -> bool:
-    """Returns whether windows of a reduction cut each row into pieces that don't overlap."""
-    sizes, strides = ([int(each) for each in text.split("x")] for text in (window[1], window[2]))
-    pads = [each.split("_") for each in window[3].split("x")] if window[3] else [["0", "0"]] * len(sizes)
-    before, after = (int(each) for each in pads[-1])
-    return (
-        sizes == strides
-        and sizes[:-1] == [1] * (len(shape) - 1)
-        and pads[:-1] == [["0", "0"]] * (len(shape) - 1)
-        and max(before, after) < sizes[-1]
-        and (before + shape[-1] + after) % sizes[-1] == 0
-    )
-
-
-def _number(parameter: Instruction) -> int:
-    return int(parameter.operands[0])
+        return Part(what, row.count, columns, values, row.number, scale, self._fusion.arguments)
 
 
 def _chain(sequence: Sequence[Thunk], last: int, known: Mapping[str, Part], single: Container[str]) -> _Chain | None:

@@ -21,11 +21,11 @@ import numpy as np
 from tfaot.compile.program.accesses import Place, accesses, is_read, overlap, without
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import Order, copies, order
-from tfaot.compile.program.instructions import Computation
 from tfaot.compile.program.packing import STREAMS
 from tfaot.compile.program.row_products import product_of
 from tfaot.compile.program.thunks import SIZES, CompiledFunction, Dot, Kernel, Slice, Thunk, slices
 from tfaot.compile.program.vectors import vector_products
+from tfaot.xla.module import Computation
 
 _DTYPES = ("float", "double", "int32_t")
 

@@ -7,10 +7,10 @@ The reader is strict: any other kernel isn't listed.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
-from tfaot.compile.program.instructions import Computation, Instruction, computations, numbers, symbol
+from tfaot.compile.program.instructions import complete, symbol
+from tfaot.xla.module import Computation, Instruction, Module
 
 
 @dataclass(frozen=True)
@@ -31,35 +31,28 @@ class VectorProduct:
     """The number of such products. Each has its own row and matrix, one after another, and no addend."""
 
 
-_CONTRACTING = re.compile(
-    r"^(?:, lhs_batch_dims=\{([\d,]+)\})?, lhs_contracting_dims=\{(\d)\}(?:, rhs_batch_dims=\{([\d,]+)\})?, "
-    r"rhs_contracting_dims=\{(\d)\}(?!, \w+_batch)"
-)
-_CALLS = re.compile(r", kind=kOutput, calls=%([^\s,]+)")
-
-
-def vector_products(hlo: str) -> dict[str, VectorProduct]:
+def vector_products(module: Module) -> dict[str, VectorProduct]:
     """Finds a module's kernels that multiply one row of floats by a matrix.
 
     Args:
-      hlo: the text of a module after XLA's optimizations.
+      module: the module after XLA's optimizations.
 
     Returns:
       What each kernel computes, by its symbol.
     """
-    found_in = computations(hlo)
     found: dict[str, VectorProduct] = {}
     twice = set()
-    for computation in found_in.values():
+    for computation in module.computations.values():
         for instruction in computation.instructions.values():
-            called = _CALLS.search(instruction.rest) if instruction.opcode == "fusion" else None
-            if called:
-                name, product = instruction.name, _fused(found_in[called[1]])
+            if not instruction.type.plain:
+                continue
+            if instruction.opcode == "fusion" and instruction.attributes.fusion_kind == "kOutput":
+                name, product = instruction.name, _fused(module.computations[instruction.called[0]])
             elif instruction.opcode == "dot":
                 name, product = f"{instruction.name}_kernel", _plain(computation, instruction)
             else:
                 continue
-            kernel = symbol(hlo, name)
+            kernel = symbol(module, name)
             if kernel in found:
                 twice.add(kernel)  # two names map to one symbol
             if product is not None:
@@ -74,11 +67,9 @@ def _plain(computation: Computation, dot: Instruction) -> VectorProduct | None:
 
 def _fused(computation: Computation) -> VectorProduct | None:
     """Returns what a fusion computes if it is a product plus a row."""
-    parameters = {
-        each.name: int(each.operands[0]) for each in computation.instructions.values() if each.opcode == "parameter"
-    }
-    root = computation.instructions.get(computation.root)
-    if not computation.complete or root is None or root.opcode != "add" or root.dtype != "f32":
+    parameters = {each.name: each.number for each in computation.instructions.values() if each.opcode == "parameter"}
+    root = computation.root
+    if not complete(computation) or root.opcode != "add" or root.dtype != "f32":
         return None
     if len(computation.instructions) != len(parameters) + 2:
         return None  # anything but the parameters, the product, and the sum
@@ -92,20 +83,17 @@ def _fused(computation: Computation) -> VectorProduct | None:
 def _product(
     computation: Computation, dot: Instruction, places: dict[str, int], addend: int | None, arguments: int
 ) -> VectorProduct | None:
-    contracting = _CONTRACTING.match(dot.rest)
-    sides = [computation.instructions.get(operand) for operand in dot.operands]
-    if not contracting or len(sides) != 2 or any(operand not in places for operand in dot.operands):
+    numbers = dot.attributes.dot_dimension_numbers
+    left, right = (computation.instructions[operand] for operand in dot.operands)
+    outer = len(numbers.lhs_batch_dimensions)
+    contracted = [*numbers.lhs_contracting_dimensions, *numbers.rhs_contracting_dimensions]
+    if len(contracted) != 2 or any(operand not in places for operand in dot.operands):
         return None
-    batches = [numbers(dimensions or "") for dimensions in contracting.group(1, 3)]
-    outer = len(batches[0])
-    if any(dimensions != tuple(range(outer)) for dimensions in batches):
+    if any([*batch] != [*range(outer)] for batch in (numbers.lhs_batch_dimensions, numbers.rhs_batch_dimensions)):
         return None
-    for row, matrix, dimension in (
-        (sides[0], sides[1], int(contracting[4])),
-        (sides[1], sides[0], int(contracting[2])),
-    ):
-        if row is None or matrix is None or {dot.dtype, row.dtype, matrix.dtype} != {"f32"}:
-            continue
+    if {dot.dtype, left.dtype, right.dtype} != {"f32"}:
+        return None
+    for row, matrix, dimension in ((left, right, contracted[1]), (right, left, contracted[0])):
         # A matrix of one column has the shape of a row.
         if len(matrix.shape) not in ((outer + 2,) if outer else (1, 2)) or len(matrix.layout) != len(matrix.shape):
             continue
