@@ -2,46 +2,38 @@
 
 from __future__ import annotations
 
+import re
 import unittest
 from xml.etree import ElementTree
 
+from tests.xla.hlo import parsed
 from tfaot.hlo import picture
-from tfaot.hlo.module import Computation, Instruction, Module
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def instruction(
-    name: str,
-    opcode: str,
-    *operands: int,
-    called: tuple[str, ...] = (),
-    detail: str = "",
-    number: int = 0,
-    value: str | None = None,
-) -> Instruction:
-    """Returns an instruction on f32[2]."""
-    return Instruction(name, opcode, detail, "f32[2]", operands, called, f"scope/{name}", number, value)
+REDUCER = """\
+%region_0.1 () -> f32[] {
+  %a = f32[2]{0} parameter(0)
+  %b = f32[2]{0} parameter(1)
+  ROOT %c = f32[2]{0} add(%a, %b)
+}
+"""
 
 
-def entry(*instructions: Instruction) -> Computation:
-    """Returns a computation whose last instruction is its root."""
-    return Computation("entry", instructions, len(instructions) - 1)
-
-
-REDUCER = Computation(
-    "region_0.1",
-    (instruction("a", "parameter"), instruction("b", "parameter", number=1), instruction("c", "add", 0, 1)),
-    2,
-)
+def entry(*lines: str, name: str = "ENTRY %entry") -> str:
+    """Returns the text of a computation whose last instruction is its root. `neg = negate(%p)` stands for one on f32[2]."""
+    whole = [re.sub(r"^(\w+ =)(?= [a-z-]+\()", r"\1 f32[2]{0}", line) for line in lines]
+    return "\n".join([f"{name} () -> f32[] {{", *(f"  %{line}" for line in whole[:-1]), f"  ROOT %{whole[-1]}", "}"])
 
 
 class PictureTest(unittest.TestCase):
     """Each test draws a module and looks for what a reader must find in it."""
 
-    def draw(self, *computations: Computation, parameters: tuple[str, ...] = (), results: tuple[str, ...] = ()) -> str:
+    def draw(self, *computations: str, parameters: tuple[str, ...] = (), results: tuple[str, ...] = ()) -> str:
         """Draws, and checks that the text is XML, that ids are unique, and that links lead to one."""
-        text = picture.draw(Module(computations), title="a <b> & c", parameters=parameters, results=results)
+        module = parsed("\n".join(["HloModule m", *reversed(computations)]))
+        text = picture.draw(module, title="a <b> & c", parameters=parameters, results=results)
         root = ElementTree.fromstring(text)
         self.assertEqual(SVG + "svg", root.tag)
         ids = [element.get("id") for element in root.iter() if element.get("id")]
@@ -62,11 +54,11 @@ class PictureTest(unittest.TestCase):
         """Instructions that only feed each other share a box, with the parameter and the constant in their lines."""
         self.draw(
             entry(
-                instruction("p", "parameter"),
-                instruction("half", "constant", value="0.5"),
-                instruction("spread", "broadcast", 1),
-                instruction("scaled", "multiply", 0, 2),
-                instruction("sum", "reduce", 3, 1, called=("region_0.1",), detail="{0}"),
+                "p = parameter(0)",
+                "half = f32[] constant(0.5)",
+                "spread = broadcast(%half), dimensions={}",
+                "scaled = multiply(%p, %spread)",
+                "sum = reduce(%scaled, %half), dimensions={0}, to_apply=%region_0.1",
             ),
             REDUCER,
             parameters=("weights/<kernel>",),
@@ -81,10 +73,10 @@ class PictureTest(unittest.TestCase):
         """Each element of the root tuple is marked with its index and name, and the tuple isn't drawn."""
         text = self.draw(
             entry(
-                instruction("p", "parameter"),
-                instruction("one", "negate", 0),
-                instruction("two", "exponential", 0),
-                instruction("all", "tuple", 2, 1),
+                "p = parameter(0)",
+                "one = negate(%p)",
+                "two = exponential(%p)",
+                "all = (f32[2], f32[2]) tuple(%two, %one)",
             ),
             results=("first", "second"),
         )
@@ -94,12 +86,8 @@ class PictureTest(unittest.TestCase):
 
     def test_loop(self) -> None:
         """A called computation is drawn in its own frame, and named where it is called."""
-        body = Computation(
-            "body.7",
-            tuple(instruction(f"i{i}", "negate" if i else "parameter", *([i - 1] if i else [])) for i in range(6)),
-            5,
-        )
-        text = self.draw(entry(instruction("p", "parameter"), instruction("w", "while", 0, called=("body.7",))), body)
+        body = entry("i0 = parameter(0)", *(f"i{i} = negate(%i{i - 1})" for i in range(1, 6)), name="%body.7")
+        text = self.draw(entry("p = parameter(0)", "w = while(%p), body=%body.7"), body)
         self.assertIn(">while body.7", text)
         self.assertIn("called: body.7, 6 instructions", text)
 
@@ -107,11 +95,11 @@ class PictureTest(unittest.TestCase):
         """A value that is packed only to be unpacked is connected directly."""
         text = self.draw(
             entry(
-                instruction("p", "parameter"),
-                instruction("n", "negate", 0),
-                instruction("t", "tuple", 0, 1),
-                instruction("g", "get-tuple-element", 2, detail="1"),
-                instruction("s", "sine", 3),
+                "p = parameter(0)",
+                "n = negate(%p)",
+                "t = (f32[2], f32[2]) tuple(%p, %n)",
+                "g = get-tuple-element(%t), index=1",
+                "s = sine(%g)",
             )
         )
         self.assertNotIn("tuple", text.split("</style>")[1])
@@ -119,39 +107,34 @@ class PictureTest(unittest.TestCase):
 
     def test_far(self) -> None:
         """A value that is used far below has no line. Instead, both ends name each other."""
-        steps = [instruction("p", "parameter"), instruction("early", "negate", 0)]
+        steps = ["p = parameter(0)", "early = negate(%p)"]
+        last = "early"
         for index in range(12):  # each step is used twice, so that boxes can't be shared
-            steps += [
-                instruction(f"a{index}", "sine", len(steps) - 1),
-                instruction(f"b{index}", "add", len(steps), len(steps) - 1),
-            ]
-        steps.append(instruction("late", "multiply", len(steps) - 1, 1))
-        text = self.draw(entry(*steps))
+            steps += [f"a{index} = sine(%{last})", f"b{index} = add(%a{index}, %{last})"]
+            last = f"b{index}"
+        text = self.draw(entry(*steps, f"late = multiply(%{last}, %early)"))
         self.assertIn(">to <a", text)
         self.assertIn(">from <a", text)
 
     def test_cut(self) -> None:
         """A module that is too large is cut, and the picture says so in red."""
-        steps = [instruction("p", "parameter")]
-        steps += [instruction(f"i{index}", "negate", index) for index in range(picture.LIMIT)]
+        steps = ["i0 = parameter(0)", *(f"i{index + 1} = negate(%i{index})" for index in range(picture.LIMIT))]
         text = self.draw(entry(*steps))
         self.assertIn(f"cut: {picture.LIMIT} of {picture.LIMIT + 1} instructions are drawn", text)
 
     def test_unused(self) -> None:
         """An unused parameter is listed, because a vendor must still pass it."""
         text = self.draw(
-            entry(
-                instruction("p", "parameter"), instruction("q", "parameter", number=1), instruction("n", "negate", 0)
-            ),
+            entry("p = parameter(0)", "q = parameter(1)", "n = negate(%p)"),
             parameters=("x", "y"),
         )
         self.assertIn("unused: parameter 1 y", text)
 
     def test_no_overlap(self) -> None:
         """Boxes don't overlap."""
-        steps = [instruction("p", "parameter")]
+        steps = ["i0 = parameter(0)"]
         for index in range(40):
-            steps.append(instruction(f"i{index}", "add", max(0, index - 5), max(0, index * 7 % (index + 1))))
+            steps.append(f"i{index + 1} = add(%i{max(0, index - 5)}, %i{index * 7 % (index + 1)})")
         text = self.draw(entry(*steps))
         boxes = [
             [float(rect.get(key, 0)) for key in ("x", "y", "width", "height")]

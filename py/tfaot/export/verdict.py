@@ -18,6 +18,7 @@ from tensorflow.python import _pywrap_tfcompile
 from tfaot.core.isa import CPU_LEVELS, TARGET_TRIPLE
 from tfaot.graph.lowering import zeroed_memory
 from tfaot.graph.names import unused
+from tfaot.xla.module import read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,10 +73,9 @@ def results(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config) -> tuple[Resul
         if error := complaint(folder, graph.SerializeToString(), config):
             return error
         with open(os.path.join(folder, "hlo"), "rb") as file:
-            module = hlo_pb2.HloSnapshot.FromString(file.read()).hlo.hlo_module
-    shape = module.host_program_shape.result
-    parts = shape.tuple_shapes if shape.tuple_shapes else [shape]
-    return tuple(Result(tuple(part.dimensions), any(part.is_dynamic_dimension)) for part in parts[: len(config.fetch)])
+            module = read(hlo_pb2.HloSnapshot.FromString(file.read()).hlo.hlo_module)
+    parts = module.result.parts or (module.result,)
+    return tuple(Result(part.dims, any(part.dynamic)) for part in parts[: len(config.fetch)])
 
 
 def unchanged(graph: graph_pb2.GraphDef, config: tf2xla_pb2.Config, doubtful: set[str]) -> set[str]:

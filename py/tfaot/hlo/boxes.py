@@ -14,7 +14,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from tfaot.hlo.module import Computation
+from tfaot.xla.module import Computation, Instruction
 
 _ROWS = 16
 """The most lines in a box."""
@@ -86,15 +86,17 @@ class Reader:
         results: Sequence[str],
         inline: Mapping[str, str],
     ) -> None:
-        self._instructions = computation.instructions[:count]
+        all_ = [*computation.instructions.values()]
+        numbers = {each.name: index for index, each in enumerate(all_)}
+        self._instructions = all_[:count]
         self._parameters = parameters
         self._inline = inline
         self._results: dict[int, list[str]] = defaultdict(list)
         self._operands: list[tuple[int, ...]] = []
         """Each instruction's operands, past tuples that are packed only to be unpacked."""
         for instruction in self._instructions:
-            self._operands.append(tuple(self._past_tuple(operand) for operand in instruction.operands))
-        root = computation.root
+            self._operands.append(tuple(self._past_tuple(numbers[operand]) for operand in instruction.operands))
+        root = numbers[computation.root.name]
         self._hidden: set[int] = set()
         if root < count:
             if self._instructions[root].opcode == "tuple":
@@ -124,7 +126,7 @@ class Reader:
         if instruction.opcode == "get-tuple-element":
             source = self._operands[index][0]
             if self._instructions[source].opcode == "tuple":
-                return self._operands[source][int(instruction.detail)]
+                return self._operands[source][int(instruction.attributes.tuple_index)]
         return index
 
     def boxes(self) -> list[Box]:
@@ -168,13 +170,13 @@ class Reader:
         if instruction.opcode == "parameter":
             name = self._parameters[instruction.number] if instruction.number < len(self._parameters) else ""
             return f"parameter {instruction.number} {name}".rstrip()
-        return f"{self._input_name(self._operands[index][0])}.{instruction.detail}"
+        return f"{self._input_name(self._operands[index][0])}.{_detail(instruction)}"
 
     def _literal(self, index: int) -> str | None:
         """Returns a constant's value, even if the constant is first broadcast or converted."""
         while self._instructions[index].opcode in ("broadcast", "reshape", "convert", "bitcast"):
             index = self._operands[index][0]
-        return self._instructions[index].value
+        return _value(self._instructions[index])
 
     def _rows(self, index: int) -> list[Row]:
         """Returns an instruction's lines: the parameters that it uses, the instruction, and the results that it provides."""
@@ -184,23 +186,53 @@ class Reader:
             for operand in dict.fromkeys(self._operands[index]):
                 if self._is_input(operand):
                     source = self._instructions[operand]
-                    rows.append(Row(self._input_name(operand), source.shape, "input", source.name))
+                    rows.append(Row(self._input_name(operand), source.type.short, "input", source.name))
         literals = [self._literal(operand) for operand in self._operands[index]]
         arguments = ""
         if any(literal is not None for literal in literals):
             arguments = "(" + ", ".join("·" if literal is None else literal for literal in literals) + ")"
-        detail = [instruction.detail] if instruction.detail else []
+        detail = [text] if (text := _detail(instruction)) else []
         detail += dict.fromkeys(self._inline.get(name, name) for name in instruction.called)
         left = " ".join([instruction.opcode + arguments, *detail])
         kind = _KIND_OF.get(instruction.opcode, "elementwise")
         if self._is_input(index):
             left, kind = self._input_name(index), "input"
-        tooltip = f"%{instruction.name} = {instruction.shape} {instruction.opcode}"
-        if instruction.origin:
-            tooltip += f"\nfrom {instruction.origin}"
-        rows.append(Row(left, instruction.shape, kind, tooltip))
+        tooltip = f"%{instruction.name} = {instruction.type.short} {instruction.opcode}"
+        if origin := instruction.attributes.metadata.op_name:
+            tooltip += f"\nfrom {origin}"
+        rows.append(Row(left, instruction.type.short, kind, tooltip))
         rows += [Row(label, "", "output", tooltip) for label in self._results.get(index, ())]
         return rows
+
+
+def _detail(instruction: Instruction) -> str:
+    """Returns what distinguishes an instruction from others with its opcode, such as `LT` or `{1,0}`."""
+    opcode, attributes = instruction.opcode, instruction.attributes
+    if opcode in ("transpose", "broadcast", "reduce", "concatenate", "iota", "reverse", "sort"):
+        return "{" + ",".join(map(str, instruction.dimensions)) + "}"
+    if opcode == "compare":
+        return str(attributes.comparison_direction)
+    if opcode == "get-tuple-element":
+        return str(attributes.tuple_index)
+    if opcode == "custom-call":
+        return str(attributes.custom_call_target)
+    if opcode in ("dot", "ragged-dot"):
+        dot = attributes.dot_dimension_numbers
+        sides = (dot.lhs_contracting_dimensions, dot.rhs_contracting_dimensions)
+        return "·".join("{" + ",".join(map(str, side)) + "}" for side in sides)
+    if opcode in ("convolution", "reduce-window", "select-and-scatter"):
+        return "×".join(str(dimension.size) for dimension in attributes.window.dimensions)
+    if opcode == "slice":
+        return "[" + ", ".join(f"{part.start}:{part.limit}" for part in attributes.slice_dimensions) + "]"
+    return ""
+
+
+def _value(instruction: Instruction) -> str | None:
+    """Returns the text of a constant with one value."""
+    if instruction.opcode != "constant" or instruction.type.arrays != (instruction.type,) or instruction.count != 1:
+        return None
+    value = instruction.value
+    return "const" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def _in_order(boxes: list[Box]) -> list[Box]:

@@ -22,8 +22,8 @@ from tfaot.core.functions import function
 from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest, Tensor
 from tfaot.hlo import picture
-from tfaot.hlo.module import read
 from tfaot.tfcompile import compiler, crash, dumps, inputs
+from tfaot.xla import module as xla
 
 if TYPE_CHECKING:
     from tensorflow.compiler.xla.service import hlo_pb2
@@ -94,6 +94,7 @@ def _extract(request: Request, full: Manifest) -> None:
         if request.out_optimized_picture:
             with open(after, "rb") as file:
                 optimized = hlo_pb2.HloProto.FromString(file.read()).hlo_module
+            optimized.ClearField("schedule")  # drawn as values flow
             with open(request.out_optimized_picture, "w", encoding="utf-8") as target:
                 target.write(_drawn(optimized, request, manifest, "after"))
     with open(request.out_picture, "w", encoding="utf-8") as target:
@@ -102,7 +103,7 @@ def _extract(request: Request, full: Manifest) -> None:
 
 def _drawn(module: hlo_pb2.HloModuleProto, request: Request, manifest: Manifest, when: str) -> str:
     return picture.draw(
-        read(module),
+        xla.read(module),
         title=request.name,
         parameters=[tensor.name for _, tensor in parameters(manifest)],
         results=[tensor.name for _, tensor in results(manifest)],

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from tfaot.hlo.boxes import Box, Reader
 from tfaot.hlo.layout import CHARACTER, LINE, PADDING, Drawing, cut, lay_out
-from tfaot.hlo.module import Computation, Module
+from tfaot.xla.module import Computation, Module
 
 LIMIT = 1500
 """The most instructions to draw."""
@@ -65,13 +65,9 @@ def draw(
       results: names of the entry computation's results.
       when: whether this is the module `before` or `after` optimization.
     """
-    entry, *others = module.computations
-    inline = {
-        computation.name: computation.instructions[computation.root].opcode
-        for computation in others
-        if _in_line(computation)
-    }
-    shown = [computation for computation in module.computations if computation.name not in inline]
+    entry, *others = all_ = _in_order(module)
+    inline = {computation.name: computation.root.opcode for computation in others if _in_line(computation)}
+    shown = [computation for computation in all_ if computation.name not in inline]
     room = LIMIT
     parts: list[str] = []
     first = 1
@@ -93,7 +89,7 @@ def draw(
         first += len(drawing.boxes)
         y += drawing.height + 2 * _MARGIN + 24 + _MARGIN
         width = max(width, drawing.width + 4 * _MARGIN)
-    head = _draw_head(module, title, when, sum(len(computation.instructions) for computation in shown))
+    head = _draw_head(all_, title, when, sum(len(computation.instructions) for computation in shown))
     if unused:
         y = _paragraph(head, "unused: " + ", ".join(unused[:20]) + (" …" if len(unused) > 20 else ""), y)
     size = f'width="{width:.0f}" height="{y:.0f}" viewBox="0 0 {width:.0f} {y:.0f}"'
@@ -113,17 +109,32 @@ def draw(
 def _in_line(computation: Computation) -> bool:
     """Returns whether a computation is one operation on its parameters. Its name in the caller's line then says it all."""
     return len(computation.instructions) <= 4 and all(
-        instruction.opcode == "parameter" or index == computation.root
-        for index, instruction in enumerate(computation.instructions)
+        instruction.opcode == "parameter" or instruction is computation.root
+        for instruction in computation.instructions.values()
     )
 
 
-def _draw_head(module: Module, title: str, when: str, total: int) -> list[str]:
+def _in_order(module: Module) -> list[Computation]:
+    """Returns the entry computation, then the others in the order of their first call."""
+    order: dict[str, Computation] = {}
+
+    def visit(computation: Computation) -> None:
+        if computation.name not in order:
+            order[computation.name] = computation
+            for instruction in computation.instructions.values():
+                for called in instruction.called:
+                    visit(module.computations[called])
+
+    visit(module.entry)
+    return [*order.values()]
+
+
+def _draw_head(computations: Sequence[Computation], title: str, when: str, total: int) -> list[str]:
     """Draws what appears above all computations. `total` is how many instructions there are to draw."""
     head = [
         f'<text class="title" x="{_MARGIN}" y="34">{_escape(title)}</text>',
-        f'<text x="{_MARGIN}" y="54">HLO {when} optimization: {sum(len(c.instructions) for c in module.computations)} '
-        f"instructions in {len(module.computations)} computations</text>",
+        f'<text x="{_MARGIN}" y="54">HLO {when} optimization: {sum(len(c.instructions) for c in computations)} '
+        f"instructions in {len(computations)} computations</text>",
         *_draw_legend(72),
     ]
     if total > LIMIT:

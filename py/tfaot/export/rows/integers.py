@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tfaot.export.rows.hlo import Module, literal
+from tfaot.xla.module import Computation, Instruction, Module
 
 Integers = tuple[int, ...]
 """The elements of a small array, flattened."""
@@ -33,57 +32,55 @@ _COMPARED: Mapping[str, Callable[[int, int], bool]] = {
     "LT": lambda a, b: a < b,
     "NE": lambda a, b: a != b,
 }
-_INTEGERS = frozenset(range(1, 10))
-"""`PRED` to `U64` in xla_data.proto."""
+_INTEGERS = frozenset(("pred", "s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64"))
 _FEW = 16
 
 
-def computed(instruction: Any, operands: Sequence[Integers | None]) -> Integers | None:
+def computed(instruction: Instruction, operands: Sequence[Integers | None]) -> Integers | None:
     """Computes an operation on small integer arrays. Returns None if the result is unknown or the operation not supported."""
-    shape, op = instruction.shape, instruction.opcode
-    if shape.element_type not in _INTEGERS or math.prod(shape.dimensions) > _FEW or len(shape.dimensions) > 1:
+    op, attributes = instruction.opcode, instruction.attributes
+    if instruction.dtype not in _INTEGERS or instruction.count > _FEW or len(instruction.shape) > 1:
         return None
     if op == "constant":
-        array = literal(instruction)
+        array = instruction.literal
         return None if array is None else tuple(int(value) for value in array.reshape(-1))
     known = [operand for operand in operands if operand is not None]
     if len(known) < len(operands) or not known:
         return None
     if op == "slice":
-        (cut,) = instruction.slice_dimensions
+        (cut,) = attributes.slice_dimensions
         return known[0][cut.start : cut.limit : cut.stride]
     if op == "broadcast" and len(known[0]) == 1:
-        return tuple(known[0] * math.prod(shape.dimensions))
+        return tuple(known[0] * instruction.count)
     if op == "concatenate":
         return tuple(value for operand in known for value in operand)
-    if (op == "not" and shape.element_type != 1) or len({len(operand) for operand in known}) > 1:
+    if (op == "not" and instruction.dtype != "pred") or len({len(operand) for operand in known}) > 1:
         return None
     if op == "compare":
-        return tuple(int(_COMPARED[instruction.comparison_direction](*pair)) for pair in zip(*known, strict=True))
+        return tuple(int(_COMPARED[attributes.comparison_direction](*pair)) for pair in zip(*known, strict=True))
     return tuple(_COMPUTED[op](*values) for values in zip(*known, strict=True)) if op in _COMPUTED else None
 
 
-def evaluated(module: Module, computation: int, parameters: Sequence[Any]) -> Any:
+def evaluated(module: Module, computation: Computation, parameters: Sequence[Any]) -> Any:
     """Evaluates a condition for these parameters. None stands for unknown values."""
-    instructions = module.instructions[computation]
-    done: dict[int, Any] = {}
+    done: dict[str, Any] = {}
 
-    def of(number: int) -> Any:
-        if number not in done:
-            done[number] = compute(instructions[number])
-        return done[number]
+    def of(name: str) -> Any:
+        if name not in done:
+            done[name] = compute(computation.instructions[name])
+        return done[name]
 
-    def compute(instruction: Any) -> Any:
+    def compute(instruction: Instruction) -> Any:
         op = instruction.opcode
         if op == "parameter":
-            return parameters[instruction.parameter_number]
-        operands = [of(operand) for operand in instruction.operand_ids]
+            return parameters[instruction.number]
+        operands = [of(operand) for operand in instruction.operands]
         if op == "tuple":
             return tuple(operands)
         if op == "get-tuple-element":
-            return None if operands[0] is None else operands[0][instruction.tuple_index]
+            return None if operands[0] is None else operands[0][instruction.attributes.tuple_index]
         if op == "call":
-            return evaluated(module, instruction.called_computation_ids[0], operands)
+            return evaluated(module, module.computations[instruction.called[0]], operands)
         return computed(instruction, operands)
 
-    return of(module.computations[computation].root_id)
+    return of(computation.root.name)

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from tfaot.export.rows.hlo import SIZES, Module
+from tfaot.export.rows.hlo import SIZES
 from tfaot.export.rows.integers import evaluated
 from tfaot.export.rows.step import Step
 from tfaot.export.rows.values import (
@@ -22,6 +22,7 @@ from tfaot.export.rows.values import (
     plain,
     unflattened,
 )
+from tfaot.xla.module import Module
 
 
 class Calls(Protocol):
@@ -138,7 +139,7 @@ class Loop:
                     for counted, value, unchanged in zip(counts, leaves(self._start), kept, strict=True)
                 ]
                 operand = unflattened(self._start, values)
-                held = evaluated(module, instruction.called_computation_ids[1], [operand])
+                held = evaluated(module, module.computations[instruction.called[1]], [operand])
                 if held is None or bool(held[0]) != (count < rows):
                     return False
         return True

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from tfaot.export.rows.hlo import SIZES, literal
+from tfaot.export.rows.hlo import SIZES
 from tfaot.export.rows.step import Step
 from tfaot.export.rows.values import BATCHED, COUNTS, FREE, PLACE, TOGETHER, Kind, Value, layout, leaves
 
@@ -44,9 +44,9 @@ def _bits(step: Step) -> Value:
 
 
 def _constant(step: Step) -> Value:
-    if step.one.shape == step.other.shape:
-        return FREE if step.one.literal == step.other.literal else Value(Kind.SIZE)
-    batch, arrays = step.batch, [literal(step.one), literal(step.other)]
+    if step.one.type == step.other.type:
+        return FREE if step.one.attributes.literal == step.other.attributes.literal else Value(Kind.SIZE)
+    batch, arrays = step.batch, [step.one.literal, step.other.literal]
     if batch is None or isinstance(batch, bool) or arrays[0] is None or arrays[1] is None:
         return step.mixed(COUNTS)
     axis, each = batch
@@ -117,7 +117,7 @@ def _broadcast(step: Step) -> Value:
 
 def _slice(step: Step) -> Value:
     value = step.value(0)
-    cuts = [[(d.start, d.limit, d.stride) for d in i.slice_dimensions] for i in (step.one, step.other)]
+    cuts = [[(d.start, d.limit, d.stride) for d in i.attributes.slice_dimensions] for i in (step.one, step.other)]
     if value.kind not in BATCHED:
         if cuts[0] == cuts[1]:
             return dataclasses.replace(value, constant=None, same=None, next=None, filled=None)
@@ -159,7 +159,7 @@ def _pad(step: Step) -> Value:
     value, padding = step.value(0), step.value(1)
     if value.kind not in BATCHED:
         return step.without_batch(step.together([value, padding]))
-    edge = step.one.padding_config.dimensions[value.axis]
+    edge = step.one.attributes.padding_config.dimensions[value.axis]
     if edge.edge_padding_low or edge.edge_padding_high or edge.interior_padding:
         return step.mixed(TOGETHER)
     return step.together([value, padding])
@@ -179,8 +179,8 @@ def _along(axes: Callable[[Step], Iterable[int]]) -> Callable[[Step], Value]:
 
 
 def _rank(step: Step) -> int:
-    shape = step.one.shape
-    return len((shape.tuple_shapes[0] if shape.tuple_shapes else shape).dimensions)
+    shape = step.one.type
+    return len((shape.parts[0] if shape.parts else shape).dims)
 
 
 def _reduce(step: Step) -> Value:
@@ -197,7 +197,7 @@ def _windowed(step: Step) -> Value:
     value = step.together([leaf for operand in step.operands for leaf in leaves(operand)])
     if value.kind not in BATCHED:
         return value
-    window = step.one.window.dimensions[value.axis]
+    window = step.one.attributes.window.dimensions[value.axis]
     trivial = (
         window.size == 1
         and window.stride == 1
@@ -209,7 +209,7 @@ def _windowed(step: Step) -> Value:
 
 def _dot(step: Step) -> Value:
     left, right = step.value(0), step.value(1)
-    numbers = step.one.dot_dimension_numbers
+    numbers = step.one.attributes.dot_dimension_numbers
     if not {left.kind, right.kind} & BATCHED:
         return step.together([left, right])
     sides = (
@@ -242,12 +242,12 @@ def _convolution(step: Step) -> Value:
     values, kernel = step.value(0), step.value(1)
     if not {values.kind, kernel.kind} & BATCHED:
         return step.together([values, kernel])
-    numbers = step.one.convolution_dimension_numbers
+    numbers = step.one.attributes.convolution_dimension_numbers
     if (
         values.kind is not Kind.ROWS
         or kernel.kind is not Kind.FREE
         or values.axis != numbers.input_batch_dimension
-        or step.one.batch_group_count > 1
+        or step.one.attributes.batch_group_count > 1
     ):
         return step.mixed(TOGETHER)
     return Value(Kind.ROWS, numbers.output_batch_dimension, values.each, values.outer)
@@ -255,8 +255,8 @@ def _convolution(step: Step) -> Value:
 
 def _gather(step: Step) -> Value:
     operand, indices = step.value(0), step.value(1)
-    numbers = step.one.gather_dimension_numbers
-    sizes, others = list(step.one.gather_slice_sizes), list(step.other.gather_slice_sizes)
+    numbers = step.one.attributes.gather_dimension_numbers
+    sizes, others = list(step.one.attributes.gather_slice_sizes), list(step.other.attributes.gather_slice_sizes)
     if not {operand.kind, indices.kind} & BATCHED:
         return step.together([operand, indices]) if sizes == others else step.mixed(COUNTS)
     rank = len(step.shape)
@@ -303,7 +303,7 @@ def _gather(step: Step) -> Value:
 
 def _dynamic_slice(step: Step) -> Value:
     operand, *starts = [step.value(i) for i in range(len(step.operands))]
-    sizes, others = list(step.one.dynamic_slice_sizes), list(step.other.dynamic_slice_sizes)
+    sizes, others = list(step.one.attributes.dynamic_slice_sizes), list(step.other.attributes.dynamic_slice_sizes)
     if operand.kind not in BATCHED:
         if sizes != others:
             return step.mixed(COUNTS)
@@ -350,7 +350,7 @@ def _scatter(step: Step) -> Value:
     if len(values) != 3 or values[0].kind is not Kind.ROWS or values[2].kind is not Kind.ROWS:
         return step.mixed(TOGETHER)
     operand, indices, updates = values
-    numbers = step.one.scatter_dimension_numbers
+    numbers = step.one.attributes.scatter_dimension_numbers
     gone = [*numbers.inserted_window_dims, *numbers.input_batching_dims]
     kept = [axis for axis in range(len(step.operand_shape(0))) if axis not in gone]
     if indices.kind is not Kind.FREE or operand.axis not in kept or layout(operand)[1:] != layout(updates)[1:]:
@@ -370,7 +370,7 @@ def _set_size(step: Step) -> Value:
 
 
 def _custom_call(step: Step) -> Value:
-    if step.one.custom_call_target == "TopK":
+    if step.one.attributes.custom_call_target == "TopK":
         return _along(lambda step: [_rank(step) - 1])(step)
     return step.unknown()
 
@@ -380,7 +380,7 @@ _LAST = _along(lambda step: [_rank(step) - 1])
 
 RULES: Mapping[str, Callable[[Step], Value]] = {
     **dict.fromkeys(_ELEMENTWISE, _elementwise),
-    "batch-norm-inference": _along(lambda step: [step.one.feature_index]),
+    "batch-norm-inference": _along(lambda step: [step.one.attributes.feature_index]),
     "bitcast-convert": _bits,
     "broadcast": _broadcast,
     "cholesky": _MATRICES,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from tfaot.export.rows.hlo import TUPLE, batch_of
+from tfaot.export.rows.hlo import batch_of
 from tfaot.export.rows.integers import Integers, computed
 from tfaot.export.rows.values import (
     BATCHED,
@@ -24,6 +24,7 @@ from tfaot.export.rows.values import (
     leaves,
     unflattened,
 )
+from tfaot.xla.module import Instruction, Shape
 
 
 class Step:
@@ -31,10 +32,10 @@ class Step:
 
     def __init__(
         self,
-        one: Any,
-        other: Any,
+        one: Instruction,
+        other: Instruction,
         operands: Sequence[Tree],
-        instructions: tuple[Mapping[int, Any], Mapping[int, Any]],
+        instructions: tuple[Mapping[str, Instruction], Mapping[str, Instruction]],
         order: int,
     ) -> None:
         """Takes a pair of instructions.
@@ -43,7 +44,7 @@ class Step:
           one: the first program's instruction.
           other: the second program's instruction.
           operands: what is known about their operands.
-          instructions: the instructions of the surrounding computations, by id.
+          instructions: the instructions of the surrounding computations, by name.
           order: a number that grows from step to step.
         """
         self.one = one
@@ -55,55 +56,53 @@ class Step:
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of the first result."""
-        return tuple(self.one.shape.dimensions)
+        return self.one.shape
 
     @property
     def empty(self) -> bool:
         """Whether the result is an array without elements, which depends on nothing."""
-        return all(0 in part.shape.dimensions for part in (self.one, self.other))
+        return all(0 in part.shape for part in (self.one, self.other))
 
     def without_empty(self) -> Step:
         """Returns the step without arrays that have no elements, if it concatenates: a padding of none, for example."""
         if self.one.opcode != "concatenate":
             return self
-        pairs = list(zip(self.one.operand_ids, self.other.operand_ids, strict=True))
+        pairs = list(zip(self.one.operands, self.other.operands, strict=True))
         full = [
             index
             for index, pair in enumerate(pairs)
-            if not all(0 in self.instructions[which][operand].shape.dimensions for which, operand in enumerate(pair))
+            if not all(0 in self.instructions[which][operand].shape for which, operand in enumerate(pair))
         ]
         if len(full) == len(pairs):
             return self
         made = []
         for instruction in (self.one, self.other):
-            copy = type(instruction)()
-            copy.CopyFrom(instruction)
-            copy.operand_ids[:] = [instruction.operand_ids[index] for index in full]
-            copy.opcode = "concatenate" if len(full) > 1 else "copy"
-            made.append(copy)
+            operands = tuple(instruction.operands[index] for index in full)
+            opcode = "concatenate" if len(full) > 1 else "copy"
+            made.append(dataclasses.replace(instruction, opcode=opcode, operands=operands))
         return Step(made[0], made[1], [self.operands[index] for index in full], self.instructions, self._order)
 
     @property
     def batch(self) -> tuple[int, int] | bool | None:
         """The batch dimension and its elements per row; None if there is no batch, False if it is unclear."""
-        return batch_of(self.one.shape, self.other.shape)
+        return batch_of(self.one.type, self.other.type)
 
     def mixed(self, why: str, *parts: Tree) -> Value:
         """Returns a MIXED value that records this instruction, or the first cause among `parts`."""
         known = [leaf.cause for part in parts for leaf in leaves(part) if leaf.kind is Kind.MIXED and leaf.cause]
         if known:
             return Value(Kind.MIXED, cause=min(known, key=lambda cause: cause.order))
-        metadata = self.one.metadata
+        metadata = self.one.attributes.metadata
         return Value(
             Kind.MIXED,
             cause=Cause((self._order,), metadata.op_name, metadata.op_type or self.one.opcode, why),
         )
 
-    def everywhere(self, value: Value, shape: Any = None) -> Tree:
+    def everywhere(self, value: Value, shape: Shape | None = None) -> Tree:
         """Returns a tree with this value for each array of the result."""
-        shape = self.one.shape if shape is None else shape
-        if shape.tuple_shapes or shape.element_type == TUPLE:
-            return tuple(self.everywhere(value, part) for part in shape.tuple_shapes)
+        shape = self.one.type if shape is None else shape
+        if shape.dtype == "tuple":
+            return tuple(self.everywhere(value, part) for part in shape.parts)
         return value
 
     def folded(self) -> Value | None:
@@ -113,10 +112,10 @@ class Step:
         results: list[Integers] = []
         for which, instruction in enumerate((self.one, self.other)):
             if instruction.opcode == "get-dimension-size":
-                shape, axis = self.instructions[which][instruction.operand_ids[0]].shape, instruction.dimensions[0]
-                if axis < len(shape.is_dynamic_dimension) and shape.is_dynamic_dimension[axis]:
+                shape, axis = self.instructions[which][instruction.operands[0]].type, instruction.dimensions[0]
+                if shape.dynamic[axis]:
                     return None
-                results.append((shape.dimensions[axis],))
+                results.append((shape.dims[axis],))
                 continue
             operands = [
                 None if not isinstance(operand, Value) or operand.constant is None else operand.constant[which]
@@ -166,7 +165,7 @@ class Step:
     def unknown(self) -> Value:
         """Returns the result of an operation without a rule, which is known only if no operand has rows."""
         value = self.together([leaf for operand in self.operands for leaf in leaves(operand)])
-        shapes = [self.one.shape, *self.one.shape.tuple_shapes], [self.other.shape, *self.other.shape.tuple_shapes]
+        shapes = [self.one.type, *self.one.type.parts], [self.other.type, *self.other.type.parts]
         if value.kind in BATCHED or any(batch_of(a, b) is not None for a, b in zip(*shapes, strict=True)):
             return self.mixed(UNKNOWN)
         return value
@@ -202,12 +201,12 @@ class Step:
 
     def operand_shape(self, index: int) -> tuple[int, ...]:
         """Returns the shape of an operand in the first program."""
-        return tuple(self.instructions[0][self.one.operand_ids[index]].shape.dimensions)
+        return self.instructions[0][self.one.operands[index]].shape
 
     @property
     def second_shape(self) -> tuple[int, ...]:
         """The shape of the first operand in the second program."""
-        return tuple(self.instructions[1][self.other.operand_ids[0]].shape.dimensions)
+        return self.instructions[1][self.other.operands[0]].shape
 
     def full(self, axis: int, sizes: Sequence[int], others: Sequence[int]) -> bool:
         """Returns whether slices of these sizes, listed for each program, span the first operand's whole dimension."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tfaot.export.rows.hlo import Module, same_attributes
+from tfaot.export.rows.hlo import same_attributes
 from tfaot.export.rows.loop import Loop
 from tfaot.export.rows.rules import RULES
 from tfaot.export.rows.step import Step
 from tfaot.export.rows.values import BATCHED, COUNTS, FREE, PLACE, TOGETHER, UNKNOWN, Cause, Kind, Tree, Value, leaves
+from tfaot.xla.module import Computation, Module, read
 
 
 def mixed_results(first: Any, second: Any, batched: Sequence[bool]) -> list[Cause | None]:
@@ -23,8 +24,8 @@ def mixed_results(first: Any, second: Any, batched: Sequence[bool]) -> list[Caus
     Returns:
       For each result, None or what may let its rows affect each other.
     """
-    walk = Walk(Module.of(first), Module.of(second))
-    main = walk.first.instructions[walk.first.entry].values()
+    walk = Walk(read(first), read(second))
+    main = walk.first.entry.instructions.values()
     further = sum(instruction.opcode == "parameter" for instruction in main) - len(batched)
     result = walk.run([*(Value(Kind.ROWS) if has else FREE for has in batched), *[FREE] * further])
     causes: list[Cause | None] = []
@@ -50,11 +51,11 @@ class Walk:
         """Returns the entry computation's result."""
         return self._computation(self.first.entry, self.second.entry, parameters)
 
-    def _computation(self, a: int, b: int, parameters: Sequence[Tree]) -> Tree:
+    def _computation(self, a: Computation, b: Computation, parameters: Sequence[Tree]) -> Tree:
         """Returns a computation's result for these parameters."""
-        mine, theirs = self.first.instructions[a], self.second.instructions[b]
-        root = (self.first.computations[a].root_id, self.second.computations[b].root_id)
-        done: dict[tuple[int, int], Tree] = {}
+        mine, theirs = a.instructions, b.instructions
+        root = a.root.name, b.root.name
+        done: dict[tuple[str, str], Tree] = {}
         stack = [root]
         while stack:
             pair = stack[-1]
@@ -62,8 +63,8 @@ class Walk:
                 stack.pop()
                 continue
             one, other = mine[pair[0]], theirs[pair[1]]
-            alike = one.opcode == other.opcode and len(one.operand_ids) == len(other.operand_ids)
-            operands = list(zip(one.operand_ids, other.operand_ids, strict=True)) if alike else []
+            alike = one.opcode == other.opcode and len(one.operands) == len(other.operands)
+            operands = list(zip(one.operands, other.operands, strict=True)) if alike else []
             missing = [operand for operand in operands if operand not in done]
             if missing:
                 stack.extend(reversed(missing))
@@ -74,16 +75,15 @@ class Walk:
             if not alike:
                 done[pair] = step.everywhere(step.mixed(COUNTS))
             elif one.opcode == "parameter":
-                done[pair] = parameters[one.parameter_number]
+                done[pair] = parameters[one.number]
             else:
                 done[pair] = self._result(step)
         return done[root]
 
     def called(self, step: Step, index: int, parameters: Sequence[Tree]) -> Tree:
         """Returns the result of a computation that an instruction calls."""
-        return self._computation(
-            step.one.called_computation_ids[index], step.other.called_computation_ids[index], parameters
-        )
+        a, b = self.first.computations[step.one.called[index]], self.second.computations[step.other.called[index]]
+        return self._computation(a, b, parameters)
 
     def _result(self, step: Step) -> Tree:
         """Returns the abstract value of a step's result."""
@@ -91,7 +91,7 @@ class Walk:
         if op == "tuple":
             return tuple(step.operands)
         if op == "get-tuple-element":
-            return step.operands[0][step.one.tuple_index]
+            return step.operands[0][step.one.attributes.tuple_index]
         if op == "call":
             return self.called(step, 0, step.operands)
         if op == "optimization-barrier":
@@ -106,14 +106,14 @@ class Walk:
         values = [leaf for operand in step.operands for leaf in leaves(operand)]
         if any(value.kind is Kind.MIXED for value in values):
             return step.everywhere(step.mixed("", *values))
-        if not same_attributes(step.one, step.other):
+        if not same_attributes(step.one.attributes, step.other.attributes):
             return step.everywhere(step.mixed(COUNTS))
         rule = RULES.get(step.one.opcode)
         value = step.folded() or (rule(step) if rule else step.unknown())
         if isinstance(value, Value) and value.kind in BATCHED and not isinstance(step.batch, bool | None):
             if step.batch != (value.axis, value.each * value.outer):
                 value = step.mixed(TOGETHER)  # the rule and the shapes contradict each other
-        elif isinstance(value, Value) and value.kind in BATCHED and not step.one.shape.tuple_shapes:
+        elif isinstance(value, Value) and value.kind in BATCHED and not step.one.type.parts:
             value = step.mixed(TOGETHER)
         return step.everywhere(value) if isinstance(value, Value) else value
 
