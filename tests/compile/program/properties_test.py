@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.compile.program import column_sums_test, narrow_test, row_copies_test
+from tests.xla.hlo import parsed
 from tfaot.compile.program import (
     column_sums,
     dense_nets,
@@ -876,7 +877,7 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         def change(function: CompiledFunction) -> CompiledFunction:
-            return row_copies.replace(function, copies(hlo), {})
+            return row_copies.replace(function, copies(parsed(hlo)), {})
 
         self.compare(800, 4 * most, draw, change, meanings, share=0.15)
 
@@ -926,7 +927,7 @@ class PropertiesTest(unittest.TestCase):
             ]
 
         def change(function: CompiledFunction) -> CompiledFunction:
-            return column_sums.replace(function, column_sums.summed(hlo))
+            return column_sums.replace(function, column_sums.summed(parsed(hlo)))
 
         self.compare(800, 4 * most, draw, change, meanings, share=0.2)
 
@@ -991,7 +992,7 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         def change(function: CompiledFunction) -> CompiledFunction:
-            compiled = Compiled({"v3": function}, {}, (hlo,))
+            compiled = Compiled({"v3": function}, {}, (parsed(hlo),))
             strided_products.strided_products(compiled)
             return compiled.functions["v3"]
 
@@ -1038,7 +1039,7 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         def change(function: CompiledFunction) -> CompiledFunction:
-            return filter_gradients.replace(function, copies(hlo), single_results(hlo))
+            return filter_gradients.replace(function, copies(parsed(hlo)), single_results(parsed(hlo)))
 
         self.compare(800, 4 * 1536, draw, change, meanings, share=0.2)
 
@@ -1153,7 +1154,7 @@ class PropertiesTest(unittest.TestCase):
             # Another level reads the same constants, maybe as something else.
             other = dataclasses.replace(function, thunks=function.thunks[:: len(contents) - 1])
             stored = {name: memoryview(value) for name, value in contents.items()}
-            compiled = Compiled({"x86-64-v3": other, "x86-64-v4": function}, stored, (hlo,), weights)
+            compiled = Compiled({"x86-64-v3": other, "x86-64-v4": function}, stored, (parsed(hlo),), weights)
             for each in chosen:
                 changed[each] += each(compiled) > 0
             contents.update(compiled.replaced | compiled.added)
