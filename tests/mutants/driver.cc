@@ -4,7 +4,11 @@
 // columns a b value. For each, two forked children run: one observes what the
 // model computes, the other is the generated test. Prints a line for each: how
 // the observer ended, how the test ended, whether any bit changed, by how much,
-// which call, which tensor. Ends are "ok", "exit N", "signal N".
+// how many of the values that the test compares changed, how many of these it
+// noticed, which call, which tensor. Ends are "ok", "exit N", "signal N".
+//
+// With `survey ISA...` as MUTANTS, prints what kernels' operands hold instead:
+// site, operand, and a letter.
 #include <malloc.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -101,8 +105,47 @@ Observer& Knowing(const std::string& isa, const std::string& inputs,
   return *observer;
 }
 
+void SurveyAll(const std::string& inputs, int argc, char** argv) {
+  Mutation survey;
+  survey.kind = Kind::kSurvey;
+  Choose(survey);
+  for (int i = 5; i < argc; ++i) {
+    Observer observer(inputs);
+    observer.Begin(Observer::Mode::kRecord);
+    Observe(argv[i], argv[2], observer);
+  }
+  for (const auto& [place, letter] : Survey()) {
+    std::printf("%d\t%d\t%c\n", place.first, place.second, letter);
+  }
+}
+
+// Keeps the values that the test compares, and how far rounding moves them.
+void KnowValues(char** argv) {
+  std::fflush(nullptr);
+  const int out = dup(STDOUT_FILENO);
+  if (std::freopen("/dev/null", "w", stdout) == nullptr) std::exit(3);
+  for (int seed = 0; seed <= kRoundings; ++seed) {
+    Mutation rounding;
+    if (seed > 0) rounding.kind = Kind::kRounding;
+    rounding.value = seed;
+    Choose(rounding);
+    Count(seed == 0 ? Mode::kRecord : Mode::kRounding);
+    GeneratedTest(3, argv);
+  }
+  Choose({});
+  std::fflush(nullptr);
+  dup2(out, STDOUT_FILENO);
+  close(out);
+}
+
+// What children report.
+struct Report {
+  Change change;
+  Counts counts;
+};
+
 int Main(int argc, char** argv) {
-  if (argc != 5) {
+  if (argc < 5) {
     std::fprintf(stderr, "usage: driver GOLDENS VARIABLES INPUTS MUTANTS\n");
     return 2;
   }
@@ -110,8 +153,13 @@ int Main(int argc, char** argv) {
   // process, so that they don't see what the original left there.
   mallopt(M_PERTURB, 0xff);
   const std::string inputs = Read(argv[3]);
-  auto* const change =
-      static_cast<Change*>(mmap(nullptr, sizeof(Change), PROT_READ | PROT_WRITE,
+  if (std::string(argv[4]) == "survey") {
+    SurveyAll(inputs, argc, argv);
+    return 0;
+  }
+  KnowValues(argv);
+  auto* const report =
+      static_cast<Report*>(mmap(nullptr, sizeof(Report), PROT_READ | PROT_WRITE,
                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0));
   std::istringstream lines(Read(argv[4]));
   rlim_t seconds = 300;
@@ -125,12 +173,12 @@ int Main(int argc, char** argv) {
     }
     m.kind = static_cast<Kind>(kind);
     Observer& observer = Knowing(isa, inputs, argv[2]);
-    *change = Change();
+    *report = Report();
     const std::string observed = InChild(seconds, [&] {
       Choose(m);
       observer.Begin(Observer::Mode::kCompare);
       Observe(isa.c_str(), argv[2], observer);
-      *change = observer.change();
+      report->change = observer.change();
       return 0;
     });
     const double before = Used();
@@ -138,14 +186,20 @@ int Main(int argc, char** argv) {
     const bool hangs = observed == "signal " + std::to_string(SIGXCPU);
     const std::string tested = hangs ? observed : InChild(seconds, [&] {
       Choose(m);
-      return GeneratedTest(3, argv);
+      Count(Mode::kCompare);
+      const int status = GeneratedTest(3, argv);
+      report->counts = Counted();
+      return status;
     });
     if (m.kind == Kind::kNone) {
       seconds = 2 + static_cast<rlim_t>(5 * (Used() - before));
     }
-    std::printf("%s\t%s\t%d\t%.6g\t%d\t%s\n", observed.c_str(), tested.c_str(),
-                change->any ? 1 : 0, change->largest, change->call,
-                change->name);
+    const auto& [change, counts] = *report;
+    std::printf("%s\t%s\t%d\t%.6g\t%lld\t%lld\t%d\t%s\n", observed.c_str(),
+                tested.c_str(), change.any ? 1 : 0, change.largest,
+                static_cast<long long>(counts.changed),
+                static_cast<long long>(counts.noticed), change.call,
+                change.name);
     std::fflush(stdout);
   }
   return 0;

@@ -48,6 +48,10 @@ class Verdict:
     """Whether any bit of a result differs."""
     change: float
     """The largest change beyond rounding, as a fraction of its tensor's largest value; 0 if there is none."""
+    values: int
+    """How many of the values that the test compares change by more than rounding."""
+    noticed: int
+    """How many of these the test doesn't tolerate."""
     call: int
     tensor: str
 
@@ -172,6 +176,7 @@ class Model:
                         name=f"{name[1:]}{f' of {batch}' if batch else ''}",
                         first_site=site,
                         arguments=_arguments(self.manifest, entry.name),
+                        runs=sum((call.entry_point, call.batch) == (entry.name, batch) for call in self.manifest.calls),
                         constant_bytes={symbol: len(value) for symbol, value in held.items()},
                         is_float=lambda symbol, held=held: _is_float(bytes(held[symbol])),
                     )
@@ -186,7 +191,7 @@ class Model:
 
     @property
     def mutants(self) -> list[Mutant]:
-        """Returns every possible fault."""
+        """Returns every possible fault. Those that depend on what operands hold are there after `build`."""
         return list(walk([program for program, _, _ in self._programs]))
 
     @property
@@ -195,10 +200,10 @@ class Model:
         return sorted({isa for _, isa, _ in self._programs})
 
     def build(self) -> Path:
-        """Compiles and links the driver.
+        """Compiles and links the driver, and runs it to see what operands hold.
 
         Raises:
-          Failed: something doesn't compile.
+          Failed: something doesn't compile, or the driver failed.
         """
         tools, folder, stem = self._toolchain, self._folder, self._stem
         objects = [*self._objects, *(tools.kernels(path, isa) for path, isa in sorted(self._kernels))]
@@ -211,11 +216,22 @@ class Model:
         objects.append(tools.compile(Path(f"{stem}.cc"), folder / "class.o", "-O2", include))
         objects.append(tools.compile(folder / "observe.cc", folder / "observe.o", "-O1", include))
         test = Path(f"{stem}_test.cc")
-        objects.append(tools.compile(test, folder / "test.o", "-O2", include, "-Dmain=GeneratedTest"))
+        (folder / "tfaot").mkdir()
+        (folder / "tfaot/verify.h").write_text(_counting((ROOT / "runtime/tfaot/verify.h").read_text()))
+        quoted = f"-iquote{folder}"
+        objects.append(tools.compile(test, folder / "test.o", "-O2", quoted, include, "-Dmain=GeneratedTest"))
         variables = f'-DTFAOT_VARIABLES="{stem}.variables.safetensors"'
         objects.append(tools.compile(Path(f"{stem}.variables.S"), folder / "variables.o", variables))
         objects += [tools.compile(source, folder / f"{source.name}.o") for source in self._assembled]
-        return tools.link([*objects, *tools.runtime], folder / "driver")
+        driver = tools.link([*objects, *tools.runtime], folder / "driver")
+        (folder / "inputs").write_bytes(self._inputs())
+        held = {}
+        for line in self._run(driver, "survey", *self.isas):
+            site, operand, letter = line.split("\t")
+            held[int(site), int(operand)] = letter
+        for program, _, _ in self._programs:
+            program.survey(held)
+        return driver
 
     def run(self, driver: Path, mutants: Sequence[Mutant]) -> list[Verdict]:
         """Runs mutants, each in separate processes.
@@ -223,19 +239,23 @@ class Model:
         Raises:
           Failed: the driver failed.
         """
-        inputs, lines = self._folder / "inputs", self._folder / "mutants"
-        inputs.write_bytes(self._inputs())
+        lines = self._folder / "mutants"
         lines.write_text("".join(mutant.line + "\n" for mutant in mutants))
-        files = (f"{self._stem}.goldens.safetensors", f"{self._stem}.variables.safetensors", inputs, lines)
-        result = subprocess.run([driver, *files], capture_output=True, check=False, text=True)
-        answers = result.stdout.splitlines()
-        if result.returncode or len(answers) != len(mutants):
-            raise Failed(f"{self.label}: the driver ended with {result.returncode}: {result.stderr[-2000:]}")
         verdicts = []
-        for mutant, answer in zip(mutants, answers, strict=True):
-            observed, tested, differs, change, call, tensor = answer.split("\t")
-            verdicts.append(Verdict(mutant, observed, tested, differs == "1", float(change), int(call), tensor))
+        for mutant, answer in zip(mutants, self._run(driver, str(lines)), strict=True):
+            observed, tested, differs, change, values, noticed, call, tensor = answer.split("\t")
+            counts = int(values), int(noticed)
+            verdicts.append(
+                Verdict(mutant, observed, tested, differs == "1", float(change), *counts, int(call), tensor)
+            )
         return verdicts
+
+    def _run(self, driver: Path, *arguments: str) -> list[str]:
+        files = [f"{self._stem}.goldens.safetensors", f"{self._stem}.variables.safetensors", self._folder / "inputs"]
+        result = subprocess.run([driver, *files, *arguments], capture_output=True, check=False, text=True)
+        if result.returncode:
+            raise Failed(f"{self.label}: the driver ended with {result.returncode}: {result.stderr[-2000:]}")
+        return result.stdout.splitlines()
 
     def _inputs(self) -> bytes:
         """Returns what the goldens have for all inputs, in the order of the calls: a seed and a limit, then values if any."""
@@ -274,6 +294,23 @@ class Model:
             ]
             lines += [f"  o.Seen({json.dumps(v.name)}, model.{v.cpp_name}());" for v in manifest.written_by(entry)]
         return "\n".join([*lines, "}", ""])
+
+
+_COUNTED = {
+    '#include "tfaot/bounded_view.h"\n': '#include "mutation.h"\n',
+    "  Errors errors;\n": "  mutants::Tensor();\n",
+    "    if (got[i] == want[i]) continue;\n": "    mutants::Value(double(got[i]), !std::is_floating_point_v<T>);\n",
+    "    if (!tolerated) errors.tolerated = false;\n": "    if (!tolerated) mutants::Off();\n",
+}
+
+
+def _counting(header: str) -> str:
+    """Returns verify.h whose `Compare` also tells mutation.h about each value."""
+    for line, more in _COUNTED.items():
+        if header.count(line) != 1:
+            raise Failed(f"runtime/tfaot/verify.h doesn't have one line {line!r}")
+        header = header.replace(line, more + line)
+    return header
 
 
 def _is_object(function: str) -> bool:

@@ -68,14 +68,13 @@ def run(
     """
     toolchain = Toolchain(folder)
     models = [Model(generated / label.removeprefix("//").replace(":", "/"), generated, toolchain) for label in labels]
+    drivers = [model.build() for model in models]
     chosen = choose({model.label: model.mutants for model in models}, count, seed)
     results: dict[str, list[Verdict]] = {}
-    for model in models:
+    for model, driver in zip(models, drivers, strict=True):
         begin = time.monotonic()
-        driver = model.build()
-        built = time.monotonic()
         results[model.label] = model.run(driver, [*originals(model), *chosen[model.label]])
-        _say(model.label, results[model.label], built - begin, time.monotonic() - built)
+        _say(model.label, results[model.label], time.monotonic() - begin)
     return results, sum(len(model.mutants) for model in models)
 
 
@@ -134,14 +133,14 @@ def _built(labels: Sequence[str], jobs: int) -> Path:
     return Path(found)
 
 
-def _say(label: str, verdicts: Sequence[Verdict], building: float, running: float) -> None:
+def _say(label: str, verdicts: Sequence[Verdict], seconds: float) -> None:
     faults = [verdict for verdict in verdicts if verdict.mutant.name not in report.ORIGINALS]
     missed = sum(verdict.survives for verdict in faults)
     changing = sum(verdict.changes for verdict in faults)
     alarms = sum(verdict.caught for verdict in verdicts if verdict.mutant.kind == "none")
     print(
         f"{label}: {len(faults)} mutants, {changing} change a result, {missed} of these survive, "
-        f"{alarms} false alarms; built in {building:.0f} s, run in {running:.0f} s",
+        f"{alarms} false alarms; {seconds:.0f} s",
         flush=True,
     )
 

@@ -5,14 +5,36 @@
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 namespace tfaot::mutants {
 namespace {
 
+// A value changes if it moves by more than this fraction of its tensor's
+// largest and by more than this many times the effect of rounding. model.py and
+// observer.h have the same numbers.
+constexpr double kChanged = 1e-4;
+constexpr double kNoise = 10;
+
 Mutation chosen;
 std::mt19937_64 bits;
+std::map<std::pair<int, int>, char> survey;
+
+// A value of the generated test.
+struct Compared {
+  double value;
+  double noise;
+  std::size_t tensor;
+};
+std::vector<Compared> compared;
+std::vector<double> largest;  // by tensor
+Mode mode = Mode::kRecord;
+Counts counts;
+std::size_t next_value = 0;
+bool changed = false;  // the latest value
 
 // A copy of an operand's values. Valid until the next copy.
 template <typename T>
@@ -27,6 +49,23 @@ T* Copy(const void* data, std::size_t count) {
   }
   std::memcpy(block, data, count * sizeof(T));
   return reinterpret_cast<T*>(block);
+}
+
+// Returns number `a` of the values for which `fits`, or null if there is none.
+template <typename T, typename Fits>
+T* Candidate(T* values, std::size_t count, Fits fits) {
+  const auto all = std::count_if(values, values + count, fits);
+  if (all == 0) return nullptr;
+  for (auto left = chosen.a % all;; ++values) {
+    if (fits(*values) && left-- == 0) return values;
+  }
+}
+
+template <typename T>
+T Narrow(T value) {
+  int exponent = 0;
+  const T fraction = std::frexp(value, &exponent);
+  return std::ldexp(std::nearbyint(fraction * 256), exponent - 8);
 }
 
 template <typename T>
@@ -68,6 +107,34 @@ unsigned char* Mutated(const void* data) {
         std::swap(row[m.a], row[m.b]);
       }
       break;
+    case Kind::kNarrow:
+      if constexpr (std::is_floating_point_v<T>) {
+        std::transform(values, values + count, values, Narrow<T>);
+      }
+      break;
+    case Kind::kDropRow:
+      for (T* at = values; at + size <= values + count; at += size) {
+        std::fill_n(at + m.a * m.columns, m.columns, T{});
+      }
+      break;
+    case Kind::kDropColumn:
+      for (T* row = values; row + m.columns <= values + count;
+           row += m.columns) {
+        row[m.a] = T{};
+      }
+      break;
+    case Kind::kUnmask:
+      if (T* const zero =
+              Candidate(values, count, [](T v) { return v == T{}; })) {
+        *zero = 1;
+      }
+      break;
+    case Kind::kOffByOne:
+      if (T* const positive =
+              Candidate(values, count, [](T v) { return v >= 1; })) {
+        *positive -= 1;
+      }
+      break;
     default:
       std::abort();
   }
@@ -77,17 +144,59 @@ unsigned char* Mutated(const void* data) {
 bool OfOperand(Kind kind) {
   return kind == Kind::kScale || kind == Kind::kZero ||
          kind == Kind::kTranspose || kind == Kind::kSwapRows ||
-         kind == Kind::kSwapColumns;
+         kind == Kind::kSwapColumns || kind == Kind::kNarrow ||
+         kind == Kind::kDropRow || kind == Kind::kDropColumn ||
+         kind == Kind::kUnmask || kind == Kind::kOffByOne;
 }
 
 unsigned char* Changed(const void* data) {
-  return chosen.dtype == 'd' ? Mutated<double>(data) : Mutated<float>(data);
+  switch (chosen.dtype) {
+    case 'd':
+      return Mutated<double>(data);
+    case 'i':
+      return Mutated<std::int32_t>(data);
+    case 'b':
+      return Mutated<unsigned char>(data);
+    default:
+      return Mutated<float>(data);
+  }
+}
+
+// What an operand holds, as Survey() has it, or 0 if it is all zero. Integers
+// of 64 bits look like pairs of 32 bits.
+char Letter(const void* data, std::size_t size) {
+  const auto* const bytes = static_cast<const unsigned char*>(data);
+  const auto zero = [](unsigned char byte) { return byte == 0; };
+  if (std::all_of(bytes, bytes + size, zero)) return 0;
+  bool words = size % 4 == 0;
+  bool booleans = true;
+  for (std::size_t i = 0; i < size; ++i) {
+    booleans = booleans && bytes[i] <= 1;
+    words = words && (bytes[i] == 0 || bytes[i] > 1 || i % 4 == 0);
+  }
+  if (booleans && !words) return 'b';
+  if (size % 4 != 0) return '-';
+  bool integers = true, mask = true, count = true, floats = true;
+  for (std::size_t i = 0; i < size; i += 4) {
+    std::int32_t integer = 0;
+    float value = 0;
+    std::memcpy(&integer, bytes + i, 4);
+    std::memcpy(&value, bytes + i, 4);
+    integers = integers && integer > -(1 << 24) && integer < 1 << 24;
+    mask = mask && (value == 0 || value == 1);
+    count = count && std::abs(value) < 1 << 24 && value == std::trunc(value);
+    floats = floats && (value == 0 ||
+                        (std::abs(value) > 1e-30 && std::abs(value) < 1e30));
+  }
+  return integers ? 'i' : mask ? 'm' : count ? 'c' : floats ? 'f' : '-';
 }
 
 template <typename T>
 void RoundAll(T* values, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    if (values[i] == 0 || !std::isfinite(values[i])) continue;
+    if (!std::isfinite(values[i])) continue;
+    // Integers are counts and masks, which no order of sums rounds.
+    if (values[i] == std::trunc(values[i])) continue;
     const T to = bits() >> 63 ? INFINITY : -INFINITY;
     values[i] = std::nextafter(values[i], to);
   }
@@ -126,6 +235,22 @@ void WrittenRows(int site, char dtype, std::int64_t rows, std::int64_t columns,
   }
 }
 
+// Starts a variable with older values, or, in the first run, with zeros, or
+// ones if they were zeros.
+void Restart(unsigned char* argument, const std::string& first, bool zero) {
+  if (!zero) {
+    std::memcpy(argument, first.data(), first.size());
+    return;
+  }
+  std::memset(argument, 0, first.size());
+  if (first.find_first_not_of('\0') != std::string::npos) return;
+  if (chosen.dtype == 'f') {
+    std::fill_n(reinterpret_cast<float*>(argument), first.size() / 4, 1.0f);
+  } else {
+    argument[0] = 1;
+  }
+}
+
 }  // namespace
 
 void Choose(const Mutation& mutation) {
@@ -137,6 +262,42 @@ const Mutation& Chosen() { return chosen; }
 
 void Round(float* values, std::size_t count) { RoundAll(values, count); }
 void Round(double* values, std::size_t count) { RoundAll(values, count); }
+
+const std::map<std::pair<int, int>, char>& Survey() { return survey; }
+
+void Count(Mode next) {
+  mode = next;
+  next_value = 0;
+  counts = Counts();
+}
+
+Counts Counted() { return counts; }
+
+void Tensor() {
+  if (mode == Mode::kRecord) largest.push_back(0);
+}
+
+void Value(double got, bool integer) {
+  if (mode == Mode::kRecord) {
+    compared.push_back({got, 0, largest.size() - 1});
+    if (!integer && std::isfinite(got)) {
+      largest.back() = std::max(largest.back(), std::abs(got));
+    }
+    return;
+  }
+  if (next_value == compared.size()) std::abort();
+  Compared& was = compared[next_value++];
+  const bool same =
+      got == was.value || (std::isnan(got) && std::isnan(was.value));
+  double difference = same ? 0 : std::abs(got - was.value);
+  if (std::isnan(difference)) difference = INFINITY;
+  if (mode == Mode::kRounding) was.noise = std::max(was.noise, difference);
+  changed = mode == Mode::kCompare && difference > kNoise * was.noise &&
+            difference > kChanged * largest[was.tensor];
+  counts.changed += changed;
+}
+
+void Off() { counts.noticed += changed; }
 
 bool Runs(int site) {
   return chosen.kind != Kind::kSkip || chosen.site != site;
@@ -189,6 +350,15 @@ void Written(int site, char dtype, const kernels::Images& sizes, void* out,
 }
 
 const KernelCall* Call(int site, const KernelCall* call) {
+  if (chosen.kind == Kind::kSurvey) {
+    for (std::size_t i = 0; i < call->num_args; ++i) {
+      const std::pair<int, int> key(site, i);
+      if (survey.count(key) > 0) continue;
+      const char letter = Letter(call->args[i].data, call->args[i].size);
+      if (letter != 0) survey[key] = letter;
+    }
+    return call;
+  }
   if (site != chosen.site || !OfOperand(chosen.kind)) return call;
   static std::vector<KernelArg> args;
   static KernelCall copy;
@@ -202,15 +372,31 @@ const KernelCall* Call(int site, const KernelCall* call) {
 
 bool Run(int site, const Instance& instance, const Program& program,
          bool (*body)(const Instance&)) {
-  if (chosen.kind != Kind::kExchange || chosen.site != site) {
+  const Mutation& m = chosen;
+  const bool exchange = m.kind == Kind::kExchange;
+  if ((!exchange && m.kind != Kind::kState && m.kind != Kind::kFlip) ||
+      m.site != site) {
     return body(instance);
   }
   const std::size_t buffers =
       program.num_args + program.num_memory + program.num_constants;
   std::vector<unsigned char*> data(instance.buffers,
                                    instance.buffers + buffers);
-  std::swap(data[static_cast<std::size_t>(chosen.a)],
-            data[static_cast<std::size_t>(chosen.b)]);
+  unsigned char*& argument = data[static_cast<std::size_t>(m.a)];
+  const auto size = static_cast<std::size_t>(m.count);
+  if (exchange) {
+    std::swap(argument, data[static_cast<std::size_t>(m.b)]);
+  } else if (m.kind == Kind::kFlip) {
+    // A run may write only to its own variables. m.rows says that this is one.
+    if (m.rows == 0) argument = Copy<unsigned char>(argument, size);
+    argument[m.b] ^= static_cast<unsigned char>(m.value);
+  } else {
+    static std::map<const void*, std::pair<std::string, std::int64_t>> runs;
+    auto& [first, count] = runs[instance.buffers];
+    if (count == 0) first.assign(argument, argument + size);
+    if (count == m.b) Restart(argument, first, count == 0);
+    ++count;
+  }
   std::vector<KernelArg> args(program.num_kernel_args);
   std::vector<KernelCall> calls(program.num_calls);
   std::size_t next = 0;

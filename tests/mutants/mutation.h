@@ -10,6 +10,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <utility>
 
 #include "tfaot/executor.h"
 #include "tfaot/kernels/calls.h"
@@ -32,13 +34,24 @@ enum class Kind : int {
   kSwapResults,  // columns a and b of a call's result are
   kExchange,     // arguments a and b of the program `site` are swapped
   kTrips,        // a loop runs `a` times
+  kNarrow,       // an operand has 8 significant bits
+  kDropRow,      // row `a` of an operand's matrices is zero
+  kDropColumn,   // column `a` is
+  kUnmask,       // a zero of an operand is one
+  kOffByOne,     // a positive value of an operand is smaller by one
+  kState,   // argument `a` of the program `site` is wrong at the start of run
+            // `b`: as at the first run's; at the first, zero
+  kFlip,    // byte `b` of argument `a` is `value`, combined by exclusive or
+  kSurvey,  // not a fault: kernels' operands are classified
 };
 
 // `site` is a statement, and `operand` one of its operands: for a kernel, its
 // argument; for a product or convolution, 0 left or input, 1 right or kernel,
 // 2 the epilogue.
-// An operand has `count` values of `dtype` ('f' float, 'd' double), in matrices
-// of `rows` and `columns`.
+// An operand has `count` values of `dtype` ('f' float, 'd' double, 'i' 32-bit
+// integer, 'b' byte), in matrices of `rows` and `columns`. Of the values that
+// kUnmask and kOffByOne can change, they change number `a`, modulo how many
+// there are.
 struct Mutation {
   Kind kind = Kind::kNone;
   int site = -1;
@@ -56,7 +69,27 @@ struct Mutation {
 void Choose(const Mutation& mutation);
 const Mutation& Chosen();
 
-// Moves every finite, nonzero value up or down by one unit in the last place.
+// What kernels' operands hold, by site and operand, when they are first read
+// and aren't all zero: 'b' booleans, 'i' integers, 'm' a mask of floats, 'c'
+// floats that are integers, 'f' other floats, '-' something else.
+const std::map<std::pair<int, int>, char>& Survey();
+
+// The values that the generated test compares. The header that it includes
+// calls Tensor() before each comparison, Value() for each value, and Off() if
+// the latest value isn't tolerated.
+enum class Mode { kRecord, kRounding, kCompare };
+struct Counts {
+  std::int64_t changed = 0;  // by more than rounding
+  std::int64_t noticed = 0;  // and not tolerated
+};
+void Count(Mode mode);  // starts a run of the test
+Counts Counted();
+void Tensor();
+void Value(double got, bool integer);
+void Off();
+
+// Moves every finite value that isn't an integer up or down by one unit in the
+// last place.
 void Round(float* values, std::size_t count);
 void Round(double* values, std::size_t count);
 
@@ -74,7 +107,7 @@ void Written(int site, char dtype, const kernels::Images& sizes, void* out,
 // Calls a kernel with the operands to mutate in a copy.
 const KernelCall* Call(int site, const KernelCall* call);
 
-// Runs `body`, with two arguments swapped if the program's site is selected.
+// Runs `body`, with other arguments if the program's site is selected.
 bool Run(int site, const Instance& instance, const Program& program,
          bool (*body)(const Instance&));
 

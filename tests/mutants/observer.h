@@ -115,9 +115,8 @@ class Observer {
 
   template <typename T>
   static void Rounded(T* values, std::size_t count) {
-    using Value = std::remove_const_t<T>;
-    if constexpr (std::is_same_v<Value, float> ||
-                  std::is_same_v<Value, double>) {
+    // Views of what a model only reads are const.
+    if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double>) {
       Round(values, count);
     }
   }

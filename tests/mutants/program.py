@@ -7,6 +7,7 @@ not look like one that was caught.
 from __future__ import annotations
 
 import dataclasses
+import math
 import random
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,13 @@ KINDS = (
     "swap_results",
     "exchange",
     "trips",
+    "narrow",
+    "drop_row",
+    "drop_column",
+    "unmask",
+    "off_by_one",
+    "state",
+    "flip",
 )
 """Numbered like `Kind` in mutation.h."""
 
@@ -46,10 +54,11 @@ _FOR = re.compile(r"^for \(std::int64_t i = 0; i < (\d+); \+\+i\) \{$")
 _PRODUCT = re.compile(
     r"^(kernels::[\w:]*Run(?:Plain)?(Products|Convolution|Winograd)<([\w:<>]+)>)\((k\w+)\[(\d+)\], (.*)\);$"
 )
+_SUMS = re.compile(r"^(kernels::TFAOT_ISA::RunColumnSums<float>\(\{(\d+), (\d+), (\d+), [^}]*\}, )([^,]*)(, .*)$")
 _OTHER = re.compile(
     r"^(\}|\{|for \(;;\) \{|if \(\*\(b\[\d+\] \+ \d+\) == 0\) break;|break;|switch \(.*\) \{|(case \d+|default): \{|return true;"
     r"|unsigned char\* const values\[\] = \{.*\};|static constexpr std::size_t kSizes\[\] = \{.*\};"
-    r"|::tfaot::(Sort|TopK|NextRngState)\(.*|instance\.scratch\);|kernels::TFAOT_ISA::Run(?:Softmax|ColumnSums|RowCopies|FilterGradient)<float>\(.*\);"
+    r"|::tfaot::(Sort|TopK|NextRngState)\(.*|instance\.scratch\);|kernels::TFAOT_ISA::Run(?:Softmax|RowCopies|FilterGradient)<float>\(.*\);"
     r"|kernels::RunDenseNet\(|kernels::Dense<.*\}[,)];?"
     r"|unsigned char\* const\* const b = instance\.buffers;|const ::tfaot::KernelCall\* const calls = instance\.calls;"
     r"|static_cast<void>\((b|calls)\);|)$"
@@ -113,6 +122,18 @@ class _Place:
     offset: int
 
 
+@dataclasses.dataclass(frozen=True)
+class _Read:
+    """A kernel's operand. What can be broken depends on what it holds when the program runs."""
+
+    where: str
+    site: int
+    operand: int
+    bytes: int
+    reduced: bool
+    """Whether the kernel reduces it."""
+
+
 class Program:
     """One `executor.cc`: the code of an entry point, for one batch size and one CPU level."""
 
@@ -124,6 +145,7 @@ class Program:
         name: str,
         first_site: int,
         arguments: Sequence[Argument],
+        runs: int,
         constant_bytes: Mapping[str, int],
         is_float: Callable[[str], bool],
     ) -> None:
@@ -135,6 +157,7 @@ class Program:
           name: the entry point and batch, for people; can be empty.
           first_site: the program's own number. Those of its statements follow.
           arguments: the program's arguments, in order.
+          runs: how often the generated test calls it.
           constant_bytes: sizes of the constants, by symbol.
           is_float: whether a symbol's constant seems to contain floats.
 
@@ -142,7 +165,7 @@ class Program:
           Unknown: the text contains an unknown statement.
         """
         self._text, self._isa, self._name = text, isa, name
-        self._arguments = arguments
+        self._arguments, self._runs = arguments, runs
         self._constant_bytes, self._is_float = constant_bytes, is_float
         self._site = self._first_site = first_site
         self._products = [_numbers(line) for line in _table(text, "kProducts")]
@@ -154,10 +177,12 @@ class Program:
         self._first_arg = [sum(counts[:index]) for index in range(len(counts) + 1)]
         self._formulas = {name: [*map(int, _PUT.findall(body))] for name, body in _FORMULA.findall(text)}
         """The arrays that each formula writes."""
+        self._reads: list[_Read] = []
         self._mutants: list[Mutant] = []
         self.mutated = self._rewritten()
         """The text, with switches."""
         self._exchanges()
+        self._starts()
 
     @property
     def sites(self) -> int:
@@ -168,6 +193,26 @@ class Program:
     def mutants(self) -> Sequence[Mutant]:
         """Returns every possible fault."""
         return self._mutants
+
+    def survey(self, held: Mapping[tuple[int, int], str]) -> None:
+        """Adds the faults of operands whose contents are known, by site and operand. mutation.h lists the letters."""
+        last = self._site
+        for read in self._reads:
+            letter, self._site = held.get((read.site, read.operand), "-"), read.site
+            width = 1 if letter == "b" else 4
+            where = f"{read.where}, operand {read.operand}"
+            dtype = letter if letter in "bi" else "f"
+            rest = {"operand": read.operand, "dtype": dtype, "count": read.bytes // width}
+            drawn = random.Random(f"{where} {read.site}").randrange(1 << 16)
+            if letter in "bm":
+                self._add("use a masked element", where, "unmask", **rest, a=drawn)  # type: ignore[arg-type]
+            if letter in "ic":
+                name = {"i": "an index off by one", "c": "a float count off by one"}[letter]
+                self._add(name, where, "off_by_one", **rest, a=drawn)  # type: ignore[arg-type]
+            if letter in "mcf" and read.reduced and read.bytes > width:
+                shape = {"rows": 1, "columns": read.bytes // width, "a": read.bytes // width - 1}
+                self._add("reduce over n - 1", where, "drop_column", **rest, **shape)  # type: ignore[arg-type]
+        self._site = last
 
     def _rewritten(self) -> str:
         head, body = self._text.split("template <bool kHooked>\nbool Run(const ::tfaot::Instance& instance) {\n", 1)
@@ -204,6 +249,12 @@ class Program:
             self._site += 1
             self._skip(f"copy of {found[3]} bytes", [_place(found[1])])
             return f"if (M::Runs({self._site})) {text}"
+        if found := _SUMS.match(text):
+            self._site += 1
+            arrays, rows, columns = map(int, found.groups()[1:4])
+            rest = {"operand": 0, "count": arrays * rows * columns, "rows": rows, "columns": columns}
+            self._add("reduce over n - 1", f"sums of {rows} rows", "drop_row", **rest, a=rows - 1)
+            return f"{found[1]}M::Operand({self._site}, 0, {found[5]}){found[6]}"
         if found := _FOR.match(text):
             self._site += 1
             trips = int(found[1])
@@ -235,9 +286,13 @@ class Program:
         # XLA's kernels have their results last. What is written in place is also among the operands.
         outs = [place for index, place in enumerate(places) if place in places[:index]] or places[-1:]
         self._skip(where, outs)
-        for operand, (offset, _, buffer) in enumerate(args):
+        for operand, (offset, size, buffer) in enumerate(args):
             place = places[operand]
-            if place in places[:operand] or (place in outs and places.count(place) == 1) or offset:
+            if place in places[:operand] or (place in outs and places.count(place) == 1):
+                continue
+            reduced = "reduce" in symbol and size > args[-1][1]
+            self._reads.append(_Read(where, self._site, operand, size, reduced))
+            if offset:
                 continue
             if buffer < len(self._arguments) and self._arguments[buffer].variable:
                 argument = self._arguments[buffer]
@@ -245,16 +300,9 @@ class Program:
                     continue
                 self._weight(where, operand, argument.name, FLOATS[argument.dtype], argument.shape)
             elif (symbol_ := self._constant(buffer)) and self._is_float(symbol_):
-                size = self._constant_bytes[symbol_] // 4
-                if size >= 8:
-                    self._add(
-                        "scale a kernel by 1.001",
-                        f"{where}, constant {size}",
-                        "scale",
-                        operand=operand,
-                        count=size,
-                        value=SCALE,
-                    )
+                count = self._constant_bytes[symbol_] // 4
+                if count >= 8:
+                    self._inexact(f"{where}, constant {count}", {"operand": operand, "count": count})
         called = f"M::Call({self._site}, calls + {call})"
         if "RunWorkgroups" in text:
             return f"if (M::Runs({self._site}) && !::tfaot::RunWorkgroups(&{symbol}, *{called})) return false;"
@@ -273,12 +321,16 @@ class Program:
         if len(shape) >= 2:
             self._matrix(where, count // columns, columns, rest)
 
+    def _inexact(self, where: str, rest: Mapping[str, object]) -> None:
+        scaled: dict[str, object] = {**rest, "value": SCALE}
+        self._add("scale a kernel by 1.001", where, "scale", **scaled)  # type: ignore[arg-type]
+        self._add("round a weight to 8 bits", where, "narrow", **rest)  # type: ignore[arg-type]
+
     def _matrix(
         self, where: str, rows: int, columns: int, rest: Mapping[str, object], transposed: bool = False
     ) -> None:
         """Adds faults for an operand of matrices. The filters are columns, or rows if it is transposed."""
-        scaled: dict[str, object] = {**rest, "value": SCALE}
-        self._add("scale a kernel by 1.001", where, "scale", **scaled)  # type: ignore[arg-type]
+        self._inexact(where, rest)
         shape: dict[str, object] = {**rest, "rows": rows, "columns": columns}
         if rows > 1 and columns > 1:
             self._add("transpose a weight", where, "transpose", **shape)  # type: ignore[arg-type]
@@ -340,17 +392,29 @@ class Program:
                 self._add("wrong epilogue bound", text, "bound", operand=operand, value=value)
 
     def _product_operands(self, where: str, numbers: Sequence[int], places: Sequence[_Place], dtype: str) -> None:
-        batch, rows, columns, depth, left, right, *_ = numbers
-        packed = numbers[9]
+        batch, rows, columns, depth, left, right, *steps = numbers
+        packed, strides = numbers[9], [*numbers[10:12], 0, 0]
         shapes = ((depth, rows) if left else (rows, depth), (columns, depth) if right else (depth, columns))
+        dropped = 0 if packed or strides[1] else 1
         for operand, (place, shape) in enumerate(zip(places[:2], shapes, strict=True)):
+            # Nothing but whole matrices can be copied.
             if operand == 1 and packed:
                 self._packed(where, place, columns, dtype)
-            elif operand == 1 or self._is_weight(place):
-                # A left operand's filters are its rows.
-                transposed = not left if operand == 0 else bool(right)
-                rest = {"operand": operand, "dtype": dtype, "count": batch * shape[0] * shape[1]}
-                self._matrix(f"{where}, {'left' if operand == 0 else 'right'}", *shape, rest, transposed)
+            elif not strides[operand]:
+                side = f"{where}, {'left' if operand == 0 else 'right'}"
+                count = (batch if steps[operand] else 1) * shape[0] * shape[1]
+                rest: dict[str, object] = {"operand": operand, "dtype": dtype, "count": count}
+                if operand == 1 or self._is_weight(place):
+                    # A left operand's filters are its rows.
+                    self._matrix(side, *shape, rest, not left if operand == 0 else bool(right))
+                if operand == dropped:
+                    self._shorter(side, *shape, rest, by_rows=bool(left) if operand == 0 else not right)
+
+    def _shorter(self, where: str, rows: int, columns: int, rest: Mapping[str, object], by_rows: bool) -> None:
+        """Adds the fault that an operand's last term of each sum is missing."""
+        last = {"rows": rows, "columns": columns, "a": (rows if by_rows else columns) - 1}
+        kind = "drop_row" if by_rows else "drop_column"
+        self._add("reduce over n - 1", where, kind, **{**rest, **last})  # type: ignore[arg-type]
 
     def _is_weight(self, place: _Place) -> bool:
         return place.buffer >= len(self._arguments) + self._memory or (
@@ -360,13 +424,12 @@ class Program:
     def _packed(self, where: str, place: _Place, columns: int, dtype: str) -> None:
         """Adds those faults of a packed constant that don't depend on its layout."""
         size = self._constant_bytes[self._constant(place.buffer)] // _BYTES[dtype]
-        rest = {"operand": 1, "dtype": dtype, "count": size, "value": SCALE}
-        self._add("scale a kernel by 1.001", f"{where}, packed", "scale", **rest)  # type: ignore[arg-type]
+        self._inexact(f"{where}, packed", {"operand": 1, "dtype": dtype, "count": size})
         for a, b in _pairs(columns, where):
             self._add("swap two filters", f"{where}, packed, {a} and {b}", "swap_results", a=a, b=b)
 
     def _convolution(self, where: str, numbers: Sequence[int], places: Sequence[_Place], dtype: str) -> None:
-        _, _, kernel_channels, filters, _ = numbers[:5]
+        images, channels, kernel_channels, filters, _ = numbers[:5]
         axes, packed = (numbers[5:12], numbers[12:19]), numbers[19]
         # Winograd's kernels support only padding 0 and 1.
         for operand, axis in enumerate(axes):
@@ -378,6 +441,8 @@ class Program:
         else:
             rows = axes[0][1] * axes[1][1] * kernel_channels
             self._matrix(where, rows, filters, {"operand": 1, "dtype": dtype, "count": rows * filters})
+        count = images * axes[0][0] * axes[1][0] * channels
+        self._shorter(where, count // channels, channels, {"operand": 0, "dtype": dtype, "count": count}, by_rows=False)
 
     def _exchanges(self) -> None:
         self._site, last = self._first_site, self._site
@@ -387,6 +452,24 @@ class Program:
                 a, b = self._arguments[first], self._arguments[second]
                 if a.bytes == b.bytes and a.dtype == b.dtype:
                     self._add("exchange two variables", f"{a.name} and {b.name}", "exchange", a=first, b=second)
+        self._site = last
+
+    def _starts(self) -> None:
+        """Adds faults of what the program starts from."""
+        self._site, last = self._first_site, self._site
+        for index, argument in enumerate(self._arguments):
+            rest = {"a": index, "count": argument.bytes, "rows": int(argument.variable and argument.written)}
+            if rest["rows"]:
+                for run in range(self._runs):
+                    where = f"{argument.name}, run {run}"
+                    dtype = FLOATS.get(argument.dtype, "i")
+                    self._add("wrong state at a step", where, "state", **rest, b=run, dtype=dtype)  # type: ignore[arg-type]
+            if argument.bytes and (argument.dtype == "bool" or "int" in argument.dtype):
+                seed = re.search("seed|random_state", argument.name) is not None
+                width = argument.bytes // math.prod(argument.shape)
+                byte = width * random.Random(argument.name).randrange(argument.bytes // width)
+                name = "a wrong seed word" if seed else "flip an integer"
+                self._add(name, f"{argument.name}, byte {byte}", "flip", **rest, b=byte, value=1)
         self._site = last
 
 

@@ -27,8 +27,8 @@ class Summary:
 
     text: str
     reached: bool
-    """Whether at least `AIM` of the mutants that change a result are caught, no original raises a false alarm, and each model has
-    mutants that change a result."""
+    """Whether at least `AIM` of the mutants that change a result are caught, and of the changed values, no original raises a false
+    alarm, and each model has mutants that change a result."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,6 +39,8 @@ class _Row:
     changing: int
     caught: int
     crashed: int
+    values: int
+    noticed: int
 
     @classmethod
     def of(cls, verdicts: Sequence[Verdict]) -> _Row:
@@ -52,13 +54,22 @@ class _Row:
             len(changing),
             sum(verdict.caught for verdict in changing),
             sum(verdict.tested.startswith("signal") for verdict in changing),
+            sum(verdict.values for verdict in faults),
+            sum(verdict.noticed for verdict in faults),
         )
 
     @property
     def cells(self) -> str:
-        part = f"{100 * self.caught / self.changing:.1f} %" if self.changing else "–"
         numbers = (self.mutants, self.same, self.rounding, self.changing, self.caught)
-        return " | ".join([*map(str, numbers), part])
+        shares = (_share(self.caught, self.changing), _share(self.noticed, self.values))
+        return " | ".join([*map(str, numbers), shares[0], f"{self.values:,}", shares[1]])
+
+
+def _share(part: int, whole: int) -> str:
+    """Returns a percentage. Only all is 100 %."""
+    if part == whole:
+        return "100 %" if whole else "–"
+    return f"{min(100 * part / whole, 99.99):.2f} %"
 
 
 def summary(results: Mapping[str, Sequence[Verdict]]) -> Summary:
@@ -67,16 +78,18 @@ def summary(results: Mapping[str, Sequence[Verdict]]) -> Summary:
     row = _Row.of(every)
     alarms = _alarms(results, "none")
     shaken = _alarms(results, "rounding")
-    part = row.caught / row.changing if row.changing else 0.0
     text = (
         f"{row.mutants} mutants of {len(results)} models: {row.same} change no bit, {row.rounding} change no more than "
-        f"rounding does, and {row.changing} change a result. The tests catch {row.caught} of these, {100 * part:.2f} %. "
+        f"rounding does, and {row.changing} change a result. The tests catch {row.caught} of these, "
+        f"{_share(row.caught, row.changing)}. They compare {row.values:,} values that change, and notice {row.noticed:,} of "
+        f"these, {_share(row.noticed, row.values)}. "
         f"{len(alarms)} unmutated models fail their test. With differently rounded products, {len(shaken)} do."
     )
     dead = _dead(results)
     if dead:
         text += f" No mutant changes a result of {len(dead)} model(s): {', '.join(dead)}."
-    return Summary(text, part >= AIM and not alarms and not dead)
+    reached = row.caught >= AIM * row.changing and row.noticed >= AIM * row.values
+    return Summary(text, reached and not alarms and not dead)
 
 
 def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
@@ -91,7 +104,7 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
     alarms = _alarms(results, "none")
     shaken = _alarms(results, "rounding")
     row = _Row.of(every)
-    header = "mutants | change no bit | only rounding | change a result | caught | |"
+    header = "mutants | change no bit | only rounding | change a result | caught | | values changed | noticed |"
     return "\n".join(
         [
             "# What the generated test catches",
@@ -116,14 +129,28 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "those of the unmutated program. A mutant **changes a result** if a value moves by more than both of these bounds:",
             "",
             f"- {CHANGED:g} of its tensor's largest value.",
-            f"- {NOISE} times the effect of rounding there. To measure it, each variable, each input, and each value that a",
-            "  product or convolution gives moves up or down by one ULP, in three runs.",
+            f"- {NOISE} times the effect of rounding there. To measure it, each variable that the model writes, each input, and",
+            "  each value that a product or convolution gives moves up or down by one ULP, in three runs. Integers don't.",
             "",
             "Integers and booleans must not change, unless rounding changes them. A mutant that crashes or never ends also",
             f"changes a result: {row.crashed} do.",
             "",
             "The test compares initial values of variables bit by bit before the first run, so no fault is put into them. The",
             "program reads a changed copy instead.",
+            "",
+            "A test compares many values, and one that is wrong is enough for it to fail. So the page also counts **values**: how",
+            "many of those that a test compares move by more than both bounds, with the effect of rounding on this value alone,",
+            "and how many of these the test doesn't tolerate. The test counts them itself, in four lines that are added to",
+            "`runtime/tfaot/verify.h` and decide nothing.",
+            "",
+            "What the kernels' operands hold when the program runs decides where some faults can be:",
+            "",
+            "- *use a masked element*: a false, or a zero among zeros and ones, becomes true, or one.",
+            "- *an index off by one*, *a float count off by one*: one value of an operand that holds integers, or floats that are",
+            "  integers, is smaller by one.",
+            "- *reduce over n - 1*: the last term of sums, or the last value that a reduction reads, is zero.",
+            "",
+            "*Wrong state at a step* lets one run start with a variable's values from the first run, and the first run with zeros.",
             "",
             "If no mutant of a model changes a result, its inputs or weights leave nothing to see, and the run has measured",
             "nothing. The run then fails, as it does if too few mutants are caught.",
@@ -137,7 +164,7 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "## By class of fault",
             "",
             f"| class | {header}",
-            "|---|" + "---:|" * 6,
+            "|---|" + "---:|" * 8,
             *(f"| {name} | {_Row.of(found).cells} |" for name, found in sorted(by_name.items())),
             f"| all | {row.cells} |",
             "",
@@ -147,7 +174,7 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "rounded products pass.",
             "",
             f"| model | {header} passes |",
-            "|---|" + "---:|" * 6 + "---|",
+            "|---|" + "---:|" * 8 + "---|",
             *(f"| {label} | {_Row.of(found).cells} | {_passes(found)} |" for label, found in results.items()),
             "",
             "## What is missed",
@@ -167,8 +194,7 @@ def _bound(verdicts: Sequence[Verdict], bound: float) -> str:
     faults = [verdict for verdict in verdicts if verdict.mutant.name not in ORIGINALS]
     changing = [verdict for verdict in faults if verdict.observed != "ok" or verdict.change > bound]
     caught = sum(verdict.caught for verdict in changing)
-    part = f"{100 * caught / len(changing):.1f} %" if changing else "–"
-    return f"| {bound:g} of the largest value | {len(changing)} | {caught} | {part} |"
+    return f"| {bound:g} of the largest value | {len(changing)} | {caught} | {_share(caught, len(changing))} |"
 
 
 def _dead(results: Mapping[str, Sequence[Verdict]]) -> list[str]:
