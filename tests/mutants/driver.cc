@@ -96,6 +96,7 @@ Observer& Knowing(const std::string& isa, const std::string& inputs,
       Mutation rounding;
       rounding.kind = Kind::kRounding;
       rounding.value = seed;
+      rounding.a = 1;
       Choose(rounding);
       observer->Begin(Observer::Mode::kRounding);
       Observe(isa.c_str(), variables, *observer);
@@ -128,6 +129,7 @@ void KnowValues(char** argv) {
     Mutation rounding;
     if (seed > 0) rounding.kind = Kind::kRounding;
     rounding.value = seed;
+    rounding.a = 1;
     Choose(rounding);
     Count(seed == 0 ? Mode::kRecord : Mode::kRounding);
     GeneratedTest(3, argv);

@@ -251,8 +251,9 @@ class Model:
         return verdicts
 
     def _run(self, driver: Path, *arguments: str) -> list[str]:
-        files = [f"{self._stem}.goldens.safetensors", f"{self._stem}.variables.safetensors", self._folder / "inputs"]
-        result = subprocess.run([driver, *files, *arguments], capture_output=True, check=False, text=True)
+        files = [f"{self._stem}.{name}.safetensors" for name in ("goldens", "variables")]
+        command = [str(driver), *files, f"{self._folder}/inputs", *arguments]
+        result = subprocess.run(command, capture_output=True, check=False, text=True)
         if result.returncode:
             raise Failed(f"{self.label}: the driver ended with {result.returncode}: {result.stderr[-2000:]}")
         return result.stdout.splitlines()
@@ -270,11 +271,17 @@ class Model:
                 parts += [data[8 + length + begin : 8 + length + end] for begin, end in places]
         return b"".join(parts)
 
+    def _bits(self) -> int:
+        """Returns the significant bits of the model's floats. An op has its dtype in its attribute `T`, and a cast in `DstT`."""
+        graph = Path(f"{self._stem}.pb").read_bytes()
+        return next((bits for code, bits in ((14, 8), (19, 11)) if b"T\x12\x02\x30" + bytes([code]) in graph), 24)
+
     def _observer(self) -> str:
         manifest = self.manifest
         lines = [
             f'#include "{self._stem.relative_to(self._generated)}.h"',
             '#include "observer.h"',
+            f"const int tfaot::mutants::kBits = {self._bits()};",
             "void tfaot::mutants::Observe(const char* isa, const char* path, Observer& o) {",
             f"  ::{manifest.cpp_class} model(isa);",
             "  static_cast<void>(path);",
@@ -298,7 +305,7 @@ class Model:
 
 _COUNTED = {
     '#include "tfaot/bounded_view.h"\n': '#include "mutation.h"\n',
-    "  Errors errors;\n": "  mutants::Tensor();\n",
+    "    const Errors errors = [&] {\n": "    mutants::Tensor(name.find(kFree) == std::string::npos);\n",
     "    if (got[i] == want[i]) continue;\n": "    mutants::Value(double(got[i]), !std::is_floating_point_v<T>);\n",
     "    if (!tolerated) errors.tolerated = false;\n": "    if (!tolerated) mutants::Off();\n",
 }

@@ -34,6 +34,7 @@ std::vector<double> largest;  // by tensor
 Mode mode = Mode::kRecord;
 Counts counts;
 std::size_t next_value = 0;
+bool counting = false;
 bool changed = false;  // the latest value
 
 // A copy of an operand's values. Valid until the next copy.
@@ -192,21 +193,27 @@ char Letter(const void* data, std::size_t size) {
 }
 
 template <typename T>
-void RoundAll(T* values, std::size_t count) {
+void RoundAll(T* values, std::size_t count, bool narrow) {
   for (std::size_t i = 0; i < count; ++i) {
     if (!std::isfinite(values[i])) continue;
     // Integers are counts and masks, which no order of sums rounds.
     if (values[i] == std::trunc(values[i])) continue;
-    const T to = bits() >> 63 ? INFINITY : -INFINITY;
-    values[i] = std::nextafter(values[i], to);
+    const bool up = bits() >> 63;
+    if (narrow) {
+      // By the largest error of a rounding.
+      values[i] += std::ldexp(up ? values[i] : -values[i], -kBits - 1);
+    } else {
+      values[i] = std::nextafter(values[i], up ? INFINITY : -INFINITY);
+    }
   }
 }
 
 void Rounded(char dtype, void* values, std::int64_t count) {
   const auto size = static_cast<std::size_t>(count);
+  const bool narrow = kBits < 24 && chosen.a != 0;
   if (values == nullptr) return;
-  if (dtype == 'f') RoundAll(static_cast<float*>(values), size);
-  if (dtype == 'd') RoundAll(static_cast<double*>(values), size);
+  if (dtype == 'f') RoundAll(static_cast<float*>(values), size, narrow);
+  if (dtype == 'd') RoundAll(static_cast<double*>(values), size, false);
 }
 
 template <typename T>
@@ -260,8 +267,10 @@ void Choose(const Mutation& mutation) {
 
 const Mutation& Chosen() { return chosen; }
 
-void Round(float* values, std::size_t count) { RoundAll(values, count); }
-void Round(double* values, std::size_t count) { RoundAll(values, count); }
+void Round(float* values, std::size_t count) { RoundAll(values, count, false); }
+void Round(double* values, std::size_t count) {
+  RoundAll(values, count, false);
+}
 
 const std::map<std::pair<int, int>, char>& Survey() { return survey; }
 
@@ -273,11 +282,14 @@ void Count(Mode next) {
 
 Counts Counted() { return counts; }
 
-void Tensor() {
+void Tensor(bool wanted) {
+  counting = wanted;
+  changed = false;
   if (mode == Mode::kRecord) largest.push_back(0);
 }
 
 void Value(double got, bool integer) {
+  if (!counting) return;
   if (mode == Mode::kRecord) {
     compared.push_back({got, 0, largest.size() - 1});
     if (!integer && std::isfinite(got)) {

@@ -20,7 +20,8 @@ namespace tfaot::mutants {
 
 enum class Kind : int {
   kNone,         // the original program
-  kRounding,     // not a fault: results of products move by one ULP
+  kRounding,     // not a fault: results of products move by one ULP, or if `a`
+                 // isn't 0, by an error of the model's 16-bit floats
   kSkip,         // the statement doesn't run
   kBias,         // an epilogue has no bias
   kAddend,       // an epilogue has no addend
@@ -76,7 +77,8 @@ const std::map<std::pair<int, int>, char>& Survey();
 
 // The values that the generated test compares. The header that it includes
 // calls Tensor() before each comparison, Value() for each value, and Off() if
-// the latest value isn't tolerated.
+// the latest value isn't tolerated. A free run, which compares the same less
+// exactly, doesn't count.
 enum class Mode { kRecord, kRounding, kCompare };
 struct Counts {
   std::int64_t changed = 0;  // by more than rounding
@@ -84,9 +86,13 @@ struct Counts {
 };
 void Count(Mode mode);  // starts a run of the test
 Counts Counted();
-void Tensor();
+void Tensor(bool wanted);
 void Value(double got, bool integer);
 void Off();
+
+// The significant bits to which the model rounds floats, in the generated
+// source: 24, or fewer if it computes with 16-bit floats.
+extern const int kBits;
 
 // Moves every finite value that isn't an integer up or down by one unit in the
 // last place.

@@ -46,19 +46,22 @@ _BYTES = {"f": 4, "d": 8}
 _PLACE = re.compile(r"b\[(\d+)\] \+ (\d+)")
 _KERNEL = re.compile(r"^if \((\w+)\(calls \+ (\d+)\) != nullptr\) return false;$")
 _WORKGROUPS = re.compile(r"^if \(!::tfaot::RunWorkgroups\(&(\w+), calls\[(\d+)\]\)\) return false;$")
-_SWEEP = re.compile(r"^kernels::RunSweep<(Formula\d+)>\(\d+, \{(.*)\}, \{.*\}, instance\.threads\);$")
-_FORMULA = re.compile(r"^struct (Formula\d+) \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
-_PUT = re.compile(r"kernels::Put<Value>\(arrays\[(\d+)\]")
+_SWEEP = re.compile(
+    r"^kernels::Run(?:Row)?Sweep<((?:Row)?Formula\d+)>\(\d+, \{([^}]*)\}, (?:\{[^}]*\}, )+instance\.threads\);$"
+)
+_FORMULA = re.compile(r"^struct ((?:Row)?Formula\d+) \{\n(.*?)^\};", re.DOTALL | re.MULTILINE)
+_PUT = re.compile(r"kernels::Put<\w+>\(arrays\[(\d+)\]")
+_FIXED = re.compile(r"^kernels::TFAOT_ISA::Run(Softmax|RowCopies|FilterGradient|Pack)<float>\(.*\);$")
 _COPY = re.compile(r"^std::memcpy\((b\[.*), (b\[.*), (\d+)\);$")
 _FOR = re.compile(r"^for \(std::int64_t i = 0; i < (\d+); \+\+i\) \{$")
 _PRODUCT = re.compile(
-    r"^(kernels::[\w:]*Run(?:Plain)?(Products|Convolution|Winograd)<([\w:<>]+)>)\((k\w+)\[(\d+)\], (.*)\);$"
+    r"^(kernels::[\w:]*Run(?:Plain)?(Products|Convolution|Winograd|Stream)<([\w:<>]+)>)\((k\w+)\[(\d+)\], (.*)\);$"
 )
 _SUMS = re.compile(r"^(kernels::TFAOT_ISA::RunColumnSums<float>\(\{(\d+), (\d+), (\d+), [^}]*\}, )([^,]*)(, .*)$")
 _OTHER = re.compile(
     r"^(\}|\{|for \(;;\) \{|if \(\*\(b\[\d+\] \+ \d+\) == 0\) break;|break;|switch \(.*\) \{|(case \d+|default): \{|return true;"
     r"|unsigned char\* const values\[\] = \{.*\};|static constexpr std::size_t kSizes\[\] = \{.*\};"
-    r"|::tfaot::(Sort|TopK|NextRngState)\(.*|instance\.scratch\);|kernels::TFAOT_ISA::Run(?:Softmax|RowCopies|FilterGradient)<float>\(.*\);"
+    r"|::tfaot::(Sort|TopK|NextRngState)\(.*|instance\.scratch\);"
     r"|kernels::RunDenseNet\(|kernels::Dense<.*\}[,)];?"
     r"|unsigned char\* const\* const b = instance\.buffers;|const ::tfaot::KernelCall\* const calls = instance\.calls;"
     r"|static_cast<void>\((b|calls)\);|)$"
@@ -245,15 +248,19 @@ class Program:
             arrays = _split(found[2])
             self._skip(found[0], [_place(arrays[index]) for index in self._formulas[found[1]]])
             return f"if (M::Runs({self._site})) {text}"
+        if found := _FIXED.match(text):
+            self._site += 1
+            self._skip(found[1], [_Place(*map(int, _PLACE.findall(text)[-1]))])
+            return f"if (M::Runs({self._site})) {text}"
         if found := _COPY.match(text):
             self._site += 1
             self._skip(f"copy of {found[3]} bytes", [_place(found[1])])
             return f"if (M::Runs({self._site})) {text}"
         if found := _SUMS.match(text):
             self._site += 1
-            arrays, rows, columns = map(int, found.groups()[1:4])
-            rest = {"operand": 0, "count": arrays * rows * columns, "rows": rows, "columns": columns}
-            self._add("reduce over n - 1", f"sums of {rows} rows", "drop_row", **rest, a=rows - 1)
+            count, rows, columns = map(int, found.groups()[1:4])
+            matrices = {"operand": 0, "dtype": "f", "count": count * rows * columns}
+            self._shorter(f"sums of {rows} rows", rows, columns, matrices, by_rows=True)
             return f"{found[1]}M::Operand({self._site}, 0, {found[5]}){found[6]}"
         if found := _FOR.match(text):
             self._site += 1
@@ -399,7 +406,7 @@ class Program:
         for operand, (place, shape) in enumerate(zip(places[:2], shapes, strict=True)):
             # Nothing but whole matrices can be copied.
             if operand == 1 and packed:
-                self._packed(where, place, columns, dtype)
+                self._packed(where, place, columns, dtype, packed <= _WORDS["kFloat32"])
             elif not strides[operand]:
                 side = f"{where}, {'left' if operand == 0 else 'right'}"
                 count = (batch if steps[operand] else 1) * shape[0] * shape[1]
@@ -421,10 +428,11 @@ class Program:
             place.buffer < len(self._arguments) and self._arguments[place.buffer].variable
         )
 
-    def _packed(self, where: str, place: _Place, columns: int, dtype: str) -> None:
+    def _packed(self, where: str, place: _Place, columns: int, dtype: str, floats: bool = True) -> None:
         """Adds those faults of a packed constant that don't depend on its layout."""
-        size = self._constant_bytes[self._constant(place.buffer)] // _BYTES[dtype]
-        self._inexact(f"{where}, packed", {"operand": 1, "dtype": dtype, "count": size})
+        size = self._constant_bytes.get(self._constant(place.buffer), 0) // _BYTES[dtype]
+        if size and floats:
+            self._inexact(f"{where}, packed", {"operand": 1, "dtype": dtype, "count": size})
         for a, b in _pairs(columns, where):
             self._add("swap two filters", f"{where}, packed, {a} and {b}", "swap_results", a=a, b=b)
 
@@ -464,7 +472,8 @@ class Program:
                     where = f"{argument.name}, run {run}"
                     dtype = FLOATS.get(argument.dtype, "i")
                     self._add("wrong state at a step", where, "state", **rest, b=run, dtype=dtype)  # type: ignore[arg-type]
-            if argument.bytes and (argument.dtype == "bool" or "int" in argument.dtype):
+            # The compiler sees 16-bit floats as uint16.
+            if argument.bytes and re.fullmatch("bool|int.*|uint(8|32|64)", argument.dtype):
                 seed = re.search("seed|random_state", argument.name) is not None
                 width = argument.bytes // math.prod(argument.shape)
                 byte = width * random.Random(argument.name).randrange(argument.bytes // width)
@@ -487,7 +496,7 @@ def _table(text: str, name: str) -> list[str]:
     return [line.strip().rstrip(",") for line in found[1].splitlines() if line.strip()] if found else []
 
 
-_WORDS = {"false": 0, "true": 1, "kNone": 0, "kPanels": 1, "kWinograd": 2}
+_WORDS = {"false": 0, "true": 1, "kNone": 0, "kPanels": 1, "kWinograd": 2, "kFloat32": 3, "kBfloat16": 4, "kInt8": 5}
 
 
 def _numbers(line: str) -> list[int]:

@@ -1,6 +1,7 @@
 """A training step of a small network with room for every fault.
 
-It has a convolution, products with biases, gradients of all of them, a mask, an index that comes from a count of floats, and dropout.
+It has a convolution, products with biases, gradients of all of them, a mask, an index that comes from a count of floats, and
+dropout.
 """
 
 import numpy as np

@@ -75,7 +75,8 @@ def main() -> None:
         "",
         f"{len(every):,} comparisons of {len(found)} targets: {sum(row.verdict == 'FAILED' for row in every)} failed, "
         f"{sum(row.verdict == 'BLIND' and '(free run)' not in row.name for row in every)} blind. "
-        f"{shown(*total)} of {total[1]:,.0f} values are checked. The largest error is "
+        f"{shown(*total)} of {total[1]:,.0f} values are checked, and of each target at least "
+        f"{shown(*min(counts.values(), key=lambda pair: pair[0] / pair[1]))}. The largest error is "
         f"{max(row.share for row in every):.0%} of its tolerance.",
         "",
         "- *of tolerance* is the largest error of any value, as a share of that value's own tolerance. More than 100 % fails.",
