@@ -21,8 +21,7 @@ VALUES = 0.95
 NOISE = 10
 """A difference isn't rounding if it exceeds one-ULP effects by this factor. observer.h has the same number."""
 
-_SHAKEN = """These runs move each value by a whole ULP, and a rounding by 0.3 ULP on average. A loop of many training steps adds that
-up."""
+_SHAKEN = "These runs move values by a whole ULP, and a rounding by 0.3 ULP on average. A loop of many training steps adds that up."
 
 _BOUNDS = (1e-3, 1e-4, 1e-5, 1e-6, 0.0)
 
