@@ -16,12 +16,12 @@ ORIGINALS = ("unmutated", "rounding")
 AIM = 0.99
 
 VALUES = 0.95
-"""As AIM, of values. Each is near its tolerance more often than all values of a model are."""
+"""As AIM, of values. One value is nearer to its tolerance than all values of a model are."""
 
 NOISE = 10
 """A difference isn't rounding if it exceeds one-ULP effects by this factor. observer.h has the same number."""
 
-_SHAKEN = "These runs move values by a whole ULP, and a rounding by 0.3 ULP on average. A loop of many training steps adds that up."
+_SHAKEN = "These runs move values by a whole ULP, and a rounding by half of one at most. A loop of many training steps adds that up."
 
 _BOUNDS = (1e-3, 1e-4, 1e-5, 1e-6, 0.0)
 
@@ -152,9 +152,7 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "A test compares many values, and one that is wrong is enough for it to fail. So the page also counts **values**: how",
             "many of those that a test compares move by more than both bounds, with the effect of rounding on this value alone,",
             "and how many of these the test doesn't tolerate. The test counts them itself, in four lines that are added to",
-            "`runtime/tfaot/verify.h` and decide nothing. Those of free runs, whose tolerances are wider, don't count. The values",
-            "that a test tolerates change by little more than rounding: those of the biases that *scale a kernel* scales, too,",
-            "or the weights that Adam moves by the sign of a gradient near zero.",
+            "`runtime/tfaot/verify.h` and decide nothing. Those of free runs, whose tolerances are wider, don't count.",
             "",
             "What the kernels' operands hold when the program runs decides where some faults can be:",
             "",
@@ -197,8 +195,8 @@ def page(results: Mapping[str, Sequence[Verdict]], possible: int) -> str:
             "## False alarms",
             "",
             *([f"- {label}" for label in alarms] or ["No unmutated model fails its test."]),
-            *([f"- with differently rounded products: {label}" for label in shaken]),
-            *(["", _SHAKEN] if shaken else []),
+            "",
+            *([f"With differently rounded products: {', '.join(shaken)}.", _SHAKEN] if shaken else []),
             "",
         ]
     )
