@@ -21,7 +21,9 @@ VALUES = 0.95
 NOISE = 10
 """A difference isn't rounding if it exceeds one-ULP effects by this factor. observer.h has the same number."""
 
-_SHAKEN = "These runs move values by a whole ULP, and a rounding by half of one at most. A loop of many training steps adds that up."
+_SHAKEN = (
+    "These runs move values by a whole ULP, and a rounding by half of one at most. A loop of many steps adds that up."
+)
 
 _BOUNDS = (1e-3, 1e-4, 1e-5, 1e-6, 0.0)
 
