@@ -2,7 +2,7 @@
 
 load("@bazel_skylib//rules:write_file.bzl", "write_file")
 load("@rules_cc//cc:defs.bzl", "cc_binary", "cc_library")
-load("//rules:defs.bzl", "tf_aot_library")
+load("//rules:defs.bzl", "tf_aot_library", "tf_model")
 load(":stock.bzl", "stock_tfcompile")
 
 visibility(["//benchmarks/..."])
@@ -144,16 +144,21 @@ def benchmark_model(*, name, training = False, unseen = []):
         content = (_TRAINER if training else _MODEL).format(name = name).split("\n"),
         tags = ["manual"],
     )
+    tf_model(
+        name = name + "_aot.model",
+        entry_points = ["train"] if training else None,
+        golden_steps = 1,
+        source = name + "_model.py",
+        tags = ["manual"],
+        deps = [":models"],
+    )
     tf_aot_library(
         name = name + "_aot",
         cpp_class = "benchmarks::" + "".join([part.capitalize() for part in name.split("_")]),
-        entry_points = ["train"] if training else None,
-        golden_steps = 1,
-        model = name + "_model.py",
+        model = name + "_aot.model",
         tags = ["manual"],
         test_size = "medium",
         unseen = unseen,
-        deps = [":models"],
     )
     native.filegroup(
         name = name + ".exported",
@@ -169,14 +174,19 @@ def narrow_model(*, name, dtype):
       name: (str) the model's name in definitions.py
       dtype: (str) the weights' dtype
     """
+    tf_model(
+        name = "{}_{}_aot.model".format(name, dtype),
+        golden_steps = 1,
+        source = name + "_model.py",
+        tags = ["manual"],
+        weights = {"dtype": dtype},
+        deps = [":models"],
+    )
     tf_aot_library(
         name = "{}_{}_aot".format(name, dtype),
         cpp_class = "benchmarks::" + "".join([part.capitalize() for part in name.split("_") + [dtype]]),
-        golden_steps = 1,
-        model = name + "_model.py",
+        model = "{}_{}_aot.model".format(name, dtype),
         tags = ["manual"],
         test_size = "medium",
-        weights = {"dtype": dtype},
-        deps = [":models"],
     )
     driver(name = "{}_{}".format(name, dtype), library = "//benchmarks:{}_{}_aot".format(name, dtype))

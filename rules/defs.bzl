@@ -12,12 +12,14 @@ load(
 )
 load("//rules/private:library.bzl", _tf_aot_library = "tf_aot_library")
 load("//rules/private:link.bzl", _tf_aot_link = "tf_aot_link")
+load("//rules/private:model.bzl", _tf_model = "tf_model")
 load("//rules/private:package.bzl", _tf_aot_package = "tf_aot_package")
 load(
     "//rules/private:providers.bzl",
     _TfaotGoldensInfo = "TfaotGoldensInfo",
     _TfaotGraphInfo = "TfaotGraphInfo",
     _TfaotHloInfo = "TfaotHloInfo",
+    _TfaotModelInfo = "TfaotModelInfo",
     _TfaotObjectInfo = "TfaotObjectInfo",
     _TfaotSourcesInfo = "TfaotSourcesInfo",
     _TfaotStablehloInfo = "TfaotStablehloInfo",
@@ -27,6 +29,7 @@ load("//rules/private:shared.bzl", _tf_aot_shared = "tf_aot_shared")
 load("//rules/private:stub.bzl", _tf_aot_stub = "tf_aot_stub")
 load("//rules/private:verify.bzl", _tf_aot_verify = "tf_aot_verify")
 
+tf_model = _tf_model
 tf_aot_library = _tf_aot_library
 tf_aot_hlo = _tf_aot_hlo
 tf_aot_clusters = _tf_aot_clusters
@@ -46,6 +49,7 @@ tf_aot_shared = _tf_aot_shared
 tf_aot_stub = _tf_aot_stub
 tf_aot_ops = _tf_aot_ops
 
+TfaotModelInfo = _TfaotModelInfo
 TfaotGraphInfo = _TfaotGraphInfo
 TfaotObjectInfo = _TfaotObjectInfo
 TfaotSourcesInfo = _TfaotSourcesInfo

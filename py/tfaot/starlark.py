@@ -193,6 +193,8 @@ class Tree:
             return self._starlark(where, defined)
         if isinstance(value, ast.Call):
             return ast.unparse(value).replace("'", '"')
+        if isinstance(value, ast.List):
+            return f"[{', '.join(self._starlark(file, element) for element in value.elts)}]"
         constant = ast.literal_eval(value)
         return json.dumps(constant) if isinstance(constant, (str, list, dict)) else repr(constant)
 

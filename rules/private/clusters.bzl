@@ -4,14 +4,16 @@ load("@rules_cc//cc:cc_test.bzl", "cc_test")
 load("@rules_cc//cc:find_cc_toolchain.bzl", "use_cc_toolchain")
 load("@rules_cc//cc/common:cc_common.bzl", "cc_common")
 load("@rules_cc//cc/common:cc_info.bzl", "CcInfo")
-load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL", "EXACT")
-load(":common.bzl", "common_attributes")
+load("//runtime:copts.bzl", "CXX", "EXACT")
+load(":common.bzl", "common_attributes", "moved")
 load(":compile.bzl", "tf_aot_compile")
 load(":cxx.bzl", "cxx_of")
-load(":export.bzl", "export_model", "model_attrs", "report", "source_flags")
+load(":export.bzl", "opening")
+load(":isa.bzl", "levels_of")
 load(":link.bzl", "tf_aot_link")
+load(":model.bzl", "model_target")
 load(":page.bzl", "tf_aot_page")
-load(":providers.bzl", "TfaotGraphInfo", "TfaotSourcesInfo")
+load(":providers.bzl", "TfaotGraphInfo", "TfaotModelInfo", "TfaotSourcesInfo")
 load(":python.bzl", "py_test")
 load(":render.bzl", "tf_aot_render")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "run_stage", "stage_attrs")
@@ -48,9 +50,13 @@ def _tf_aot_cluster_impl(ctx):
     stem = ctx.attr.stem or ctx.label.name
     files = {kind: ctx.actions.declare_file(stem + extension) for kind, extension in _FILES.items()}
     folders = {kind: ctx.actions.declare_directory(stem + extension) for kind, extension in _FOLDERS.items()}
-    flags, inputs = source_flags(ctx)
+    model = ctx.attr.model[TfaotModelInfo]
+    if model.export.names:
+        fail(("{}: the parts of a model that compile are compiled as the model has them, but {} has {}. To do: use a tf_model without " +
+              "{}.").format(ctx.label, model.label, ", ".join(model.export.names), "it" if len(model.export.names) == 1 else "them"))
+    flags, inputs = opening(ctx, model)
     flags.add(ctx.attr.cpp_class, format = "--cpp_class=%s")
-    flags.add(ctx.attr.golden_steps, format = "--golden_steps=%s")
+    flags.add(model.golden_steps, format = "--golden_steps=%s")
     flags.add(ctx.attr.min_ops, format = "--min_ops=%s")
     for kind, file in (files | folders).items():
         flags.add_all([file], format_each = "--out_{}=%s".format(kind), expand_directories = False)
@@ -70,7 +76,7 @@ def _tf_aot_cluster_impl(ctx):
         flags = flags,
         inputs = inputs,
         outputs = outputs,
-        deps = ctx.attr.deps,
+        code = model.code,
     )
     return [
         DefaultInfo(files = depset(outputs)),
@@ -98,7 +104,7 @@ def _tf_aot_cluster_impl(ctx):
             program = None,
             sources = files["sources"],
             weights = files["weights"],
-            report = report(ctx, stem),
+            report = model.report,
         ),
     ]
 
@@ -106,16 +112,25 @@ tf_aot_cluster = rule(
     implementation = _tf_aot_cluster_impl,
     doc = "Cuts the parts out of a model that compile, and writes them as a graph with an entry point for each, and the rest " +
           "as a SavedModel that calls them.",
-    attrs = model_attrs() | {
-        "batch_sizes": attr.int_list(
-            doc = "Batch sizes to compile clusters for whose tensors have rows of a batch.",
+    attrs = {
+        "cpp_class": attr.string(
+            doc = "The generated class with its namespaces, `a::b::Class`. It also names the op.",
+            mandatory = True,
         ),
         "min_ops": attr.int(
             doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
             default = 3,
         ),
+        "model": attr.label(
+            doc = "A `tf_model`. With batch sizes, clusters are compiled for them whose tensors have rows of a batch.",
+            mandatory = True,
+            providers = [TfaotModelInfo],
+        ),
         "pipeline": attr.bool(
             doc = "Whether to write a C++ class that calls the program for what stays with TensorFlow.",
+        ),
+        "stem": attr.string(
+            doc = "The start of the output files' names. By default, the target's name.",
         ),
     } | stage_attrs("//tools:cluster.py", "//py/tfaot/cluster:with_calibrate"),
     provides = [TfaotGraphInfo],
@@ -250,43 +265,16 @@ def tf_aot_clusters(
         *,
         name,
         cpp_class,
-        batch_sizes = [],
-        checkpoint = None,
-        compatible_with = None,
-        config = None,
-        cpu = None,
-        data = [],
-        debug_info = None,
-        deps = [],
-        dims = {},
-        entry_points = [],
-        exec_properties = {},
-        features = [],
-        frozen = None,
-        gen_test = True,
-        golden_steps = 3,
-        graph = None,
-        inputs = [],
-        isa = None,
-        min_ops = 3,
         model = None,
-        outputs = [],
+        cpu = None,
+        gen_test = True,
+        min_ops = 3,
         passes = ["*"],
         pipeline = False,
-        restricted_to = None,
-        saved_model = None,
-        saved_model_tags = ["serve"],
-        saver = None,
-        signature = {},
-        tags = [],
-        target_compatible_with = [],
         test_size = "small",
-        testonly = None,
-        visibility = None,
-        xla_flags = []):
+        xla_flags = [],
+        **kwargs):
     """Compiles the parts of a TensorFlow model that compile, for TensorFlow to run with the rest (docs/guide/clusters.md).
-
-    Exactly one of `model`, `saved_model`, and `graph` is required. For the attributes, see `tf_aot_library`.
 
     Targets:
       NAME: libNAME.so, for tf.load_op_library: the op that runs the compiled clusters.
@@ -302,102 +290,44 @@ def tf_aot_clusters(
     Args:
       name: (str) the library's name
       cpp_class: (str) the class of the clusters, `a::b::Class`. It also names the op.
-      batch_sizes: (list[int]) compiles for batches of any number of rows, which run as parts of these sizes: `[1, 8, 64]`. All
-        inputs that leave their first dimension open have the same rows (docs/guide/clusters.md). By default, what has open
-        sizes isn't compiled.
-      checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables
-      compatible_with: (list[Label]) as in any rule, for all targets
-      config: (Label) with `graph`, a complete tf2xla config that names its feeds and fetches
-      cpu: (str) the CPU level to compile for; by default, x86-64-v3 and x86-64-v4, or armv8-a on 64-bit ARM
-        (docs/guide/cpu_levels.md)
-      data: (list[Label]) files that the model's code reads
-      debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
-      deps: (list[Label]) Python libraries that the model's code imports
-      dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`. What depends on open sizes isn't compiled.
-      entry_points: (list[str]) the model's name of the one function to cut. By default, its first.
-      exec_properties: (dict[str, str]) as in any rule, for all targets
-      features: (list[str]) as in any rule, for the libraries and the test
-      frozen: (list[str]) patterns of the variables that become constants of the code. By default, those that nothing writes.
+      model: (Label) a `tf_model`, or the file of a model. Its `dims` can leave sizes open: what depends on them isn't compiled.
+        With `batch_sizes`, such as `[1, 8, 64]`, clusters take batches of any number of rows, which run as parts of these sizes;
+        all inputs that leave their first dimension open have the same rows (docs/guide/clusters.md). Its `entry_points` names at
+        most one function, the one to cut. Inputs that are strings need `golden_inputs`.
+      cpu: (str or list[str]) the CPU level to compile for, or several, as in `tf_aot_library`
       gen_test: (bool) whether to declare NAME_test and NAME_whole_test
-      golden_steps: (int) how many consecutive runs to verify
-      graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
-      inputs: (list[str]) with `graph` and without `config`, its feeds
-      isa: (list[str]) instead of `cpu`, several such levels
       min_ops: (int) the smallest number of ops that compute, rather than move data, in a cluster
-      model: (Label) a Python file; its `golden_fn(step, rng)` returns the inputs to verify, which it must if they are strings
-      outputs: (list[str]) with `graph` and without `config`, its fetches
       passes: (list[str]) patterns of the passes that make the code faster
       pipeline: (bool) whether to declare NAME_pipeline
-      restricted_to: (list[Label]) as in any rule, for all targets
-      saved_model: (Label) a SavedModel
-      saved_model_tags: (list[str]) tags of the SavedModel's meta graph
-      saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
-      signature: (dict[str, str]) dtypes and shapes of a Python file's parameters
-      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:16000` makes Bazel set aside 16,000 MB
-        for each stage. Other sizes are rounded up to 4, 8, 16, 32, or 64 GB.
-      target_compatible_with: (list[Label]) as in any rule, for all targets
       test_size: (str) Bazel's test size of NAME_test
-      testonly: (bool) as in any rule
-      visibility: (list[Label]) as in any rule, for the targets listed here
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+      **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
-    common = common_attributes(
-        compatible_with = compatible_with,
-        exec_properties = exec_properties,
-        restricted_to = restricted_to,
-        tags = tags,
-        target_compatible_with = target_compatible_with,
-        testonly = testonly,
-        visibility = visibility,
-    )
+    if moved(name = name, model = model, attributes = kwargs):
+        return
+    common = common_attributes(kwargs)
     stages = common.private | {"stem": name}
-    levels = {"cpu": DEFAULT_LEVEL} if cpu == None and isa == None else {"cpu": cpu, "isa": isa}
+    levels = levels_of(cpu)
     cut = name + ".cluster"
-    export_model(
-        name = cut,
-        batch_sizes = batch_sizes,
-        cpp_class = cpp_class,
-        frozen = frozen,
-        min_ops = min_ops,
-        pipeline = pipeline,
-        model = {
-            "checkpoint": checkpoint,
-            "data": data,
-            "debug_info": debug_info,
-            "deps": deps,
-            "dims": dims,
-            "entry_points": entry_points,
-            "golden_steps": golden_steps,
-            "graph": graph,
-            "inputs": inputs,
-            "model": model,
-            "outputs": outputs,
-            "saved_model": saved_model,
-            "saved_model_tags": saved_model_tags,
-            "saver": saver,
-            "signature": signature,
-        } | ({"config": config} if config else {}),
-        rule = tf_aot_cluster,
-        **stages
-    )
+    model = model_target(name = name, common = common.private, model = model)
+    tf_aot_cluster(name = cut, cpp_class = cpp_class, min_ops = min_ops, model = model, pipeline = pipeline, **stages)
     tf_aot_compile(name = name + ".compile", graph = cut, passes = passes, xla_flags = xla_flags, **(stages | levels))
     tf_aot_render(name = name + ".render", graph = cut, **stages)
     tf_aot_verify(name = name + ".verify", graph = cut, unseen = ["*"], **stages)
     tf_aot_link(
         name = name + "_library",
         compiled = name + ".compile",
-        features = features,
         goldens = name + ".verify",
         graph = cut,
         sources = name + ".render",
-        **common.public
+        **(common.public | common.cpp)
     )
-    tf_aot_ops(name = name, features = features, library = name + "_library", **common.public)
+    tf_aot_ops(name = name, library = name + "_library", **(common.public | common.cpp | common.main))
     public = {key: value for key, value in common.public.items() if key != "exec_properties"}
     for group in ["plan", "saved_model"]:
         native.filegroup(name = name + "_" + group, srcs = [cut], output_group = group, **public)
     for group in ["inputs", "uncut"]:
-        native.filegroup(name = "{}.{}".format(name, group), srcs = [cut], output_group = group, **(common.files | {"visibility": visibility}))
+        native.filegroup(name = "{}.{}".format(name, group), srcs = [cut], output_group = group, **(common.files | {"visibility": common.test["visibility"]}))
     tf_aot_page(
         name = name + "_report",
         clusters = name + "_plan",
@@ -411,12 +341,11 @@ def tf_aot_clusters(
             native.filegroup(name = "{}.pipeline_{}".format(name, kind), srcs = [cut], output_group = "pipeline_" + kind, **common.files)
         tf_aot_pipeline(
             name = name + "_pipeline",
-            features = features,
             header = name + ".pipeline_header",
             initial = name + ".pipeline_initial",
             library = name + "_library",
             values = name + ".pipeline_values",
-            **common.public
+            **(common.public | common.cpp)
         )
     if not gen_test:
         return
@@ -428,10 +357,9 @@ def tf_aot_clusters(
             args = ["$(rootpath :{}.pipeline_goldens)".format(name)],
             copts = CXX,
             data = [name + ".pipeline_goldens"],
-            features = features,
             linkstatic = True,
             deps = [name + "_pipeline", Label("//runtime:verify")],
-            **common.test
+            **(common.test | common.cpp)
         )
     native.filegroup(
         name = name + ".test.cc",
@@ -446,10 +374,9 @@ def tf_aot_clusters(
         args = ["$(rootpath :{}.verify)".format(name)],
         copts = CXX,
         data = [name + ".verify"],
-        features = features,
         linkstatic = True,
         deps = [name + "_library", Label("//runtime:verify")],
-        **common.test
+        **(common.test | common.cpp)
     )
     files = [name, name + "_saved_model", name + "_plan", name + ".inputs", name + ".uncut"]
     py_test(

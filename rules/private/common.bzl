@@ -1,42 +1,139 @@
-"""Attributes that every Bazel rule has, and how a macro hands them on to the targets that it declares."""
+"""What macros do alike: attributes that every Bazel rule has, and errors for attributes that a `tf_model` has now."""
 
 visibility(["//rules/..."])
 
-def common_attributes(
-        *,
-        compatible_with,
-        exec_properties,
-        restricted_to,
-        tags,
-        target_compatible_with,
-        testonly,
-        visibility):
+_COMMON = [
+    "compatible_with",
+    "deprecation",
+    "exec_properties",
+    "features",
+    "restricted_to",
+    "tags",
+    "target_compatible_with",
+    "testonly",
+    "visibility",
+]
+
+def common_attributes(attributes):
     """Returns the common attributes of a macro's targets.
 
     Args:
-      compatible_with: (list[Label]) as in any rule
-      exec_properties: (dict[str, str]) as in any rule
-      restricted_to: (list[Label]) as in any rule
-      tags: (list[str]) as in any rule
-      target_compatible_with: (list[Label]) as in any rule
-      testonly: (bool) as in any rule
-      visibility: (list[Label]) of the targets that users name
+      attributes: (dict) attributes that any rule has, and others
 
     Returns:
       (struct) of dicts: `public` for targets that users name, `test` for those that are tests, `private` for all other targets,
-        and `files` for filegroups, which are private and run no action
+        and `files` for filegroups, which are private and run no action; `cpp` for targets that compile C++, and `main` for the one
+        that has the macro's name
     """
-    everywhere = {
-        "compatible_with": compatible_with,
-        "restricted_to": restricted_to,
-        "target_compatible_with": target_compatible_with,
-    }
-    files = everywhere | {"tags": tags + ["manual"], "testonly": testonly, "visibility": ["//visibility:private"]}
-    actions = {"exec_properties": exec_properties}
-    test = everywhere | actions | {"tags": tags, "visibility": visibility}
+    given = {name: attributes.get(name) for name in _COMMON}
+    tags = given["tags"] or []
+    everywhere = {name: given[name] for name in ("compatible_with", "restricted_to", "target_compatible_with")}
+    files = everywhere | {"tags": tags + ["manual"], "testonly": given["testonly"], "visibility": ["//visibility:private"]}
+    actions = {"exec_properties": given["exec_properties"]}
+    test = everywhere | actions | {"tags": tags, "visibility": given["visibility"]}
     return struct(
+        cpp = {"features": given["features"]},
         files = files,
+        main = {"deprecation": given["deprecation"]},
         private = files | actions,
-        public = test | {"testonly": testonly},
+        public = test | {"testonly": given["testonly"]},
         test = test,
     )
+
+# Where attributes are that describe a model: all of `tf_model`, by their names there.
+_MOVED = {
+    "batch_sizes": "batch_sizes",
+    "checkpoint": "checkpoint",
+    "config": "config",
+    "data": "data",
+    "debug_info": "debug_info",
+    "deps": "deps",
+    "dims": "dims",
+    "entry_points": "entry_points",
+    "frozen": "frozen",
+    "golden_calls": "golden_calls",
+    "golden_inputs": "golden_inputs",
+    "golden_steps": "golden_steps",
+    "graph": "source",
+    "inputs": "inputs",
+    "max_batch": "max_batch",
+    "outputs": "outputs",
+    "rows_independent": "rows_independent",
+    "saved_model": "source",
+    "saved_model_tags": "saved_model_tags",
+    "saver": "saver",
+    "signature": "signature",
+    "source": "source",
+    "stablehlo": "source",
+    "weights": "weights",
+}
+
+def moved(*, name, model, attributes):
+    """Declares a target that fails when it is analyzed if attributes belong to a `tf_model`, or to nothing.
+
+    Args:
+      name: (str) the macro's target
+      model: (Label) its attribute of this name
+      attributes: (dict) those that it doesn't declare
+
+    Returns:
+      (bool) whether there are any
+    """
+    described = {_MOVED[attribute]: value for attribute, value in attributes.items() if attribute in _MOVED}
+    problems = []
+    if described:
+        if model and "source" not in described:
+            described["source"] = model
+        lines = ["    {} = {},".format(attribute, _shown(value)) for attribute, value in sorted(described.items())]
+        problems.append(("{} moved to tf_model, which describes a model once. To do: remove {} here, set model = \":{}_model\", and " +
+                         "add:\n\nload(\"@rules_tfaot//rules:defs.bzl\", \"tf_model\")\n\ntf_model(\n    name = \"{}_model\",\n{}\n)\n").format(
+            ", ".join([attribute for attribute in attributes if attribute in _MOVED]),
+            "it" if len(described) == 1 else "them",
+            name,
+            name,
+            "\n".join(lines),
+        ))
+    if "isa" in attributes:
+        problems.append("isa is cpu now, which takes one level or several. To do: replace it with cpu = {}".format(
+            _shown(attributes["isa"]),
+        ))
+    unknown = [attribute for attribute in attributes if attribute not in _MOVED and attribute not in _COMMON + ["isa"]]
+    if unknown:
+        problems.append("there is no attribute {}. To do: see docs/reference/rules.md for those that there are".format(", ".join(unknown)))
+    if model == None and not problems:
+        problems.append("model isn't set. To do: name a tf_model, or a model's file: model = \"model.py\"")
+    if problems:
+        refusal(
+            name = name,
+            message = "\n".join(problems),
+            tags = attributes.get("tags"),
+            testonly = attributes.get("testonly"),
+            visibility = attributes.get("visibility"),
+        )
+    return bool(problems)
+
+def _shown(value):
+    """Returns a value as a BUILD file has it."""
+    if type(value) == "Label":
+        return repr(str(value))
+    if type(value) == "list":
+        return "[{}]".format(", ".join([_shown(element) for element in value]))
+    return repr(value)
+
+def _refusal_impl(ctx):
+    fail("{}: {}".format(ctx.label, ctx.attr.message))
+
+_ATTRS = {"message": attr.string(doc = "What to report.", mandatory = True)}
+
+refusal = rule(
+    implementation = _refusal_impl,
+    doc = "Fails when it is analyzed, so that the error names the user's target and no other target of the package fails.",
+    attrs = _ATTRS,
+)
+
+refusal_test = rule(
+    implementation = _refusal_impl,
+    doc = "The same, for a test.",
+    attrs = _ATTRS,
+    test = True,
+)

@@ -85,18 +85,20 @@ def isa_attrs():
     """Returns the attributes of a rule that calls `isa_of`.
 
     Returns:
-      (dict[str, Attribute]) `cpu` and `isa`; a target has exactly one of them
+      (dict[str, Attribute]) `cpu`
     """
     return {
-        "cpu": attr.string(
-            doc = "CPU level to compile for. On x86-64, a level of its psABI: x86-64, x86-64-v2, x86-64-v3, or x86-64-v4. On " +
-                  "64-bit ARM: armv8-a or armv8.2-a+dotprod+fp16. `default` is both x86-64-v3 and x86-64-v4, of which the program " +
-                  "chooses one as it runs, or armv8-a. Never the building machine's own CPU: caches are shared.",
-        ),
-        "isa": attr.string_list(
-            doc = "Several such levels; the program chooses among them as it runs.",
+        "cpu": attr.string_list(
+            doc = "CPU levels to compile for; of several, the program chooses one as it runs. On x86-64, levels of its psABI: x86-64, " +
+                  "x86-64-v2, x86-64-v3, or x86-64-v4. On 64-bit ARM: armv8-a or armv8.2-a+dotprod+fp16. `default` is both " +
+                  "x86-64-v3 and x86-64-v4, or armv8-a. Never the building machine's own CPU: caches are shared.",
+            default = [DEFAULT_LEVEL],
         ),
     }
+
+def levels_of(cpu):
+    """Returns the attribute `cpu` of a stage from that of a macro: None, one level, several, or a select() of lists."""
+    return {"cpu": [DEFAULT_LEVEL] if cpu == None else [cpu] if type(cpu) == "string" else cpu}
 
 def isa_of(ctx, platform):
     """Returns the CPU levels that a target asks for.
@@ -108,11 +110,8 @@ def isa_of(ctx, platform):
     Returns:
       (list[str]) levels, lowest first, at least one
     """
-    cpu, isa = ctx.attr.cpu, ctx.attr.isa
-    if cpu and isa:
-        fail("cpu = {} and isa = {} both set CPU levels. To do: remove one.".format(cpu, isa))
     known = platform.levels
-    levels = platform.defaults if cpu == DEFAULT_LEVEL else [cpu] if cpu else isa
+    levels = platform.defaults if ctx.attr.cpu == [DEFAULT_LEVEL] else ctx.attr.cpu
     for level in levels:
         if level not in LEVELS:
             fail("{} isn't a CPU level; the levels are {}. To do: name one or more of these.".format(
@@ -120,16 +119,16 @@ def isa_of(ctx, platform):
                 ", ".join(known),
             ))
         if level not in known:
-            fail(("{} isn't a CPU level of {}; its levels are {}. To do: remove cpu and isa to get {}, or let them depend on the " +
-                  "platform: select({{{}}}).").format(
+            fail(("{} isn't a CPU level of {}; its levels are {}. To do: remove cpu to get {}, or let it depend on the platform: " +
+                  "select({{{}}}).").format(
                 level,
                 platform.title,
                 ", ".join(known),
                 " and ".join(platform.defaults),
-                ", ".join(["\"{}\": …".format(each.constraints[-1]) for each in PLATFORMS.values() if each.tested]),
+                ", ".join(["\"{}\": […]".format(each.constraints[-1]) for each in PLATFORMS.values() if each.tested]),
             ))
         if len([other for other in levels if other == level]) > 1:
-            fail("isa = {} names {} twice. To do: name each level once.".format(isa, level))
+            fail("cpu = {} names {} twice. To do: name each level once.".format(levels, level))
     if not levels:
-        fail("isa = [] names no CPU level; the levels are {}. To do: name at least one.".format(", ".join(known)))
+        fail("cpu = [] names no CPU level; the levels are {}. To do: name at least one, or remove cpu.".format(", ".join(known)))
     return [level for level in known if level in levels]

@@ -2,12 +2,14 @@
 
 load("@bazel_skylib//rules:diff_test.bzl", "diff_test")
 load("@rules_cc//cc:cc_test.bzl", "cc_test")
-load("//runtime:copts.bzl", "CXX", "DEFAULT_LEVEL")
-load(":common.bzl", "common_attributes")
+load("//runtime:copts.bzl", "CXX")
+load(":common.bzl", "common_attributes", "moved")
 load(":compile.bzl", "tf_aot_compile")
-load(":export.bzl", "export_model")
+load(":export.bzl", "tf_aot_export")
 load(":hlo.bzl", "hlo_targets")
+load(":isa.bzl", "levels_of")
 load(":link.bzl", "tf_aot_link")
+load(":model.bzl", "model_target")
 load(":package.bzl", "tf_aot_package")
 load(":page.bzl", "tf_aot_page")
 load(":render.bzl", "tf_aot_render")
@@ -21,58 +23,27 @@ def tf_aot_library(
         *,
         name,
         cpp_class,
-        batch_sizes = [],
-        checkpoint = None,
-        compatible_with = None,
-        config = None,
+        model = None,
         config_golden = None,
         copts = [],
         cpu = None,
-        data = [],
-        debug_info = None,
-        deprecation = None,
-        deps = [],
-        dims = {},
         embed_variables = True,
-        entry_points = {},
-        exec_properties = {},
-        features = [],
         flush_denormals = True,
-        frozen = None,
         gen_benchmark = True,
         gen_test = True,
-        golden_calls = [],
-        golden_steps = 3,
-        graph = None,
-        inputs = [],
-        isa = None,
         linkopts = [],
-        max_batch = None,
         measured = None,
-        model = None,
-        outputs = [],
         passes = ["*"],
-        restricted_to = None,
-        rows_independent = False,
-        saved_model = None,
-        saved_model_tags = ["serve"],
-        saver = None,
-        signature = {},
-        stablehlo = None,
         strict = False,
         stub_golden = None,
-        tags = [],
         taps = [],
-        target_compatible_with = [],
         test_size = "small",
-        testonly = None,
         unseen = [],
-        visibility = None,
-        weights = None,
-        xla_flags = []):
+        xla_flags = [],
+        **kwargs):
     """Compiles a TensorFlow model into a C++ library, and tests its numbers against TensorFlow's.
 
-    Exactly one of `model`, `saved_model`, `graph`, and `stablehlo` is required.
+    What describes the model is in `tf_model`. A file that needs no description is a model by itself.
 
     Targets:
       NAME: the library (CcInfo). Include "PACKAGE/NAME.h". It has output groups (docs/reference/targets.md).
@@ -94,146 +65,79 @@ def tf_aot_library(
     Args:
       name: (str) the library's name
       cpp_class: (str) the generated class with its namespaces, `a::b::Class`
-      batch_sizes: (list[int]) batch sizes to compile for, in increasing order. The class then takes any batch up to
-        `max_batch`.
-      checkpoint: (Label or list[Label]) with `graph`, the checkpoint that has the values of its variables: its `.index` file or
-        its prefix in this package, or all its files
-      compatible_with: (list[Label]) as in any rule, for all targets
-      config: (Label) a partial tf2xla config to merge into the inferred ones; with `graph`, a complete config
+      model: (Label) a `tf_model`, or the file of a model: Python, a GraphDef, or StableHLO
       config_golden: (str) a checked-in copy of the config, in this package, so that reviews show changes to it
       copts: (list[str]) additional flags for the generated C++: the library, the test, and the benchmark. Each is one flag,
         and Make variables are expanded. The flags that guarantee numbers and CPU levels come later, so they win.
-      cpu: (str) the only CPU level to compile for; by default, x86-64-v3 and x86-64-v4, or armv8-a on 64-bit ARM
-        (docs/guide/cpu_levels.md)
-      data: (list[Label]) files that the model's code reads
-      debug_info: (Label) with `graph`, a GraphDebugInfo with the source lines of its nodes
-      deprecation: (str) as in any rule, for the library
-      deps: (list[Label]) Python libraries that the model's code imports
-      dims: (dict[str, list]) sizes that inputs leave open: `{"x": [32, None, 3]}`; None keeps the model's own size
+      cpu: (str or list[str]) the CPU level to compile for, or several, of which the class uses the fastest that the machine supports;
+        by default, x86-64-v3 and x86-64-v4, or armv8-a on 64-bit ARM (docs/guide/cpu_levels.md)
       embed_variables: (bool) whether the library contains the initial values of the variables. If False, the program calls
         Load(path) before it runs the model, and the file is in the library's runfiles.
-      entry_points: (list[str] or dict[str, str]) names of the model's entry points, or a map from C++ names to them. By
-        default, the model's first entry point, as `Run`.
-      exec_properties: (dict[str, str]) as in any rule, for all targets, and so for the actions of all stages
-      features: (list[str]) as in any rule, for the library, the test, and the benchmark
       flush_denormals: (bool) whether Run() treats denormal floats as zero, as TensorFlow does. This is up to a hundred times
         faster where values fall below 1e-38. If False, the caller's floating-point mode applies.
-      frozen: (list[str]) patterns of the variables that become constants of the code; `!pattern` excludes some again. By
-        default, all variables are frozen if the model writes none of them and compiles to one function; otherwise none is.
       gen_benchmark: (bool) whether to declare NAME_benchmark
       gen_test: (bool) whether to declare NAME_test
-      golden_calls: (list[str]) the entry points that each verified step calls, in order. By default, all of them.
-      golden_steps: (int) how many consecutive runs to verify
-      graph: (Label) a GraphDef, or a MetaGraphDef (`.meta`)
-      inputs: (list[str]) with `graph` and without `config`, its feeds, `node` or `node:port`. By default, its placeholders.
-      isa: (list[str]) instead of `cpu`, several such levels. The class uses the fastest one that the machine supports.
       linkopts: (list[str]) flags for linking programs that depend on the library. Make variables are expanded.
-      max_batch: (int) the largest batch; by default, the largest of `batch_sizes`
       measured: (Label) what `//tools:measure` wrote for this target. NAME_report then shows times and numbers
         (docs/guide/diagnostics.md#time-and-numbers). Nothing else reads it.
-      model: (Label) a Python file that defines `input_fn()` and `model_fn(features, labels)`, or `model`, which is a function,
-        a tf.function, a tf.Module, or a Keras model. It may define `golden_fn(step, rng)`, which returns the verified inputs.
-      outputs: (list[str]) with `graph` and without `config`, its fetches. By default, the nodes that nothing consumes.
       passes: (list[str]) patterns of the passes that make the code faster; `!pattern` excludes some again. All by default.
-      restricted_to: (list[Label]) as in any rule, for all targets
-      rows_independent: (bool) with `batch_sizes`, whether you vouch that no row of a batch affects another row's results,
-        where the analysis can't show it
-      saved_model: (Label) a SavedModel: a filegroup of its folder, or a rule that makes such a folder
-      saved_model_tags: (list[str]) tags of the SavedModel's meta graph
-      saver: (Label) with `graph`, a SaverDef that says how to restore `checkpoint`
-      signature: (dict[str, str]) dtypes and shapes of a Python file's parameters: `{"x": "float32[64, None]"}`
-      stablehlo: (Label) a program in StableHLO, such as `jax.export` writes: a portable artifact, or text
       strict: (bool) whether it is an error, and not a warning, if no comparison would notice that most values of an output or a
         variable are wrong. The flag `--@rules_tfaot//rules:strict` makes it one for all targets.
       stub_golden: (str) the path of checked-in copies of NAME.h and NAME.stub.cc, without `.h` and `.cc`. NAME_stub is then made
         from them, without the toolchain, and tests compare them. A failure prints the command that updates a copy.
-      tags: (list[str]) as in any rule, for all targets. For a large model, `resources:memory:16000` makes Bazel set aside 16,000 MB
-        for each stage. Other sizes are rounded up to 4, 8, 16, 32, or 64 GB.
       taps: (list[str]) patterns of nodes inside the model; `!pattern` excludes some again. NAME_taps_test compares their
         values, and names the first one that diverges. The library doesn't change (docs/guide/debugging.md).
-      target_compatible_with: (list[Label]) as in any rule, for all targets
       test_size: (str) Bazel's test size of the test and the benchmark
-      testonly: (bool) as in any rule
       unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. They
         cause no warning, and with `strict` no error.
-      visibility: (list[Label]) as in any rule, for the library, its tests, the bundle, and the package
-      weights: (Label or dict[str, str]) a safetensors file with values for all variables, which replace the model's own initial
-        values. Or a dictionary with some of `file`, such a file; `dtype`, in which frozen weights of matrix products are stored,
-        `bfloat16` or `int8`; and `tolerance`, how much that may change outputs, relative to an output's largest value.
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+      **kwargs: the attributes that any rule has: `compatible_with`, `exec_properties`, `restricted_to`, `tags`,
+        `target_compatible_with`, and `testonly` of all targets, `visibility` of those listed here, `features` of those with C++,
+        and `deprecation` of the library. For a large model, the tag `resources:memory:16000` makes Bazel set aside 16,000 MB for
+        each stage. Other sizes are rounded up to 4, 8, 16, 32, or 64 GB. A `tf_model` has such attributes of its own.
     """
-    exported = {
-        "batch_sizes": batch_sizes,
-        "checkpoint": checkpoint,
-        "config": config,
-        "data": data,
-        "debug_info": debug_info,
-        "deps": deps,
-        "dims": dims,
-        "entry_points": entry_points,
-        "golden_calls": golden_calls,
-        "golden_steps": golden_steps,
-        "graph": graph,
-        "inputs": inputs,
-        "max_batch": max_batch,
-        "model": model,
-        "outputs": outputs,
-        "rows_independent": rows_independent,
-        "saved_model": saved_model,
-        "saved_model_tags": saved_model_tags,
-        "saver": saver,
-        "signature": signature,
-        "stablehlo": stablehlo,
-        "weights": weights,
-    }
-    common = common_attributes(
-        compatible_with = compatible_with,
-        exec_properties = exec_properties,
-        restricted_to = restricted_to,
-        tags = tags,
-        target_compatible_with = target_compatible_with,
-        testonly = testonly,
-        visibility = visibility,
-    )
+    if moved(name = name, model = model, attributes = kwargs):
+        return
+    common = common_attributes(kwargs)
     stages = common.private | {"stem": name}
-    levels = {"cpu": DEFAULT_LEVEL} if cpu == None and isa == None else {"cpu": cpu, "isa": isa}
-    cpp = {"copts": copts, "features": features}
-    exported_target = name + ".export"
+    levels = levels_of(cpu)
+    cpp = common.cpp | {"copts": copts}
+    exported = name + ".export"
     compiled = name + ".compile"
     sources = name + ".render"
     goldens = name + ".verify"
-    export_model(name = exported_target, cpp_class = cpp_class, frozen = frozen, model = exported, **stages)
-    tf_aot_compile(name = compiled, graph = exported_target, passes = passes, xla_flags = xla_flags, **(stages | levels))
+    model = model_target(name = name, common = common.private, model = model)
+    tf_aot_export(name = exported, cpp_class = cpp_class, model = model, **stages)
+    tf_aot_compile(name = compiled, graph = exported, passes = passes, xla_flags = xla_flags, **(stages | levels))
     tf_aot_render(
         name = sources,
         embed_variables = embed_variables,
         flush_denormals = flush_denormals,
-        graph = exported_target,
+        graph = exported,
         **stages
     )
-    tf_aot_verify(name = goldens, graph = exported_target, strict = strict, unseen = unseen, **stages)
+    tf_aot_verify(name = goldens, graph = exported, strict = strict, unseen = unseen, **stages)
     parts = hlo_targets(
         name = name,
         common = common,
         goldens = goldens,
-        graph = exported_target,
-        isa = levels,
+        graph = exported,
+        levels = levels,
         xla_flags = xla_flags,
     )
     tf_aot_link(
         name = name,
         compiled = compiled,
-        deprecation = deprecation,
         goldens = goldens,
-        graph = exported_target,
+        graph = exported,
         linkopts = linkopts,
         sources = sources,
-        **(common.public | cpp | parts)
+        **(common.public | common.main | cpp | parts)
     )
     tf_aot_package(
         name = name + "_package",
         compiled = compiled,
-        graph = exported_target,
+        graph = exported,
         linkopts = linkopts,
         sources = sources,
         stem = name,
@@ -242,7 +146,7 @@ def tf_aot_library(
     tf_aot_page(
         name = name + "_report",
         compiled = compiled,
-        graph = exported_target,
+        graph = exported,
         hlo = parts["hlo"],
         measured = measured,
         stem = name,
@@ -250,9 +154,8 @@ def tf_aot_library(
     )
     tf_aot_shared(
         name = name + "_shared",
-        features = features,
         library = name,
-        **(common.public | {"tags": common.private["tags"]})
+        **(common.public | common.cpp | {"tags": common.private["tags"]})
     )
     stub = {"sources": sources}
     if stub_golden:
@@ -264,8 +167,7 @@ def tf_aot_library(
         _stub_tests(name = name, common = common, golden = stub_golden, sources = sources)
     tf_aot_stub(
         name = name + "_stub",
-        features = features,
-        **(common.public | stub | {"tags": common.private["tags"]})
+        **(common.public | common.cpp | stub | {"tags": common.private["tags"]})
     )
     files = [goldens]
     if not embed_variables:
@@ -305,10 +207,9 @@ def tf_aot_library(
             cpp = cpp,
             cpp_class = cpp_class,
             flush_denormals = flush_denormals,
-            frozen = frozen,
             levels = levels,
             linkopts = linkopts,
-            model = exported,
+            model = model,
             passes = passes,
             taps = taps,
             test_size = test_size,
@@ -373,7 +274,6 @@ def _taps_test(
         cpp,
         cpp_class,
         flush_denormals,
-        frozen,
         levels,
         linkopts,
         model,
@@ -389,10 +289,9 @@ def _taps_test(
       cpp: (dict) attributes of targets that compile C++: `copts`, `features`
       cpp_class: (str) the library's class
       flush_denormals: (bool) as in `tf_aot_library`
-      frozen: (list[str]) as in `tf_aot_library`
-      levels: (dict) `cpu` or `isa`, as in `tf_aot_library`
+      levels: (dict) from `levels_of`
       linkopts: (list[str]) as in `tf_aot_library`
-      model: (dict) attributes of the export stage
+      model: (Label) the `tf_model`
       passes: (list[str]) as in `tf_aot_library`
       taps: (list[str]) patterns of nodes
       test_size: (str) Bazel's test size
@@ -404,7 +303,7 @@ def _taps_test(
     graph = stem + ".export"
     sources = stem + ".render"
     goldens = stem + ".verify"
-    export_model(name = graph, cpp_class = cpp_class, frozen = frozen, model = model | {"taps": taps}, **stages)
+    tf_aot_export(name = graph, cpp_class = cpp_class, model = model, taps = taps, **stages)
     tf_aot_compile(name = stem + ".compile", graph = graph, passes = passes, xla_flags = xla_flags, **(stages | levels))
     tf_aot_render(name = sources, flush_denormals = flush_denormals, graph = graph, show_sources = True, **stages)
 

@@ -2,11 +2,30 @@
 
 visibility(["//rules/...", "//tests/..."])
 
+TfaotModelInfo = provider(
+    doc = "A model as its target describes it, for stages that open the model themselves.",
+    fields = {
+        "label": "(Label) the target that describes the model",
+        "file": "(File) the file or folder that messages name",
+        "flags": "(list[str]) flags of all stages that open the model",
+        "files": "(list[struct]) flags that name a file: `format`, such as `--graph=%s`, and `file`",
+        "golden_steps": "(int) how many consecutive runs to verify",
+        "inputs": "(list[File]) what the stages read",
+        "code": "(struct) Python that the model's code imports",
+        "export": "(struct) `flags` and `files` that only the export stage reads, and the `names` of their attributes",
+        "program": "(File) the model's StableHLO, or None",
+        "entry_points": "(list[str]) as in TfaotGraphInfo",
+        "batch_sizes": "(list[int]) as in TfaotGraphInfo",
+        "report": "(list[File]) as in TfaotGraphInfo",
+        "hlo": "(TfaotGraphInfo) the graph for other compilers, whose edge has the model's own dtypes",
+    },
+)
+
 TfaotGraphInfo = provider(
     doc = "Output of the export stage: the model as a graph, and everything the later stages know about it.",
     fields = {
         "label": "(Label) the target that exported the model, for debugging",
-        "cpp_class": "(str) the generated class with its namespaces, `a::b::Class`",
+        "cpp_class": "(str) the generated class with its namespaces, `a::b::Class`. Empty if the graph is a `tf_model`'s",
         "graph": "(File) serialized GraphDef, pruned to the nodes that the fetches need, without weights",
         "configs": "(list[File]) tf2xla configs in protobuf text format, one for each entry point, or one folder of them",
         "entry_points": "(list[str]) C++ names of the entry points; Run if there is only one and it has no name. Empty if only the manifest names them",
@@ -16,7 +35,7 @@ TfaotGraphInfo = provider(
         "golden_inputs": "(File) the model's own inputs of each verified step, in safetensors format, and weights before rounding; the verify stage draws all other inputs",
         "program": "(File) the StableHLO that the graph was converted from, or None; the verify stage compares their results",
         "sources": "(File) JSON map from nodes to lines of the user's code; error messages quote them",
-        "weights": "(File) assembler code with the fingerprint of the variables' values, apart from the manifest, so new values compile nothing",
+        "weights": "(File) assembler code with the fingerprint of the variables' values, apart from the manifest, so new values compile nothing; without a class, its digits",
         "report": "(list[File]) what stands in the way of compiling the model, as text, JSON, and HTML",
     },
 )

@@ -21,6 +21,9 @@ def _cluster_resources(_os, _inputs):
 def _compile_resources(_os, _inputs):
     return {"cpu": 1, "memory": 1000}
 
+def _name_resources(_os, _inputs):
+    return {"cpu": 1, "memory": 100}
+
 def _render_resources(_os, _inputs):
     return {"cpu": 1, "memory": 100}
 
@@ -51,6 +54,7 @@ _RESOURCES = {
     "TfaotCompile": _compile_resources,
     "TfaotExport": _export_resources,
     "TfaotHlo": _hlo_resources,
+    "TfaotName": _name_resources,
     "TfaotPackage": _package_resources,
     "TfaotPage": _page_resources,
     "TfaotRender": _render_resources,
@@ -123,7 +127,7 @@ def graph_attrs():
     """
     return {
         "graph": attr.label(
-            doc = "Target of the export stage.",
+            doc = "Target of `tf_aot_export`.",
             mandatory = True,
             providers = [TfaotGraphInfo],
         ),
@@ -183,7 +187,7 @@ def run_stage(
         flags,
         inputs,
         outputs,
-        deps = [],
+        code = None,
         for_errors = [],
         library = None,
         main = None,
@@ -197,31 +201,25 @@ def run_stage(
       flags: (Args) flags of the main, one per line
       inputs: (list[File]) files that the main reads
       outputs: (list[File]) files that it writes
-      deps: (list[Target]) Python libraries that user code imports
+      code: (struct) Python of the user that the stage runs, from `code_of`
       for_errors: (list[File]) additional files that only messages depend on, so a change in them doesn't run the stage again
       library: (Target) the stage's Python package; by default, the one in `stage_attrs`
       main: (File) the stage's main; by default, the one in `stage_attrs`
       programs: (depset[File]) files of programs that the main runs
     """
-    for dep in deps:
-        if PyInfo not in dep:
-            fail(("{} in deps is no Python library of rules_python. To do: if it is a py_library, load its rule in its BUILD file: " +
-                  "load(\"@rules_python//python:defs.bzl\", \"py_library\"). Bazel 7 takes a rule of its own if nothing is loaded.").format(
-                dep.label,
-            ))
+    code = code or code_of(ctx, [])
     library = library or ctx.attr._library
     main = main or ctx.file._main
     toolchain = ctx.toolchains[TOOLCHAIN_TYPE].tfaot
 
     # User code imports its neighbors by their path in the workspace. Generated modules are below bin_dir.
-    roots = {target.label.workspace_root or ".": None for target in [ctx] + deps}
-    for root in roots.keys():
+    roots = {root: None for root in code.roots}
+    for root in code.roots:
         roots[ctx.bin_dir.path if root == "." else ctx.bin_dir.path + "/" + root] = None
 
     # Packages from other repositories, such as pip's, come after the toolchain's, so TensorFlow finds the versions that it was
     # locked with.
-    libraries = [library] + deps
-    imports = _imports(ctx, libraries)
+    imports = _imports(ctx, [library]) + code.imports
     others = [path for path in imports if path.startswith("external/")]
     own = [path for path in imports if path not in others]
     flags.add(main, format = "--stage_main=%s")
@@ -257,8 +255,7 @@ def run_stage(
             inputs + for_errors + [main],
             transitive = [toolchain.packages, toolchain.interpreter_files] +
                          ([programs] if programs else []) +
-                         [each[DefaultInfo].default_runfiles.files for each in libraries] +
-                         [each[PyInfo].transitive_sources for each in libraries],
+                         _sources([library]) + code.sources,
         ),
         outputs = outputs + unused,
         unused_inputs_list = unused[0] if unused else None,
@@ -271,6 +268,34 @@ def run_stage(
             transitive = [toolchain.stamps, ctx.attr._worker[PyInfo].transitive_sources],
         ),
     )
+
+def code_of(ctx, deps):
+    """Returns what a stage needs to import Python libraries of the user.
+
+    Args:
+      ctx: the context of the rule whose target names them
+      deps: (list[Target]) the libraries
+
+    Returns:
+      (struct) for `run_stage`
+    """
+    for dep in deps:
+        if PyInfo not in dep:
+            fail(("{} in deps is no Python library of rules_python. To do: if it is a py_library, load its rule in its BUILD file: " +
+                  "load(\"@rules_python//python:defs.bzl\", \"py_library\"). Bazel 7 takes a rule of its own if nothing is loaded.").format(
+                dep.label,
+            ))
+    return struct(
+        imports = _imports(ctx, deps),
+        roots = {target.label.workspace_root or ".": None for target in [ctx] + deps}.keys(),
+        sources = _sources(deps),
+    )
+
+def _sources(libraries):
+    return [library[DefaultInfo].default_runfiles.files for library in libraries] + [
+        library[PyInfo].transitive_sources
+        for library in libraries
+    ]
 
 def _imports(ctx, libraries):
     return [

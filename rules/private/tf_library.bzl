@@ -1,27 +1,11 @@
 """TensorFlow's own `tf_library`, with its parameters and their meaning, on top of `tf_aot_library` (docs/guide/tf_library.md)."""
 
 load("//runtime:copts.bzl", "ARM_LEVELS", "PLATFORMS", "X86_LEVELS", "level_features")
+load(":common.bzl", "refusal", "refusal_test")
 load(":library.bzl", "tf_aot_library")
+load(":model.bzl", "tf_model")
 
 visibility(["//rules/..."])
-
-def _refusal_impl(ctx):
-    fail("{}: {}".format(ctx.label, ctx.attr.message))
-
-_ATTRS = {"message": attr.string(doc = "What to report.", mandatory = True)}
-
-_refusal = rule(
-    implementation = _refusal_impl,
-    doc = "Fails when it is analyzed, so that the error names the user's target and no other target of the package fails.",
-    attrs = _ATTRS,
-)
-
-_refusal_test = rule(
-    implementation = _refusal_impl,
-    doc = "The same, for a test.",
-    attrs = _ATTRS,
-    test = True,
-)
 
 # The levels that LLVM's CPUs have.
 _CPUS = {
@@ -325,23 +309,30 @@ def tf_library(
     flags, cpu = _translated(tfcompile_flags, xla_flags, cpp_class, problems)
     if problems:
         common = {"message": "\n".join(problems), "tags": tags, "visibility": visibility}
-        _refusal(name = name, testonly = testonly, **common)
+        refusal(name = name, testonly = testonly, **common)
         for suffix, wanted in (("_test", gen_test), ("_benchmark", gen_benchmark)):
             if wanted:
-                _refusal_test(name = name + suffix, **common)
+                refusal_test(name = name + suffix, **common)
         return
-    tf_aot_library(
-        name = name,
+    tf_model(
+        name = name + ".model",
         checkpoint = freeze_checkpoint,
         config = config,
+        debug_info = debug_info,
+        saver = freeze_saver,
+        source = graph,
+        tags = tags + ["manual"],
+        testonly = testonly,
+        visibility = ["//visibility:private"],
+    )
+    tf_aot_library(
+        name = name,
         copts = copts,
         cpp_class = cpp_class,
         cpu = cpu,
-        debug_info = debug_info,
         gen_benchmark = gen_benchmark,
         gen_test = gen_test,
-        graph = graph,
-        saver = freeze_saver,
+        model = name + ".model",
         tags = tags,
         testonly = testonly,
         visibility = visibility,

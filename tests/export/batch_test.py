@@ -202,9 +202,9 @@ batch_sizes and fix the batch with dims
                     f"def model(x, y):\n    return x + y[:tf.shape(x)[0]]\n\n\n"
                     f"def golden_fn(step, rng):\n    return np.ones(({x}, 3)), np.ones(({y}, 3))\n",
                     f"""
-                    model.py: golden_fn returned batches of {rows} rows for one call
+                    model.py: golden_fn(step, rng) returned batches of {rows} rows for one call
                       found: the class takes 1 to 9 rows, the same in every input
-                      to do: return the same number of rows for every input of a call
+                      to do: give the same number of rows for every input of a call
                     """,
                     max_batch=9,
                     signature={"x": "float32[None, 3]", "y": "float32[None, 3]"},

@@ -417,7 +417,7 @@ and disable_resource_variables()
             """
             model.py: golden_fn(step, rng) returned float64[3] for x
               found: the input is float32[2]
-              to do: return an array of the input's dtype and shape
+              to do: give an array of the input's dtype and shape
             """,
         )
 
@@ -430,7 +430,7 @@ and disable_resource_variables()
             """
             model.py: golden_fn(step, rng) returned float64[] for n
               found: the input is int32[]
-              to do: return an array of the input's dtype and shape
+              to do: give an array of the input's dtype and shape
             """,
         )
 
@@ -668,9 +668,9 @@ the size of each dimension, or [] for a scalar
                 self.refused(
                     model % (x, y),
                     f"""
-                    model.py: golden_fn returned batches of {rows} rows for one call
+                    model.py: golden_fn(step, rng) returned batches of {rows} rows for one call
                       found: the class takes 1 to 4 rows, the same in every input
-                      to do: return the same number of rows for every input of a call
+                      to do: give the same number of rows for every input of a call
                     """,
                     batch_sizes=(1, 4),
                     dims={"y": (None, 2)},

@@ -1,7 +1,7 @@
 """Attributes of a model that conflict. Each combination is a single error, before anything runs."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_compile", "tf_aot_export", "tf_aot_lower", "tf_aot_stub")
+load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_compile", "tf_aot_lower", "tf_aot_stub", "tf_model")
 
 def _refused_test_impl(ctx):
     """Protects readers of an error: it says what was asked, what exists, and what to do."""
@@ -24,62 +24,61 @@ _several = rule(
     provides = [TfaotGraphInfo],
 )
 
+_A_MODEL_IS = ". A model is a Python file (.py), a GraphDef (.pb or .pbtxt), a MetaGraphDef (.meta), StableHLO (.mlir or .mlirbc), or " + \
+              "the folder of a SavedModel. To do: name one of these; for a SavedModel, a filegroup of its folder, " + \
+              "glob([\"folder/**\"]), or a rule that makes such a folder."
+
 _REFUSED = {
     "graph_only": (
-        {"checkpoint": ["small.ckpt"], "model": "small.py"},
-        "checkpoint applies only to graph, but this target has model. To do: remove it.",
+        {"checkpoint": ["small.ckpt"], "source": "small.py"},
+        "checkpoint applies only to a GraphDef, but the source is a Python file. To do: remove it.",
     ),
     "memory": (
-        {"model": "small.py", "tags": ["manual", "resources:memory:lots"]},
+        {"source": "small.py", "tags": ["manual", "resources:memory:lots"]},
         "resources:memory:lots in tags has no number of megabytes. To do: write resources:memory:8000, for example",
     ),
-    "no_folder": (
-        {"saved_model": "small.py"},
-        "saved_model names 1 files, 0 of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, " +
-        "glob([\"folder/**\"]), or a rule that makes such a folder.",
-    ),
     "no_load": (
-        {"deps": [":folders"], "model": "small.py"},
+        {"deps": [":folders"], "source": "small.py"},
         "//tests/rules:folders in deps is no Python library of rules_python. To do: if it is a py_library, load its rule in its BUILD " +
         "file: load(\"@rules_python//python:defs.bzl\", \"py_library\").",
     ),
     "no_model": (
-        {},
-        "a model is one of model, saved_model, graph, and stablehlo; this target has none. To do: set exactly one.",
+        {"source": "small.h5"},
+        "source names small.h5" + _A_MODEL_IS,
     ),
     "no_signature": (
-        {"graph": "small.pb", "signature": {"x": "float32[2]"}},
-        "signature applies only to model, but this target has graph. To do: remove it, or use dims.",
+        {"signature": {"x": "float32[2]"}, "source": "small.pb"},
+        "signature applies only to a Python file, but the source is a GraphDef. To do: remove it, or use dims.",
+    ),
+    "no_tags": (
+        {"saved_model_tags": ["serve"], "source": "small.mlir"},
+        "saved_model_tags applies only to a SavedModel, but the source is StableHLO. To do: remove it.",
     ),
     "other_weights": (
-        {"model": "small.py", "weights_stored": {"bits": "8"}},
+        {"source": "small.py", "weights": {"bits": "8"}},
         "weights has the key bits; its keys are file, dtype, tolerance. To do: use only these.",
     ),
     "two_folders": (
-        {"saved_model": ":folders"},
-        "saved_model names 2 files, 2 of them saved_model.pb. To do: name a filegroup of one SavedModel's folder, ",
+        {"source": ":folders"},
+        "source names 2 files, 2 of them saved_model.pb" + _A_MODEL_IS,
     ),
     "two_models": (
-        {"graph": "small.pb", "model": "small.py"},
-        "a model is one of model, saved_model, graph, and stablehlo; this target has model and graph. To do: set exactly one.",
+        {"source": ["small.pb", "small.py"]},
+        "source names 2 files, 0 of them saved_model.pb" + _A_MODEL_IS,
     ),
 }
 
 _REFUSED_LEVELS = {
-    "both": (
-        {"cpu": "x86-64-v2", "isa": ["x86-64-v3"]},
-        "cpu = x86-64-v2 and isa = [\"x86-64-v3\"] both set CPU levels. To do: remove one.",
-    ),
     "no_level": (
-        {},
-        "isa = [] names no CPU level; the levels are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name at least one.",
+        {"cpu": []},
+        "cpu = [] names no CPU level; the levels are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name at least one, or remove cpu.",
     ),
     "twice": (
-        {"isa": ["x86-64-v2", "x86-64-v3", "x86-64-v2"]},
-        "isa = [\"x86-64-v2\", \"x86-64-v3\", \"x86-64-v2\"] names x86-64-v2 twice. To do: name each level once.",
+        {"cpu": ["x86-64-v2", "x86-64-v3", "x86-64-v2"]},
+        "cpu = [\"x86-64-v2\", \"x86-64-v3\", \"x86-64-v2\"] names x86-64-v2 twice. To do: name each level once.",
     ),
     "unknown_level": (
-        {"isa": ["x86-64-v2", "native"]},
+        {"cpu": ["x86-64-v2", "native"]},
         "native isn't a CPU level; the levels are x86-64, x86-64-v2, x86-64-v3, x86-64-v4. To do: name one or more of these.",
     ),
 }
@@ -94,7 +93,7 @@ def attributes_test_suite(*, name):
     native.filegroup(name = "folders", srcs = ["a/saved_model.pb", "b/saved_model.pb"], **private)
     tests = []
     for case, (attributes, message) in _REFUSED.items():
-        tf_aot_export(name = name + "." + case, cpp_class = "small::Small", **(private | attributes))
+        tf_model(name = name + "." + case, **(private | attributes))
         _refused_test(name = case + "_test", message = message, target_under_test = name + "." + case)
         tests.append(case + "_test")
     for case, (attributes, message) in _REFUSED_LEVELS.items():

@@ -146,9 +146,9 @@ def _wrong_level_test_impl(ctx):
     env = analysistest.begin(ctx)
     asserts.expect_failure(
         env,
-        "x86-64-v2 isn't a CPU level of Linux on 64-bit ARM; its levels are armv8-a, armv8.2-a+dotprod+fp16. To do: remove cpu and isa " +
-        "to get armv8-a, or let them depend on the platform: " +
-        "select({\"@platforms//cpu:x86_64\": …, \"@platforms//cpu:aarch64\": …}).",
+        "x86-64-v2 isn't a CPU level of Linux on 64-bit ARM; its levels are armv8-a, armv8.2-a+dotprod+fp16. To do: remove cpu " +
+        "to get armv8-a, or let it depend on the platform: " +
+        "select({\"@platforms//cpu:x86_64\": […], \"@platforms//cpu:aarch64\": […]}).",
     )
     return analysistest.end(env)
 
@@ -184,7 +184,7 @@ def platforms_test_suite(*, name, library):
     _unknown_test(name = "unknown_platform_test", lacks = nothing, target_under_test = compiled)
     tf_aot_compile(
         name = name + ".default",
-        cpu = "default",
+        cpu = ["default"],
         graph = library + ".export",
         tags = ["manual"],
         testonly = True,

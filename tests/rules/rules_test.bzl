@@ -11,6 +11,7 @@ load(
     "TfaotSourcesInfo",
     "TfaotStablehloInfo",
     "tf_aot_compile",
+    "tf_aot_export",
 )
 
 def _basenames(files):
@@ -22,8 +23,8 @@ def _stage_test_impl(ctx):
     target = analysistest.target_under_test(env)
     providers = {
         "TfaotCompile": TfaotObjectInfo,
-        "TfaotExport": TfaotGraphInfo,
         "TfaotHlo": TfaotHloInfo,
+        "TfaotName": TfaotGraphInfo,
         "TfaotRender": TfaotSourcesInfo,
         "TfaotStablehlo": TfaotStablehloInfo,
         "TfaotVerify": TfaotGoldensInfo,
@@ -37,15 +38,39 @@ def _stage_test_impl(ctx):
         if not file.basename.endswith(".unused_inputs")  # for Bazel only
     ])
     asserts.equals(env, sorted(ctx.attr.outputs), outputs)
-    asserts.equals(env, outputs, _basenames(target[DefaultInfo].files.to_list()))
+    asserts.equals(env, sorted(outputs + ctx.attr.hands_on), _basenames(target[DefaultInfo].files.to_list()))
     info = target[providers[ctx.attr.mnemonic]]
     asserts.equals(env, target.label, info.label)
     return analysistest.end(env)
 
 stage_test = analysistest.make(_stage_test_impl, attrs = {
     "actions": attr.int(default = 1),
+    "hands_on": attr.string_list(doc = "Files of the stage before that belong to its output."),
     "mnemonic": attr.string(),
     "outputs": attr.string_list(),
+})
+
+def _exported_once_test_impl(ctx):
+    """Protects build times: what is made of a model exports nothing again, but names a class, and links to the model's files."""
+    env = analysistest.begin(ctx)
+    target = analysistest.target_under_test(env)
+    made = [action.mnemonic for action in analysistest.target_actions(env) if action.mnemonic.startswith("Tfaot")]
+    asserts.equals(env, ctx.attr.actions, made)
+    links = {
+        file.basename: action.inputs.to_list()[0].basename
+        for action in analysistest.target_actions(env)
+        if action.mnemonic == "Symlink"
+        for file in action.outputs.to_list()
+    }
+    graph = target[TfaotGraphInfo]
+    asserts.equals(env, ctx.attr.graph, links[graph.graph.basename])
+    for file in [graph.variables, graph.golden_inputs, graph.sources] + graph.configs + graph.report:
+        asserts.true(env, file.basename in links, file.basename + " is made again")
+    return analysistest.end(env)
+
+exported_once_test = analysistest.make(_exported_once_test_impl, attrs = {
+    "actions": attr.string_list(),
+    "graph": attr.string(),
 })
 
 def _strict_test_impl(ctx):
@@ -292,15 +317,6 @@ def rules_test_suite(*, name, library, family):
     """
     tests = []
     for stage, mnemonic, outputs in [
-        ("export", "TfaotExport", [
-            "small_aot.config.pbtxt",
-            "small_aot.golden_inputs.safetensors",
-            "small_aot.model.json",
-            "small_aot.pb",
-            "small_aot.sources.json",
-            "small_aot.variables.safetensors",
-            "small_aot.weights.S",
-        ]),
         ("compile", "TfaotCompile", [
             "small_aot.constants.o",
             "small_aot.executor.h",
@@ -340,8 +356,31 @@ def rules_test_suite(*, name, library, family):
             target_under_test = "{}.{}".format(library, stage),
         )
         tests.append(stage + "_test")
+    stage_test(
+        name = "export_test",
+        hands_on = ["small_aot." + file for file in ["config.pbtxt", "golden_inputs.safetensors", "pb", "sources.json", "variables.safetensors"]],
+        mnemonic = "TfaotName",
+        outputs = ["small_aot.model.json", "small_aot.weights.S"],
+        target_under_test = library + ".export",
+    )
+    tests.append("export_test")
+    for kind, attributes, actions, graph in [
+        ("class", {"cpp_class": "other::Small"}, ["TfaotName"], "small_aot.model.pb"),
+        ("hlo", {"edge": "hlo"}, ["TfaotName"], "small_aot.model.raw.pb"),
+        ("taps", {"taps": ["*"]}, ["TfaotExport", "TfaotName"], "small_taps.tapped.pb"),
+    ]:
+        stem = "small_" + kind
+        tf_aot_export(name = name + "." + stem, model = library + ".model", stem = stem, tags = ["manual"], testonly = True, **attributes)
+        exported_once_test(
+            name = kind + "_exported_once_test",
+            actions = actions,
+            graph = graph,
+            target_under_test = name + "." + stem,
+        )
+        tests.append(kind + "_exported_once_test")
     for stage, mnemonic, packages, reads, reads_not in [
-        ("export", "TfaotExport", _PACKAGES["export"], ["small.py"], []),
+        ("model", "TfaotExport", _PACKAGES["export"], ["small.py"], []),
+        ("export", "TfaotName", ["", "core"], ["small_aot.model.export.json", "small_aot.model.weights.txt"], ["small_aot.pb", "small_aot.variables.safetensors"]),
         ("compile", "TfaotCompile", _PACKAGES["compile"], ["small_aot.pb"], ["small_aot.variables.safetensors", "small_aot.weights.S", "small.py"]),
         ("render", "TfaotRender", _PACKAGES["render"], ["small_aot.model.json"], ["small_aot.x86-64-v2.kernels.o", "small_aot.executor.h", "small_aot.pb"]),
         ("verify", "TfaotVerify", _PACKAGES["verify"], ["small_aot.variables.safetensors"], ["small_aot.x86-64-v2.kernels.o", "small.py"]),
@@ -377,16 +416,6 @@ def rules_test_suite(*, name, library, family):
     wrong_provider_test(name = "wrong_provider_test", target_under_test = ":wrong_provider")
     tests += ["library_test", "wrong_provider_test"]
     for stage, mnemonic, actions, outputs in [
-        ("export", "TfaotExport", 1, [
-            "family_aot.Again.config.pbtxt",
-            "family_aot.Forward.config.pbtxt",
-            "family_aot.golden_inputs.safetensors",
-            "family_aot.model.json",
-            "family_aot.pb",
-            "family_aot.sources.json",
-            "family_aot.variables.safetensors",
-            "family_aot.weights.S",
-        ]),
         ("compile", "TfaotCompile", 4, [
             "family_aot.{}.{}".format(function, kind)
             for function in ("Again.b1", "Again.b4", "Forward.b1", "Forward.b4")

@@ -1,7 +1,7 @@
 """TensorFlow's `tf_library`: what its attributes become here, and one error for each that these rules can't do."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("//rules:defs.bzl", "TfaotObjectInfo", "tf_aot_export")
+load("//rules:defs.bzl", "TfaotObjectInfo", "tf_model")
 load("//rules:tf_library.bzl", "tf_library")
 
 def _refused_test_impl(ctx):
@@ -276,15 +276,14 @@ def tf_library_test_suite(*, name):
             graph = "checkpoint/trained.ckpt.meta",
             **own
         )
-        _checkpoint_test(name = case + "_checkpoint_test", target_under_test = target + ".export")
+        _checkpoint_test(name = case + "_checkpoint_test", target_under_test = target + ".model")
         tests.append(case + "_checkpoint_test")
     for case, (checkpoint, message) in _REFUSED_CHECKPOINTS.items():
         target = "{}.checkpoint_{}".format(name, case)
-        tf_aot_export(
+        tf_model(
             name = target,
             checkpoint = checkpoint,
-            cpp_class = "small::Small",
-            graph = "small.pb",
+            source = "small.pb",
             **own
         )
         _refused_test(

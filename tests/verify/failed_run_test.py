@@ -7,8 +7,8 @@ import unittest
 from tests.stages.harness import Exported, StageTest, run_main
 
 DO = (
-    "define a golden_fn(step, rng) in the model's Python file that returns inputs that the model accepts; without it, floats are "
-    "normally distributed, and integers are in the range of their uses"
+    'give the model inputs that it accepts: golden_inputs = "inputs.py", a file that defines golden_fn(step, rng); without them, '
+    "floats are normally distributed, and integers are in the range of their uses"
 )
 
 DIVISION = """\

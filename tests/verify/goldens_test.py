@@ -522,9 +522,8 @@ def model_fn(features, labels):
             t::Model: the generated test is blind to 1 output(s) or variable(s)
               found: dead (0% of its values): neither other inputs nor other values of variables move them by more than rounding \
 errors could
-              to do: verify with inputs that matter (golden_fn, in a model's Python file) and with weights that are trained or \
-calibrated \
-(weights=); or accept it with unseen = ["pattern", ...] on the target
+              to do: verify with inputs that matter (golden_inputs of the model) and with weights that are trained or \
+calibrated (weights); or accept it with unseen = ["pattern", ...] on the target
             """,
         )
         goldens = exported.goldens(strict=False)
@@ -936,7 +935,7 @@ def golden_fn(step, rng):
             """
             t::Model: rounding errors change the size of Where:0
               found: the test inputs are at a decision boundary of the model, like 1.0 for tf.where(x >= 1.0)
-              to do: define golden_fn(step, rng), and return inputs away from it
+              to do: give the model golden_inputs that are away from it
             """,
         )
 

@@ -7,7 +7,6 @@ import json
 import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,7 +21,7 @@ from tfaot.cluster.whole import Running, Whole, save
 from tfaot.core import drawn, dtypes, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.session import session_config
-from tfaot.export import export
+from tfaot.export import export, golden
 from tfaot.export.rewrites import freeze
 from tfaot.export.sources import tables
 from tfaot.export.sources.model import Model
@@ -380,26 +379,23 @@ def _inputs(
     With batches, of which `most` is the largest compiled size, these have one row, that size, and more rows, in turn.
     """
     rng = np.random.default_rng(SEED)
+    user = golden.User(source, what)
     steps = []
     for step in range(count):
-        given = source.golden(entry, edges, step, rng)
+        given = user.inputs(entry, edges, step)
         if given is not None:
-            steps.append([np.asarray(value, _numpy(edge)) for edge, value in zip(edges, given, strict=True)])
+            steps.append(list(given))
             continue
         if not words and (odd := [edge.label for edge in edges if edge.dtype not in dtypes.BY_ENUM]):
             raise TfaotError(
                 f"{what}: {listed(odd)} can't be drawn at random",
                 exists="strings have a form that only the model knows",
-                do="use a Python file as the model, with a golden_fn(step, rng) that returns the inputs to verify",
+                do='give the model inputs to verify: golden_inputs = "inputs.py", a file that defines golden_fn(step, rng)',
             )
         rows = (1, most, 2 * most + 1)[step % 3] if most else 2
         steps.append([_drawn(edge, rng, rows, words) for edge in edges])
+    golden.check_steps(source, count)
     return steps
-
-
-def _numpy(edge: Edge) -> Any:
-    """Returns the dtype of an input's values; strings are objects."""
-    return dtypes.BY_ENUM[edge.dtype].numpy() if edge.dtype in dtypes.BY_ENUM else np.object_
 
 
 def _drawn(edge: Edge, rng: np.random.Generator, rows: int, words: Sequence[bytes]) -> Array:

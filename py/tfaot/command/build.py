@@ -16,8 +16,7 @@ from tfaot.command.stages import Stages
 from tfaot.core.errors import TfaotError, listed
 from tfaot.pack import kernels, package
 
-_GRAPH_ONLY = ("checkpoint", "debug_info", "inputs", "outputs", "saver")
-_LIBRARY_ONLY = {"cpp_class": "hlo::Model", "isa": None}
+_LIBRARY_ONLY = {"cpp_class": "hlo::Model"}
 """Values of what `tf_aot_hlo` hasn't."""
 _WEIGHTS = {"file": "weights", "dtype": "weights_dtype", "tolerance": "weights_tolerance"}
 """The export stage's flags for the keys of the attribute `weights`."""
@@ -52,7 +51,7 @@ class Build:
         """Checks the attributes.
 
         Args:
-          values: attributes of `tf_aot_library`, by name, with one source.
+          values: attributes of `tf_model` and `tf_aot_library`, by name.
           name: the name of the library.
           header_folder: the folder in the header's path, or nothing.
           folder: where to put files.
@@ -69,8 +68,8 @@ class Build:
         self._root = folder
         self._stages = stages
         self.step = step
-        options.check(self._values, _GRAPH_ONLY, needs="graph")
-        options.check(self._values, ("signature",), needs="model")
+        self._kind = options.kind_of(self._values["source"])
+        options.check(self._values, self._kind)
         self.levels = levels(self._values, platform or cxx.HERE)
         """The CPU levels, lowest first."""
         self._platform = _platforms()[platform or cxx.HERE]
@@ -115,12 +114,12 @@ class Build:
         values = self._values
         self.step("exporting the graph")
         flags = [f"--cpp_class={values['cpp_class']}", f"--edge={edge}", f"--golden_steps={values['golden_steps']}"]
-        (kind,) = (name for name in options.SOURCES if values[name])
-        flags.append(f"--{kind}={_existing(values[kind], kind)}")
-        config = "graph_config" if kind == "graph" else "user_config"
+        flags.append(f"--{self._kind}={values['source']}")
+        config = "graph_config" if self._kind == "graph" else "user_config"
         for flag, attribute in (
             (config, "config"),
             ("debug_info", "debug_info"),
+            ("golden_inputs", "golden_inputs"),
             ("max_batch", "max_batch"),
             ("saver", "saver"),
         ):
@@ -223,7 +222,7 @@ class Build:
         flags += [f"--golden_inputs={self.path('.golden_inputs.safetensors')}"]
         flags += [f"--unseen={pattern}" for pattern in self._values["unseen"]]
         flags += ["--strict"] if self._values["strict"] else []
-        flags += [f"--program={self._values['stablehlo']}"] if self._values["stablehlo"] else []
+        flags += [f"--program={self._values['source']}"] if self._kind == "stablehlo" else []
         self._stages.run("verify", [*flags, f"--out_goldens={self.path('.goldens.safetensors')}"])
 
     def hlo(self) -> list[str]:
@@ -397,12 +396,6 @@ def _library(objects: Mapping[str, str]) -> dict[str, str]:
     return {name: path for name, path in objects.items() if name != _INTERFACE}
 
 
-def _existing(path: str, kind: str) -> str:
-    if not Path(path).exists():
-        raise TfaotError(f"there is no {kind} {path!r}", exists="nothing at this path", do="check the path")
-    return path
-
-
 def _platforms() -> dict[str, Any]:
     return dict(starlark.execute(RULES, "runtime/copts.bzl")["PLATFORMS"])
 
@@ -427,13 +420,8 @@ def levels(values: Mapping[str, Any], platform: str) -> list[str]:
     """Returns the CPU levels that attributes name, lowest first.
 
     Raises:
-      TfaotError: there is no such platform or level, or the attributes name both one level and several.
+      TfaotError: there is no such platform or level.
     """
-    cpu, isa = values["cpu"], values["isa"]
-    if cpu and isa:
-        raise TfaotError(
-            "--cpu and --isa both set CPU levels", exists=f"{cpu}, and {', '.join(isa)}", do="remove one of them"
-        )
     platforms = _platforms()
     if platform not in platforms:
         raise TfaotError(
@@ -443,7 +431,8 @@ def levels(values: Mapping[str, Any], platform: str) -> list[str]:
         )
     known = platforms[platform].levels
     default = starlark.execute(RULES, "runtime/copts.bzl")["DEFAULT_LEVEL"]
-    found = isa or (platforms[platform].defaults if not cpu or cpu == default else [cpu])
+    given = values["cpu"]
+    found = platforms[platform].defaults if not given or given == [default] else given
     for level in found:
         others = [name for name, each in platforms.items() if level in each.levels and each.tested]
         if level not in known:

@@ -39,12 +39,12 @@ def _command(name: str) -> Callable[[_Function], _Function]:
     def declare(function: _Function) -> _Function:
         made = options.options(command.rule)
 
-        def call(model_path: str | None, **given: Any) -> None:
+        def call(source: str, **given: Any) -> None:
             values = {each.field.name: each.read(given.pop(each.field.name)) for each in made}
-            function(options.source(model_path or "", values), **given)
+            function({**values, "source": source}, **given)
 
         parameters = [
-            click.Argument(["model_path"], required=False, metavar="[MODEL]"),
+            click.Argument(["source"], metavar="MODEL"),
             *(_own(own) for own in command.own),
             *(_option(option) for option in made),
         ]
@@ -291,6 +291,7 @@ def _write_for_others(
     platform: str | None = None,
 ) -> None:
     """Exports a model for another compiler, and writes its manifest beside what `make` returns."""
+    values = {**values, "frozen": values["frozen"] or []}  # by default, all variables are parameters
     with output.replacing(out) as made, _build(values, name or _model_name(values), platform=platform) as build:
         build.export(edge="hlo")
         for file in [build.path(".model.json"), *make(build)]:
@@ -300,8 +301,7 @@ def _write_for_others(
 
 def _model_name(values: dict[str, Any]) -> str:
     """Returns a name for a model's files: that of its own file or folder."""
-    (path,) = (Path(values[name]) for name in options.SOURCES if values[name])
-    return re.sub(r"\W", "_", path.stem)
+    return re.sub(r"\W", "_", Path(values["source"]).stem)
 
 
 @contextlib.contextmanager

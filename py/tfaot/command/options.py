@@ -1,10 +1,11 @@
-"""The command's options: attributes of `tf_aot_library`, as `rules/private/library.bzl` declares and documents them."""
+"""The command's options: attributes of `tf_model` and `tf_aot_library`, as `rules/private/` declares and documents them."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from tfaot import starlark
@@ -18,23 +19,31 @@ _BAZEL = {
     "gen_benchmark",
     "gen_test",
     "measured",
+    "model",
     "name",
+    "source",
     "stub_golden",
     "taps",
     "test_size",
 }
-"""Attributes that only targets of Bazel need, besides those that any rule has. A model finds its files without `data`."""
+"""Attributes that only targets of Bazel need, or that the command's argument says. A model finds its files without `data`."""
 
 _FILE_OR = "Label or dict"
 """The start of the type of an attribute that is a file, or a dictionary in which `file` is that file."""
 
-SOURCES = ("model", "saved_model", "graph", "stablehlo")
+_KINDS = starlark.execute(RULES, "rules/private/kinds.bzl")
 
 
 def attributes(rule: str = "tf_aot_library") -> tuple[starlark.Field, ...]:
-    """Returns the attributes of a rule that are options, in alphabetical order."""
-    (macro,) = (symbol for symbol in starlark.Tree(RULES).symbols("rules/defs.bzl") if symbol.name == rule)
-    return tuple(field for field in macro.fields if field.name not in _BAZEL and "as in any rule" not in field.doc)
+    """Returns the attributes of a rule and of its model that are options, in alphabetical order."""
+    macros = [symbol for symbol in starlark.Tree(RULES).symbols("rules/defs.bzl") if symbol.name in (rule, "tf_model")]
+    fields = (field for macro in macros for field in macro.fields)
+    return tuple(
+        sorted(
+            (field for field in fields if field.name not in _BAZEL and not field.name.startswith("*")),
+            key=lambda field: field.name,
+        )
+    )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -222,42 +231,36 @@ def _value(default: str) -> Any:
     return constants[default] if default in constants else json.loads(default)
 
 
-def source(model: str, values: dict[str, Any]) -> dict[str, Any]:
-    """Returns the attributes with the source that the command's argument names, if it has one.
+def kind_of(model: str) -> str:
+    """Returns what a model is: one of `graph`, `model` for a Python file, `saved_model`, and `stablehlo`.
 
     Raises:
-      TfaotError: there is no source, or more than one.
+      TfaotError: nothing is there, or its name doesn't say.
     """
-    kinds = [name for name in SOURCES if values[name]]
-    if model:
-        suffix = model.rpartition(".")[2]
-        kind = {
-            "py": "model",
-            "pb": "graph",
-            "pbtxt": "graph",
-            "meta": "graph",
-            "mlir": "stablehlo",
-            "mlirbc": "stablehlo",
-        }.get(suffix, "saved_model")
-        if not kinds:
-            return {**values, kind: model}
-        kinds.append(f"the argument {model}")
-    if len(kinds) != 1:
+    path = Path(model)
+    if path.is_dir():
+        return "saved_model"
+    if not path.exists():
+        raise TfaotError(f"there is no model {model!r}", exists="nothing at this path", do="check the path")
+    if path.suffix[1:] not in _KINDS["BY_EXTENSION"]:
         raise TfaotError(
-            "a model is one of model, saved_model, graph, and stablehlo; the command got "
-            + (" and ".join(kinds) or "none"),
-            do="name one Python file, SavedModel, GraphDef, or StableHLO: tfaot compile model.py --cpp-class a::B --out DIR",
+            f"{model}: the name doesn't say what kind of model this is",
+            exists=f"a model is {_KINDS['MODELS']}",
+            do="name one of these, or rename the file",
         )
-    return values
+    return str(_KINDS["BY_EXTENSION"][path.suffix[1:]])
 
 
-def check(values: dict[str, Any], names: Sequence[str], *, needs: str) -> None:
-    """Checks that attributes which belong to one source aren't given with another.
+def check(values: Mapping[str, Any], kind: str) -> None:
+    """Checks that attributes which belong to one kind of model aren't given with another.
 
     Raises:
       TfaotError: they are.
     """
-    for name in names:
-        if values[name] and not values[needs]:
+    named = _KINDS["KINDS"]
+    for name, only in _KINDS["ONLY"].items():
+        if values[name] and only != kind:
             flag = "--" + name.replace("_", "-")
-            raise TfaotError(f"{flag} applies only to {needs}", exists="another source", do=f"remove {flag}")
+            raise TfaotError(
+                f"{flag} applies only to {named[only]}", exists=f"the model is {named[kind]}", do=f"remove {flag}"
+            )

@@ -26,6 +26,7 @@ class Target:
     what: str
     """The model's file or folder, for messages."""
     cpp_class: str
+    """Empty if it is named later."""
     named: bool
     """Whether it names entry points. If not, the only one is `Run`."""
     batch_sizes: tuple[int, ...]
@@ -135,9 +136,8 @@ def _names(target: Target, whole: Whole, variables: Sequence[str]) -> _Names:
         labels += [f"{entry.name}/{edge.label}" if many else edge.label for edge in (*entry.inputs, *entry.outputs)]
     # `Run` is an ordinary name if the target names its entry points.
     taken = names.MEMBERS - {"Run"} if target.named else names.MEMBERS
-    unique = iter(
-        names.unique_identifiers([*labels, *variables], taken=taken, class_name=names.split_class(target.cpp_class)[1])
-    )
+    class_name = names.split_class(target.cpp_class)[1] if target.cpp_class else ""
+    unique = iter(names.unique_identifiers([*labels, *variables], taken=taken, class_name=class_name))
     own = [next(unique) for _ in whole.entries] if target.named else ["Run"]
     entries = tuple(
         _EntryNames(name, tuple(next(unique) for _ in entry.inputs), tuple(next(unique) for _ in entry.outputs))

@@ -30,7 +30,6 @@ class Request:
     """What to export, and where to write it."""
 
     model: Model
-    cpp_class: str
     golden_steps: int
     out_graph: str
     out_configs: tuple[str, ...]
@@ -40,7 +39,9 @@ class Request:
     out_golden_inputs: str
     out_sources: str
     out_weights: str
-    """Assembler code that defines the fingerprint of the variables' values."""
+    """The fingerprint of the variables' values: assembler code that defines it, or without `cpp_class`, its digits."""
+    cpp_class: str = ""
+    """The generated class with its namespaces. If it is empty, `tfaot.core.naming` names it later."""
     entry_points: tuple[tuple[str, str], ...] = ()
     """Pairs of a C++ name and the model's own. By default, `Run` and the first entry point that the model offers."""
     dims: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
@@ -79,7 +80,8 @@ def export(request: Request) -> None:
         invalid.
     """
     what = request.model.path
-    names.split_class(request.cpp_class)
+    if request.cpp_class:
+        names.split_class(request.cpp_class)
     _check(request)
     largest = request.max_batch or max(request.batch_sizes, default=0)
     source = request.model.open()
@@ -351,5 +353,5 @@ def _write(
         json.dump(dict(sources), file, indent=0, sort_keys=True)
         file.write("\n")
     with open(request.out_weights, "w", encoding="utf-8") as file:
-        weights = fingerprint.of_values({name: fingerprint.of_value(value) for name, value in fed.items()})
-        file.write(fingerprint.weights_assembly(result.cpp_class, weights[:16]))
+        weights = fingerprint.of_values({name: fingerprint.of_value(value) for name, value in fed.items()})[:16]
+        file.write(fingerprint.weights_assembly(result.cpp_class, weights) if result.cpp_class else weights + "\n")

@@ -24,6 +24,7 @@ def add_model(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--checkpoint", help="values of the variables of --graph")
     parser.add_argument("--saver", help="a SaverDef that describes how to restore --checkpoint")
     parser.add_argument("--debug_info", help="a GraphDebugInfo of --graph")
+    parser.add_argument("--golden_inputs", help="a Python file with golden_fn, or arrays, .npz or .safetensors")
     parser.add_argument("--entry_point", action="append", type=pair, help="C++ name=the model's own name")
     parser.add_argument(
         "--dims", action="append", type=pair, help="INPUT=32,?,3: sizes for the dimensions that the model leaves open"
@@ -48,6 +49,7 @@ def model_of(flags: Any) -> Model:
         saver=flags.saver,
         debug_info=flags.debug_info,
         stablehlo=flags.stablehlo,
+        golden_inputs=flags.golden_inputs,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from tfaot.core import dtypes, manifest
 from tfaot.core.errors import TfaotError
+from tfaot.export.sources.golden_inputs import GivenInputs
 from tfaot.export.sources.user_code import SEED
 from tfaot.export.traced import Array, Edge, Function, Source, shown
 
@@ -76,13 +77,26 @@ def given(
         rows = {array.shape[0] for edge, array in zip(inputs, arrays, strict=True) if None in (edge.shape or ())}
         if len(rows) > 1 or (rows and not 1 <= max(rows) <= largest):
             raise TfaotError(
-                f"{what}: golden_fn returned batches of {sorted(rows)} rows for one call",
+                f"{what}: {said(source)} batches of {sorted(rows)} rows for one call",
                 exists=f"the class takes 1 to {largest} rows, the same in every input",
-                do="return the same number of rows for every input of a call",
+                do="give the same number of rows for every input of a call",
             )
         values.append(arrays)
         made.append(manifest.Call(name, rows.pop() if rows else 0))
+    check_steps(source, len(rounds))
     return values, tuple(made)
+
+
+def said(source: Source) -> str:
+    """Returns what gave inputs to verify, for messages."""
+    path = source.path if isinstance(source, GivenInputs) else ".py"
+    return "golden_fn(step, rng) returned" if path.endswith(".py") else f"the target's golden_inputs, {path}, have"
+
+
+def check_steps(source: Source, count: int) -> None:
+    """Checks that a target's file of inputs has none for steps that nothing verifies; see `GivenInputs.check_steps`."""
+    if isinstance(source, GivenInputs):
+        source.check_steps(count)
 
 
 class User:
@@ -105,18 +119,20 @@ class User:
             return None
         values = []
         for edge, value in zip(inputs, given, strict=True):
-            dtype = dtypes.BY_ENUM[edge.dtype].numpy()
+            # Strings, which only clusters take, are objects.
+            dtype = dtypes.BY_ENUM[edge.dtype].numpy() if edge.dtype in dtypes.BY_ENUM else np.dtype(object)
             array = np.asarray(value)
             if not _fits(array.shape, edge) or not np.can_cast(array.dtype, dtype, "same_kind"):
                 raise TfaotError(
-                    f"{self._what}: golden_fn(step, rng) returned {array.dtype}{list(array.shape)} for {edge.label}",
+                    f"{self._what}: {said(self._source)} {array.dtype}{list(array.shape)} for {edge.label}",
                     exists=f"the input is {dtype}{shown(edge.shape)}",
-                    do="return an array of the input's dtype and shape",
+                    do="give an array of the input's dtype and shape",
                 )
             values.append(np.ascontiguousarray(array.astype(dtype)).reshape(array.shape))
         return tuple(values)
 
 
 def _fits(shape: tuple[int, ...], edge: Edge) -> bool:
-    assert edge.shape is not None
+    if edge.shape is None:
+        return True
     return len(shape) == len(edge.shape) and all(b is None or a == b for a, b in zip(shape, edge.shape, strict=True))

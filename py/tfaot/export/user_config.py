@@ -112,7 +112,7 @@ def reread(result: manifest.Manifest, merged: Sequence[Any], path: str) -> manif
     Raises:
       TfaotError: it changes a dtype or a shape, or its names aren't identifiers or clash.
     """
-    class_name = names.split_class(result.cpp_class)[1]
+    class_name = names.split_class(result.cpp_class)[1] if result.cpp_class else ""
     points = []
     variables = list(result.variables)
     for point, config in zip(result.entry_points, merged, strict=True):

@@ -53,8 +53,8 @@ def explained(
         f"{manifest.cpp_class}: TensorFlow itself can't run the model on the test inputs: {type(error).__name__}{what}",
         details="\n".join([reason, *places]),
         exists=f"inputs {'; '.join(inputs)}" if inputs else "",
-        do="define a golden_fn(step, rng) in the model's Python file that returns inputs that the model accepts; without "
-        "it, floats are normally distributed, and integers are in the range of their uses",
+        do='give the model inputs that it accepts: golden_inputs = "inputs.py", a file that defines golden_fn(step, rng); '
+        "without them, floats are normally distributed, and integers are in the range of their uses",
     )
 
 

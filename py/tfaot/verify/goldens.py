@@ -272,8 +272,8 @@ def _blind(manifest: Manifest, unverified: Sequence[str]) -> TfaotError:
         f"{manifest.cpp_class}: the generated test is blind to {len(unverified)} output(s) or variable(s)",
         exists=listed(unverified)
         + ": neither other inputs nor other values of variables move them by more than rounding errors could",
-        do="verify with inputs that matter (golden_fn, in a model's Python file) and with weights that are trained or "
-        "calibrated (weights=); "
+        do="verify with inputs that matter (golden_inputs of the model) and with weights that are trained or calibrated "
+        "(weights); "
         'or accept it with unseen = ["pattern", ...] on the target',
     )
 

@@ -240,5 +240,5 @@ def _wavering(manifest: Manifest, entry: EntryPoint, index: int) -> TfaotError:
     return TfaotError(
         f"{manifest.cpp_class}: rounding errors change the size of {entry.outputs[index].name}",
         exists="the test inputs are at a decision boundary of the model, like 1.0 for tf.where(x >= 1.0)",
-        do="define golden_fn(step, rng), and return inputs away from it",
+        do="give the model golden_inputs that are away from it",
     )

@@ -14,15 +14,15 @@ def pages() -> dict[str, str]:
         notice("py/tfaot/command/options.py and rules/private/"),
         "# The command tfaot\n\n",
         "[Without Bazel](../guide/without-bazel.md) shows how to use it. Its options are the attributes of ",
-        "[rules and macros](rules.md), with `-` for `_`. In place of MODEL, you can give `--model`, `--saved-model`, or ",
-        "`--graph`. Paths are relative to the current folder.\n\n",
+        "[rules and macros](rules.md), with `-` for `_`. MODEL is the model's file, or a SavedModel's folder. ",
+        "Paths are relative to the current folder.\n\n",
         "The exit status is 0 after success, and 1 after an error. An error is one message on standard error, and leaves no ",
         "output behind.\n",
     ]
     shown: dict[tuple[str, ...], str] = {}
     for command in options.COMMANDS:
-        parts.append(f"\n## tfaot {command.name}\n\n`tfaot {command.name} [MODEL] [OPTIONS]`\n\n{command.help} ")
-        parts.append(f"It takes the attributes of [{command.rule}](rules.md#{command.rule}).\n\n")
+        parts.append(f"\n## tfaot {command.name}\n\n`tfaot {command.name} MODEL [OPTIONS]`\n\n{command.help} ")
+        parts.append(f"It takes the attributes of [tf_model](rules.md#tf_model) and [{command.rule}](rules.md#{command.rule}).\n\n")
         own = [
             (
                 code(f"{each.flag} {each.metavar}".strip()),

@@ -41,6 +41,8 @@ class Model:
     """A GraphDebugInfo: source lines of `graph`."""
     stablehlo: str | None = None
     """A program in StableHLO."""
+    golden_inputs: str | None = None
+    """Inputs to verify, in place of the source's own or of random ones: a Python file, `.npz`, or `.safetensors`."""
 
     @property
     def path(self) -> str:
@@ -70,7 +72,8 @@ class Model:
         Raises:
           TfaotError: one of them is.
         """
-        for path in filter(None, (self.path, self.graph_config, self.checkpoint, self.saver, self.debug_info)):
+        files = (self.path, self.graph_config, self.checkpoint, self.saver, self.debug_info, self.golden_inputs)
+        for path in filter(None, files):
             if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
                 raise TfaotError(
                     f"{path} can't be a model", exists="neither a file nor a folder", do="write it to a file first"
@@ -83,6 +86,13 @@ class Model:
           TfaotError: the user's code raised an exception, or the files are invalid.
         """
         self.check_files()
+        if self.golden_inputs is None:
+            return self._open()
+        from tfaot.export.sources.golden_inputs import GivenInputs
+
+        return GivenInputs(self._open(), self.golden_inputs)
+
+    def _open(self) -> Source:
         if self.saved_model is not None:
             from tfaot.export.sources.saved_model import SavedModelSource
 

@@ -20,7 +20,8 @@ import tensorflow as tf
 
 from tfaot.core import dtypes
 from tfaot.core.errors import TfaotError, listed
-from tfaot.export.sources.functions import Leaf, VariableNames, check_dense, function_of, leaves_of
+from tfaot.export.sources import golden_inputs
+from tfaot.export.sources.functions import VariableNames, check_dense, function_of, leaves_of
 from tfaot.export.sources.user_code import UserCode, seed_everything
 from tfaot.export.sources.xla_context import xla_context
 from tfaot.export.traced import Array, Dims, Edge, Function, shown
@@ -109,20 +110,9 @@ class PythonSource:
         self, entry_point: str, inputs: Sequence[Edge], step: int, rng: np.random.Generator
     ) -> Sequence[Array] | None:
         """Returns the flattened result of the file's `golden_fn(step, rng)` or `golden_fn(step, rng, entry_point)`."""
-        function = getattr(self._user.module, "golden_fn", None)
-        if function is None:
+        if getattr(self._user.module, "golden_fn", None) is None:
             return None
-        nest = self._user.call_with("golden_fn", [step, rng], entry_point)
-        leaves = leaves_of(nest)
-        values = _in_order(leaves, [edge.label for edge in inputs])
-        if values is None:
-            raise TfaotError(
-                f"{self._user.path}: golden_fn returned {len(leaves)} array(s) for {entry_point}"
-                + (f": {listed(['/'.join(leaf.keys) or '(alone)' for leaf in leaves])}" if leaves else ""),
-                exists="it takes " + listed([edge.label for edge in inputs]),
-                do="return one array for each input, in the nest in which the function takes them",
-            )
-        return values
+        return golden_inputs.called(self._user, entry_point, inputs, step, rng)
 
     def _find_root(self) -> Any:
         root = getattr(self._user.module, "model", None)
@@ -264,21 +254,6 @@ def _attribute(owner: Any, path: str) -> Any:
     for part in path.split("."):
         owner = getattr(owner, part, None)
     return owner
-
-
-def _in_order(leaves: Sequence[Leaf], labels: Sequence[str]) -> list[Array] | None:
-    """Returns values in the order of the inputs: as given, or by name if all have names. None if they don't fit."""
-    names = ["/".join(leaf.keys) for leaf in leaves]
-    if sorted(names) == sorted(labels):
-        by_name = dict(zip(names, leaves, strict=True))
-        return [np.asarray(by_name[label].value) for label in labels]
-    # A position doesn't count as a name: `0/age` fits `age` and `features/age`.
-    said = [[key for key in leaf.keys if not key.isdigit()] for leaf in leaves]
-    if len(leaves) != len(labels) or not all(
-        f"/{label}".endswith("".join(f"/{key}" for key in keys)) for label, keys in zip(labels, said, strict=True)
-    ):
-        return None
-    return [np.asarray(leaf.value) for leaf in leaves]
 
 
 def _labelled(called: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> list[tuple[str, tf.TensorSpec]]:
