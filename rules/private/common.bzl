@@ -68,27 +68,27 @@ _MOVED = {
     "weights": "weights",
 }
 
-def moved(*, name, model, attributes):
+def moved(*, name, model, attributes, described = {}):
     """Declares a target that fails when it is analyzed if attributes belong to a `tf_model`, or to nothing.
 
     Args:
       name: (str) the macro's target
       model: (Label) its attribute of this name
       attributes: (dict) those that it doesn't declare
+      described: (dict) attributes of the `tf_model` that it declares for a file
 
     Returns:
       (bool) whether there are any
     """
-    described = {_MOVED[attribute]: value for attribute, value in attributes.items() if attribute in _MOVED}
+    given = [attribute for attribute in attributes if attribute in _MOVED]
     problems = []
-    if described:
-        if model and "source" not in described:
-            described["source"] = model
+    if given:
+        described = {"source": model} | described | {_MOVED[attribute]: attributes[attribute] for attribute in given}
         lines = ["    {} = {},".format(attribute, _shown(value)) for attribute, value in sorted(described.items())]
         problems.append(("{} moved to tf_model, which describes a model once. To do: remove {} here, set model = \":{}_model\", and " +
                          "add:\n\nload(\"@rules_tfaot//rules:defs.bzl\", \"tf_model\")\n\ntf_model(\n    name = \"{}_model\",\n{}\n)\n").format(
-            ", ".join([attribute for attribute in attributes if attribute in _MOVED]),
-            "it" if len(described) == 1 else "them",
+            ", ".join(given),
+            "it" if len(given) == 1 else "them",
             name,
             name,
             "\n".join(lines),
@@ -114,11 +114,9 @@ def moved(*, name, model, attributes):
 
 def _shown(value):
     """Returns a value as a BUILD file has it."""
-    if type(value) == "Label":
-        return repr(str(value))
     if type(value) == "list":
-        return "[{}]".format(", ".join([_shown(element) for element in value]))
-    return repr(value)
+        value = [str(element) if type(element) == "Label" else element for element in value]
+    return repr(str(value) if type(value) == "Label" else value)
 
 def _refusal_impl(ctx):
     fail("{}: {}".format(ctx.label, ctx.attr.message))

@@ -196,13 +196,14 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
       **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
-    if moved(name = name, model = model, attributes = kwargs):
+    described = {"frozen": []}
+    if moved(name = name, attributes = kwargs, described = described, model = model):
         return
     common = common_attributes(kwargs)
     stages = common.private | {"stem": name}
     graph = name + ".export"
     goldens = name + ".verify"
-    model = model_target(name = name, common = common.private, frozen = [], model = model)
+    model = model_target(name = name, common = common.private, model = model, **described)
     tf_aot_export(name = graph, edge = "hlo", model = model, **stages)
     tf_aot_verify(name = goldens, graph = graph, strict = strict, unseen = unseen, **stages)
     parts = hlo_targets(

@@ -1,7 +1,7 @@
 """Attributes of a model that conflict. Each combination is a single error, before anything runs."""
 
 load("@bazel_skylib//lib:unittest.bzl", "analysistest", "asserts")
-load("//rules:defs.bzl", "TfaotGraphInfo", "tf_aot_bundle", "tf_aot_compile", "tf_aot_lower", "tf_aot_stub", "tf_model")
+load("//rules:defs.bzl", "TfaotGraphInfo", "TfaotModelInfo", "tf_aot_bundle", "tf_aot_clusters", "tf_aot_compile", "tf_aot_hlo", "tf_aot_library", "tf_aot_lower", "tf_aot_stub", "tf_model")
 
 def _refused_test_impl(ctx):
     """Protects readers of an error: it says what was asked, what exists, and what to do."""
@@ -83,6 +83,77 @@ _REFUSED_LEVELS = {
     ),
 }
 
+# Attributes that targets had before there was a tf_model. The message has a target to copy, which BUILD declares, too.
+_MOVED = {
+    "clusters_config": (
+        tf_aot_clusters,
+        {"config": "small.config.pbtxt", "cpp_class": "small::Small", "graph": "small.pb"},
+        """config, graph moved to tf_model, which describes a model once. To do: remove them here, set model = ":NAME_model", and add:
+
+load("@rules_tfaot//rules:defs.bzl", "tf_model")
+
+tf_model(
+    name = "NAME_model",
+    config = "small.config.pbtxt",
+    source = "small.pb",
+)
+""",
+    ),
+    "hlo_deps": (
+        tf_aot_hlo,
+        {"deps": [Label("//py/tfaot/core")], "model": "small.py"},
+        """deps moved to tf_model, which describes a model once. To do: remove it here, set model = ":NAME_model", and add:
+
+load("@rules_tfaot//rules:defs.bzl", "tf_model")
+
+tf_model(
+    name = "NAME_model",
+    deps = ["CORE"],
+    frozen = [],
+    source = "small.py",
+)
+""".replace("CORE", str(Label("//py/tfaot/core"))),
+    ),
+    "library_isa": (
+        tf_aot_library,
+        {"cpp_class": "small::Small", "isa": ["x86-64-v2", "x86-64-v3"], "model": "small.py"},
+        "isa is cpu now, which takes one level or several. To do: replace it with cpu = [\"x86-64-v2\", \"x86-64-v3\"]",
+    ),
+    "library_no_model": (
+        tf_aot_library,
+        {"cpp_class": "small::Small"},
+        "model isn't set. To do: name a tf_model, or a model's file: model = \"model.py\"",
+    ),
+    "library_saved_model": (
+        tf_aot_library,
+        {"cpp_class": "small::Small", "dims": {"x": [2, None]}, "saved_model": ":saved"},
+        """dims, saved_model moved to tf_model, which describes a model once. To do: remove them here, set model = ":NAME_model", and add:
+
+load("@rules_tfaot//rules:defs.bzl", "tf_model")
+
+tf_model(
+    name = "NAME_model",
+    dims = {"x": [2, None]},
+    source = ":saved",
+)
+""",
+    ),
+    "library_unknown": (
+        tf_aot_library,
+        {"cpp_class": "small::Small", "model": "small.py", "optimize": True},
+        "there is no attribute optimize. To do: see docs/reference/rules.md for those that there are",
+    ),
+}
+
+def _typed_test_impl(ctx):
+    """Protects who copies a tf_model from such an error: it is one."""
+    env = analysistest.begin(ctx)
+    model = analysistest.target_under_test(env)[TfaotModelInfo]
+    asserts.equals(env, ("saved", ["--dims=x=2,?"]), (model.file.dirname.rpartition("/")[2], model.flags[1:]))
+    return analysistest.end(env)
+
+_typed_test = analysistest.make(_typed_test_impl)
+
 def attributes_test_suite(*, name):
     """Declares all tests in this file.
 
@@ -96,6 +167,14 @@ def attributes_test_suite(*, name):
         tf_model(name = name + "." + case, **(private | attributes))
         _refused_test(name = case + "_test", message = message, target_under_test = name + "." + case)
         tests.append(case + "_test")
+    for case, (macro, attributes, message) in _MOVED.items():
+        target = "moved_" + case
+        macro(name = target, tags = ["manual"], testonly = True, **attributes)
+        message = "//tests/rules:{}: {}".format(target, message.replace("NAME", target))
+        _refused_test(name = target + "_test", message = message, target_under_test = target)
+        tests.append(target + "_test")
+    _typed_test(name = "moved_typed_test", target_under_test = "moved_library_saved_model_model")
+    tests.append("moved_typed_test")
     for case, (attributes, message) in _REFUSED_LEVELS.items():
         for rule_name, stage in (("compile", tf_aot_compile), ("lower", tf_aot_lower)):
             test = "{}_{}_test".format(case, rule_name)

@@ -25,18 +25,19 @@ from pathlib import Path
 _ROOT = Path(__file__).resolve().parents[2]
 _WAYS = {"workers": [], "no workers": ["--spawn_strategy=sandboxed"]}
 _BUILD = """\
-load("//rules:defs.bzl", "tf_aot_library")
+load("//rules:defs.bzl", "tf_aot_library", "tf_model")
 
-[
-    tf_aot_library(name = name, cpp_class = "{package}::" + name, model = name + ".py", signature = {{"x": "float32[8]"}})
-    for name in {names}
-]
+[tf_model(name = name + ".model", signature = {{"x": "float32[8]"}}, source = name + ".py") for name in {names}]
+
+[tf_aot_library(name = name, cpp_class = "{package}::" + name, model = name + ".model") for name in {names}]
 """
 _LEVELS_BUILD = """\
-load("//rules:defs.bzl", "tf_aot_library")
+load("//rules:defs.bzl", "tf_aot_library", "tf_model")
+
+tf_model(name = "model", dims = {dims}, source = "model.py")
 
 [
-    tf_aot_library(name = name, cpp_class = "levels::" + name, cpu = cpu, dims = {dims}, gen_test = False, model = "model.py")
+    tf_aot_library(name = name, cpp_class = "levels::" + name, cpu = cpu, gen_test = False, model = ":model")
     for name, cpu in {{"one": "x86-64-v3", "both": None}}.items()
 ]
 """
@@ -67,19 +68,18 @@ module.f = tf.function(
 tf.saved_model.save(module, sys.argv[1], signatures={"serving_default": module.f})
 """
 _SAVED_BUILD = """\
-load("//rules:defs.bzl", "tf_aot_library")
-
-[filegroup(name = "f%d" % number, srcs = glob(["s%d.saved/**" % number])) for number in range(10)]
+load("//rules:defs.bzl", "tf_aot_library", "tf_model")
 
 [
-    tf_aot_library(
-        name = "s%d" % number,
-        cpp_class = "s::S%d" % number,
+    tf_model(
+        name = "f%d" % number,
         entry_points = {"Run": "serving_default"},
-        saved_model = ":f%d" % number,
+        source = glob(["s%d.saved/**" % number]),
     )
     for number in range(10)
 ]
+
+[tf_aot_library(name = "s%d" % number, cpp_class = "s::S%d" % number, model = ":f%d" % number) for number in range(10)]
 """
 
 

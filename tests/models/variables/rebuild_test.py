@@ -29,22 +29,18 @@ from tfaot.explain.build import Build
 
 BUILD = """\
 load("@rules_cc//cc:defs.bzl", "cc_library")
-load("//rules:defs.bzl", "tf_aot_library")
+load("//rules:defs.bzl", "tf_aot_library", "tf_model")
+
+MODELS = {"fed": [], "frozen": None, "stored": []}
 
 [
-    tf_aot_library(
-        name = name,
-        cpp_class = "t::" + name,
-        embed_variables = embed_variables,
-        frozen = frozen,
-        model = "weighted.py",
-        weights = "w.safetensors",
-    )
-    for name, frozen, embed_variables in [
-        ("fed", [], True),
-        ("frozen", None, True),
-        ("stored", [], False),
-    ]
+    tf_model(name = name + ".model", frozen = frozen, source = "weighted.py", weights = "w.safetensors")
+    for name, frozen in MODELS.items()
+]
+
+[
+    tf_aot_library(name = name, cpp_class = "t::" + name, embed_variables = name != "stored", model = name + ".model")
+    for name in MODELS
 ]
 
 tf_aot_library(name = "seeded", cpp_class = "t::seeded", model = "seeded.py")
@@ -96,25 +92,21 @@ bool User(t::fed& fed, t::seeded& seeded) { return fed.Run() && seeded.Run(); }
 LIBRARIES = ("fed", "frozen", "seeded", "stored")
 MODELS = 100
 MANY = """\
-load("//rules:defs.bzl", "tf_aot_library")
+load("//rules:defs.bzl", "tf_aot_library", "tf_model")
 
-[
-    tf_aot_library(name = "m%%d" %% n, cpp_class = "m::M%%d" %% n, model = "m%%d.py" %% n, signature = {"x": "float32[2]"})
-    for n in range(%d)
-]
+[tf_model(name = "m%%d.model" %% n, signature = {"x": "float32[2]"}, source = "m%%d.py" %% n) for n in range(%d)]
+
+[tf_aot_library(name = "m%%d" %% n, cpp_class = "m::M%%d" %% n, model = "m%%d.model" %% n) for n in range(%d)]
 """
 
 MEMORY = """\
-load("//rules:defs.bzl", "tf_aot_library")
+load("//rules:defs.bzl", "tf_aot_library", "tf_model")
 
 [
-    tf_aot_library(
-        name = name + str(n),
-        cpp_class = "m::" + name,
-        model = "%s%d.py" % (name, n),
-        signature = {"x": "float32[2]"},
-        tags = tags,
-    )
+    [
+        tf_model(name = "%s%d.model" % (name, n), signature = {"x": "float32[2]"}, source = "%s%d.py" % (name, n), tags = tags),
+        tf_aot_library(name = name + str(n), cpp_class = "m::" + name, model = "%s%d.model" % (name, n)),
+    ]
     for name, tags in [
         ("large", ["resources:memory:6000"]),
         ("small", []),
@@ -308,7 +300,8 @@ class RebuildTest(unittest.TestCase):
 
         def taken_in(name: str) -> set[tuple[str, str]]:
             return {
-                ("TfaotExport", f"scratch:{name}.export"),
+                ("TfaotExport", f"scratch:{name}.model"),
+                ("TfaotName", f"scratch:{name}.export"),
                 ("CppCompile", f"{name}.variables.S"),
                 ("CppCompile", f"{name}.weights.S"),
                 ("CppArchive", f"lib{name}.a"),
@@ -324,7 +317,7 @@ class RebuildTest(unittest.TestCase):
                     "fed": taken_in("fed"),
                     "seeded": set(),
                     # Its program loads the file.
-                    "stored": {("TfaotExport", "scratch:stored.export")},
+                    "stored": {("TfaotExport", "scratch:stored.model"), ("TfaotName", "scratch:stored.export")},
                     "user": set(),
                 },
             )
@@ -369,7 +362,7 @@ class RebuildTest(unittest.TestCase):
             self.assertTrue(holds in workspace.output("libseeded.a"))
             self.assertEqual(self.manifest("seeded"), before["seeded"])
 
-        exported = nothing | {"seeded": {("TfaotExport", "scratch:seeded.export")}}
+        exported = nothing | {"seeded": {("TfaotExport", "scratch:seeded.model")}}
         text = (package / "seeded.py").read_text()
         with self.subTest("a comment that moves all lines"):
             (package / "seeded.py").write_text("# A comment.\n\n" + text)
@@ -407,12 +400,12 @@ class RebuildTest(unittest.TestCase):
     def test_one_of_a_hundred(self) -> None:
         """A change in one of a hundred models runs the export of this one, and nothing of the others."""
         models = {f"m{number}_py": f"def model(x):\n    return x + {number}.0\n" for number in range(MODELS)}
-        package = self.workspace.package("many", BUILD=MANY % MODELS, **models)
+        package = self.workspace.package("many", BUILD=MANY % (MODELS, MODELS), **models)
         flags = ["--output_groups=graph", *(f"//many:m{number}" for number in range(MODELS))]
         self.assertEqual(len(self.workspace.actions(*flags).done), MODELS)
         self.assertEqual(self.workspace.actions(*flags).done, ())
         (package / "m57.py").write_text("def model(x):\n    return x - 57.0\n")
-        self.assertEqual([action.made for action in self.workspace.actions(*flags).done], ["many:m57.export"])
+        self.assertEqual([action.made for action in self.workspace.actions(*flags).done], ["many:m57.model"])
 
     def test_memory(self) -> None:
         """Stages that don't fit into memory together run one after the other: by their kind, or by the target's tag."""
