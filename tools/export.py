@@ -25,7 +25,9 @@ def main() -> None:
         "--weights_tolerance", default="", help="how much that may change outputs, relative to their largest value"
     )
     parser.add_argument("--call", action="append", help="an entry point, in the order in which the test calls them")
-    parser.add_argument("--cpp_class", default="", help="the generated class with its namespaces, if it isn't named later")
+    parser.add_argument(
+        "--cpp_class", default="", help="the generated class with its namespaces, if it isn't named later"
+    )
     parser.add_argument(
         "--edge", choices=dtypes.EDGES, default="cpp", help="what uses the model: a C++ program, or another compiler"
     )

@@ -34,7 +34,7 @@ v1 = tf.compat.v1
 
 
 class StageTest(unittest.TestCase):
-    def _run(self, source: str, **given: Any) -> Path:
+    def _run(self, source: str, *, golden_inputs: str | None = None, **given: Any) -> Path:
         """Runs the stage on a model's file. Returns the folder of its outputs."""
         folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
         (folder / "model.py").write_text("import tensorflow as tf\n\n" + textwrap.dedent(source))
@@ -49,7 +49,7 @@ class StageTest(unittest.TestCase):
             frozen=None,
             **(
                 {
-                    "model": Model(model=str(folder / "model.py")),
+                    "model": Model(model=str(folder / "model.py"), golden_inputs=golden_inputs),
                     "least": 2,
                     "dims": {},
                     "entry_points": (),
@@ -226,16 +226,24 @@ class StageTest(unittest.TestCase):
         self.assertIn("Cumsum", error.exists)
 
     def test_inputs_that_only_the_model_knows(self) -> None:
-        """Strings aren't drawn at random: the error asks for a golden_fn."""
-        error = self._refused(
-            """
+        """Strings aren't drawn at random: the error asks for golden_inputs, and takes them."""
+        source = """
             @tf.function(input_signature=[tf.TensorSpec([], tf.string, "text")])
             def model(text):
                 return tf.exp(tf.sin(tf.strings.to_number(text)))
             """
-        )
+        error = self._refused(source)
         self.assertIn("text can't be drawn at random", error.asked)
-        self.assertIn("golden_fn", error.do)
+        self.assertIn('golden_inputs = "inputs.py"', error.do)
+        given = Path(self.enterContext(tempfile.TemporaryDirectory())) / "inputs.npz"
+        np.savez(given, text="0.25")
+        inputs = safetensors.read(self._run(source, golden_inputs=str(given)) / "out_inputs")
+        self.assertEqual(
+            {name: b"0.25" in value.tobytes() for name, value in inputs.items()}, {"0/0": True, "1/0": True}
+        )
+        np.savez(given, text=["0.25"])
+        with self.assertRaisesRegex(TfaotError, r"have <U4\[1\] for text\n  found: the input is string\[\]"):
+            self._run(source, golden_inputs=str(given))
 
     def test_what_xla_refuses(self) -> None:
         """A node that XLA refuses, though the registry has a kernel for it, stays, and the rest is clustered again."""

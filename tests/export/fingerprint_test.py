@@ -5,11 +5,13 @@ from __future__ import annotations
 import dataclasses
 import re
 import unittest
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tests.stages.harness import Exported, StageTest
+from tfaot.core import naming
 
 MODEL = """\
 import tensorflow as tf
@@ -57,6 +59,21 @@ class FingerprintTest(StageTest):
             self.assertIn(old, MODEL)
         found = self.components(MODEL.replace(old, new) if old else MODEL, **changes)
         return {name for name, value in found.items() if value != FingerprintTest.first[name]}
+
+    def test_class(self) -> None:
+        """A class that is named after export has the manifest and the weights of one that export named."""
+        named, unnamed = self.export(MODEL), self.export(MODEL, cpp_class="")
+        naming.name(
+            naming.Request(
+                unnamed.path("manifest"),
+                unnamed.path("weights"),
+                named.manifest.cpp_class,
+                unnamed.path("named"),
+                unnamed.path("assembly"),
+            )
+        )
+        for one, other in (("manifest", "named"), ("weights", "assembly")):
+            self.assertEqual(Path(named.path(one)).read_text(), Path(unnamed.path(other)).read_text())
 
     def test_what_means_nothing(self) -> None:
         """Protects builds from needless work: comments, lines, and names inside the model aren't part of what it computes."""

@@ -80,7 +80,9 @@ class GoldenInputsTest(StageTest):
 
     def refused(self, inputs: str) -> str:
         """Returns the error for inputs that don't fit."""
-        return self.error_of(self.exported, Model(graph=self.path("graph.pbtxt")), inputs).replace(f"{self.folder}/", "")
+        return self.error_of(self.exported, Model(graph=self.path("graph.pbtxt")), inputs).replace(
+            f"{self.folder}/", ""
+        )
 
     def sources(self) -> dict[str, Model]:
         """Writes one model in every form."""

@@ -125,7 +125,7 @@ class User:
             if not _fits(array.shape, edge) or not np.can_cast(array.dtype, dtype, "same_kind"):
                 raise TfaotError(
                     f"{self._what}: {said(self._source)} {array.dtype}{list(array.shape)} for {edge.label}",
-                    exists=f"the input is {dtype}{shown(edge.shape)}",
+                    exists=f"the input is {'string' if dtype.kind == 'O' else dtype}{shown(edge.shape)}",
                     do="give an array of the input's dtype and shape",
                 )
             values.append(np.ascontiguousarray(array.astype(dtype)).reshape(array.shape))

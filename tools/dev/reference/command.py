@@ -22,7 +22,9 @@ def pages() -> dict[str, str]:
     shown: dict[tuple[str, ...], str] = {}
     for command in options.COMMANDS:
         parts.append(f"\n## tfaot {command.name}\n\n`tfaot {command.name} MODEL [OPTIONS]`\n\n{command.help} ")
-        parts.append(f"It takes the attributes of [tf_model](rules.md#tf_model) and [{command.rule}](rules.md#{command.rule}).\n\n")
+        parts.append(
+            f"It takes the attributes of [tf_model](rules.md#tf_model) and [{command.rule}](rules.md#{command.rule}).\n\n"
+        )
         own = [
             (
                 code(f"{each.flag} {each.metavar}".strip()),

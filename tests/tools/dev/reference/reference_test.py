@@ -106,7 +106,9 @@ class PagesTest(unittest.TestCase):
     def test_few_arguments(self) -> None:
         """Protects readers: a macro has at most 20 arguments besides Bazel's own, and a model, which has all sources, 24."""
         own = ("name", "tags", "testonly", "visibility")
-        for symbol in (symbol for file in ("defs", "tf_library") for symbol in starlark.Tree(ROOT).symbols(f"rules/{file}.bzl")):
+        for symbol in (
+            symbol for file in ("defs", "tf_library") for symbol in starlark.Tree(ROOT).symbols(f"rules/{file}.bzl")
+        ):
             if symbol.kind == "macro":
                 fields = [field.name for field in symbol.fields if field.name not in own and "*" not in field.name]
                 self.assertLessEqual(len(fields), 24 if symbol.name == "tf_model" else 20, (symbol.name, fields))
