@@ -40,33 +40,11 @@ def common_attributes(attributes):
         test = test,
     )
 
-# Where attributes are that describe a model: all of `tf_model`, by their names there.
-_MOVED = {
-    "batch_sizes": "batch_sizes",
-    "checkpoint": "checkpoint",
-    "config": "config",
-    "data": "data",
-    "debug_info": "debug_info",
-    "deps": "deps",
-    "dims": "dims",
-    "entry_points": "entry_points",
-    "frozen": "frozen",
-    "golden_calls": "golden_calls",
-    "golden_inputs": "golden_inputs",
-    "golden_steps": "golden_steps",
-    "graph": "source",
-    "inputs": "inputs",
-    "max_batch": "max_batch",
-    "outputs": "outputs",
-    "rows_independent": "rows_independent",
-    "saved_model": "source",
-    "saved_model_tags": "saved_model_tags",
-    "saver": "saver",
-    "signature": "signature",
-    "source": "source",
-    "stablehlo": "source",
-    "weights": "weights",
-}
+# Attributes of `tf_model`, and what targets had in place of its source.
+_MODEL = ["batch_sizes", "checkpoint", "config", "data", "debug_info", "deps", "dims", "entry_points", "frozen", "golden_calls"] + \
+         ["golden_inputs", "golden_steps", "inputs", "max_batch", "outputs", "rows_independent", "saved_model_tags", "saver"] + \
+         ["signature", "source", "weights"]
+_MOVED = {name: name for name in _MODEL} | {name: "source" for name in ["graph", "saved_model", "stablehlo"]}
 
 def moved(*, name, model, attributes, described = {}):
     """Declares a target that fails when it is analyzed if attributes belong to a `tf_model`, or to nothing.

@@ -60,6 +60,7 @@ def tf_aot_library(
         that Bazel doesn't build (docs/guide/without-bazel.md). Bazel builds it only on request.
       NAME_report: an HTML file that shows what was compiled: the graph, HLO before and after fusion, memory, time, numbers, names,
         sizes, and fingerprints (docs/guide/diagnostics.md#what-was-made). Bazel builds it only on request.
+      NAME.model: the `tf_model`, if `model` is a file.
       NAME.export, NAME.compile, NAME.render, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:

@@ -91,7 +91,6 @@ def _tf_model_impl(ctx):
         export_flags.append("--weights_{}={}".format(key, value))
     fields = {
         "label": ctx.label,
-        "file": ctx.files.source[0],
         "flags": flags,
         "files": files,
         "golden_steps": ctx.attr.golden_steps,
@@ -114,8 +113,10 @@ def _tf_model_impl(ctx):
     described = struct(**fields)
     made = report(ctx, described, stem)
     graph = exported(ctx, described, stem = stem, report = made)
+
+    # By default, nothing is built, because not every model has a graph for C++: some have HLO, and parts of others compile.
     return [
-        DefaultInfo(files = depset(graph_files(graph))),
+        OutputGroupInfo(export = depset(graph_files(graph)), report = depset(made)),
         graph,
         TfaotModelInfo(
             hlo = exported(ctx, described, stem = stem + ".raw", edge = "hlo", report = made),
@@ -209,7 +210,8 @@ def tf_model(
         **kwargs):
     """Describes a TensorFlow model. `tf_aot_library`, `tf_aot_hlo`, and `tf_aot_clusters` take it as their `model`.
 
-    It is exported once for all of them.
+    It is exported once for all libraries, and once for all HLO, whose edge keeps dtypes that C++ lacks. Bazel does so only when a
+    target needs it. Clusters are cut from the model itself. The output group `report` says what stands in the way of compiling it.
 
     Args:
       name: (str) the target's name

@@ -6,7 +6,6 @@ TfaotModelInfo = provider(
     doc = "A model as its target describes it, for stages that open the model themselves.",
     fields = {
         "label": "(Label) the target that describes the model",
-        "file": "(File) the file or folder that messages name",
         "flags": "(list[str]) flags of all stages that open the model",
         "files": "(list[struct]) flags that name a file: `format`, such as `--graph=%s`, and `file`",
         "golden_steps": "(int) how many consecutive runs to verify",

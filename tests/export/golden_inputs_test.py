@@ -198,6 +198,14 @@ class GoldenInputsTest(StageTest):
               to do: define golden_fn(step, rng) in it: it returns a dict from inputs to arrays
             """,
         )
+        self.assert_error(
+            self.refused("none.safetensors"),
+            """
+            golden_inputs = 'none.safetensors'
+              found: nothing at this path
+              to do: check the path
+            """,
+        )
         (self.folder / "inputs.npz").write_text("text")
         self.assertIn("inputs.npz is the target's golden_inputs, and can't be read: ", self.refused("inputs.npz"))
 

@@ -67,11 +67,15 @@ class Model:
         return self.model is not None and python_file.defines(self.model, "model_fn")
 
     def check_files(self) -> None:
-        """Checks that no file is a pipe or a device, for which reading could wait forever.
+        """Checks that no file is a pipe or a device, for which reading could wait forever, and that there are inputs to verify.
 
         Raises:
-          TfaotError: one of them is.
+          TfaotError: one of them is, or there is no such file.
         """
+        if self.golden_inputs is not None and not os.path.exists(self.golden_inputs):
+            raise TfaotError(
+                f"golden_inputs = {self.golden_inputs!r}", exists="nothing at this path", do="check the path"
+            )
         files = (self.path, self.graph_config, self.checkpoint, self.saver, self.debug_info, self.golden_inputs)
         for path in filter(None, files):
             if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
