@@ -288,6 +288,7 @@ _PACKAGES = {
         "export/rows",
         "export/sources",
         "graph",
+        "xla",
     ],
     "compile": [
         "",
@@ -299,11 +300,12 @@ _PACKAGES = {
         "core",
         "graph",
         "tfcompile",
+        "xla",
     ],
     "render": ["", "core", "render", "render/templates"],
     "verify": ["", "core", "graph", "verify"],
-    "hlo": ["", "core", "graph", "hlo", "tfcompile"],
-    "stablehlo": ["", "core", "graph", "hlo", "tfcompile"],
+    "hlo": ["", "core", "graph", "hlo", "tfcompile", "xla"],
+    "stablehlo": ["", "core", "graph", "hlo", "tfcompile", "xla"],
 }
 
 def rules_test_suite(*, name, library, family):

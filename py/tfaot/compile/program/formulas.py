@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 
 from tfaot.compile.program.instructions import complete, fusions
 from tfaot.xla.module import Computation, Instruction, Module
@@ -128,7 +128,7 @@ def _read(computation: Computation) -> Elementwise | None:
     if len(arrays) + len(scalars) != len(parameters):
         return None
     result = found[root.name]
-    formula = live(Formula(DTYPES[root.dtype], contracted(operations, (result,)), ((len(arrays), result),)))
+    formula = live(Formula(DTYPES[root.dtype], _contracted(operations, (result,)), ((len(arrays), result),)))
     return Elementwise(formula, root.count, (*arrays, len(parameters)), tuple(scalars), len(parameters) + 1)
 
 
@@ -219,26 +219,22 @@ def least_alone(operations: Sequence[Operation]) -> int:
     return 8192 if any(each.opcode in ("exponential", "tanh") for each in operations) else 65536
 
 
-def contracted(
-    operations: Sequence[Operation], results: Sequence[int], apart: Container[int] = ()
-) -> tuple[Operation, ...]:
+def _contracted(operations: Sequence[Operation], results: Sequence[int]) -> tuple[Operation, ...]:
     """Fuses products with sums, as LLVM does: a product with one use, and the left one if there are two.
 
     Args:
       operations: all operations.
       results: those that something else uses, too.
-      apart: operations that are computed elsewhere than the others, so that these don't fuse with them.
     """
     uses = Counter(operand for operation in operations for operand in operation.operands)
     uses.update(results)
 
-    def fused(index: int, operation: Operation) -> Operation:
+    def fused(operation: Operation) -> Operation:
         if operation.opcode not in ("add", "subtract"):
             return operation
         left, right = operation.operands
         may_fuse = [
-            operations[each].opcode == "multiply" and uses[each] == 1 and (each in apart) == (index in apart)
-            for each in (left, right)
+            operations[each].opcode == "multiply" and uses[each] == 1 for each in (left, right)
         ]
         if may_fuse[0]:
             opcode = "multiply_add" if operation.opcode == "add" else "multiply_subtract"
@@ -248,7 +244,7 @@ def contracted(
             return Operation(opcode, (*operations[right].operands, left))
         return operation
 
-    return tuple(fused(index, operation) for index, operation in enumerate(operations))
+    return tuple(map(fused, operations))
 
 
 def live(formula: Formula) -> Formula:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tfaot.compile.program.formula_code import arithmetic, integer
-from tfaot.compile.program.formulas import SLOW, Operation, contracted
+from tfaot.compile.program.formulas import SLOW, Operation
 from tfaot.compile.program.row_formulas import needed, wholes
 from tfaot.compile.program.thunks import RowFormula
 
@@ -16,9 +16,10 @@ def code(formula: RowFormula, columns: int) -> dict[str, Any]:
     """Returns the names that the template of a formula uses."""
     whole = wholes(formula.operations)
     results = [value for _, value in (*formula.arrays, *formula.values)]
-    operations = contracted(formula.operations, results, whole)
-    live = needed(operations, results)
-    operations = tuple(each if index in live else Operation("cut") for index, each in enumerate(operations))
+    live = needed(formula.operations, results)
+    # Each product is rounded, as in TensorFlow: where a row's values are its mean m, x * f + (b - m * f) is then b. Fused, it is b
+    # and a rounding error of m * f.
+    operations = tuple(each if index in live else Operation("cut") for index, each in enumerate(formula.operations))
     depths = _depths(operations)
     sums = [index for index, each in enumerate(operations) if each.opcode == "sum"]
     count = max((depths[each] for each in sums), default=0)
