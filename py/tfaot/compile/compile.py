@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfaot.compile import open_sizes, program_shape
 from tfaot.compile.program import constants, cost, executor, header, plan
-from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.compiled import Compiled, described
 from tfaot.compile.program.instructions import kernels
 from tfaot.compile.program.thunks import CompiledFunction, Kernel, walk
 from tfaot.core import elf, environment, fingerprint, isolate, refusals
@@ -255,7 +255,7 @@ def _function(text: str, module: xla.Module, manifest: Manifest) -> CompiledFunc
             exists=f"looked for {listed(sorted(unknown), limit=3)} in {module.name}, by TensorFlow {manifest.tensorflow}",
             do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
         )
-    return compiled
+    return described(compiled, module)
 
 
 def _plan(hlo: hlo_pb2.HloProto, module: xla.Module, manifest: Manifest) -> str:

@@ -22,7 +22,6 @@ from tfaot.compile.program.thunks import (
     SizedSlice,
     Slice,
     Thunk,
-    slices,
 )
 
 
@@ -45,7 +44,8 @@ def dot(*, left: int, out: int, rows: int = 4, depth: int = 2, columns: int = 8)
 
 def kernel(symbol: str, *args: tuple[int, int, int]) -> Kernel:
     """Returns a call with arguments (buffer, offset, size)."""
-    return Kernel(symbol, tuple(SizedSlice(Slice(buffer, at), size) for buffer, at, size in args), (1, 1, 1))
+    places = tuple(SizedSlice(Slice(buffer, at), size) for buffer, at, size in args)
+    return Kernel(symbol, places, (1, 1, 1), single=symbol in KNOWN)
 
 
 BIASED = Finish(0, 1, None, None, 0.0, math.inf, 8, 3)
@@ -144,9 +144,9 @@ class AttachTest(unittest.TestCase):
         ):
             with self.subTest(name):
                 first = attached(product, finish, *after).thunks[0]
-                self.assertEqual(slices(first)[0], (Slice(0, place), 128))
+                self.assertEqual(first.places[0], (Slice(0, place), 128))
         argument = attached(product, finish, kind="parameter").thunks[0]
-        self.assertEqual(slices(argument)[0], (Slice(0, 512), 128))
+        self.assertEqual(argument.places[0], (Slice(0, 512), 128))
 
     def test_addend(self) -> None:
         """Protects in-place sums with another value: the product must not overwrite it."""

@@ -399,6 +399,37 @@ class ExecutorTest(StageTest):
         self.assertTrue(all(weak.values()), "products and convolutions of models of one level are the same code")
         self.assertEqual(weak["x86-64"] & weak["x86-64-v3"], set())
 
+    def test_new_kind(self) -> None:
+        """Protects numbers: a kind of thunk that doesn't say what it uses can't exist, and so no analysis passes it over."""
+
+        class New(thunks.Thunk):
+            """A kind that says nothing."""
+
+        with self.assertRaisesRegex(
+            TypeError, "abstract methods '?emit'?, '?places'?,? and '?uses'?|emit.*places.*uses"
+        ):
+            New()  # type: ignore[abstract]
+
+    def test_uses(self) -> None:
+        """Protects numbers: what may be written is known, or all that a thunk uses. A loop has what is in it."""
+        x, out = thunks.Slice(0, 0), thunks.Slice(1, 8)
+        args = (thunks.SizedSlice(x, 8), thunks.SizedSlice(out, 4))
+        copy, sort = thunks.Copy(out, x, 4), thunks.Sort("less", (x,), (4,), (1, 2, 3), True)
+        epilogue = thunks.Epilogue(x, None, None, thunks.Slice(2, 0), 0, 1)
+        dot = thunks.Dot("float", 1, out, x, x, (0, 0, 0), 2, 3, 4, False, False, epilogue)
+        for thunk, reads, writes in (
+            (thunks.Kernel("k", args, (1, 1, 1)), ((x, 8), (out, 4)), ()),
+            (thunks.Kernel("k", args, (1, 1, 1), single=True), ((x, 8),), ((out, 4),)),
+            (copy, ((x, 4),), ((out, 4),)),
+            (sort, ((x, 24),), ()),
+            (dot, ((x, 32), (x, 48), (x, 8)), ((out, 24), (thunks.Slice(2, 0), 24))),
+            (thunks.While(x, (sort,), (thunks.Call((copy,)),)), ((x, 1), (x, 24), (out, 4), (x, 4)), ()),
+            (thunks.Conditional(x, False, ((copy,), ())), ((x, 4), (out, 4), (x, 4)), ()),
+        ):
+            with self.subTest(thunk):
+                uses = thunk.uses()
+                self.assertEqual((uses.reads, uses.writes, uses.changes), (reads, writes, writes or reads))
+
     def test_too_many_sorted(self) -> None:
         """Protects the runtime's stack: a sort that is too large for it is refused at build time."""
         buffers = tuple(thunks.Buffer(64, "temp", None, None) for _ in range(65))

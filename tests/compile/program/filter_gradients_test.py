@@ -8,7 +8,6 @@ import unittest
 from tests.xla.hlo import parsed
 from tfaot.compile.program.copies import copies
 from tfaot.compile.program.filter_gradients import replace
-from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.thunks import (
     Buffer,
     CompiledFunction,
@@ -50,7 +49,7 @@ X, G, A, B, C, OTHER = (Slice(index, 0) for index in range(6))
 
 def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
     """Returns a kernel, given its arguments and their bytes."""
-    return Kernel(symbol, tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1))
+    return Kernel(symbol, tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1), single=symbol != "unknown")
 
 
 INPUT_COPY = kernel("m_a", (X, INPUT), (A, INPUT))
@@ -96,7 +95,7 @@ class ReplaceTest(unittest.TestCase):
         """Returns what the pass makes of thunks."""
         buffers = tuple(Buffer(1 << 16, "temp", None, None) for _ in range(6))
         function = CompiledFunction(buffers, (), results, (), (), thunks)
-        return replace(function, copies(parsed(HLO)), single_results(parsed(HLO))).thunks
+        return replace(function, copies(parsed(HLO))).thunks
 
     def test_gradient(self) -> None:
         """Protects the numbers: the gradient has the sizes of the convolution that it belongs to, and the copies are gone."""

@@ -48,9 +48,10 @@ def dot(right: Slice = FIRST, *, rows: int = 4, transposed: bool = False, packin
     )
 
 
-def kernel(*at: tuple[int, int, int]) -> Kernel:
-    """Returns a kernel whose arguments are buffers, offsets, and sizes. The last one is its result, if it is known."""
-    return Kernel("known", tuple(SizedSlice(Slice(buffer, offset), size) for buffer, offset, size in at), (1, 1, 1))
+def kernel(*at: tuple[int, int, int], single: bool = True) -> Kernel:
+    """Returns a kernel whose arguments are buffers, offsets, and sizes. The last one is its result, if there is only one."""
+    args = tuple(SizedSlice(Slice(buffer, offset), size) for buffer, offset, size in at)
+    return Kernel("known", args, (1, 1, 1), single)
 
 
 def function(*thunks: Thunk) -> CompiledFunction:
@@ -62,9 +63,9 @@ def function(*thunks: Thunk) -> CompiledFunction:
 class PackLoopsTest(unittest.TestCase):
     """The pass on thunks."""
 
-    def packs(self, *thunks: Thunk, known: tuple[str, ...] = ("known",)) -> list[tuple[int, int]]:
+    def packs(self, *thunks: Thunk) -> list[tuple[int, int]]:
         """Returns the buffer of each packed right side, and the panels' buffer. Each product reads what was packed for it."""
-        got = packed(function(*thunks), known)
+        got = packed(function(*thunks))
         found = [each for each in walk(got.thunks) if isinstance(each, Pack)]
         panels = {each.out for each in found}
         for each in walk(got.thunks):
@@ -77,7 +78,7 @@ class PackLoopsTest(unittest.TestCase):
     def test_before_the_loop(self) -> None:
         """Protects numbers: the right side is packed right before the loop, after what wrote it."""
         first = Copy(Slice(1, 0), Slice(0, 0), WEIGHTS)
-        got = packed(function(first, For(8, (dot(),))), ())
+        got = packed(function(first, For(8, (dot(),))))
         pack = Pack("float", Slice(3, 0), Slice(1, 0), 3, 32, False, 384)
         product = dataclasses.replace(dot(), lhs=Slice(3, 0), packing="panels")
         self.assertEqual(got.thunks, (first, pack, For(8, (product,))))
@@ -101,7 +102,7 @@ class PackLoopsTest(unittest.TestCase):
     def test_nested(self) -> None:
         """Protects speed: what the outer loop doesn't change is packed before it, and the rest before the inner one."""
         inner = For(9, (dot(), dot(Slice(2, 0))))
-        got = packed(function(For(10, (kernel((0, 0, 4), (2, 0, 4)), inner))), {"known"})
+        got = packed(function(For(10, (kernel((0, 0, 4), (2, 0, 4)), inner))))
         outer_pack, outer = got.thunks
         assert isinstance(outer_pack, Pack)
         assert isinstance(outer, For)

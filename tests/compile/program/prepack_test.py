@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import PREAMBLE, ROOT, StageTest
-from tfaot.compile.program import constants, executor, packing
+from tfaot.compile.program import constants, emitter, executor, packing
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.prepack import prepack
 from tfaot.compile.program.thunks import (
@@ -275,8 +275,8 @@ class FactsTest(unittest.TestCase):
         for module, name, condition in (
             (packing, "PANEL_BYTES", "kPanelBytes == 32"),
             (packing, "BLOCK", "kWinogradFilters == 32"),
-            (executor, "ALIGNMENT", "kAlignment == 32"),
-            (executor, "MAX_SORTED", "kMaxSorted == 32"),
+            (emitter, "ALIGNMENT", "kAlignment == 32"),
+            (emitter, "MAX_SORTED", "kMaxSorted == 32"),
         ):
             with self.subTest(name), mock.patch.object(module, name, 32):
                 errors = self.compiled()

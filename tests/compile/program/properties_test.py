@@ -42,12 +42,11 @@ from tfaot.compile.program import (
     sweeps,
     winograd,
 )
-from tfaot.compile.program.accesses import accesses, overlap
+from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import copies
 from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.formulas import Elementwise, Formula, Operation
-from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.row_formulas import RowKernel
 from tfaot.compile.program.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SCALED, SUM, Part
 from tfaot.compile.program.thunks import (
@@ -74,7 +73,6 @@ from tfaot.compile.program.thunks import (
     Sweep,
     Thunk,
     While,
-    slices,
 )
 from tfaot.compile.program.vectors import VectorProduct
 
@@ -162,7 +160,7 @@ class Machine:
     def _step(self, thunk: Thunk) -> None:
         # Calls of the runtime write while they read. The layers of a net run one after another.
         for each in [DenseNet((layer,)) for layer in thunk.layers] if isinstance(thunk, DenseNet) else [thunk]:
-            for place, other in itertools.product(accesses(each, ())[1], slices(each)):
+            for place, other in itertools.product(each.uses().writes, each.places):
                 assert place == other or not overlap(place, other), f"a result overlaps a part of something: {each}"
         if isinstance(thunk, Kernel):
             args = [self.at(each.slice, each.size) for each in thunk.args]
@@ -190,13 +188,13 @@ class Machine:
             index = row_copies_test.of(thunk.first, (*thunk.loops, (thunk.row, 1)))
             self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.input_size)[index]
         elif isinstance(thunk, ColumnSums):
-            (out, out_size), given = slices(thunk)
+            (out, out_size), given = thunk.places
             values = self.at(*given).reshape(thunk.arrays, thunk.rows, thunk.columns)
             ends = [0, *(thunk.first + thunk.step * block for block in range(thunk.blocks))]
             sums = [values[:, begin:end].sum(1) for begin, end in itertools.pairwise(ends)]
             self.at(out, out_size)[:] = np.stack(sums, 1).ravel() % PRIME
         elif isinstance(thunk, Pack):
-            out, given = slices(thunk)
+            out, given = thunk.places
             shape = (thunk.columns, thunk.depth) if thunk.transposed else (thunk.depth, thunk.columns)
             values = self.at(*given).reshape(*shape, -1)
             rows = (values.swapaxes(0, 1) if thunk.transposed else values).reshape(thunk.depth, -1)
@@ -207,7 +205,7 @@ class Machine:
             self._convolve(thunk)
 
     def _convolve(self, thunk: Convolution | FilterGradient) -> None:
-        out, image, other = slices(thunk)
+        out, image, other = thunk.places
         pixels = self.at(*image).reshape(thunk.batch, *thunk.input_size, -1)
         result = np.zeros((*thunk.output_size, thunk.batch, thunk.filters), np.int64)
         taps = itertools.product(*map(range, thunk.kernel_size))
@@ -261,7 +259,7 @@ class Machine:
         return self.buffers[at.buffer], at.offset // 4 + SIZES[thunk.dtype] // 4 * np.asarray(index)
 
     def _dot(self, thunk: Dot) -> None:
-        (_, size), *operands = slices(thunk)[:3]
+        (_, size), *operands = thunk.places[:3]
         width = SIZES[thunk.dtype] // 4
         sides = []
         for number, transposed in ((1, thunk.transpose_lhs), (2, thunk.transpose_rhs)):
@@ -289,7 +287,7 @@ class Machine:
                 self.at(thunk.out, size)[:] = function("anything", result.ravel())
             self.at(epilogue.out, size)[:] = final
         else:
-            written = [slices(thunk)[0]]
+            written = [thunk.places[0]]
         if thunk.packing not in packing.STREAMS:
             assert not any(overlap(a, b) for a in written for b in operands), f"a result overlaps an operand: {thunk}"
 
@@ -446,7 +444,7 @@ class Draw:
             ):
                 self._written.setdefault(out[1], []).append(out[0])
                 self._last = tuple(SizedSlice(*each) for each in (*operands, out))
-                return Kernel(symbol, self._last, (1, 1, 1))
+                return Kernel(symbol, self._last, (1, 1, 1), single=symbol != UNKNOWN)
 
     def dot(self, depth: int, columns: int, right: Slice | None = None) -> Dot:
         """Returns a product of a few rows of some dtype, which may read any place as its right side, by rows or by columns."""
@@ -681,7 +679,7 @@ class PropertiesTest(unittest.TestCase):
             400,
             kinds["array"],
             draw,
-            lambda function: row_sweeps.merge(function, known, {*known}),
+            lambda function: row_sweeps.merge(function, known),
             meanings,
             share=0.2,
         )
@@ -739,7 +737,7 @@ class PropertiesTest(unittest.TestCase):
                 )
                 if not valid:
                     return chain(drawn)
-                thunks.append(Kernel(name, tuple(SizedSlice(*each) for each in args), (1, 1, 1)))
+                thunks.append(Kernel(name, tuple(SizedSlice(*each) for each in args), (1, 1, 1), single=True))
             return thunks
 
         def draw(drawn: Draw) -> list[Thunk]:
@@ -750,7 +748,7 @@ class PropertiesTest(unittest.TestCase):
                 thunks.insert(drawn.random.randint(0, len(thunks)), drawn.other())
             return thunks
 
-        self.compare(1500, all_, draw, lambda function: softmax.merge(function, known, {*known}), meanings, share=0.2)
+        self.compare(1500, all_, draw, lambda function: softmax.merge(function, known), meanings, share=0.2)
 
     def finishes(self, columns: int) -> tuple[dict[str, Finish], dict[str, Meaning]]:
         """Returns kernels that finish the result of a product, and what they compute."""
@@ -803,9 +801,9 @@ class PropertiesTest(unittest.TestCase):
                 return two(drawn)
             return [
                 multiplied(first),
-                Kernel("bounded", (out, there), (1, 1, 1)),
+                Kernel("bounded", (out, there), (1, 1, 1), single=True),
                 multiplied(Kernel("", (weights, there, second), (1, 1, 1))),
-                Kernel("joined", (second, addend, there), (1, 1, 1)),
+                Kernel("joined", (second, addend, there), (1, 1, 1), single=True),
             ]
 
         def draw(drawn: Draw) -> list[Thunk]:
@@ -1039,7 +1037,7 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         def change(function: CompiledFunction) -> CompiledFunction:
-            return filter_gradients.replace(function, copies(parsed(hlo)), single_results(parsed(hlo)))
+            return filter_gradients.replace(function, copies(parsed(hlo)))
 
         self.compare(800, 4 * 1536, draw, change, meanings, share=0.2)
 
@@ -1048,7 +1046,7 @@ class PropertiesTest(unittest.TestCase):
         given = drawn.place(size)
         while overlap((given, size), (out, size)):
             given = drawn.place(size)
-        return Kernel(symbol, (SizedSlice(given, size), SizedSlice(out, size)), (1, 1, 1))
+        return Kernel(symbol, (SizedSlice(given, size), SizedSlice(out, size)), (1, 1, 1), single=symbol != UNKNOWN)
 
     def test_pack_loops(self) -> None:
         """Protects numbers: a right side is packed after what writes it, for loops that don't change it."""
@@ -1077,7 +1075,7 @@ class PropertiesTest(unittest.TestCase):
 
             return body(0)
 
-        self.compare(1000, 768, draw, lambda function: loops.packed(function, {"known"}), meanings, share=0.2)
+        self.compare(1000, 768, draw, lambda function: loops.packed(function), meanings, share=0.2)
 
     def test_packed_constants(self) -> None:
         """Protects numbers: each value of a packed constant is where its readers look for it, and others read the original."""
@@ -1143,11 +1141,11 @@ class PropertiesTest(unittest.TestCase):
                         (each.slice, each.size) for each in drawn.kernel("", (4 * depth, 4 * columns)).args
                     )
                     sides = SizedSlice(x, 4 * depth), SizedSlice(constant, size), SizedSlice(out, 4 * columns)
-                    thunks.append(Kernel("m_dot_1_kernel", sides, (1, 1, 1)))
+                    thunks.append(Kernel("m_dot_1_kernel", sides, (1, 1, 1), single=True))
                 else:
                     part = r.choice([size, 4 * columns_of]) if size <= 8192 else 4 * columns_of
                     reader = SizedSlice(constant, part), SizedSlice(drawn.place(part), part)
-                    thunks.append(Kernel("m_known", reader, (1, 1, 1)))
+                    thunks.append(Kernel("m_known", reader, (1, 1, 1), single=True))
             return thunks
 
         def change(function: CompiledFunction) -> CompiledFunction:

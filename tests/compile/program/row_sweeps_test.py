@@ -7,7 +7,6 @@ import unittest
 
 from tests.xla.hlo import parsed
 from tfaot.compile.program.formulas import Operation
-from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.row_formulas import RowKernel, row_kernels
 from tfaot.compile.program.row_sweeps import merge
 from tfaot.compile.program.thunks import Buffer, CompiledFunction, Copy, Kernel, RowSweep, SizedSlice, Slice, Thunk
@@ -94,12 +93,10 @@ ENTRY %main (x: f32[1024,64]) -> f32[1024,64] {
 }
 """
 
-SINGLE = single_results(parsed(HLO))
-
 
 def call(name: str, *args: tuple[int, int], size: int = 0) -> Kernel:
     """Returns a call of a kernel, whose arguments are sizes and offsets in buffer 0."""
-    return Kernel(f"m_{name}", tuple(SizedSlice(Slice(0, at), bytes_) for bytes_, at in args), (1, 1, 1))
+    return Kernel(f"m_{name}", tuple(SizedSlice(Slice(0, at), bytes_) for bytes_, at in args), (1, 1, 1), single=True)
 
 
 STEP = 1 << 20
@@ -121,7 +118,7 @@ def other(read: int, size: int, write: int) -> Copy:
 def merged(*thunks: Thunk, hlo: str = HLO, kind: str = "temp") -> tuple[Thunk, ...]:
     """Returns the result for thunks. Whoever called reads OUT afterward if the buffer isn't temporary."""
     function = CompiledFunction((Buffer(16 * STEP, kind, None, None),), (), (), (), (), thunks)
-    return merge(function, row_kernels(parsed(hlo)), SINGLE).thunks
+    return merge(function, row_kernels(parsed(hlo))).thunks
 
 
 class ReadTest(unittest.TestCase):

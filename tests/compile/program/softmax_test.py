@@ -6,7 +6,6 @@ import dataclasses
 import unittest
 
 from tests.xla.hlo import parsed
-from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SUM, Part, merge, parts
 from tfaot.compile.program.thunks import (
     Buffer,
@@ -170,7 +169,7 @@ X, OUT, PEAK, POWER, TOTAL, ZERO, MORE = (Slice(buffer, 0) for buffer in range(7
 
 def kernel(name: str, *places: tuple[Slice, int]) -> Kernel:
     """Returns a kernel of the module, given its arguments and their bytes."""
-    return Kernel(f"m_{name}", tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1))
+    return Kernel(f"m_{name}", tuple(SizedSlice(at, size) for at, size in places), (1, 1, 1), single=name != "unknown")
 
 
 def function(*thunks: Thunk) -> CompiledFunction:
@@ -200,7 +199,7 @@ def chain(
 def merged(*thunks: Thunk, results: tuple[int, ...] = (1,)) -> tuple[Thunk, ...]:
     """Returns what the pass makes of thunks."""
     before = dataclasses.replace(function(*thunks), results=results)
-    return merge(before, parts(parsed(HLO)), single_results(parsed(HLO))).thunks
+    return merge(before, parts(parsed(HLO))).thunks
 
 
 class PartsTest(unittest.TestCase):
@@ -282,7 +281,7 @@ class LongTest(unittest.TestCase):
 
     def merged(self, hlo: str, *thunks: Thunk) -> tuple[Thunk, ...]:
         """Returns what the pass makes of thunks."""
-        return merge(function(*thunks), parts(parsed(hlo)), single_results(parsed(hlo))).thunks
+        return merge(function(*thunks), parts(parsed(hlo))).thunks
 
     def test_all_seven(self) -> None:
         """Protects long rows: one call replaces both steps of both reductions, and the scaling."""
@@ -400,7 +399,7 @@ class MergeTest(unittest.TestCase):
         known = parts(parsed(HLO))
         known["m_power"] = dataclasses.replace(known["m_power"], scale=0.5)
         before = function(*chain())
-        self.assertEqual(merge(before, known, single_results(parsed(HLO))), before)
+        self.assertEqual(merge(before, known), before)
 
 
 if __name__ == "__main__":

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.xla.hlo import parsed
-from tfaot.compile.program.compiled import Compiled
+from tfaot.compile.program.compiled import Compiled, described
 from tfaot.compile.program.copies import copies, order
-from tfaot.compile.program.instructions import single_results
 from tfaot.compile.program.strided_products import strided_products
 from tfaot.compile.program.thunks import (
     Buffer,
@@ -24,7 +23,7 @@ from tfaot.compile.program.thunks import (
     SizedSlice,
     Slice,
     Thunk,
-    slices,
+    walk,
 )
 from tfaot.compile.program.vectors import VectorProduct, vector_products
 
@@ -83,7 +82,9 @@ HLO = "\n".join((HEAD, COPY, TURN, BACK, ENTRY))
 
 def kernel(name: str, *places: tuple[Slice, int]) -> Kernel:
     """Returns a kernel of the module, given its arguments and their numbers of values."""
-    return Kernel(f"m_{name}", tuple(SizedSlice(at, 4 * count) for at, count in places), (1, 1, 1))
+    return Kernel(
+        f"m_{name}", tuple(SizedSlice(at, 4 * count) for at, count in places), (1, 1, 1), single=name != "unknown"
+    )
 
 
 def dot(
@@ -131,7 +132,7 @@ class StridedProductsTest(unittest.TestCase):
         assert isinstance(got, Dot)
         self.assertEqual((got.lhs, got.transpose_lhs), (Slice(0, 48), True))
         self.assertEqual((got.strides[1], got.columns_apart), (CHANNELS, (0, 12, 0)))
-        self.assertEqual(slices(got)[1], (Slice(0, 48), 4 * COUNT))
+        self.assertEqual(got.places[1], (Slice(0, 48), 4 * COUNT))
 
     def test_columns(self) -> None:
         """Protects speed: a transposition to columns becomes a transposed side."""
@@ -239,15 +240,17 @@ class CopiesTest(unittest.TestCase):
             self.assertIn(old, HLO)
             self.assertEqual(vector_products(parsed(HLO.replace(old, new))), {}, new)
 
-    def test_single_results(self) -> None:
-        """Protects numbers: only kernels of instructions with one result count, and none inside of another kernel."""
-        got = single_results(
-            parsed(re.sub(r"(%known = )(f32\S+) negate\(", r"\1(f32[4], \2) tuple(%copy_fusion, ", HLO))
-        )
-        self.assertIn("m_dot_1_kernel", got)
-        self.assertIn("m_copy_fusion", got)
-        self.assertNotIn("m_known", got)
-        self.assertNotIn("m_copy_1", got)
+    def test_results(self) -> None:
+        """Protects numbers: only kernels of instructions with one result have one, and none is inside of another kernel."""
+        module = parsed(re.sub(r"(%known = )(f32\S+) negate\(", r"\1(f32[4], \2) tuple(%copy_fusion, ", HLO))
+
+        def single(*symbols: str) -> list[bool]:
+            kernels = tuple(Kernel(symbol, (), (1, 1, 1)) for symbol in symbols)
+            function = described(CompiledFunction((), (), (), (), (), (Call(kernels),)), module)
+            return [each.single for each in walk(function.thunks) if isinstance(each, Kernel)]
+
+        self.assertEqual(single("m_dot_1_kernel", "m_copy_fusion", "m_known"), [True, True, False])
+        self.assertRaises(KeyError, single, "m_copy_1")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from tfaot.compile.program.thunks import (
     Slice,
     Sweep,
     Thunk,
-    slices,
 )
 
 READ, OTHER = Operation("array", place=0), Operation("array", place=1)
@@ -46,13 +45,13 @@ KNOWN = {
 
 def kernel(symbol: str, *offsets: int, size: int = 32) -> Kernel:
     """Returns a call whose arguments are this many bytes at these offsets of buffer 0."""
-    return Kernel(symbol, tuple(SizedSlice(Slice(0, at), size) for at in offsets), (1, 1, 1))
+    return Kernel(symbol, tuple(SizedSlice(Slice(0, at), size) for at in offsets), (1, 1, 1), single=symbol in KNOWN)
 
 
 def scaled(array: int, scalar: int, out: int) -> Kernel:
     """Returns a call that multiplies an array by a single value."""
     args = [SizedSlice(Slice(0, at), size) for at, size in ((array, 32), (scalar, 4), (out, 32))]
-    return Kernel("scaled", tuple(args), (1, 1, 1))
+    return Kernel("scaled", tuple(args), (1, 1, 1), single=True)
 
 
 def merged(*thunks: Thunk) -> tuple[Thunk, ...]:
@@ -156,7 +155,7 @@ class MergeTest(unittest.TestCase):
     def test_many_arrays(self) -> None:
         """Protects prefetchers: a sweep has a limited number of arrays, and another one follows."""
         got = merged(*(kernel("root", 0, 64 * index) for index in range(1, 15)))
-        self.assertEqual([len(slices(each)) for each in got], [12, 4])
+        self.assertEqual([len(each.places) for each in got], [12, 4])
 
     def test_arguments(self) -> None:
         """Protects calls that differ from the HLO: a kernel with other arguments stays."""

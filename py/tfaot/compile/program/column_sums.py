@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.instructions import Fusion, Window, fusions, windows
-from tfaot.compile.program.thunks import ColumnSums, CompiledFunction, Kernel, Slice, Thunk, slices, with_bodies
+from tfaot.compile.program.thunks import ColumnSums, CompiledFunction, Kernel, Slice, Thunk
 from tfaot.xla.module import Instruction, Module
 
 _LEAST = 1024
@@ -77,12 +77,12 @@ def replace(function: CompiledFunction, known: Mapping[str, Summed]) -> Compiled
 def _replaced(thunk: Thunk, known: Mapping[str, Summed]) -> Thunk:
     found = known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
     if found is None or not isinstance(thunk, Kernel):
-        return with_bodies(thunk, lambda body: tuple(_replaced(each, known) for each in body))
+        return thunk.with_bodies(lambda body: tuple(_replaced(each, known) for each in body))
     if len(thunk.args) != found.arguments:
         return thunk
     values, result = thunk.args[found.values], thunk.args[-1]
     call = dataclasses.replace(found.sums, out=result.slice, input=values.slice)
-    (out, out_size), (read, read_size) = slices(call)
+    (out, out_size), (read, read_size) = call.places
     if (out_size, read_size) != (result.size, values.size) or overlap((out, out_size), (read, read_size)):
         return thunk
     return call

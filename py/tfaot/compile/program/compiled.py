@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from tfaot.compile.program.finishes import Finish, finishes
-from tfaot.compile.program.instructions import single_results
-from tfaot.compile.program.thunks import CompiledFunction, Thunk, walk
+from tfaot.compile.program.instructions import kernels
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, Thunk, walk
 from tfaot.xla.module import Module
 
 _Known = TypeVar("_Known")
@@ -69,11 +69,6 @@ class Compiled:
         """The kernels of all levels with one result, and the ways to read them as the end of a product."""
         return self.kernels(finishes)
 
-    @functools.cached_property
-    def single(self) -> frozenset[str]:
-        """The symbols of kernels of all levels with one result, which is their last argument."""
-        return frozenset(symbol for module in self.modules for symbol in single_results(module))
-
     def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
         """Replaces the function of each level by one with the same results."""
         self.functions = {isa: changed(function) for isa, function in self.functions.items()}
@@ -98,3 +93,21 @@ def _symbols(function: CompiledFunction) -> Iterator[tuple[int, str]]:
     """Returns buffers and symbols of the constants that have values."""
     filled = (index for index, buffer in enumerate(function.buffers) if buffer.kind == "constant" and buffer.size)
     return zip(filled, function.constants, strict=True)
+
+
+def described(function: CompiledFunction, module: Module) -> CompiledFunction:
+    """Returns a function whose kernels say whether they have one result.
+
+    Raises:
+      KeyError: the module doesn't have a kernel, of which this is the symbol.
+    """
+    single: dict[str, bool] = {}
+    for kernel, instruction in kernels(module):
+        single[kernel] = single.get(kernel, True) and instruction.type.plain  # two names can map to one symbol
+
+    def changed(thunk: Thunk) -> Thunk:
+        if isinstance(thunk, Kernel):
+            return dataclasses.replace(thunk, single=single[thunk.symbol])
+        return thunk.with_bodies(lambda body: tuple(map(changed, body)))
+
+    return dataclasses.replace(function, thunks=tuple(map(changed, function.thunks)))

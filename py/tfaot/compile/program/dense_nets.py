@@ -22,16 +22,7 @@ from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.row_products import product_of
-from tfaot.compile.program.thunks import (
-    SIZES,
-    CompiledFunction,
-    Dense,
-    DenseNet,
-    Kernel,
-    SizedSlice,
-    Thunk,
-    with_bodies,
-)
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Dense, DenseNet, Kernel, SizedSlice, Thunk
 from tfaot.compile.program.vectors import VectorProduct, vector_products
 
 LARGEST = 1 << 14
@@ -77,7 +68,7 @@ def _sequence(
         elif isinstance(thunk, Kernel) and layers and (last := _finished(layers[-1], thunk, finishes)):
             result[-1] = DenseNet((*layers[:-1], last))
         else:
-            result.append(with_bodies(thunk, lambda body: _sequence(body, known, finishes)))
+            result.append(thunk.with_bodies(lambda body: _sequence(body, known, finishes)))
     return tuple(result)
 
 

@@ -20,7 +20,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from tfaot.compile.program.accesses import accesses, is_needed, overlap
+from tfaot.compile.program.accesses import is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.finishes import Finish
 from tfaot.compile.program.thunks import (
@@ -34,8 +34,6 @@ from tfaot.compile.program.thunks import (
     SizedSlice,
     Slice,
     Thunk,
-    slices,
-    with_bodies,
 )
 
 _NARROW, _ROWS = 8, 64
@@ -73,20 +71,18 @@ def attach(function: CompiledFunction, known: Mapping[str, tuple[Finish, ...]]) 
     sequence = attacher.sequence(function.thunks)
     staging = (Buffer(attacher.bytes, "temp", None, None),) if attacher.bytes else ()
     temporary = function.temporary
-    in_place = tuple(_in_place(thunk, sequence[index + 1 :], known, temporary) for index, thunk in enumerate(sequence))
+    in_place = tuple(_in_place(thunk, sequence[index + 1 :], temporary) for index, thunk in enumerate(sequence))
     return dataclasses.replace(function, buffers=function.buffers + staging, thunks=in_place)
 
 
-def _in_place(
-    thunk: Thunk, after: tuple[Thunk, ...], known: Mapping[str, tuple[Finish, ...]], temporary: set[int]
-) -> Thunk:
+def _in_place(thunk: Thunk, after: tuple[Thunk, ...], temporary: set[int]) -> Thunk:
     """Writes a product directly to its epilogue's result if nothing needs the product without the epilogue.
 
     If the epilogue needs what is there, the product keeps its place to work in.
     """
     if not isinstance(thunk, Dot | Convolution) or not thunk.epilogue:
         return thunk
-    if is_needed(slices(thunk)[0], after, known, temporary):
+    if is_needed(thunk.places[0], after, temporary):
         return thunk
     to = thunk.epilogue.out
     if thunk.epilogue.addend == to:
@@ -94,14 +90,12 @@ def _in_place(
     return dataclasses.replace(thunk, out=to)
 
 
-def _may_move(kernel: Kernel, thunk: Thunk, known: Mapping[str, tuple[Finish, ...]]) -> bool:
+def _may_move(kernel: Kernel, thunk: Thunk) -> bool:
     """Returns whether a kernel with one result may move before a thunk that it follows."""
-    *reads, result = ((arg.slice, arg.size) for arg in kernel.args)
-    others, writes = accesses(thunk, known)
-    # If a thunk's results are unknown, anything that it uses may be one.
-    written = writes or others
-    return not any(overlap(result, each) for each in (*others, *writes)) and not any(
-        overlap(read, each) for read in reads for each in written
+    *reads, result = kernel.places
+    uses = thunk.uses()
+    return not any(overlap(result, each) for each in (*uses.reads, *uses.writes)) and not any(
+        overlap(read, each) for read in reads for each in uses.changes
     )
 
 
@@ -139,7 +133,7 @@ class _Attacher:
         result: list[Thunk] = []
         for thunk in sequence:
             if not (isinstance(thunk, Kernel) and self._known.get(thunk.symbol) and self._attach(thunk, result)):
-                result.append(with_bodies(thunk, self.sequence))
+                result.append(thunk.with_bodies(self.sequence))
         return tuple(result)
 
     def _attach(self, kernel: Kernel, result: list[Thunk]) -> bool:
@@ -155,25 +149,25 @@ class _Attacher:
                 if isinstance(before, Dot | Convolution) and (both := self._staged(before, product, kernel)):
                     result[index - 1 : index + 1] = both
                     return True
-            if not _may_move(kernel, product, self._known):
+            if not _may_move(kernel, product):
                 return False
         return False
 
     def _staged(
         self, before: Dot | Convolution, product: Dot | Convolution, kernel: Kernel
     ) -> tuple[Dot | Convolution, Dot | Convolution] | None:
-        _, *reads = slices(product)
+        _, *reads = product.places
         # A product of columns has the rows on its right side.
         place = product.rhs if isinstance(product, Dot) else product.input
         inputs = [each for each in reads if each[0] == place]
-        if before.epilogue is None or inputs != [(before.epilogue.out, slices(before)[0][1])]:
+        if before.epilogue is None or inputs != [(before.epilogue.out, before.places[0][1])]:
             return None
         (moved,) = inputs
         others = [each for each in reads if each[0] != place]
         others += [(arg.slice, arg.size) for arg in kernel.args[:-1]]
         if any(overlap(moved, other) for other in others):
             return None
-        if any(at.buffer == self._staging.buffer for at, _ in slices(before)):
+        if any(at.buffer == self._staging.buffer for at, _ in before.places):
             return None
         there: Dot | Convolution
         if isinstance(product, Dot):
@@ -191,7 +185,7 @@ class _Attacher:
         """Returns what a kernel does to a product's result, if our code can do it too."""
         if product.dtype not in ("float", "double"):
             return None
-        (out, size), *operands = slices(product)
+        (out, size), *operands = product.places
         columns = product.m if isinstance(product, Dot) else product.filters
         if columns < _NARROW and size > SIZES[product.dtype] * columns * _ROWS and not _shares_vectors(product):
             return None

@@ -17,14 +17,13 @@ channels, 64 filters, 32 images of 16 × 16) 1,053 instead of 1,190, at the core
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container
 
 import numpy as np
 
-from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
+from tfaot.compile.program.accesses import is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import copies, order
-from tfaot.compile.program.thunks import SIZES, CompiledFunction, Convolution, FilterGradient, Kernel, Thunk, slices
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Convolution, FilterGradient, Kernel, Place, Thunk
 from tfaot.xla.module import Computation
 
 _VECTOR = 16
@@ -42,11 +41,11 @@ def filter_gradients(compiled: Compiled) -> int:
       The number of gradients at the level with the most.
     """
     known = compiled.kernels(copies)
-    compiled.change(lambda function: replace(function, known, compiled.single))
+    compiled.change(lambda function: replace(function, known))
     return compiled.most(lambda each: isinstance(each, FilterGradient))
 
 
-def replace(function: CompiledFunction, known: dict[str, Computation], single: Container[str]) -> CompiledFunction:
+def replace(function: CompiledFunction, known: dict[str, Computation]) -> CompiledFunction:
     """Replaces convolutions of two copies by gradients of their originals, and removes copies that nothing else reads.
 
     Loops stay: what a step writes, the next one may read.
@@ -54,7 +53,6 @@ def replace(function: CompiledFunction, known: dict[str, Computation], single: C
     Args:
       function: the function from tfcompile's header.
       known: the result of `copies` for its kernels.
-      single: the symbols of kernels with one result, which is their last argument.
     """
     temporary = function.temporary
     sequence = list(function.thunks)
@@ -63,18 +61,16 @@ def replace(function: CompiledFunction, known: dict[str, Computation], single: C
     for index, thunk in enumerate(sequence):
         if not isinstance(thunk, Convolution) or not _is_gradient(thunk):
             continue
-        _, image, kernel = slices(thunk)
+        _, image, kernel = thunk.places
         batch, (x, y), channels = thunk.input_channels, thunk.input_size, thunk.batch
-        input_copy = _copy(sequence, index, image, (batch, x, y, channels), (3, 1, 2, 0), known, single)
-        gradient_copy = _copy(
-            sequence, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3), known, single
-        )
+        input_copy = _copy(sequence, index, image, (batch, x, y, channels), (3, 1, 2, 0), known)
+        gradient_copy = _copy(sequence, index, kernel, (batch, *thunk.kernel_size, thunk.filters), (1, 2, 0, 3), known)
         if input_copy is None or gradient_copy is None:
             continue
         gradient = FilterGradient(
             out=thunk.out,
-            input=slices(sequence[input_copy])[0][0],
-            gradient=slices(sequence[gradient_copy])[0][0],
+            input=sequence[input_copy].places[0][0],
+            gradient=sequence[gradient_copy].places[0][0],
             batch=batch,
             input_size=thunk.input_size,
             channels=channels,
@@ -84,12 +80,12 @@ def replace(function: CompiledFunction, known: dict[str, Computation], single: C
             stride=thunk.kernel_dilation,
             padding=thunk.padding_before,
         )
-        result, *operands = slices(gradient)
+        result, *operands = gradient.places
         if not any(overlap(result, each) for each in operands):
             sequence[index] = gradient
             made |= {input_copy, gradient_copy}
     for index in sorted(made, reverse=True):
-        if not is_needed(slices(sequence[index])[1], sequence[index + 1 :], single, temporary):
+        if not is_needed(sequence[index].places[1], sequence[index + 1 :], temporary):
             del sequence[index]
     return dataclasses.replace(function, thunks=tuple(sequence))
 
@@ -116,7 +112,6 @@ def _copy(
     shape: tuple[int, ...],
     axes: tuple[int, ...],
     known: dict[str, Computation],
-    single: Container[str],
 ) -> int | None:
     """Returns the index of the thunk that makes an operand, as a transpose of floats that are still there at the end.
 
@@ -127,22 +122,19 @@ def _copy(
       shape: of the original.
       axes: the original's axes in the order in which the operand has them.
       known: as in `replace`.
-      single: as in `replace`.
     """
     written: list[Place] = []
     for before in reversed(range(index)):
         thunk = sequence[before]
         copy = known.get(thunk.symbol) if isinstance(thunk, Kernel) else None
-        if isinstance(thunk, Kernel) and copy is not None and len(thunk.args) == 2 and slices(thunk)[1] == copied:
-            original = slices(thunk)[0]
+        if isinstance(thunk, Kernel) and copy is not None and len(thunk.args) == 2 and thunk.places[1] == copied:
+            original = thunk.places[0]
             if any(overlap(original, each) for each in (copied, *written)):
                 return None
             indices = np.arange(np.prod(shape)).reshape(shape).transpose(axes).ravel()
             same = original[1] == copied[1] == SIZES["float"] * indices.size
             return before if same and np.array_equal(order(copy), indices) else None
-        reads, writes = accesses(thunk, single)
-        # If a thunk's results are unknown, anything that it uses may be one.
-        written += writes or reads
-        if any(overlap(copied, each) for each in writes or reads):
+        written += thunk.uses().changes
+        if any(overlap(copied, each) for each in thunk.uses().changes):
             return None
     return None

@@ -27,7 +27,6 @@ from tfaot.compile.program.thunks import (
     Thunk,
     TopK,
     While,
-    slices,
     walk,
 )
 from tfaot.core.errors import TfaotError
@@ -280,7 +279,7 @@ def _check(function: CompiledFunction) -> None:
     if len(filled) != len(function.constants):
         _contradicts(f"{len(filled)} constant buffers aren't empty, but there are {len(function.constants)} constants")
     for thunk in walk(function.thunks):
-        for at, size in slices(thunk):
+        for at, size in thunk.places:
             if at.buffer >= count or at.offset + size > function.buffers[at.buffer].size:
                 _contradicts(
                     f"a {type(thunk).__name__} uses bytes {at.offset} to {at.offset + size} of buffer {at.buffer}"

@@ -116,11 +116,6 @@ def fusions(module: Module) -> dict[str, Fusion]:
     return {kernel: fusion for kernel, fusion in found.items() if kernel not in twice}
 
 
-def single_results(module: Module) -> set[str]:
-    """Returns the symbols of a module's kernels that have one result, which is their last argument."""
-    return {kernel for kernel, instruction in kernels(module) if instruction.type.plain}
-
-
 def kernels(module: Module) -> Iterator[tuple[str, Instruction]]:
     """Iterates over the symbols that kernels can have, and their instructions."""
     for computation in module.computations.values():

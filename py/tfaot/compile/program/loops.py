@@ -11,27 +11,12 @@ by the packed weights. A training step of LSTM(128) over 50 steps takes 3 to 5 %
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container
 
-from tfaot.compile.program.accesses import Place, accesses, overlap
+from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.packing import PANEL_BYTES
 from tfaot.compile.program.prepack import has_panels
-from tfaot.compile.program.thunks import (
-    SIZES,
-    Buffer,
-    CompiledFunction,
-    Dot,
-    For,
-    Pack,
-    Slice,
-    Thunk,
-    While,
-    bodies,
-    slices,
-    walk,
-    with_bodies,
-)
+from tfaot.compile.program.thunks import SIZES, Buffer, CompiledFunction, Dot, For, Pack, Slice, Thunk, While, walk
 
 _TRIPS = 8
 """The fewest steps of a loop. With 16 rows, panels save a seventh to a sixth of a product, and packing costs as much as four
@@ -46,21 +31,20 @@ def pack_loops(compiled: Compiled) -> int:
     """
     if not any(isinstance(each, For | While) for one in compiled.functions.values() for each in walk(one.thunks)):
         return 0
-    compiled.change(lambda function: packed(function, compiled.finishes))
+    compiled.change(packed)
     return compiled.most(lambda each: isinstance(each, Pack))
 
 
-def packed(function: CompiledFunction, single: Container[str]) -> CompiledFunction:
+def packed(function: CompiledFunction) -> CompiledFunction:
     """Returns a function that packs right sides before its loops.
 
     Args:
       function: from tfcompile's header, after `prepack`.
-      single: the symbols of kernels with one result, which is their last argument.
 
     Returns:
       A function with the same results, with a buffer for each packed right side.
     """
-    packer = _Packer(list(function.buffers), single)
+    packer = _Packer(list(function.buffers))
     thunks = packer.sequence(function.thunks)
     return dataclasses.replace(function, buffers=tuple(packer.buffers), thunks=thunks)
 
@@ -68,9 +52,8 @@ def packed(function: CompiledFunction, single: Container[str]) -> CompiledFuncti
 class _Packer:
     """Packs right sides before outer loops first, so that an inner loop doesn't pack them again."""
 
-    def __init__(self, buffers: list[Buffer], single: Container[str]) -> None:
+    def __init__(self, buffers: list[Buffer]) -> None:
         self.buffers = buffers
-        self._single = single
 
     def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
         result: list[Thunk] = []
@@ -80,18 +63,18 @@ class _Packer:
                 found = self._packs(thunk)
                 result += dict.fromkeys(found.values())
                 inside = _with(thunk, found)
-            result.append(with_bodies(inside, self.sequence))
+            result.append(inside.with_bodies(self.sequence))
         return tuple(result)
 
     def _packs(self, loop: For | While) -> dict[Dot, Pack]:
         """Returns how to pack the right sides that a loop doesn't change, by product. Products may share one."""
-        written = [place for thunk in walk((loop,)) for place in _may_write(thunk, self._single)]
+        written = [place for thunk in walk((loop,)) if not thunk.bodies for place in thunk.uses().changes]
         shared: dict[Pack, Pack] = {}
         found: dict[Dot, Pack] = {}
         for dot in walk((loop,)):
             if not isinstance(dot, Dot) or dot.packing != "none" or not has_panels(dot):
                 continue
-            if any(overlap(slices(dot)[1], place) for place in written):
+            if any(overlap(dot.places[1], place) for place in written):
                 continue
             columns = PANEL_BYTES // SIZES[dot.dtype]
             size = -(-dot.m // columns) * dot.k * PANEL_BYTES
@@ -104,14 +87,6 @@ class _Packer:
         return found
 
 
-def _may_write(thunk: Thunk, single: Container[str]) -> list[Place]:
-    """Returns what a thunk itself may write, without the thunks in it."""
-    if bodies(thunk):
-        return []
-    reads, writes = accesses(thunk, single)
-    return writes or reads
-
-
 def _with(loop: Thunk, found: dict[Dot, Pack]) -> Thunk:
     """Returns a loop whose products use packed right sides."""
 
@@ -120,4 +95,4 @@ def _with(loop: Thunk, found: dict[Dot, Pack]) -> Thunk:
             return dataclasses.replace(thunk, lhs=pack.out, packing="panels")
         return _with(thunk, found)
 
-    return with_bodies(loop, lambda body: tuple(map(changed, body)))
+    return loop.with_bodies(lambda body: tuple(map(changed, body)))

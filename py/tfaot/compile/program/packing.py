@@ -20,17 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tfaot.compile.program.compiled import Compiled, Packed
-from tfaot.compile.program.thunks import (
-    Buffer,
-    CompiledFunction,
-    Convolution,
-    Dot,
-    Slice,
-    Thunk,
-    slices,
-    walk,
-    with_bodies,
-)
+from tfaot.compile.program.thunks import Buffer, CompiledFunction, Convolution, Dot, Slice, Thunk, walk
 
 Product = Dot | Convolution
 
@@ -160,7 +150,7 @@ def _uses(compiled: Compiled) -> list[_Uses]:
 
 def _note(thunk: Thunk, at: Mapping[int, int], compiled: Compiled, uses: list[_Uses]) -> None:
     """Notes which constants a thunk reads. `at` is the constant in each buffer."""
-    for place, (slice_, size) in enumerate(slices(thunk)):
+    for place, (slice_, size) in enumerate(thunk.places):
         if (index := at.get(slice_.buffer)) is None:
             continue
         whole = (slice_.offset, size) == (0, len(compiled.constants[index].value))
@@ -171,7 +161,7 @@ def _note(thunk: Thunk, at: Mapping[int, int], compiled: Compiled, uses: list[_U
 
 
 def _right(product: Product) -> int:
-    """Returns the index in `slices` of the right side. Products of columns are products of rows with the sides exchanged."""
+    """Returns the index in `places` of the right side. Products of columns are products of rows with the sides exchanged."""
     return 1 if isinstance(product, Dot) else 2
 
 
@@ -188,8 +178,8 @@ def _with(
 
     def changed(thunk: Thunk) -> Thunk:
         if not isinstance(thunk, Product):
-            return with_bodies(thunk, lambda body: _with(body, packing, applies, moves))
-        at, size = slices(thunk)[_right(thunk)]
+            return thunk.with_bodies(lambda body: _with(body, packing, applies, moves))
+        at, size = thunk.places[_right(thunk)]
         move = moves.get(at.buffer)
         if move is None or (at.offset, size) != (0, move.size) or not applies(thunk):
             return thunk

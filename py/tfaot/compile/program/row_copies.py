@@ -22,7 +22,7 @@ from tfaot.compile.program import copies
 from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import Order
-from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowCopies, Slice, Thunk, slices, with_bodies
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowCopies, Slice, Thunk
 from tfaot.xla.module import Computation
 
 LOOPS = 4
@@ -63,13 +63,13 @@ def replace(
 
     def changed(thunk: Thunk) -> Thunk:
         if not isinstance(thunk, Kernel):
-            return with_bodies(thunk, lambda body: tuple(map(changed, body)))
+            return thunk.with_bodies(lambda body: tuple(map(changed, body)))
         copy = known.get(thunk.symbol)
         if copy is None or len(thunk.args) != 2:
             return thunk
         if thunk.symbol not in found:
             found[thunk.symbol] = _row_copies(copy)
-        (read, read_size), (out, out_size) = slices(thunk)
+        (read, read_size), (out, out_size) = thunk.places
         call = found[thunk.symbol]
         if call is None or call.size != out_size or overlap((read, read_size), (out, out_size)):
             return thunk

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from tfaot.compile.program import packing
 from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.thunks import Dot, Epilogue, For, Kernel, Thunk, While, walk, with_bodies
+from tfaot.compile.program.thunks import Dot, Epilogue, For, Kernel, Thunk, While, walk
 from tfaot.compile.program.vectors import VectorProduct, vector_products
 
 SMALLEST = 1 << 18
@@ -110,7 +110,7 @@ def _products(
 
     def changed(thunk: Thunk) -> Thunk:
         if not isinstance(thunk, Kernel):
-            return with_bodies(thunk, lambda body: _products(body, known, kernels))
+            return thunk.with_bodies(lambda body: _products(body, known, kernels))
         product = known.get(thunk.symbol)
         dot = None if product is None else product_of(thunk, product)
         if dot is None:
@@ -162,6 +162,6 @@ def _kernels(sequence: tuple[Thunk, ...], kernels: Mapping[Thunk, Kernel]) -> tu
     """Returns thunks with the original kernels in place of products that aren't packed."""
 
     def changed(thunk: Thunk) -> Thunk:
-        return kernels.get(thunk) or with_bodies(thunk, lambda body: _kernels(body, kernels))
+        return kernels.get(thunk) or thunk.with_bodies(lambda body: _kernels(body, kernels))
 
     return tuple(map(changed, sequence))

@@ -22,11 +22,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Container, Mapping, Sequence
 
-from tfaot.compile.program.accesses import Place, accesses, is_used, overlap
+from tfaot.compile.program.accesses import is_used, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.formulas import SLOW, Operation, least_alone
 from tfaot.compile.program.row_formulas import Interned, RowKernel, needed, row_kernels, wholes
-from tfaot.compile.program.thunks import CompiledFunction, Kernel, RowFormula, RowSweep, Slice, Thunk, slices
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, Place, RowFormula, RowSweep, Slice, Thunk, Uses
 
 _SHORTEST = 16
 """The shortest rows that gain: a vector at the highest level."""
@@ -45,17 +45,16 @@ def row_sweeps(compiled: Compiled) -> int:
       The number of calls at the level with the most.
     """
     if known := compiled.kernels(row_kernels):
-        compiled.change(lambda function: merge(function, known, compiled.single))
+        compiled.change(lambda function: merge(function, known))
     return compiled.most(lambda each: isinstance(each, RowSweep))
 
 
-def merge(function: CompiledFunction, known: Mapping[str, RowKernel], single: Container[str]) -> CompiledFunction:
+def merge(function: CompiledFunction, known: Mapping[str, RowKernel]) -> CompiledFunction:
     """Merges kernels outside of loops: what a step of a loop writes, the next one may read.
 
     Args:
       function: the function from tfcompile's header.
       known: the result of `row_kernels` for its kernels.
-      single: the symbols of kernels with one result.
 
     Returns:
       A function with the same results.
@@ -64,7 +63,7 @@ def merge(function: CompiledFunction, known: Mapping[str, RowKernel], single: Co
     sequence = [*function.thunks]
     last = len(sequence) - 1
     while last >= 0:  # from the end, so that the kernel that needs all the others comes first
-        chain = _Chain(sequence, last, known, single, temporary)
+        chain = _Chain(sequence, last, known, temporary)
         if merged := chain.merged():
             sequence[last] = merged
             for index in sorted(chain.members - {last}, reverse=True):
@@ -82,16 +81,9 @@ class _Chain:
         sequence: Sequence[Thunk],
         last: int,
         known: Mapping[str, RowKernel],
-        single: Container[str],
         temporary: Container[int],
     ) -> None:
-        self._sequence, self._last, self._known, self._single, self._temporary = (
-            sequence,
-            last,
-            known,
-            single,
-            temporary,
-        )
+        self._sequence, self._last, self._known, self._temporary = sequence, last, known, temporary
         self.members: set[int] = set()
 
     def merged(self) -> RowSweep | None:
@@ -148,7 +140,7 @@ class _Chain:
             for each in self._operations(member):
                 if each.opcode not in ("array", "row"):
                     continue
-                index = self._writer(member, slices(self._sequence[member])[each.place])
+                index = self._writer(member, self._sequence[member].places[each.place])
                 kernel = None if index is None or index in self.members else self._kernel(index)
                 if index is None or kernel is None or kernel.count != whole.count:
                     continue
@@ -168,9 +160,7 @@ class _Chain:
     def _writer(self, before: int, place: Place) -> int | None:
         """Returns the last thunk before another one that writes a place, or may write a part of it."""
         for index in reversed(range(before)):
-            reads, writes = accesses(self._sequence[index], self._single)
-            # If a thunk's results are unknown, anything that it uses may be one.
-            if any(overlap(place, each) for each in writes or reads):
+            if any(overlap(place, each) for each in self._sequence[index].uses().changes):
                 return index
         return None
 
@@ -185,7 +175,7 @@ class _Chain:
         results: dict[int, int] = {}
         read: list[tuple[int, Place]] = []
         for member in sorted(self.members):
-            kernel, args = self._kernel(member), slices(self._sequence[member])
+            kernel, args = self._kernel(member), self._sequence[member].places
             assert kernel
             illegal = False
 
@@ -198,7 +188,7 @@ class _Chain:
                 if writer in self.members:
                     kernel = self._kernel(writer)
                     assert kernel
-                    if slices(self._sequence[writer])[-1] == place and kernel.by_row == (operation.opcode == "row"):
+                    if self._sequence[writer].places[-1] == place and kernel.by_row == (operation.opcode == "row"):
                         return results[writer]
                     illegal = True
                 read.append((member, place))
@@ -216,8 +206,7 @@ class _Chain:
         for index in range(min(self.members), self._last):
             if index in self.members:
                 continue
-            reads, writes = accesses(self._sequence[index], self._single)
-            for each in writes or reads:
+            for each in self._sequence[index].uses().changes:
                 if any(member < index and overlap(place, each) for member, place in read):
                     return False
         return True
@@ -233,21 +222,21 @@ class _Chain:
             if sweep is None:
                 return None
             # What the call reads was there before any member wrote.
-            own: tuple[list[Place], list[Place]] = [], accesses(sweep, self._single)[1]
+            own = Uses((), sweep.uses().writes)
             # The last first: where several members write one place, the others' results are gone.
             for member in sorted(self.members - {*written}, reverse=True):
                 after = (
-                    own if index == last else accesses(self._sequence[index], self._single)
+                    own if index == last else self._sequence[index].uses()
                     for index in range(member + 1, len(self._sequence))
                     if index == last or index not in self.members
                 )
-                if is_used(slices(self._sequence[member])[-1], after, self._temporary):
+                if is_used(self._sequence[member].places[-1], after, self._temporary):
                     break
             else:
                 return sweep
-            place = slices(self._sequence[member])[-1]
+            place = self._sequence[member].places[-1]
             between = (each for index, each in enumerate(self._sequence) if member < index < last)
-            if any(overlap(place, each) for thunk in between if thunk not in self._members() for each in slices(thunk)):
+            if any(overlap(place, each) for thunk in between if thunk not in self._members() for each in thunk.places):
                 return None
             written.append(member)
 
@@ -284,7 +273,7 @@ class _Chain:
             kernel = self._kernel(member)
             assert kernel
             kind = "row" if kernel.by_row else "array"
-            place = slices(self._sequence[member])[-1][0]
+            place = self._sequence[member].places[-1][0]
             found[kind].append((_index(all_[kind], place), number[results[member]]))
         sweep = RowSweep(
             RowFormula(moved, tuple(found["array"]), tuple(found["row"])),
@@ -292,7 +281,7 @@ class _Chain:
             whole.columns,
             *(tuple(all_[opcode]) for opcode in ("array", "column", "row", "scalar")),
         )
-        everything, writes = slices(sweep), accesses(sweep, self._single)[1]
+        everything, writes = sweep.places, sweep.uses().writes
         arrays = everything[: len(sweep.arrays)]
         for at, result in enumerate(writes):
             if any(overlap(result, other) for other in writes[:at]):

@@ -20,10 +20,10 @@ import dataclasses
 import math
 from collections.abc import Container, Mapping, Sequence
 
-from tfaot.compile.program.accesses import Place, accesses, is_needed, overlap
+from tfaot.compile.program.accesses import is_needed, overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.instructions import Fusion, fusions, windows
-from tfaot.compile.program.thunks import CompiledFunction, Kernel, Softmax, Thunk, slices
+from tfaot.compile.program.thunks import CompiledFunction, Kernel, Place, Softmax, Thunk
 from tfaot.xla.module import Instruction, Module
 
 _LEAST_SCALE = 1e-30
@@ -68,7 +68,7 @@ def softmax(compiled: Compiled) -> int:
       The number of softmaxes at the level with the most.
     """
     if known := compiled.kernels(parts):
-        compiled.change(lambda function: merge(function, known, compiled.single))
+        compiled.change(lambda function: merge(function, known))
     return compiled.most(lambda each: isinstance(each, Softmax))
 
 
@@ -85,13 +85,12 @@ def parts(module: Module) -> dict[str, Part]:
     return {kernel: part for kernel, part in found.items() if part is not None}
 
 
-def merge(function: CompiledFunction, known: Mapping[str, Part], single: Container[str]) -> CompiledFunction:
+def merge(function: CompiledFunction, known: Mapping[str, Part]) -> CompiledFunction:
     """Merges kernels outside of loops: what a step of a loop writes, the next one may read.
 
     Args:
       function: the function from tfcompile's header.
       known: the result of `parts` for its kernels.
-      single: the symbols of kernels with one result.
 
     Returns:
       A function with the same results.
@@ -100,8 +99,8 @@ def merge(function: CompiledFunction, known: Mapping[str, Part], single: Contain
     sequence = [*function.thunks]
     index = 0
     while index < len(sequence):
-        chain = _chain(sequence, index, known, single)
-        merged = chain and _merged(sequence, chain, single, temporary)
+        chain = _chain(sequence, index, known)
+        merged = chain and _merged(sequence, chain, temporary)
         if chain and merged:
             sequence[index] = merged
             for earlier in reversed(chain.indices[:-1]):
@@ -208,29 +207,29 @@ class _Reader:
         return Part(what, row.count, columns, values, row.number, scale, self._fusion.arguments)
 
 
-def _chain(sequence: Sequence[Thunk], last: int, known: Mapping[str, Part], single: Container[str]) -> _Chain | None:
+def _chain(sequence: Sequence[Thunk], last: int, known: Mapping[str, Part]) -> _Chain | None:
     """Returns the kernels that end with this one, if they are a softmax."""
     share = _part(sequence[last], known, QUOTIENT)
     if share is None:
         return None
     values = _argument(sequence[last], share.values)
-    sums = _reduction(sequence, last, _argument(sequence[last], share.by_row), SUM, share, known, single)
+    sums = _reduction(sequence, last, _argument(sequence[last], share.by_row), SUM, share, known)
     if sums is None or sums[1] != values:
         return None
-    powers = _writer(sequence, last, values, single)
+    powers = _writer(sequence, last, values)
     if powers is None or powers > sums[0][0]:
         return None
     power = _part(sequence[powers], known, EXPONENTIALS)
     if power is None or (power.rows, power.columns) != (share.rows, share.columns):
         return None
     scores = _argument(sequence[powers], power.values)
-    peaks = _reduction(sequence, powers, _argument(sequence[powers], power.by_row), LARGEST, share, known, single)
+    peaks = _reduction(sequence, powers, _argument(sequence[powers], power.by_row), LARGEST, share, known)
     if peaks is None:
         return None
     first, scaled, scale = peaks
     if scaled != scores:
         # The scores are multiplied once for the largest value, and again before the exponentials.
-        multiplied = _writer(sequence, first[0], scaled, single)
+        multiplied = _writer(sequence, first[0], scaled)
         factor = None if multiplied is None else _part(sequence[multiplied], known, SCALED)
         if multiplied is None or factor is None or scale != 1:
             return None
@@ -250,16 +249,15 @@ def _reduction(
     what: str,
     whole: Part,
     known: Mapping[str, Part],
-    single: Container[str],
 ) -> tuple[list[int], Place, float] | None:
     """Returns the one or two kernels before a thunk that reduce rows to a result, what they reduce, and its factor."""
-    index = _writer(sequence, before, result, single)
+    index = _writer(sequence, before, result)
     part = None if index is None else _part(sequence[index], known, what)
     if index is None or part is None or part.rows != whole.rows or part.pieces != 1:
         return None
     found, values = [index], _argument(sequence[index], part.values)
     if part.columns != whole.columns:
-        index = _writer(sequence, index, values, single)
+        index = _writer(sequence, index, values)
         pieces = None if index is None else _part(sequence[index], known, what)
         if index is None or pieces is None or part.scale != 1:
             return None
@@ -281,45 +279,40 @@ def _part(thunk: Thunk, known: Mapping[str, Part], what: str) -> Part | None:
 
 def _argument(thunk: Thunk, number: int | None) -> Place:
     assert isinstance(thunk, Kernel) and number is not None
-    return slices(thunk)[number]
+    return thunk.places[number]
 
 
-def _writer(sequence: Sequence[Thunk], before: int, place: Place, single: Container[str]) -> int | None:
+def _writer(sequence: Sequence[Thunk], before: int, place: Place) -> int | None:
     """Returns the last thunk before another one that writes a place, if it writes this place and no other."""
     for index in reversed(range(before)):
-        reads, writes = accesses(sequence[index], single)
-        # If a thunk's results are unknown, anything that it uses may be one.
-        if any(overlap(place, each) for each in writes or reads):
-            return index if writes == [place] else None
+        uses = sequence[index].uses()
+        if any(overlap(place, each) for each in uses.changes):
+            return index if uses.writes == (place,) else None
     return None
 
 
-def _merged(
-    sequence: Sequence[Thunk], chain: _Chain, single: Container[str], temporary: Container[int]
-) -> Softmax | None:
+def _merged(sequence: Sequence[Thunk], chain: _Chain, temporary: Container[int]) -> Softmax | None:
     """Returns what replaces the last kernel of a chain, if nothing else needs what the others compute."""
     first, *_, last = chain.indices
-    out = slices(sequence[last])[-1]
+    out = sequence[last].places[-1]
     if chain.scores != out and overlap(chain.scores, out):
         return None
     for index in range(first, last):
-        reads, writes = accesses(sequence[index], single)
-        # If a thunk's results are unknown, anything that it uses may be one.
-        if index not in chain.indices and any(overlap(chain.scores, each) for each in writes or reads):
+        if index not in chain.indices and any(overlap(chain.scores, each) for each in sequence[index].uses().changes):
             return None
     merged = Softmax(chain.power.rows, chain.power.columns, chain.power.scale, out[0], chain.scores[0])
     for writer in chain.indices[:-1]:
-        result = slices(sequence[writer])[-1]
+        result = sequence[writer].places[-1]
         reader = _last_reader(sequence, chain, writer, result)
         others = [each for index, each in enumerate(sequence) if writer < index < reader and index not in chain.indices]
-        if any(overlap(result, each) for other in others for each in accesses(other, single)[0]):
+        if any(overlap(result, each) for other in others for each in other.uses().reads):
             return None
         after = [
             merged if index == last else each
             for index, each in enumerate(sequence)
             if index > reader and (index == last or index not in chain.indices)
         ]
-        if (reader, result) != (last, out) and is_needed(result, after, single, temporary):
+        if (reader, result) != (last, out) and is_needed(result, after, temporary):
             return None
     return merged
 
@@ -328,7 +321,7 @@ def _last_reader(sequence: Sequence[Thunk], chain: _Chain, writer: int, result: 
     """Returns the last kernel of a chain that reads what another one writes."""
     found = writer
     for index in chain.indices[chain.indices.index(writer) + 1 :]:
-        *reads, written = slices(sequence[index])
+        *reads, written = sequence[index].places
         if result in reads:
             found = index
         if overlap(result, written):

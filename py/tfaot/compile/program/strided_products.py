@@ -18,12 +18,12 @@ from collections.abc import Set
 
 import numpy as np
 
-from tfaot.compile.program.accesses import Place, accesses, is_read, overlap, without
+from tfaot.compile.program.accesses import is_read, overlap, without
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.copies import Order, copies, order
 from tfaot.compile.program.packing import STREAMS
 from tfaot.compile.program.row_products import product_of
-from tfaot.compile.program.thunks import SIZES, CompiledFunction, Dot, Kernel, Slice, Thunk, slices
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Dot, Kernel, Place, Slice, Thunk
 from tfaot.compile.program.vectors import vector_products
 from tfaot.xla.module import Computation
 
@@ -61,7 +61,6 @@ class _Known:
     def __init__(self, compiled: Compiled) -> None:
         self.copies = compiled.kernels(copies)
         self.products = compiled.kernels(vector_products)
-        self.single = compiled.single
 
     def product(self, thunk: Thunk) -> Dot | None:
         """Returns a thunk as a product of the runtime, if it is one or can be."""
@@ -96,13 +95,13 @@ def _reading(
     sequence: list[Thunk], index: int, copy: Computation, known: _Known, temporary: Set[int]
 ) -> list[Thunk] | None:
     """Returns thunks whose products read the original of a copy. If anything else reads the copy, returns None."""
-    original, result = slices(sequence[index])
+    original, result = sequence[index].places
     if result[0].buffer not in temporary or overlap(original, result):
         return None
     changed, rest, intact, indices = list(sequence), [result], True, None
     for later in range(index + 1, len(sequence)):
-        reads, writes = accesses(sequence[later], known.single)
-        if any(overlap(each, read) for each in rest for read in reads):
+        uses = sequence[later].uses()
+        if any(overlap(each, read) for each in rest for read in uses.reads):
             product = known.product(sequence[later])
             if product is None or not intact or rest != [result]:
                 return None  # also if a part of the copy has been overwritten
@@ -111,9 +110,8 @@ def _reading(
             if moved is None:
                 return None
             changed[later] = moved
-        # If a thunk's results are unknown, anything that it uses may be one.
-        intact = intact and not any(overlap(original, each) for each in writes or reads)
-        rest = [part for each in rest for part in without(each, writes)]
+        intact = intact and not any(overlap(original, each) for each in uses.changes)
+        rest = [part for each in rest for part in without(each, uses.writes)]
         if not rest:
             break
     return None if indices is None else changed
@@ -122,11 +120,11 @@ def _reading(
 def _moved(product: Dot, original: Place, copy: Place, indices: Order) -> Dot | None:
     """Returns a product that reads an original in place of its copy, if it can."""
     size = SIZES[product.dtype]
-    reads, writes = accesses(product, ())
-    _, *operands = slices(product)
-    if sum(overlap(copy, each) for each in reads) != sum(overlap(copy, each) for each in operands[:2]):
+    uses = product.uses()
+    _, *operands = product.places
+    if sum(overlap(copy, each) for each in uses.reads) != sum(overlap(copy, each) for each in operands[:2]):
         return None  # its epilogue reads the copy
-    if any(overlap(original, each) for each in writes):
+    if any(overlap(original, each) for each in uses.writes):
         return None
     for number, place in enumerate(operands[:2], 1):
         if not overlap(copy, place):
@@ -147,15 +145,15 @@ def _writing(
     sequence: list[Thunk], index: int, copy: Computation, known: _Known, temporary: Set[int]
 ) -> list[Thunk] | None:
     """Returns thunks of which a product writes its result where a copy puts it. If anything else reads it, returns None."""
-    original, result = slices(sequence[index])
+    original, result = sequence[index].places
     if original[0].buffer not in temporary or overlap(original, result):
         return None
     earlier = _writer(sequence[:index], original, result, known)
-    if earlier is None or is_read(original, sequence[index + 1 :], known.single):
+    if earlier is None or is_read(original, sequence[index + 1 :]):
         return None
     product = sequence[earlier]
     assert isinstance(product, Dot)
-    _, *operands = slices(product)
+    _, *operands = product.places
     indices, size = order(copy), SIZES[product.dtype]
     if product.epilogue or any(overlap(result, each) for each in operands):
         return None
@@ -172,10 +170,10 @@ def _writer(before: list[Thunk], original: Place, result: Place, known: _Known) 
     """Returns the index of the product that computes a copy's original, if it can write the copy's result by then."""
     for index in reversed(range(len(before))):
         thunk = before[index]
-        if isinstance(thunk, Dot) and slices(thunk)[0] == original:
+        if isinstance(thunk, Dot) and thunk.places[0] == original:
             return index if known.product(thunk) else None
-        reads, writes = accesses(thunk, known.single)
-        if any(overlap(place, each) for place in (original, result) for each in (*reads, *writes)):
+        uses = thunk.uses()
+        if any(overlap(place, each) for place in (original, result) for each in (*uses.reads, *uses.writes)):
             return None
     return None
 

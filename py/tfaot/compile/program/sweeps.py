@@ -24,12 +24,12 @@ Adam on 200,704 values takes 69 instead of 109 µs (Zen 3, AVX2). EfficientNet-B
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
-from tfaot.compile.program.accesses import accesses, overlap
+from tfaot.compile.program.accesses import overlap
 from tfaot.compile.program.compiled import Compiled
 from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, least_alone, live
-from tfaot.compile.program.thunks import SIZES, CompiledFunction, Kernel, Slice, Sweep, Thunk, slices, with_bodies
+from tfaot.compile.program.thunks import SIZES, CompiledFunction, Kernel, Slice, Sweep, Thunk
 
 _MOST_ARRAYS = 12
 """A core's prefetchers follow only so many streams."""
@@ -65,8 +65,8 @@ def _sequence(sequence: tuple[Thunk, ...], known: Mapping[str, Elementwise | Non
     for thunk in sequence:
         sweep = _sweep(thunk, known.get(thunk.symbol)) if isinstance(thunk, Kernel) else None
         if sweep is None:
-            result.append(with_bodies(thunk, lambda body: _sequence(body, known)))
-        elif (index := _join(sweep, result, known)) is not None:
+            result.append(thunk.with_bodies(lambda body: _sequence(body, known)))
+        elif (index := _join(sweep, result)) is not None:
             alone.pop(index, None)
         else:
             assert isinstance(thunk, Kernel)
@@ -93,32 +93,30 @@ def _sweep(kernel: Kernel, known: Elementwise | None) -> Sweep | None:
 def _by_index(one: Sweep, other: Sweep) -> bool:
     """Returns whether what one sweep writes, the other uses only at the same index."""
     return all(
-        not overlap(slices(a)[array], place) or (index < len(b.arrays) and place == slices(a)[array])
+        not overlap(a.places[array], place) or (index < len(b.arrays) and place == a.places[array])
         for a, b in ((one, other), (other, one))
         for array in a.written
-        for index, place in enumerate(slices(b))
+        for index, place in enumerate(b.places)
     )
 
 
-def _join(sweep: Sweep, result: list[Thunk], single: Container[str]) -> int | None:
+def _join(sweep: Sweep, result: list[Thunk]) -> int | None:
     """Merges a sweep into one of the thunks before it, if possible. Returns the index of the thunk."""
     for index in reversed(range(len(result))):
         before = result[index]
         if isinstance(before, Sweep) and (merged := _merged(before, sweep)):
             result[index] = merged
             return index
-        if not _may_swap(sweep, before, single):
+        if not _may_swap(sweep, before):
             return None
     return None
 
 
-def _may_swap(sweep: Sweep, before: Thunk, single: Container[str]) -> bool:
+def _may_swap(sweep: Sweep, before: Thunk) -> bool:
     """Returns whether a sweep may move before a thunk that it follows."""
-    reads, writes = accesses(sweep, single)
-    others, written = accesses(before, single)
-    # If a thunk's results are unknown, anything that it uses may be one.
-    return not any(overlap(a, b) for a in writes for b in (*others, *written)) and not any(
-        overlap(a, b) for a in reads for b in written or others
+    own, others = sweep.uses(), before.uses()
+    return not any(overlap(a, b) for a in own.writes for b in (*others.reads, *others.writes)) and not any(
+        overlap(a, b) for a in own.reads for b in others.changes
     )
 
 
