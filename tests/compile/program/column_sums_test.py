@@ -6,7 +6,7 @@ import dataclasses
 import unittest
 
 from tests.xla.hlo import parsed
-from tfaot.compile.program.column_sums import Summed, replace, summed
+from tfaot.compile.program.column_sums import replace, summed
 from tfaot.compile.program.thunks import (
     Buffer,
     ColumnSums,
@@ -54,14 +54,23 @@ ENTRY %main (x: {dtype}[{shape}]) -> {dtype}[{result}] {{
 """
 
 
+def replaced(hlo: str, *thunks: Thunk) -> tuple[Thunk, ...]:
+    """Returns what the pass makes of thunks."""
+    buffers = tuple(Buffer(1 << 20, "temp", None, None) for _ in range(3))
+    return replace(CompiledFunction(buffers, (), (), (), (), thunks), summed(parsed(hlo))).thunks
+
+
 def sizes(hlo: str) -> tuple[int, ...] | None:
-    """Returns arrays, rows, columns, blocks, and the rows of the first and of other blocks."""
-    found = summed(parsed(hlo)).get("m_total")
-    if found is None:
+    """Returns arrays, rows, columns, blocks, and the rows of the first and of other blocks, if the kernel becomes a call."""
+    kernel = parsed(hlo).entry.root
+    values = parsed(hlo).entry.instructions["x"]
+    places = (Slice(0, 0), values.type.bytes), (Slice(1, 0), 4), (Slice(2, 0), kernel.type.bytes)
+    (got,) = replaced(hlo, Kernel("m_total", tuple(SizedSlice(*each) for each in places), (1, 1, 1)))
+    if isinstance(got, Kernel):
         return None
-    assert (found.values, found.arguments) == (0, 3)
-    sums = found.sums
-    return sums.arrays, sums.rows, sums.columns, sums.blocks, sums.first, sums.step
+    assert isinstance(got, ColumnSums)
+    assert (got.input, got.out) == (places[0][0], places[2][0])
+    return got.arrays, got.rows, got.columns, got.blocks, got.first, got.step
 
 
 class SummedTest(unittest.TestCase):
@@ -119,12 +128,7 @@ class SummedTest(unittest.TestCase):
 class ReplaceTest(unittest.TestCase):
     """The pass on thunks."""
 
-    SUMMED = Summed(ColumnSums(1, 300, 4, 1, 300, 300, Slice(-1, 0), Slice(-1, 0)), 0, 3)
-
-    def replaced(self, *thunks: Thunk) -> tuple[Thunk, ...]:
-        """Returns what the pass makes of thunks."""
-        buffers = tuple(Buffer(4800, "temp", None, None) for _ in range(3))
-        return replace(CompiledFunction(buffers, (), (), (), (), thunks), {"m_total": self.SUMMED}).thunks
+    HLO = module("300,4", "4", "reduce(%p, %q), dimensions={0}")
 
     def kernel(self, values: Slice, out: Slice, *, size: int = 4800, out_size: int = 16) -> Kernel:
         """Returns a kernel that adds up 300 rows of 4."""
@@ -135,9 +139,9 @@ class ReplaceTest(unittest.TestCase):
         """Protects the numbers: the call reads and writes what the kernel does, also in loops."""
         kernel, call = (
             self.kernel(Slice(0, 0), Slice(2, 64)),
-            dataclasses.replace(self.SUMMED.sums, input=Slice(0, 0), out=Slice(2, 64)),
+            ColumnSums(1, 300, 4, 1, 300, 300, out=Slice(2, 64), input=Slice(0, 0)),
         )
-        self.assertEqual(self.replaced(kernel, For(3, (kernel,))), (call, For(3, (call,))))
+        self.assertEqual(replaced(self.HLO, kernel, For(3, (kernel,))), (call, For(3, (call,))))
 
     def test_left_alone(self) -> None:
         """Protects kernels whose arguments aren't those of the sum, or that write over what they read."""
@@ -151,7 +155,7 @@ class ReplaceTest(unittest.TestCase):
             ),
         ):
             with self.subTest(kernel):
-                self.assertEqual(self.replaced(kernel), (kernel,))
+                self.assertEqual(replaced(self.HLO, kernel), (kernel,))
 
 
 if __name__ == "__main__":
