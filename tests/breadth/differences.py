@@ -275,6 +275,14 @@ ENTRIES: tuple[Entry, ...] = (
         ),
     ),
     Entry(
+        "Products that cancel",
+        "XLA fuses a product with a sum or a difference: the product isn't rounded. Where it cancels with another product of very large "
+        "values, such as a mask of -1e9, TensorFlow gives zero, and compiled code the other product's rounding error. Mask after "
+        "normalization, or with `tf.where`.",
+        (_example("MulSub", "{0} * {1} - {2} * {1}", [-1e9, -1e9], [0.1, 0.3], [-1e9, -1e9]),),
+        _same_shape(_of(["MulSub"], _all)),
+    ),
+    Entry(
         "The gradient of `elu` where its value is NaN",
         "TensorFlow passes the gradient on as it is. Compiled code gives NaN.",
         (_example("EluGrad", "tf.raw_ops.EluGrad(gradients={0}, outputs={1})", [1.0], [NAN]),),
