@@ -1,4 +1,4 @@
-"""Compares random nets with TensorFlow, with passes on and off, and writes a page.
+"""Compares random nets with TensorFlow, with passes on and off, and writes docs/measured/nets.md.
 
 ./bazelw run //tests/nets -- --nets=1000, or the same in a Python with the packages.
 """
@@ -92,7 +92,8 @@ def merged(tallies: Sequence[campaign.Tally]) -> campaign.Tally:
 
 
 MENDED = {
-    "row_sweeps": "A value that several merged kernels write kept the first kernel's result. Threads changed the last bit of rows.",
+    "row_sweeps": "A value that several merged kernels write kept the first kernel's result. Threads changed the last bit of rows. A "
+    "product was fused with a difference, so norms of equal large values were its rounding error.",
     "softmax": "A scale after a mask left rounding errors of the product, which the exponential made large.",
 }
 """Faults that nets like these have found, by pass."""
@@ -145,8 +146,10 @@ def page(tally: campaign.Tally) -> str:
     lines += [
         "",
         "## Where XLA differs from TensorFlow",
-        f"In {len(differences)} nets, a program without any pass has values that rounding doesn't explain "
-        "([differences](../reference/differences.md)). By the kind of inputs that showed it last:",
+        f"In {len(differences)} nets, a program without any pass has outputs with values that rounding doesn't explain: gradients of "
+        "ReLU and maxima at NaN, products of large values that cancel, and sums and squares near the limits of float32 "
+        "([differences](../reference/differences.md)). In such an output, what each value is depends on how XLA cuts the program into "
+        "kernels, and so on passes. By the kind of inputs that showed it last:",
         "",
         "| inputs | nets |",
         "|---|---|",
