@@ -276,9 +276,9 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "Products that cancel",
-        "XLA fuses a product with a sum or a difference: the product isn't rounded. Where it cancels with another product of very large "
-        "values, such as a mask of -1e9, TensorFlow gives zero, and compiled code the other product's rounding error. Mask after "
-        "normalization, or with `tf.where`.",
+        "XLA fuses a product with a sum or a difference: the product isn't rounded. Where it cancels with another product of very "
+        "large values, such as a mask of -1e9, TensorFlow gives zero, and compiled code the other product's rounding error. Mask "
+        "after normalization, or with `tf.where`.",
         (_example("MulSub", "{0} * {1} - {2} * {1}", [-1e9, -1e9], [0.1, 0.3], [-1e9, -1e9]),),
         _same_shape(_of(["MulSub"], _all)),
     ),

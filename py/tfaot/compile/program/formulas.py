@@ -233,9 +233,7 @@ def _contracted(operations: Sequence[Operation], results: Sequence[int]) -> tupl
         if operation.opcode not in ("add", "subtract"):
             return operation
         left, right = operation.operands
-        may_fuse = [
-            operations[each].opcode == "multiply" and uses[each] == 1 for each in (left, right)
-        ]
+        may_fuse = [operations[each].opcode == "multiply" and uses[each] == 1 for each in (left, right)]
         if may_fuse[0]:
             opcode = "multiply_add" if operation.opcode == "add" else "multiply_subtract"
             return Operation(opcode, (*operations[left].operands, right))
