@@ -146,10 +146,10 @@ def page(tally: campaign.Tally) -> str:
     lines += [
         "",
         "## Where XLA differs from TensorFlow",
-        f"In {len(differences)} nets, a program without any pass has outputs with values that rounding doesn't explain: gradients of "
-        "ReLU and maxima at NaN, products of large values that cancel, and sums and squares near the limits of float32 "
-        "([differences](../reference/differences.md)). In such an output, what each value is depends on how XLA cuts the program into "
-        "kernels, and so on passes. By the kind of inputs that showed it last:",
+        f"In {len(differences)} nets, a program without any pass has outputs with values that rounding doesn't explain: "
+        "gradients of ReLU and maxima at NaN, products of large values that cancel, and sums and squares near the limits of "
+        "float32 ([differences](../reference/differences.md)). In such an output, what each value is depends on how XLA cuts "
+        "the program into kernels, and so on passes. By the kind of inputs that showed it last:",
         "",
         "| inputs | nets |",
         "|---|---|",
