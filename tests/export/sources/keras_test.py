@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import unittest
 from collections.abc import Sequence
 from typing import Any
 
 from tests.export.sources.eager import EagerTest
-from tests.stages.harness import EXPORTED, run_main
+from tests.stages.harness import EXPORTED, ROOT, run_main
 from tfaot.export.sources.model import Model
 
 KERAS = ("keras", "tf_keras")
@@ -140,6 +142,15 @@ def input_fn():
     return Spec((8, 4)), Spec((8,), tf.int32)
 """
     )
+
+    def test_keras_file(self) -> None:
+        """Protects the first lines of docs/guide/keras.md: a file that Keras saved becomes a model for any batch."""
+        page = (ROOT / "docs" / "guide" / "keras.md").read_text()
+        folder = self.write(page.partition("```python\n")[2].partition("```")[0])
+        save = "import keras, sys; keras.Sequential([keras.Input((4,), name='x'), keras.layers.Dense(3)]).save(sys.argv[1])"
+        subprocess.run([sys.executable, "-c", save, str(folder / "net.keras")], check=True, capture_output=True)
+        entry = self.export(Model(model=str(folder / "model.py")), batch_sizes=(1, 32)).manifest.entry_points[0]
+        self.assertEqual([edge.shape for edge in (*entry.inputs, *entry.outputs)], [(32, 4), (32, 3)])
 
     def test_training(self) -> None:
         """Protects inference, training, and evaluation in one target: metrics accumulate, and batch norm's averages move."""
