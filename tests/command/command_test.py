@@ -341,6 +341,16 @@ class CommandTest(FolderTest):
             ),
             (("compile", "model.py", "--weights=bits=8", *one), "error: --weights bits=8: weights has no bits\n"),
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
+            (
+                ("compile", "model.py", "--dims=x=1,a", *one),
+                "error: dims has a size of x that isn't a number\n  found: a\n",
+            ),
+            (
+                ("compile", "model.py", "--dims=x=-5,1", *one),
+                "error: dims has a size of x that isn't a number\n  found: -5\n",
+            ),
+            (("compile", "model.py", "--weights=absent", *one), "error: --weights absent: there is no such file\n"),
+            (("compile", "model.py", "--config=absent", *one), "error: --config absent: there is no such file\n"),
             (("compile", "model.py", "--out=out"), "error: Missing option '--cpp-class'"),
             (("compile", "model.py", "--nothing", *one), "error: No such option"),
             (

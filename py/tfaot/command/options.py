@@ -252,10 +252,10 @@ def kind_of(model: str) -> str:
 
 
 def check(values: Mapping[str, Any], kind: str) -> None:
-    """Checks that attributes which belong to one kind of model aren't given with another.
+    """Checks that attributes which belong to one kind of model aren't given with another, and that files exist.
 
     Raises:
-      TfaotError: they are.
+      TfaotError: they are, or one doesn't.
     """
     named = _KINDS["KINDS"]
     for name, only in _KINDS["ONLY"].items():
@@ -263,4 +263,11 @@ def check(values: Mapping[str, Any], kind: str) -> None:
             flag = "--" + name.replace("_", "-")
             raise TfaotError(
                 f"{flag} applies only to {named[only]}", exists=f"the model is {named[kind]}", do=f"remove {flag}"
+            )
+    files = {name: values[name] for name in ("config", "debug_info", "golden_inputs", "saver")}
+    for name, path in {**files, "weights": (values["weights"] or {}).get("file")}.items():
+        if path and not Path(path).exists():
+            flag = "--" + name.replace("_", "-")
+            raise TfaotError(
+                f"{flag} {path}: there is no such file", exists="nothing at this path", do="check the path"
             )

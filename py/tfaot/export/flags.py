@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tfaot.core.errors import TfaotError
 from tfaot.export.sources.model import Model
 
 
@@ -59,7 +60,20 @@ def frozen_of(flags: Any) -> tuple[str, ...] | None:
 
 
 def dims_of(pairs: Sequence[tuple[str, str]] | None) -> Mapping[str, tuple[int | None, ...]]:
-    """Returns sizes by input. `?` keeps the model's own size."""
+    """Returns sizes by input. `?` keeps the model's own size.
+
+    Raises:
+      TfaotError: a size is neither `?` nor a number of 0 or more.
+    """
+    for name, sizes in pairs or ():
+        if wrong := [
+            size for size in sizes.split(",") if size and size != "?" and not (size.isascii() and size.isdigit())
+        ]:
+            raise TfaotError(
+                f"dims has a size of {name} that isn't a number",
+                exists=", ".join(wrong),
+                do="give a number of 0 or more for each dimension, or ? (None in a BUILD file) for the model's own size",
+            )
     return {
         name: tuple(None if size == "?" else int(size) for size in sizes.split(",") if size)
         for name, sizes in pairs or ()
