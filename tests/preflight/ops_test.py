@@ -64,8 +64,8 @@ class OpsTest(unittest.TestCase):
         )
         for table in with_kernels:
             self.assertEqual(set(table) - kernels.table().keys(), set())
-        self.assertEqual({*knowledge._REWRITES} & kernels.table().keys(), set())
-        self.assertEqual({*knowledge._REWRITES} - registered.keys(), set())
+        self.assertEqual({*knowledge.REWRITES} & kernels.table().keys(), set())
+        self.assertEqual({*knowledge.REWRITES} - registered.keys(), set())
         for arguments in (knowledge.EMPTY_SLICES, knowledge.SIZES, knowledge.UNLIMITED):
             for op, argument in arguments.items():
                 self.assertIn(argument, [arg.name for arg in registered[op].input_arg])
