@@ -70,7 +70,7 @@ void TestNothingIsCopied() {
   Stored one, other;
   EXPECT(one.Load(kFile) && other.Load(kFile));
   const Mapping mapping = MappingOf(one.dense_kernel().data());
-  EXPECT(mapping.file.find("stored_aot.variables.safetensors") !=
+  EXPECT(mapping.file.find("stored_aot.model.variables.safetensors") !=
          std::string::npos);
   EXPECT(mapping.access == "r--p");
   EXPECT(MappingOf(one.total().data()).file.find("stored_aot") ==
