@@ -9,7 +9,13 @@ from pathlib import Path
 
 LEFT_OUT = {
     "//benchmarks:": "the benchmark compares its models with TensorFlow before it times them",
-    "//examples/architectures:": "minutes a model; docs/measured/numerics.md has them",
+    **dict.fromkeys(
+        (
+            f"//examples/architectures:{net}_aot_"
+            for net in ("convnext", "efficientnet_b0", "resnet50", "unet_training")
+        ),
+        "minutes a net; docs/measured/numerics.md has them",
+    ),
     "//tests/models/cblas:calls": "a subject of another test",
     "//tests/models/variables:large_": "5 GB of weights; docs/measured/large_models.md has it",
     "//tests/page:small_aot": "a subject of another test",
