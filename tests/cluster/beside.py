@@ -84,7 +84,7 @@ def work(model: str, way: str) -> None:
     import tensorflow as tf
 
     from tfaot.cluster.compare import Loaded
-    from tfaot.cluster.whole import Running
+    from tfaot.cluster.host_model import Running
 
     loaded = Loaded(files_of(model))
     config = tf.compat.v1.ConfigProto()

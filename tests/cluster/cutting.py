@@ -13,7 +13,7 @@ from tfaot.cluster.candidates import Nodes
 from tfaot.cluster.cluster import settled
 from tfaot.cluster.clusters import Found
 from tfaot.cluster.cut import Cut, Part, cut
-from tfaot.cluster.whole import Running, Whole
+from tfaot.cluster.host_model import Running, Whole
 from tfaot.export.sources.ref_variables import name_variables
 from tfaot.export.sources.subgraph import Feed, Fetch, function_of_graph
 from tfaot.export.traced import Array, Dims, Edge

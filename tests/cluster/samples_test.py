@@ -10,7 +10,7 @@ import tensorflow as tf
 from tests.cluster.cutting import Made, made
 from tests.stages.harness import ROOT
 from tfaot.cluster.compare import Files, Loaded
-from tfaot.cluster.whole import Running, Whole
+from tfaot.cluster.host_model import Running, Whole
 
 v1 = tf.compat.v1
 raw = tf.raw_ops

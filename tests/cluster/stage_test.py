@@ -22,7 +22,7 @@ from tfaot.cluster import trial
 from tfaot.cluster.clusters import find
 from tfaot.cluster.compare import difference
 from tfaot.cluster.cut import cut
-from tfaot.cluster.whole import SIGNATURE, Running, Whole, save
+from tfaot.cluster.host_model import SIGNATURE, Running, Whole, save
 from tfaot.core import safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest

@@ -51,6 +51,17 @@ class TableTest(StageTest):
             """,
         )
 
+    def test_renamed_pass(self) -> None:
+        """Protects users of an old name: the error gives the new one, and following it works, with a `!` too."""
+        from tfaot.compile import table
+
+        for pattern, renamed in (("sweeps", "elementwise_fusion"), ("!head_products", "!split_kv_matmul")):
+            with self.assertRaisesRegex(TfaotError, f'write "{renamed}"'):
+                table.chosen(["*", pattern])
+            self.assertEqual(len(table.chosen(["*", renamed])), len(table.PASSES) - renamed.startswith("!"))
+        self.assertFalse(table.RENAMED.keys() & table.chosen(["*"]))
+        self.assertLessEqual({*table.RENAMED.values()}, table.chosen(["*"]))
+
     def test_patterns(self) -> None:
         """Later patterns take precedence, as in `frozen`, and no patterns means no pass."""
         from tfaot.compile import table
@@ -150,8 +161,8 @@ tf_aot_clusters compiles the rest (docs/guide/diagnostics.md)
     def test_two_kinds(self) -> None:
         """Passes on graphs and passes on compiled functions don't affect each other, and keep the table's order."""
         from tfaot.compile import table
-        from tfaot.compile.program.compiled import Compiled
-        from tfaot.compile.program.thunks import CompiledFunction
+        from tfaot.compile.program.thunks.compiled import Compiled
+        from tfaot.compile.program.thunks.kinds import CompiledFunction
         from tfaot.graph.program import Program
 
         compiled = Compiled({"x86-64": CompiledFunction((), (), (), (), (), ())}, {})

@@ -4,7 +4,7 @@ import unittest
 
 from tfaot.core import dtypes, manifest
 from tfaot.hlo import replay
-from tfaot.verify import kept
+from tfaot.verify import digest
 
 
 class NumbersTest(unittest.TestCase):
@@ -13,7 +13,7 @@ class NumbersTest(unittest.TestCase):
     def test_same(self) -> None:
         """Protects bundles: the script can read the output of the other stages."""
         self.assertEqual(replay.MANIFEST_FORMAT, manifest.FORMAT)
-        self.assertEqual((replay.SAMPLES, replay.BLOCK), (kept.SAMPLES, kept.BLOCK))
+        self.assertEqual((replay.SAMPLES, replay.BLOCK), (digest.SAMPLES, digest.BLOCK))
 
     def test_dtypes(self) -> None:
         """Protects values of rare dtypes: the script knows each that a model can have, by its NumPy name."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from program import FLOATS, Argument, Mutant, Program, walk
 
 from tfaot import starlark
-from tfaot.compile.program import constants
+from tfaot.compile.program.objects import constants
 from tfaot.core.manifest import Manifest
 from tfaot.pack import kernels
 

@@ -1,7 +1,7 @@
 """A compiled program as text: what can be broken in it, and the same program with a switch for each fault.
 
-It parses `executor.cc` as `tfaot.compile.program.executor` writes it. An unknown statement is an error: an impossible fault must
-not look like one that was caught.
+It parses `executor.cc` as `tfaot.compile.program.codegen.executor` writes it. An unknown statement is an error: an impossible
+fault must not look like one that was caught.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ _HOOK = re.compile(r'^(::tfaot::Step<kHooked> step\(instance\);|if \(!step\(".*"
 
 
 class Unknown(Exception):
-    """Text that py/tfaot/compile/program/executor.py doesn't write."""
+    """Text that py/tfaot/compile/program/codegen/executor.py doesn't write."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -92,7 +92,7 @@ def merged(tallies: Sequence[campaign.Tally]) -> campaign.Tally:
 
 
 MENDED = {
-    "row_sweeps": "A value that several merged kernels write kept the first kernel's result. Threads changed the last bit of rows. "
+    "row_fusion": "A value that several merged kernels write kept the first kernel's result. Threads changed the last bit of rows. "
     "A product was fused with a difference, so norms of equal large values were its rounding error.",
     "softmax": "A scale after a mask left rounding errors of the product, which the exponential made large.",
 }

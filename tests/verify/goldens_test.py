@@ -1109,7 +1109,7 @@ class DerivationTest(unittest.TestCase):
 
     def test_sight(self) -> None:
         """Protects the measure of blindness: a change counts in tolerances, and any change to an exact value counts fully."""
-        from tfaot.verify.sight import changed
+        from tfaot.verify.sensitivity import changed
 
         rng = np.random.default_rng(0)
         moved = changed(np.array([100, 0, -1], np.float32), rng)
@@ -1119,7 +1119,7 @@ class DerivationTest(unittest.TestCase):
 
     def test_checked(self) -> None:
         """Protects the count of values: one that moves doesn't hide others, and a mask's zeros count if a leak would show."""
-        from tfaot.verify.sight import Sight
+        from tfaot.verify.sensitivity import Sight
         from tfaot.verify.tolerance import Expected
 
         def checked(tolerance: list[float], *probes: list[float]) -> list[bool]:
@@ -1137,26 +1137,26 @@ class DerivationTest(unittest.TestCase):
         # What isn't a number is no value that a wrong program would have.
         self.assertEqual(checked([1, 1], [math.nan, math.inf]), [False, False])
 
-    def test_kept(self) -> None:
+    def test_digest(self) -> None:
         """Protects the comparison of large results: evenly spaced samples, and sums that reveal every single value."""
-        from tfaot.verify import kept as verify
+        from tfaot.verify import digest as verify
 
         small = np.arange(verify.FULL, dtype=np.float32).reshape(2, -1)
-        self.assertEqual(list(verify.kept(small)), [""])
-        self.assertIs(verify.kept(small)[""], small)
+        self.assertEqual(list(verify.digest(small)), [""])
+        self.assertIs(verify.digest(small)[""], small)
         large = np.zeros(verify.FULL + 1, np.float32)
-        parts = verify.kept(large)
+        parts = verify.digest(large)
         self.assertEqual([(name, part.size) for name, part in parts.items()], [("", 1024), ("/blocks", 257)])
         for index in (0, 1, 63, 64, 9999, verify.FULL):
             changed = large.copy()
             changed[index] = 1
-            (block,) = np.flatnonzero(verify.kept(changed)["/blocks"])
+            (block,) = np.flatnonzero(verify.digest(changed)["/blocks"])
             self.assertEqual(block, index // 64)
-            self.assertEqual(abs(verify.kept(changed)["/blocks"][block]), 1)
+            self.assertEqual(abs(verify.digest(changed)["/blocks"][block]), 1)
 
     def test_block_sums_are_those_of_the_generated_test(self) -> None:
         """Protects Python and C++ from drifting apart: tests/runtime/verify_test.cc has the same numbers."""
-        from tfaot.verify import kept as verify
+        from tfaot.verify import digest as verify
 
         sums = verify.block_sums(np.arange(130, dtype=np.float32) / 8)
         self.assertEqual(sums.tolist(), [-4.5, 22.5, -0.125])
@@ -1168,10 +1168,10 @@ class DerivationTest(unittest.TestCase):
 
     def test_complex_results_are_pairs(self) -> None:
         """Protects models that stop at HLO: complex results are compared as reals."""
-        from tfaot.verify.kept import kept
+        from tfaot.verify.digest import digest
 
         value = np.array([[1 + 2j, 3 - 4j]], np.complex64)
-        self.assertEqual(kept(value)[""].tolist(), [[[1, 2], [3, -4]]])
+        self.assertEqual(digest(value)[""].tolist(), [[[1, 2], [3, -4]]])
 
 
 if __name__ == "__main__":

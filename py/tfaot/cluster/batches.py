@@ -4,7 +4,7 @@ A model that leaves the first dimension of its inputs open doesn't say which oth
 inference does: it runs for two numbers of rows, and a dimension that differs is a multiple of that number. If an op's result has
 a first size that only values decide, such as that of `tf.unique`, the result starts a batch of its own.
 
-`tfaot.export.rows` then proves for each cluster that its rows are independent.
+`tfaot.export.batch_independence` then proves for each cluster that its rows are independent.
 """
 
 from __future__ import annotations

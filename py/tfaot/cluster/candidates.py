@@ -13,8 +13,8 @@ from tfaot.cluster.batches import Rows, infer, static
 from tfaot.cluster.control_flow import FUNCTIONAL, lowered
 from tfaot.cluster.predicates import ALWAYS, Predicate, predicates
 from tfaot.cluster.reads import forward, hoist, share_reads
-from tfaot.cluster.samples import Sample
-from tfaot.cluster.samples import find as find_samples
+from tfaot.cluster.resize_sampling import Sample
+from tfaot.cluster.resize_sampling import find as find_samples
 from tfaot.cluster.sparse import ROWS, declared, densify
 from tfaot.cluster.updates import Update, spell_out
 from tfaot.core import dtypes, knowledge

@@ -15,9 +15,9 @@ from tfaot.cluster import cpp, trial
 from tfaot.cluster.candidates import OPEN, Nodes, examine
 from tfaot.cluster.clusters import MOVES, Found, find
 from tfaot.cluster.cut import Cut, Part, cut
+from tfaot.cluster.host_model import Running, Whole, save
 from tfaot.cluster.pipeline import pipeline
 from tfaot.cluster.recorded import record
-from tfaot.cluster.whole import Running, Whole, save
 from tfaot.core import drawn, dtypes, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.session import session_config

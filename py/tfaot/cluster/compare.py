@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.cluster.whole import SIGNATURE, Running, Whole
+from tfaot.cluster.host_model import SIGNATURE, Running, Whole
 from tfaot.core import safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.export.traced import Array, Edge

@@ -11,7 +11,7 @@ from tensorflow.core.framework import graph_pb2, node_def_pb2
 
 from tfaot.cluster.candidates import SIZES, Nodes
 from tfaot.cluster.clusters import Cluster
-from tfaot.cluster.samples import Sample
+from tfaot.cluster.resize_sampling import Sample
 from tfaot.core import dtypes
 from tfaot.export.sources.subgraph import add_placeholder
 from tfaot.export.traced import Array, Edge, Function

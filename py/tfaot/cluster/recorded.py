@@ -9,14 +9,14 @@ from tensorflow.core.framework import graph_pb2
 
 from tfaot.cluster.candidates import Nodes
 from tfaot.cluster.compare import allowed
+from tfaot.cluster.host_model import Running, Whole
 from tfaot.cluster.pipeline import Pipeline
-from tfaot.cluster.whole import Running, Whole
 from tfaot.core import drawn
 from tfaot.core.session import session_config
 from tfaot.export.traced import Array, Edge
 from tfaot.graph.edits import Scope
 from tfaot.graph.names import canonical, producer
-from tfaot.verify.kept import kept, reals
+from tfaot.verify.digest import digest, reals
 
 
 def record(
@@ -107,7 +107,7 @@ def _fed(name: str, value: Array) -> dict[str, Array]:
 def _checked(name: str, value: Array) -> Iterator[tuple[str, Array]]:
     """Yields what the test compares with. A comparison sees how far zeros would be off, in tolerances."""
     limit = allowed(np.asarray(value))
-    for part, some in kept(np.asarray(value)).items():
+    for part, some in digest(np.asarray(value)).items():
         floating = some.dtype.kind not in "iub"
         within = limit * (8.0 if part else 1.0) if floating else 0.0
         yield name + part, some

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from tfaot.cluster.cut import Part
-from tfaot.export.rows.hlo import SIZES
-from tfaot.export.rows.values import Cause
-from tfaot.export.rows.walk import mixed_results
+from tfaot.export.batch_independence.hlo import SIZES
+from tfaot.export.batch_independence.values import Cause
+from tfaot.export.batch_independence.walk import mixed_results
 from tfaot.graph import lowering
 from tfaot.graph.names import producer, tensor_name
 

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfaot.compile import open_sizes, program_shape
-from tfaot.compile.program import constants, cost, executor, header, plan
-from tfaot.compile.program.compiled import Compiled, described
-from tfaot.compile.program.instructions import kernels
-from tfaot.compile.program.thunks import CompiledFunction, Kernel, walk
+from tfaot.compile.program import cost, plan
+from tfaot.compile.program.codegen import executor
+from tfaot.compile.program.objects import constants
+from tfaot.compile.program.thunks import header
+from tfaot.compile.program.thunks.compiled import Compiled, described
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, walk
+from tfaot.compile.program.values.instructions import kernels
 from tfaot.core import elf, environment, fingerprint, isolate, refusals
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.functions import function

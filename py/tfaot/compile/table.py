@@ -11,34 +11,34 @@ from typing import Any, Generic, TypeVar
 from tensorflow.core.framework import graph_pb2
 
 from tfaot.compile.passes.batch_norm import fold_batch_norm
-from tfaot.compile.passes.channel_sums import channel_sums
+from tfaot.compile.passes.batch_weight_gradients import batch_weight_gradients
 from tfaot.compile.passes.conv1d import conv1d
 from tfaot.compile.passes.erfc import erfc
-from tfaot.compile.passes.gather_gradients import gather_gradients
-from tfaot.compile.passes.head_products import head_products
+from tfaot.compile.passes.gemv_layout import gemv_layout
 from tfaot.compile.passes.hoist_projections import hoist_projections
 from tfaot.compile.passes.loop_invariants import loop_invariants
 from tfaot.compile.passes.max_pools import max_pools
 from tfaot.compile.passes.pool_gradients import pool_gradients
-from tfaot.compile.passes.residuals import residuals
+from tfaot.compile.passes.prevent_duplication import prevent_duplication
+from tfaot.compile.passes.reduce_as_matmul import reduce_as_matmul
 from tfaot.compile.passes.row_sums import row_sums
-from tfaot.compile.passes.short_products import short_products
+from tfaot.compile.passes.split_kv_matmul import split_kv_matmul
 from tfaot.compile.passes.unroll_loops import unroll_loops
-from tfaot.compile.program.column_sums import column_sums
-from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.dense_nets import dense_nets
-from tfaot.compile.program.epilogues import epilogues
-from tfaot.compile.program.filter_gradients import filter_gradients
-from tfaot.compile.program.loops import pack_loops
-from tfaot.compile.program.narrow import narrow
-from tfaot.compile.program.prepack import prepack
-from tfaot.compile.program.row_copies import row_copies
-from tfaot.compile.program.row_products import row_products
-from tfaot.compile.program.row_sweeps import row_sweeps
-from tfaot.compile.program.softmax import softmax
-from tfaot.compile.program.strided_products import strided_products
-from tfaot.compile.program.sweeps import sweeps
-from tfaot.compile.program.winograd import winograd
+from tfaot.compile.program.packing.gemv_packing import gemv_packing
+from tfaot.compile.program.packing.loops import pack_loops
+from tfaot.compile.program.packing.narrow import narrow
+from tfaot.compile.program.packing.prepack import prepack
+from tfaot.compile.program.packing.winograd import winograd
+from tfaot.compile.program.passes.column_reduction import column_reduction
+from tfaot.compile.program.passes.elementwise_fusion import elementwise_fusion
+from tfaot.compile.program.passes.epilogues import epilogues
+from tfaot.compile.program.passes.filter_gradients import filter_gradients
+from tfaot.compile.program.passes.mlp_fusion import mlp_fusion
+from tfaot.compile.program.passes.row_fusion import row_fusion
+from tfaot.compile.program.passes.softmax import softmax
+from tfaot.compile.program.passes.transpose_folding import transpose_folding
+from tfaot.compile.program.passes.transposes import transposes
+from tfaot.compile.program.thunks.compiled import Compiled
 from tfaot.core.errors import TfaotError
 from tfaot.graph.order import Order
 from tfaot.graph.program import Program
@@ -69,27 +69,27 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
     Pass("fold_batch_norm", Program, fold_batch_norm),
     Pass("loop_invariants", Program, loop_invariants),
     Pass("hoist_projections", Program, hoist_projections),
-    Pass("gather_gradients", Program, gather_gradients),
+    Pass("batch_weight_gradients", Program, batch_weight_gradients),
     Pass("unroll_loops", Program, unroll_loops),
     Pass("erfc", Program, erfc),
     Pass("narrow", Compiled, narrow),
-    Pass("row_products", Compiled, row_products),
-    Pass("dense_nets", Compiled, dense_nets),
+    Pass("gemv_packing", Compiled, gemv_packing),
+    Pass("mlp_fusion", Compiled, mlp_fusion),
     Pass("epilogues", Compiled, epilogues),
-    Pass("strided_products", Compiled, strided_products),
+    Pass("transpose_folding", Compiled, transpose_folding),
     Pass("softmax", Compiled, softmax),
-    Pass("row_sweeps", Compiled, row_sweeps),
-    Pass("column_sums", Compiled, column_sums),
+    Pass("row_fusion", Compiled, row_fusion),
+    Pass("column_reduction", Compiled, column_reduction),
     Pass("filter_gradients", Compiled, filter_gradients),
-    Pass("row_copies", Compiled, row_copies),
-    Pass("sweeps", Compiled, sweeps),
+    Pass("transposes", Compiled, transposes),
+    Pass("elementwise_fusion", Compiled, elementwise_fusion),
     Pass("row_sums", Program, row_sums),
-    Pass("channel_sums", Program, channel_sums),
-    Pass("short_products", Program, short_products),
-    Pass("head_products", Program, head_products),
+    Pass("reduce_as_matmul", Program, reduce_as_matmul),
+    Pass("gemv_layout", Program, gemv_layout),
+    Pass("split_kv_matmul", Program, split_kv_matmul),
     Pass("max_pools", Program, max_pools),
     Pass("pool_gradients", Program, pool_gradients),
-    Pass("residuals", Program, residuals),
+    Pass("prevent_duplication", Program, prevent_duplication),
     Pass("winograd", Compiled, winograd),
     Pass("prepack", Compiled, prepack),
     Pass("pack_loops", Compiled, pack_loops),
@@ -98,6 +98,23 @@ PASSES: tuple[Pass[Program] | Pass[Compiled], ...] = (
 
 The docstring of a pass's module says what the pass does, when it applies, and what it gains. docs/reference/passes.md shows it.
 """
+
+
+RENAMED = {
+    "channel_sums": "reduce_as_matmul",
+    "column_sums": "column_reduction",
+    "dense_nets": "mlp_fusion",
+    "gather_gradients": "batch_weight_gradients",
+    "head_products": "split_kv_matmul",
+    "residuals": "prevent_duplication",
+    "row_copies": "transposes",
+    "row_products": "gemv_packing",
+    "row_sweeps": "row_fusion",
+    "short_products": "gemv_layout",
+    "strided_products": "transpose_folding",
+    "sweeps": "elementwise_fusion",
+}
+"""The names that passes had before 0.1, and their names now."""
 
 
 class PassError(Exception):
@@ -137,8 +154,13 @@ def chosen(patterns: Sequence[str]) -> frozenset[str]:
         glob = pattern.removeprefix("!")
         matching = {name for name in names if fnmatch.fnmatchcase(name, glob)}
         if not matching:
+            asked = "passes = [" + ", ".join(f'"{pattern}"' for pattern in patterns) + f']: "{pattern}" matches no pass'
+            if glob in RENAMED:
+                raise TfaotError(
+                    asked, do=f'write "{pattern.replace(glob, RENAMED[glob])}": the pass has another name now'
+                )
             raise TfaotError(
-                "passes = [" + ", ".join(f'"{each}"' for each in patterns) + f']: "{pattern}" matches no pass',
+                asked,
                 exists=", ".join(names),
                 do='use one of these names, or a pattern: ["*", "!NAME"] means all passes except NAME',
             )

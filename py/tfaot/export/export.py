@@ -15,9 +15,9 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, taps, user_config
 from tfaot.export.assemble import Entry, Whole, assemble
-from tfaot.export.rewrites import edges, freeze, lists, narrow, seeds, unshared
+from tfaot.export.batch_independence import check as rows
+from tfaot.export.rewrites import clone_shared_functions, edges, freeze, lists, narrow, seeds
 from tfaot.export.rewrites.random import state
-from tfaot.export.rows import check as rows
 from tfaot.export.sources.model import Model
 from tfaot.export.traced import Array, Dims, Function, Shape, Source, check_resources
 from tfaot.graph import structure
@@ -247,7 +247,7 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
     whole = dataclasses.replace(whole, graph=freeze.freeze(whole.graph, constants, whole.sources))
     if request.edge == "cpp":
         whole = _stored(whole, what)
-    whole = dataclasses.replace(whole, graph=unshared.unshared(whole.graph, whole.sources))
+    whole = dataclasses.replace(whole, graph=clone_shared_functions.clone_shared_functions(whole.graph, whole.sources))
     wanted = narrow.wanted(request.weights_dtype, request.weights_tolerance)
     weights, before = manifest.Weights("", 0.0, ()), dict[str, Array]()
     if wanted is not None:

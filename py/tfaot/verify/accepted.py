@@ -14,7 +14,7 @@ from tfaot.core import dtypes
 from tfaot.core.drawn import Range
 from tfaot.core.manifest import Manifest
 from tfaot.core.session import session_config
-from tfaot.verify.kept import Array
+from tfaot.verify.digest import Array
 
 v1 = tf.compat.v1
 

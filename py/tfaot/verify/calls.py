@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from tfaot.core import drawn
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor, Variable
-from tfaot.verify.kept import Array
+from tfaot.verify.digest import Array
 from tfaot.verify.runner import Runner
 
 

@@ -21,13 +21,13 @@ from tfaot.core import drawn, dtypes, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import Manifest, Output
 from tfaot.graph import convolutions
-from tfaot.verify import program, rounded, sight
+from tfaot.verify import program, rounded, sensitivity
 from tfaot.verify.accepted import ANY, ranges
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
-from tfaot.verify.kept import FULL, Array, kept, reals
+from tfaot.verify.digest import FULL, Array, digest, reals
 from tfaot.verify.measure import Measured, measure
 from tfaot.verify.runner import Runner
-from tfaot.verify.tolerance import Expected, expected, kept_units
+from tfaot.verify.tolerance import Expected, digest_units, expected
 
 VERIFIED = 0.9
 """An output or a variable is verified if a call's comparisons check this share of its values."""
@@ -59,7 +59,7 @@ def compute_goldens(request: Request) -> TfaotError | None:
 
     - `VARIABLE/before` for the restored variables, and the inputs. Unset variables are among them. Each is preceded by
       `drawn.DRAWN`. If a tensor is drawn and large, there is nothing else, and the test draws it.
-    - For each output, then each variable that the entry point writes, the parts of the expected value that `kept` returns. Each
+    - For each output, then each variable that the entry point writes, the parts of the expected value that `digest` returns. Each
       part is followed by its tolerances, float32 with the same shape, and by its sight: two float64, by how many tolerances the
       median value moves, and how many values are checked. An output whose size is known only at run time is preceded by its
       true shape, int32.
@@ -157,7 +157,7 @@ def _goldens(
             rows,
             what=manifest.cpp_class,
         )
-    seen = sight.Probe(manifest, graph, runner, start, run.before, run.results, calls, rows)
+    seen = sensitivity.Probe(manifest, graph, runner, start, run.before, run.results, calls, rows)
     sights = seen.sights()
     unverified = _unverified(calls, sights, seen.unseen_variables(), request.unseen)
     tensors = dict(_tensors(manifest, initial, calls, run, rows, sights, measured))
@@ -175,9 +175,9 @@ def _rows(calls: Sequence[Call], run: OwnRun, measured: Measured) -> list[list[d
         [
             {
                 part: expected(
-                    kept(result)[part], exact[part], spreads[part], unit, dtype=tensor.dtype, noise=measured.noise
+                    digest(result)[part], exact[part], spreads[part], unit, dtype=tensor.dtype, noise=measured.noise
                 )
-                for part, unit in kept_units(result, tensor.dtype).items()
+                for part, unit in digest_units(result, tensor.dtype).items()
             }
             for tensor, result, exact, spreads in zip(call.tensors, results, exacts, all_spreads, strict=True)
         ]
@@ -248,7 +248,7 @@ def _same(together: Array, apart: Array) -> bool:
 
 
 def _unverified(
-    calls: Sequence[Call], sights: sight.Sights, unseen_variables: Sequence[str], patterns: Sequence[str]
+    calls: Sequence[Call], sights: sensitivity.Sights, unseen_variables: Sequence[str], patterns: Sequence[str]
 ) -> tuple[str, ...]:
     """Returns outputs and variables for which the test would pass whatever most of their values were."""
     best: dict[str, float] = {}
@@ -284,7 +284,7 @@ def _tensors(
     calls: Sequence[Call],
     run: OwnRun,
     rows: Sequence[Sequence[Mapping[str, Expected]]],
-    sights: sight.Sights,
+    sights: sensitivity.Sights,
     measured: Measured,
 ) -> Iterator[tuple[str, Array]]:
     """Yields the contents of the goldens, in order."""
@@ -306,14 +306,14 @@ def _tensors(
             for part, row in rows[step][index].items():
                 yield from _comparison(name + part, row, sights[step][index][part])
             if run.free and isinstance(tensor, Output) and not tensor.size:
-                for part, unit in kept_units(result, tensor.dtype).items():
+                for part, unit in digest_units(result, tensor.dtype).items():
                     exact, spread = measured.free_exact[step][index][part], measured.free_spreads[step][index][part]
-                    row = expected(kept(result)[part], exact, spread, unit, dtype=tensor.dtype, noise=measured.noise)
+                    row = expected(digest(result)[part], exact, spread, unit, dtype=tensor.dtype, noise=measured.noise)
                     # Rounding in this call is part of a free run's error, and has been measured more often.
                     row = dataclasses.replace(
                         row, tolerance=np.maximum(row.tolerance, rows[step][index][part].tolerance)
                     )
-                    free = sight.Sight.of(row)
+                    free = sensitivity.Sight.of(row)
                     free.settle()  # by its size, because no probe makes a free run
                     yield from _comparison(f"{name}/free{part}", row, free)
 
@@ -327,7 +327,7 @@ def _fed(name: str, value: Array, draw: drawn.Draw | None) -> Iterator[tuple[str
         yield name, value
 
 
-def _comparison(name: str, row: Expected, seen: sight.Sight) -> Iterator[tuple[str, Array]]:
+def _comparison(name: str, row: Expected, seen: sensitivity.Sight) -> Iterator[tuple[str, Array]]:
     yield name, row.value
     yield f"{name}/tolerance", row.tolerance
     yield f"{name}/sees", seen.stored()

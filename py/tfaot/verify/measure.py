@@ -20,7 +20,7 @@ from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import EntryPoint, Manifest
 from tfaot.verify import noise
 from tfaot.verify.calls import OwnRun
-from tfaot.verify.kept import Array, kept
+from tfaot.verify.digest import Array, digest
 from tfaot.verify.runner import Runner, two_fit
 from tfaot.verify.tolerance import EXCESS, EXCURSIONS, SAMPLES, Spread
 
@@ -180,7 +180,7 @@ class _Lane:
 
 
 def _parts(results: list[list[Array]]) -> Parts:
-    return [[kept(result) for result in each] for each in results]
+    return [[digest(result) for result in each] for each in results]
 
 
 def _spreads(exact: Parts) -> Spreads:

@@ -17,7 +17,7 @@ from tfaot.core.errors import TfaotError, listed
 from tfaot.core.manifest import EntryPoint
 from tfaot.core.packed import with_packed_bits
 from tfaot.core.session import session_config
-from tfaot.verify.kept import Array, kept
+from tfaot.verify.digest import Array, digest
 from tfaot.verify.tolerance import Expected, distance
 
 v1 = tf.compat.v1
@@ -49,7 +49,7 @@ def check(
     wrong: dict[str, str] = {}
     for values, expected in zip(_results(path, entry, calls), rows, strict=True):
         for output, value, parts in zip(entry.outputs, values, expected, strict=True):
-            for part, each in kept(value).items():
+            for part, each in digest(value).items():
                 off = distance(each, parts[part].value)
                 if not np.all(off <= parts[part].tolerance):
                     at = int(np.argmax(np.nan_to_num(off - parts[part].tolerance, nan=np.inf)))

@@ -11,7 +11,7 @@ from tfaot.core import dtypes
 from tfaot.core.manifest import UNROUNDED, Manifest, Output
 from tfaot.graph.constants import with_values
 from tfaot.verify.calls import Call, OwnRun
-from tfaot.verify.kept import Array, reals
+from tfaot.verify.digest import Array, reals
 from tfaot.verify.runner import Runner
 
 

@@ -15,8 +15,8 @@ from tfaot.core import dtypes
 from tfaot.core.manifest import EntryPoint, Manifest, Tensor
 from tfaot.core.session import session_config
 from tfaot.verify import noise
+from tfaot.verify.digest import Array
 from tfaot.verify.helpers import AMPLITUDE
-from tfaot.verify.kept import Array
 
 v1 = tf.compat.v1
 

@@ -12,8 +12,8 @@ import ml_dtypes
 import numpy as np
 
 from tfaot.core import dtypes
-from tfaot.verify import kept
-from tfaot.verify.kept import Array, reals
+from tfaot.verify import digest
+from tfaot.verify.digest import Array, reals
 
 FACTOR = 8.0
 """How many standard deviations a compiler may be off. The deviation itself is an estimate from 12 runs. Of Student's t with 12
@@ -130,17 +130,17 @@ def units(value: Array, dtype: str) -> Array:
     return least
 
 
-def kept_units(value: Array, dtype: str) -> dict[str, Array]:
-    """Returns `units` for each part that `kept` keeps. For a block sum, it is the root of the sum of squares."""
+def digest_units(value: Array, dtype: str) -> dict[str, Array]:
+    """Returns `units` for each part that `digest` keeps. For a block sum, it is the root of the sum of squares."""
     unit = units(value, dtype)
-    if unit.size <= kept.FULL:
+    if unit.size <= digest.FULL:
         return {"": unit}
     flat = unit.reshape(-1)
-    blocks = -(-flat.size // kept.BLOCK)
-    padded = np.zeros(blocks * kept.BLOCK)
+    blocks = -(-flat.size // digest.BLOCK)
+    padded = np.zeros(blocks * digest.BLOCK)
     padded[: flat.size] = flat
-    samples = flat[(np.arange(kept.SAMPLES) * flat.size) // kept.SAMPLES]
-    return {"": samples, kept.BLOCKS: np.sqrt(np.square(padded.reshape(blocks, kept.BLOCK)).sum(axis=1))}
+    samples = flat[(np.arange(digest.SAMPLES) * flat.size) // digest.SAMPLES]
+    return {"": samples, digest.BLOCKS: np.sqrt(np.square(padded.reshape(blocks, digest.BLOCK)).sum(axis=1))}
 
 
 def rounded_up(tolerance: Array) -> Array:

@@ -257,7 +257,7 @@ class ProjectionsTest(LoopTest):
 
 
 class GradientsTest(LoopTest):
-    """loop_invariants and gather_gradients, on gradients of loops."""
+    """loop_invariants and batch_weight_gradients, on gradients of loops."""
 
     def net(self, *fed: Any, **options: Any) -> list[Any]:
         """Returns the last state, and gradients with respect to weights and input, of a simple cell with fed weights."""
@@ -287,8 +287,8 @@ class GradientsTest(LoopTest):
 
     def test_gather(self) -> None:
         """Each weight's gradient is one product after the loop. The input's gradient adds to single items."""
-        self.assertEqual(self.changed("gather_gradients", self.net, *self.feeds(), jit=True), 3)
-        after = self.graph_after(["gather_gradients"], self.net, *self.feeds())
+        self.assertEqual(self.changed("batch_weight_gradients", self.net, *self.feeds(), jit=True), 3)
+        after = self.graph_after(["batch_weight_gradients"], self.net, *self.feeds())
         self.assertEqual(ops_of_bodies(after, "MatMul"), 2 + 2)
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 2)
 
@@ -302,7 +302,7 @@ class GradientsTest(LoopTest):
         names = ["last", *(f"gradient_{index}" for index in range(4))]
         fetches = [f"{name}:0" for name in names]
         before = self.graph_after([], self.net, *feeds)
-        after = self.graph_after(["loop_invariants", "hoist_projections", "gather_gradients"], self.net, *feeds)
+        after = self.graph_after(["loop_invariants", "hoist_projections", "batch_weight_gradients"], self.net, *feeds)
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 3)
         for jit in (False, True):
             for want, got in zip(run(before, fetches, feeds, jit), run(after, fetches, feeds, jit), strict=True):
@@ -314,7 +314,7 @@ class GradientsTest(LoopTest):
         feeds = self.feeds()
         build = lambda *fed: self.net(*fed, backwards=True)  # noqa: E731
         self.assertGreaterEqual(self.changed("loop_invariants", build, *feeds, jit=True), 2)
-        self.assertEqual(self.changed("gather_gradients", build, *feeds, jit=True), 3)
+        self.assertEqual(self.changed("batch_weight_gradients", build, *feeds, jit=True), 3)
 
     def test_shared_weight(self) -> None:
         """A weight that a step uses twice has a sum of two products, and both leave the loop (the third is a list's items)."""
@@ -324,7 +324,9 @@ class GradientsTest(LoopTest):
             states, _ = scan(lambda x, h, k: tf.tanh(tf.tanh(x + h @ u) @ u), x, tf.zeros((BATCH, OUT)))
             return gradients(states, [u])
 
-        self.assertEqual(self.changed("gather_gradients", net, normal(STEPS, BATCH, OUT), weights()[1], jit=True), 3)
+        self.assertEqual(
+            self.changed("batch_weight_gradients", net, normal(STEPS, BATCH, OUT), weights()[1], jit=True), 3
+        )
 
     def test_start_of_the_sum(self) -> None:
         """A sum's initial value stays part of it."""
@@ -340,7 +342,7 @@ class GradientsTest(LoopTest):
             return tf.while_loop(lambda k, total: k < STEPS, body, (tf.constant(0), start))[1]
 
         self.assertEqual(
-            self.changed("gather_gradients", net, normal(STEPS, BATCH, OUT), normal(OUT, OUT), jit=True), 1
+            self.changed("batch_weight_gradients", net, normal(STEPS, BATCH, OUT), normal(OUT, OUT), jit=True), 1
         )
 
     def test_sum_that_is_used(self) -> None:
@@ -357,13 +359,13 @@ class GradientsTest(LoopTest):
             return tf.while_loop(lambda k, total: k < STEPS, body, (tf.constant(0), start))[1]
 
         self.assertEqual(
-            self.changed("gather_gradients", net, normal(STEPS, BATCH, OUT), normal(OUT, OUT, scale=0.1)), 0
+            self.changed("batch_weight_gradients", net, normal(STEPS, BATCH, OUT), normal(OUT, OUT, scale=0.1)), 0
         )
 
     def assert_not_gathered(self, build: Build, *feeds: Array) -> None:
         """Checks that the pass leaves products in the loop, and adds to single items of lists."""
-        self.assertEqual(self.changed("gather_gradients", build, *feeds), 1)
-        after = self.graph_after(["gather_gradients"], build, *feeds)
+        self.assertEqual(self.changed("batch_weight_gradients", build, *feeds), 1)
+        after = self.graph_after(["batch_weight_gradients"], build, *feeds)
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 0)
 
     def test_large_batch(self) -> None:
@@ -390,7 +392,7 @@ class GradientsTest(LoopTest):
         feeds = (np.array([2, 5], np.int32), *self.feeds())
         self.assertGreaterEqual(self.changed("loop_invariants", net, *feeds, jit=True), 1)
         self.assertEqual(self.changed("hoist_projections", net, *feeds, jit=True), 1)
-        self.assertEqual(self.changed("gather_gradients", net, *feeds, jit=True), 3)
+        self.assertEqual(self.changed("batch_weight_gradients", net, *feeds, jit=True), 3)
 
     def test_much_memory(self) -> None:
         """A product over very many steps stays in the loop."""
@@ -406,12 +408,12 @@ class GradientsTest(LoopTest):
             return tf.while_loop(lambda k, total: k < 1 << 15, body, (tf.constant(0), start))[1]
 
         feeds = np.zeros((1 << 15, 1, 1 << 10), np.float32), np.zeros((1 << 10, 1 << 10), np.float32)
-        after = self.graph_after(["gather_gradients"], net, *feeds)
+        after = self.graph_after(["batch_weight_gradients"], net, *feeds)
         self.assertEqual(sum(node.op == "MatMul" for node in after.node), 0)
 
     def test_bias_gradient_stays(self) -> None:
         """A bias's gradient is summed in the loop, because XLA's sums over many rows are slow."""
-        after = self.graph_after(["gather_gradients"], self.net, *self.feeds())
+        after = self.graph_after(["batch_weight_gradients"], self.net, *self.feeds())
         self.assertEqual(ops_of_bodies(after, "BiasAddGrad"), 1)
 
 

@@ -192,7 +192,7 @@ def row_sums(d: Draw) -> tuple[Build, list[Array]]:
     return reduced(d, shape, [rank - 1] if d.chance(0.8) else [0])
 
 
-def channel_sums(d: Draw) -> tuple[Build, list[Array]]:
+def reduce_as_matmul(d: Draw) -> tuple[Build, list[Array]]:
     """Draws sums of channels."""
     shape = [d.below(5, 1), *(d.below(14, 2) for _ in range(d.below(3, 1))), d.pick(7, 8, 9, 12, 24)]
     if d.chance(0.5):
@@ -200,7 +200,7 @@ def channel_sums(d: Draw) -> tuple[Build, list[Array]]:
     return reduced(d, shape, [*range(d.pick(0, 1, 1), len(shape) - d.pick(0, 1, 1, 1, 2))] or [0])
 
 
-def short_products(d: Draw) -> tuple[Build, list[Array]]:
+def gemv_layout(d: Draw) -> tuple[Build, list[Array]]:
     """Draws products of a row with constants, which other products may share."""
     import tensorflow as tf
 
@@ -217,7 +217,7 @@ def short_products(d: Draw) -> tuple[Build, list[Array]]:
     return build, [d.fed(d.pick(1, 1, 1, 2), sizes[0])]
 
 
-def head_products(d: Draw) -> tuple[Build, list[Array]]:
+def split_kv_matmul(d: Draw) -> tuple[Build, list[Array]]:
     """Draws products of a query for each head with a concatenation, in every order of the cache."""
     import tensorflow as tf
 
@@ -283,7 +283,7 @@ def pool_gradients(d: Draw) -> tuple[Build, list[Array]]:
     return build, [d.fed(*shape), d.normal(1, 1, 1, shape[3])]
 
 
-def residuals(d: Draw) -> tuple[Build, list[Array]]:
+def prevent_duplication(d: Draw) -> tuple[Build, list[Array]]:
     """Draws blocks with residual connections."""
     import tensorflow as tf
 
@@ -333,20 +333,20 @@ PASSES: dict[str, Callable[[Draw], tuple[Build, list[Array]]]] = {
     "fold_batch_norm": fold_batch_norm,
     "loop_invariants": recurrent,
     "hoist_projections": recurrent,
-    "gather_gradients": recurrent,
+    "batch_weight_gradients": recurrent,
     "unroll_loops": recurrent,
     "erfc": erfc,
     "row_sums": row_sums,
-    "channel_sums": channel_sums,
-    "short_products": short_products,
-    "head_products": head_products,
+    "reduce_as_matmul": reduce_as_matmul,
+    "gemv_layout": gemv_layout,
+    "split_kv_matmul": split_kv_matmul,
     "max_pools": max_pools,
     "pool_gradients": pool_gradients,
-    "residuals": residuals,
+    "prevent_duplication": prevent_duplication,
 }
 """How to draw graphs for a pass."""
 
-EXACT = ("max_pools", "pool_gradients", "residuals")
+EXACT = ("max_pools", "pool_gradients", "prevent_duplication")
 """Passes that promise the same bits."""
 
 

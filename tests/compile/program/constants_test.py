@@ -10,7 +10,7 @@ import unittest
 from pathlib import Path
 
 from tests.stages.harness import PREAMBLE, StageTest
-from tfaot.compile.program.constants import ALIGNMENT, merged
+from tfaot.compile.program.objects.constants import ALIGNMENT, merged
 from tfaot.core import elf
 
 _MODEL = """\
@@ -147,7 +147,7 @@ class ConstantsTest(StageTest):
                 """
                 tfcompile's object file of constants isn't one that the rules know: it isn't a 64-bit object file
                   to do: use the TensorFlow that tools/python/requirements.lock names, or extend \
-py/tfaot/compile/program/objects.py
+py/tfaot/compile/program/objects/files.py
                 """,
             )
         kernels = path.with_name("object").read_bytes()

@@ -9,9 +9,8 @@ import unittest
 from pathlib import Path
 
 from tests.stages.harness import StageTest
-from tfaot.compile.program import epilogues
-from tfaot.compile.program.finishes import Finish
-from tfaot.compile.program.thunks import (
+from tfaot.compile.program.passes import epilogues
+from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
     Convolution,
@@ -23,6 +22,7 @@ from tfaot.compile.program.thunks import (
     Slice,
     Thunk,
 )
+from tfaot.compile.program.values.finishes import Finish
 
 
 def dot(*, left: int, out: int, rows: int = 4, depth: int = 2, columns: int = 8) -> Dot:
@@ -319,7 +319,7 @@ class SwitchTest(StageTest):
     def test_residuals(self) -> None:
         """Protects residual blocks: every product has an epilogue, and no kernel computes earlier blocks again."""
         exported = self.export(RESIDUALS)
-        for patterns, places in ((("*",), 8), (("*", "!residuals"), 5)):
+        for patterns, places in ((("*",), 8), (("*", "!prevent_duplication"), 5)):
             self.compile(exported, passes=patterns)
             self.assertEqual(json.loads(Path(exported.path("passes")).read_text())["epilogues"], places)
 

@@ -18,7 +18,9 @@ import numpy.typing as npt
 from tests.compile.program.models import HEAD, MODELS, keeping_header
 from tests.stages import native
 from tests.stages.harness import ROOT, Exported, StageTest
-from tfaot.compile.program import executor, header, thunks
+from tfaot.compile.program.codegen import executor
+from tfaot.compile.program.thunks import header
+from tfaot.compile.program.thunks import kinds as thunks
 from tfaot.core import isolate
 
 Array = npt.NDArray[Any]
@@ -258,7 +260,7 @@ class ExecutorTest(StageTest):
             exported = self.program(MODELS["heads"], cpu=cpu)
             self.assert_like_tensorflow(exported, cpu=cpu)
             passes = json.loads(Path(exported.path("passes")).read_text())
-            self.assertEqual([passes[name] for name in ("head_products", "strided_products")], [4, 6])
+            self.assertEqual([passes[name] for name in ("split_kv_matmul", "transpose_folding")], [4, 6])
 
     def test_softmax(self) -> None:
         """Protects attention and classifiers: a softmax is one call, and has TensorFlow's numbers, also at the lowest level."""
@@ -268,7 +270,7 @@ class ExecutorTest(StageTest):
             calls = re.findall(r"RunSoftmax<float>\((\d+, \d+, [-.\d]+f),", Path(exported.path("m.cc")).read_text())
             self.assertCountEqual(calls, ["42, 37, 1.0f", "42, 37, 0.125f", "1, 19, -3.0f"])
 
-    def test_row_sweeps(self) -> None:
+    def test_row_fusion(self) -> None:
         """Protects layer norms and activations: each is one call, and has TensorFlow's numbers, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):
             exported = self.program(MODELS["norms"], cpu=cpu)
@@ -282,7 +284,7 @@ class ExecutorTest(StageTest):
                 [source.count(f"kernels::{each}") for each in ("Exp(", "FromInteger<", "Tanh(")], [2, 2, 1]
             )
 
-    def test_column_sums(self) -> None:
+    def test_column_reduction(self) -> None:
         """Protects gradients of biases: sums of rows are calls, and have TensorFlow's numbers, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):
             exported = self.program(MODELS["columns"], cpu=cpu)
@@ -301,7 +303,7 @@ class ExecutorTest(StageTest):
                 [source.count(f"Run{call}<float>(k") for call in ("FilterGradient", "Convolution")], [2, 1]
             )
 
-    def test_dense_nets(self) -> None:
+    def test_mlp_fusion(self) -> None:
         """Protects small nets: layers on one row are calls with TensorFlow's numbers, also in loops and at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):
             exported = self.program(MODELS["dense"], cpu=cpu)
@@ -321,7 +323,7 @@ class ExecutorTest(StageTest):
                 ],
             )
 
-    def test_row_copies(self) -> None:
+    def test_transposes(self) -> None:
         """Protects attention and gradients: copies of rows are calls, and copy every value, also at the lowest level."""
         for cpu in ("x86-64", "x86-64-v3"):
             exported = self.program(MODELS["orders"], cpu=cpu)
@@ -340,7 +342,7 @@ class ExecutorTest(StageTest):
         """Protects every bit of updates: kernels in one pass give what they give one by one, with and without fused sums."""
         for cpu in ("x86-64", "x86-64-v3"):
             results, sources = [], []
-            for passes in (("*",), ("*", "!sweeps")):
+            for passes in (("*",), ("*", "!elementwise_fusion")):
                 exported = self.program(MODELS["updates"], cpu=cpu, passes=passes)
                 self.assert_like_tensorflow(exported, cpu=cpu)
                 results.append((exported.folder / "results").read_bytes())

@@ -6,9 +6,8 @@ import dataclasses
 import unittest
 
 from tests.xla.hlo import parsed
-from tfaot.compile.program.copies import copies
-from tfaot.compile.program.filter_gradients import replace
-from tfaot.compile.program.thunks import (
+from tfaot.compile.program.passes.filter_gradients import replace
+from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
     Convolution,
@@ -19,6 +18,7 @@ from tfaot.compile.program.thunks import (
     Slice,
     Thunk,
 )
+from tfaot.compile.program.values.copies import copies
 
 HLO = """\
 HloModule m, is_scheduled=true

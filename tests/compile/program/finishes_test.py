@@ -7,7 +7,7 @@ import math
 import unittest
 
 from tests.xla.hlo import kernel, parsed
-from tfaot.compile.program.finishes import Finish, finishes
+from tfaot.compile.program.values.finishes import Finish, finishes
 
 SHAPE = "f32[2,3,4]{2,1,0}"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 
 from tests.xla.hlo import kernel, parsed
-from tfaot.compile.program.formulas import Elementwise, Formula, Operation, elementwise, live
+from tfaot.compile.program.values.formulas import Elementwise, Formula, Operation, elementwise, live
 
 SHAPE = "f32[6,4]{1,0}"
 

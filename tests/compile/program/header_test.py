@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tests.compile.program.models import HEAD, MODELS, keeping_header
 from tests.stages.harness import StageTest
-from tfaot.compile.program import header
-from tfaot.compile.program.thunks import Buffer, Convolution, Dot, Slice, Sort, TopK
+from tfaot.compile.program.thunks import header
+from tfaot.compile.program.thunks.kinds import Buffer, Convolution, Dot, Slice, Sort, TopK
 from tfaot.core.errors import TfaotError
 
 
@@ -190,7 +190,8 @@ class HeaderTest(StageTest):
 
                 // Custom Thunk …
 
-              to do: use the TensorFlow that tools/python/requirements.lock names, or extend py/tfaot/compile/program/header.py
+              to do: use the TensorFlow that tools/python/requirements.lock names, or extend \
+py/tfaot/compile/program/thunks/header.py
             """,
         )
         for old, new in (

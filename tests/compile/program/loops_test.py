@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.compile.program.models import HEAD, MODELS
 from tests.stages.harness import StageTest
-from tfaot.compile.program.loops import packed
-from tfaot.compile.program.thunks import (
+from tfaot.compile.program.packing.loops import packed
+from tfaot.compile.program.thunks.kinds import (
     Buffer,
     Call,
     CompiledFunction,

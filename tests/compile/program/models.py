@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from unittest import mock
 
 from tests.stages.harness import Exported
-from tfaot.compile.program import header
-from tfaot.compile.program.thunks import CompiledFunction
+from tfaot.compile.program.thunks import header
+from tfaot.compile.program.thunks.kinds import CompiledFunction
 
 HEAD = """\
 import numpy as np

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from tests.compile.program.prepack_test import dot, function
 from tests.stages.harness import StageTest
 from tests.xla.hlo import parsed
-from tfaot.compile.program import narrow
-from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.thunks import Copy, Dot, Epilogue, Kernel, SizedSlice, Slice, Thunk
-from tfaot.compile.program.vectors import VectorProduct, vector_products
+from tfaot.compile.program.packing import narrow
+from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.kinds import Copy, Dot, Epilogue, Kernel, SizedSlice, Slice, Thunk
+from tfaot.compile.program.values.vectors import VectorProduct, vector_products
 from tfaot.export.rewrites.narrow import SMALLEST, to_bfloat16, to_int8
 
 Matrix = npt.NDArray[np.float32]

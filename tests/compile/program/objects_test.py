@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.stages.harness import StageTest
 from tfaot import starlark
-from tfaot.compile.program import constants
+from tfaot.compile.program.objects import constants
 
 _MODEL = """\
 import tensorflow as tf

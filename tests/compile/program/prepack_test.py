@@ -16,10 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tests.stages.harness import PREAMBLE, ROOT, StageTest
-from tfaot.compile.program import constants, emitter, executor, packing
-from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.prepack import prepack
-from tfaot.compile.program.thunks import (
+from tfaot.compile.program.codegen import emitter, executor
+from tfaot.compile.program.objects import constants
+from tfaot.compile.program.packing import layouts as packing
+from tfaot.compile.program.packing.prepack import prepack
+from tfaot.compile.program.packing.winograd import transformed, winograd
+from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
     Convolution,
@@ -29,7 +32,6 @@ from tfaot.compile.program.thunks import (
     Sort,
     Thunk,
 )
-from tfaot.compile.program.winograd import transformed, winograd
 
 
 def dot(rows: int = 4, depth: int = 3, columns: int = 32, *, right: int = 1, dtype: str = "float", at: int = 0) -> Dot:
@@ -152,10 +154,10 @@ class PrepackTest(unittest.TestCase):
     def test_large_constants_stay_single(self) -> None:
         """Protects memory: a large constant that something else reads isn't stored twice."""
         thunks = (dot(), Copy(Slice(0, 4096), Slice(1, 0), 4))
-        with mock.patch("tfaot.compile.program.prepack._LARGEST_COPY", 383):
+        with mock.patch("tfaot.compile.program.packing.prepack._LARGEST_COPY", 383):
             self.assertEqual(self.packings(*thunks), ["none"])
             self.assertEqual(self.packings(dot()), ["panels"])
-        with mock.patch("tfaot.compile.program.prepack._LARGEST_COPY", 384):
+        with mock.patch("tfaot.compile.program.packing.prepack._LARGEST_COPY", 384):
             self.assertEqual(self.packings(*thunks), ["panels"])
 
     def test_beside_winograd(self) -> None:
@@ -178,7 +180,7 @@ class PrepackTest(unittest.TestCase):
         self.assertEqual(got.replaced["c1"], got.replaced["d1"])
         self.assertEqual(len(got.packed), 1)
         both["v2"] = function(dot(rows=1))
-        with mock.patch("tfaot.compile.program.prepack._LARGEST_COPY", 0):
+        with mock.patch("tfaot.compile.program.packing.prepack._LARGEST_COPY", 0):
             got = packed(both, {"c1": same, "d1": same})
             self.assertEqual((got.replaced, got.functions), ({}, both))
             twice = function(dot(), dot(right=2, rows=1), sizes=(384, 384))

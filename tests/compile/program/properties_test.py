@@ -23,33 +23,25 @@ from unittest import mock
 import numpy as np
 import numpy.typing as npt
 
-from tests.compile.program import column_sums_test, narrow_test, row_copies_test
+from tests.compile.program import column_reduction_test, narrow_test, transposes_test
 from tests.xla.hlo import parsed
-from tfaot.compile.program import (
-    column_sums,
-    dense_nets,
+from tfaot.compile.program.packing import gemv_packing, loops, narrow, prepack, winograd
+from tfaot.compile.program.packing import layouts as packing
+from tfaot.compile.program.passes import (
+    column_reduction,
+    elementwise_fusion,
     epilogues,
     filter_gradients,
-    loops,
-    narrow,
-    packing,
-    prepack,
-    row_copies,
-    row_products,
-    row_sweeps,
+    mlp_fusion,
+    row_fusion,
     softmax,
-    strided_products,
-    sweeps,
-    winograd,
+    transpose_folding,
+    transposes,
 )
-from tfaot.compile.program.accesses import overlap
-from tfaot.compile.program.compiled import Compiled
-from tfaot.compile.program.copies import copies
-from tfaot.compile.program.finishes import Finish
-from tfaot.compile.program.formulas import Elementwise, Formula, Operation
-from tfaot.compile.program.row_formulas import RowKernel
-from tfaot.compile.program.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SCALED, SUM, Part
-from tfaot.compile.program.thunks import (
+from tfaot.compile.program.passes.softmax import EXPONENTIALS, LARGEST, QUOTIENT, SCALED, SUM, Part
+from tfaot.compile.program.thunks.accesses import overlap
+from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.kinds import (
     SIZES,
     Buffer,
     Call,
@@ -74,7 +66,11 @@ from tfaot.compile.program.thunks import (
     Thunk,
     While,
 )
-from tfaot.compile.program.vectors import VectorProduct
+from tfaot.compile.program.values.copies import copies
+from tfaot.compile.program.values.finishes import Finish
+from tfaot.compile.program.values.formulas import Elementwise, Formula, Operation
+from tfaot.compile.program.values.row_formulas import RowKernel
+from tfaot.compile.program.values.vectors import VectorProduct
 
 Cells = npt.NDArray[np.int64]
 Meaning = Callable[[Sequence[Cells]], Cells]
@@ -185,7 +181,7 @@ class Machine:
             size = 4 * thunk.rows * thunk.columns
             self.at(thunk.out, size)[:] = shares(self.at(thunk.input, size), thunk.rows, thunk.scale).ravel()
         elif isinstance(thunk, RowCopies):
-            index = row_copies_test.of(thunk.first, (*thunk.loops, (thunk.row, 1)))
+            index = transposes_test.of(thunk.first, (*thunk.loops, (thunk.row, 1)))
             self.at(thunk.out, thunk.size)[:] = self.at(thunk.input, thunk.input_size)[index]
         elif isinstance(thunk, ColumnSums):
             (out, out_size), given = thunk.places
@@ -619,9 +615,9 @@ class PropertiesTest(unittest.TestCase):
                 )
             return thunks
 
-        self.compare(2000, 32, draw, lambda function: sweeps.merge(function, known), meanings, share=0.2)
+        self.compare(2000, 32, draw, lambda function: elementwise_fusion.merge(function, known), meanings, share=0.2)
 
-    def test_row_sweeps(self) -> None:
+    def test_row_fusion(self) -> None:
         """Protects numbers: merged kernels of rows write what is read later, the last writer's value, and nothing else."""
         rows, columns = 512, 64
         array, row = Operation("array", place=0), Operation("row", place=1)
@@ -679,7 +675,7 @@ class PropertiesTest(unittest.TestCase):
             400,
             kinds["array"],
             draw,
-            lambda function: row_sweeps.merge(function, known),
+            lambda function: row_fusion.merge(function, known),
             meanings,
             share=0.2,
         )
@@ -821,7 +817,7 @@ class PropertiesTest(unittest.TestCase):
         ways = {name: (way,) for name, way in known.items()}
         self.compare(4000, size, draw, lambda function: epilogues.attach(function, ways), meanings, share=0.2)
 
-    def test_dense_nets(self) -> None:
+    def test_mlp_fusion(self) -> None:
         """Protects numbers: layers of a net read what the kernels before them wrote, and keep their bias and bounds."""
         count, row, matrix = 4, 16, 64
         known, meanings = self.finishes(count)
@@ -847,9 +843,9 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         ways = {name: (way,) for name, way in known.items()}
-        self.compare(3000, matrix, draw, lambda function: dense_nets.join(function, layers, ways), meanings, share=0.2)
+        self.compare(3000, matrix, draw, lambda function: mlp_fusion.join(function, layers, ways), meanings, share=0.2)
 
-    def test_row_copies(self) -> None:
+    def test_transposes(self) -> None:
         """Protects numbers: copies of arrays of any shape, in any order, and of a part keep each value's place, also in loops."""
         meanings: dict[str, Meaning] = {}
         hlo, most = "", 2048
@@ -875,11 +871,11 @@ class PropertiesTest(unittest.TestCase):
             return thunks
 
         def change(function: CompiledFunction) -> CompiledFunction:
-            return row_copies.replace(function, copies(parsed(hlo)), {})
+            return transposes.replace(function, copies(parsed(hlo)), {})
 
         self.compare(800, 4 * most, draw, change, meanings, share=0.15)
 
-    def test_column_sums(self) -> None:
+    def test_column_reduction(self) -> None:
         """Protects numbers: sums over any axes, and over windows of any size and padding, are those of the right rows."""
         meanings: dict[str, Meaning] = {}
         hlo, most = "", 4096
@@ -917,7 +913,7 @@ class PropertiesTest(unittest.TestCase):
                     windows = values.reshape([*itertools.chain(*zip(result, sizes, strict=True))])
                     return np.asarray(windows.sum((*range(1, 2 * len(shape), 2),)) % PRIME)
 
-            hlo = column_sums_test.module(*(",".join(map(str, each)) for each in (shape, result)), operation)
+            hlo = column_reduction_test.module(*(",".join(map(str, each)) for each in (shape, result)), operation)
             meanings["m_total"] = sums
             places = [4 * math.prod(shape), 4, 4 * math.prod(result)]
             return [
@@ -925,11 +921,11 @@ class PropertiesTest(unittest.TestCase):
             ]
 
         def change(function: CompiledFunction) -> CompiledFunction:
-            return column_sums.replace(function, column_sums.summed(parsed(hlo)))
+            return column_reduction.replace(function, column_reduction.summed(parsed(hlo)))
 
         self.compare(800, 4 * most, draw, change, meanings, share=0.2)
 
-    def test_strided_products(self) -> None:
+    def test_transpose_folding(self) -> None:
         """Protects numbers: a product reads originals that are still there, and writes early what nothing else uses before."""
         meanings: dict[str, Meaning] = {"m_known": lambda args: function("known", args[0])}
         hlo = ""
@@ -991,7 +987,7 @@ class PropertiesTest(unittest.TestCase):
 
         def change(function: CompiledFunction) -> CompiledFunction:
             compiled = Compiled({"v3": function}, {}, (parsed(hlo),))
-            strided_products.strided_products(compiled)
+            transpose_folding.transpose_folding(compiled)
             return compiled.functions["v3"]
 
         self.compare(4000, 480, draw, change, meanings, share=0.05)
@@ -1082,7 +1078,7 @@ class PropertiesTest(unittest.TestCase):
         contents: dict[str, bytes] = {}
         meanings: dict[str, Meaning] = {"m_known": lambda args: function("known", args[0])}
         hlo, weights, chosen = "", "", [winograd.winograd]
-        changed = dict.fromkeys((narrow.narrow, row_products.row_products, winograd.winograd, prepack.prepack), 0)
+        changed = dict.fromkeys((narrow.narrow, gemv_packing.gemv_packing, winograd.winograd, prepack.prepack), 0)
 
         def values(r: random.Random, shape: tuple[int, int]) -> npt.NDArray[np.float32]:
             """Returns values that a narrower dtype may not have, and a transform only where its numbers are exact."""
@@ -1158,7 +1154,7 @@ class PropertiesTest(unittest.TestCase):
             contents.update(compiled.replaced | compiled.added)
             return compiled.functions["x86-64-v4"]
 
-        smallest = ((narrow, "SMALLEST"), (row_products, "SMALLEST"), (row_products, "SMALLEST_IN_LOOP"))
+        smallest = ((narrow, "SMALLEST"), (gemv_packing, "SMALLEST"), (gemv_packing, "SMALLEST_IN_LOOP"))
         with contextlib.ExitStack() as stack:
             for module, name in smallest:
                 stack.enter_context(mock.patch.object(module, name, 64))

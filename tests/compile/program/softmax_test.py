@@ -6,8 +6,8 @@ import dataclasses
 import unittest
 
 from tests.xla.hlo import parsed
-from tfaot.compile.program.softmax import merge, parts
-from tfaot.compile.program.thunks import (
+from tfaot.compile.program.passes.softmax import merge, parts
+from tfaot.compile.program.thunks.kinds import (
     Buffer,
     CompiledFunction,
     Copy,

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from tests.stages.harness import StageTest
-from tfaot.compile.program import winograd
-from tfaot.compile.program.thunks import Convolution, Slice
+from tfaot.compile.program.packing import winograd
+from tfaot.compile.program.thunks.kinds import Convolution, Slice
 
 NET = """\
 import numpy as np

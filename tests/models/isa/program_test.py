@@ -20,7 +20,7 @@ class ProgramTest(unittest.TestCase):
         """Protects the size of programs: code for three levels reads one copy of the constants."""
         program = Path(PROGRAM).read_bytes()
         rows = [[(64 * row + column) % 7 - 3 for column in range(64)] for row in range(128)]
-        # In panels of 16 columns: py/tfaot/compile/program/prepack.py.
+        # In panels of 16 columns: py/tfaot/compile/program/packing/prepack.py.
         panels = [row[at : at + 16] for at in range(0, 64, 16) for row in rows]
         for matrix, times in ((panels, 1), (rows, 0)):
             values = [value for row in matrix for value in row]

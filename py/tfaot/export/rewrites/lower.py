@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from tensorflow.core.framework import function_pb2, graph_pb2, node_def_pb2
 
-from tfaot.export.rewrites import spelled
+from tfaot.export.rewrites import decompositions
 from tfaot.graph.attributes import type_attribute
 from tfaot.graph.edits import Scope, replace
 from tfaot.graph.names import producer
@@ -25,7 +25,7 @@ def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.Grap
     - `ResourceGatherNd` becomes a read and a `GatherNd`.
     - Functions lose the ops that nothing needs.
     - Fake quantization, and some gradients of complex functions, are spelled out, because XLA computes other numbers
-    (`spelled.py`).
+    (`decompositions.py`).
 
     Args:
       graph: a pruned graph.
@@ -39,7 +39,7 @@ def lowered(graph: graph_pb2.GraphDef, feeds: Collection[str]) -> graph_pb2.Grap
     for function in graph.library.function:
         _lower(Scope.function(function))
         _prune(function)
-    spelled.spell_out(graph)
+    decompositions.spell_out(graph)
     return graph
 
 

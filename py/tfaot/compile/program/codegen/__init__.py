@@ -1,0 +1,1 @@
+"""C++ that runs a compiled function."""

@@ -1,0 +1,334 @@
+"""Object files of constants, in the formats of all platforms: ELF, Mach-O, and COFF.
+
+Sources of the files' structures: System V ABI, chapter 4 (ELF-64); Apple's mach-o/loader.h and mach-o/nlist.h; and Microsoft's
+PE Format.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import struct
+from collections.abc import Sequence
+
+from tfaot.core.errors import TfaotError
+
+ALIGNMENT = 64
+HUGE_PAGE = 1 << 21
+
+
+def _elf_section(size: int) -> tuple[bytes, int]:
+    """Returns the name and the alignment of a section of constants in an ELF file.
+
+    From 32 MiB on, the alignment is that of a huge page. Linux then maps each of these at one fault instead of 32, where its page
+    cache has them. Smaller sections gain nothing. A linker pads by up to a huge page, which is less than a sixteenth. With a name
+    of its own, it comes after all other constants of the program, so that there is only one such gap.
+    """
+    return (b".tfaot_constants", HUGE_PAGE) if size >= 16 * HUGE_PAGE else (b".rodata", ALIGNMENT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Symbol:
+    """A name in an object file, as C has it, and where it is in the one section with contents."""
+
+    name: bytes
+    start: int
+    size: int
+
+
+def read(data: bytes) -> tuple[memoryview, list[Symbol]]:
+    """Returns the contents of an object file's one section that isn't empty, and its symbols by address.
+
+    In formats that don't have a symbol's size, it reaches to the next one.
+
+    Raises:
+      TfaotError: the file is something else, or contains anything besides constants.
+    """
+    try:
+        for start, reader in _READERS.items():
+            if data.startswith(start):
+                return reader(data)
+    except (struct.error, IndexError, ValueError):
+        pass
+    raise _NOT_ONE
+
+
+def write(template: bytes, contents: bytes | bytearray, symbols: Sequence[Symbol]) -> bytes:
+    """Returns an object file for the same machine as `template`, whose one section has `contents` and these global symbols."""
+    for start, writer in _WRITERS.items():
+        if template.startswith(start):
+            return writer(template, bytes(contents), symbols)
+    raise _NOT_ONE
+
+
+def unknown(what: str) -> TfaotError:
+    """Returns the error about a file that isn't as expected."""
+    return TfaotError(
+        f"tfcompile's object file of constants isn't one that the rules know: {what}",
+        do="use the TensorFlow that tools/python/requirements.lock names, or extend py/tfaot/compile/program/objects/files.py",
+    )
+
+
+_NOT_ONE = unknown("it isn't a 64-bit object file")
+_MORE = unknown("it has something in it besides constants")
+
+
+def _padded(data: bytes, to: int) -> bytes:
+    return data + b"\0" * (-len(data) % to)
+
+
+def _until_next(symbols: list[tuple[int, bytes]], end: int) -> list[Symbol]:
+    """Returns symbols with sizes that reach to the next higher address."""
+    starts = [*sorted({start for start, _ in symbols}), end]
+    following = dict(itertools.pairwise(starts))
+    return [Symbol(name, start, following[start] - start) for start, name in sorted(symbols)]
+
+
+def _string(data: bytes, at: int) -> bytes:
+    return data[at : data.index(b"\0", at)]
+
+
+_ELF = b"\x7fELF\x02\x01"
+"""ELF, 64 bits, little endian."""
+_ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_ELF_SECTION = struct.Struct("<IIQQQQIIQQ")
+_ELF_SYMBOL = struct.Struct("<IBBHQQ")
+_RELOCATABLE, _PROGBITS, _SYMTAB, _STRTAB, _NOBITS, _ALLOC, _OBJECT, _GLOBAL = 1, 1, 2, 3, 8, 2, 1, 1
+
+
+@dataclasses.dataclass(frozen=True)
+class _Section:
+    name: int
+    kind: int
+    flags: int
+    address: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    alignment: int
+    entry: int
+
+
+def _read_elf(data: bytes) -> tuple[memoryview, list[Symbol]]:
+    header = _ELF_HEADER.unpack_from(data)
+    kind, start, count = header[1], header[6], header[12]
+    if kind != _RELOCATABLE or start + count * _ELF_SECTION.size > len(data):
+        raise _NOT_ONE
+    sections = [_Section(*_ELF_SECTION.unpack_from(data, start + index * _ELF_SECTION.size)) for index in range(count)]
+    symtab = next((section for section in sections if section.kind == _SYMTAB), None)
+    if symtab is None:
+        raise _NOT_ONE
+    symbols = [
+        _ELF_SYMBOL.unpack_from(data, symtab.offset + index * _ELF_SYMBOL.size)
+        for index in range(symtab.size // _ELF_SYMBOL.size)
+    ]
+    held = sorted((symbol for symbol in symbols if symbol[1] & 15 == _OBJECT), key=lambda symbol: symbol[4])
+    filled = [i for i, s in enumerate(sections) if s.kind in (_PROGBITS, _NOBITS) and s.flags & _ALLOC and s.size]
+    if len(filled) > 1 or filled != sorted({symbol[3] for symbol in held}):
+        raise _MORE
+    if not filled:
+        return memoryview(b""), []
+    section = sections[filled[0]]
+    if section.kind == _NOBITS:
+        raise _MORE
+    strings = sections[symtab.link].offset
+    named = [Symbol(_string(data, strings + symbol[0]), symbol[4], symbol[5]) for symbol in held]
+    return memoryview(data)[section.offset : section.offset + section.size], named
+
+
+def _write_elf(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> bytes:
+    names = bytearray(b"\0")
+    table = _ELF_SYMBOL.pack(0, 0, 0, 0, 0, 0)
+    for symbol in symbols:
+        table += _ELF_SYMBOL.pack(len(names), _GLOBAL << 4 | _OBJECT, 0, 1, symbol.start, symbol.size)
+        names += symbol.name + b"\0"
+    parts: list[tuple[_Section, bytes | bytearray]] = []
+    section_name, section_alignment = _elf_section(len(contents))
+    for name, kind, flags, part, link, info, alignment, entry in (
+        (section_name, _PROGBITS, _ALLOC, contents, 0, 0, section_alignment, 0),
+        (b".note.GNU-stack", _PROGBITS, 0, b"", 0, 0, 1, 0),
+        (b".symtab", _SYMTAB, 0, table, 4, 1, 8, _ELF_SYMBOL.size),
+        (b".strtab", _STRTAB, 0, names, 0, 0, 1, 0),
+    ):
+        parts.append((_Section(len(names), kind, flags, 0, 0, 0, link, info, alignment, entry), part))
+        names += name + b"\0"
+    out = bytearray(_ELF_HEADER.size)
+    sections = [_Section(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)]
+    for section, part in parts:
+        # Only linked programs need the section at a multiple of its own alignment in the file.
+        out += b"\0" * (-len(out) % min(section.alignment, ALIGNMENT))
+        sections.append(dataclasses.replace(section, offset=len(out), size=len(part)))
+        out += part
+    out += b"\0" * (-len(out) % 8)
+    header = list(_ELF_HEADER.unpack_from(template))
+    header[6], header[12], header[13] = len(out), len(sections), len(sections) - 1
+    out[: _ELF_HEADER.size] = _ELF_HEADER.pack(*header)
+    for section in sections:
+        out += _ELF_SECTION.pack(*dataclasses.astuple(section))
+    return bytes(out)
+
+
+_MACHO = b"\xcf\xfa\xed\xfe"
+"""Mach-O, 64 bits, little endian."""
+_MACHO_HEADER = struct.Struct("<8I")
+_MACHO_SEGMENT = struct.Struct("<II16sQQQQIIII")
+_MACHO_SECTION = struct.Struct("<16s16sQQ8I")
+_MACHO_SYMTAB = struct.Struct("<6I")
+_MACHO_SYMBOL = struct.Struct("<IBBHQ")
+_MH_OBJECT, _LC_SYMTAB, _LC_SEGMENT, _LC_BUILD_VERSION, _LC_VERSION_MIN = 1, 2, 0x19, 0x32, 0x24
+_N_SECTION, _N_EXTERNAL, _N_STAB = 0xE, 1, 0xE0
+
+
+def _macho_commands(data: bytes) -> list[tuple[int, int, int]]:
+    """Returns the kind, offset, and size of each load command."""
+    header = _MACHO_HEADER.unpack_from(data)
+    if header[3] != _MH_OBJECT:
+        raise _NOT_ONE
+    commands = []
+    at = _MACHO_HEADER.size
+    for _ in range(header[4]):
+        kind, size = struct.unpack_from("<II", data, at)
+        commands.append((kind, at, size))
+        at += size
+    return commands
+
+
+def _read_macho(data: bytes) -> tuple[memoryview, list[Symbol]]:
+    sections, symbols = [], []
+    for kind, at, _ in _macho_commands(data):
+        if kind == _LC_SEGMENT:
+            first, count = at + _MACHO_SEGMENT.size, _MACHO_SEGMENT.unpack_from(data, at)[9]
+            sections += [_MACHO_SECTION.unpack_from(data, first + i * _MACHO_SECTION.size) for i in range(count)]
+        elif kind == _LC_SYMTAB:
+            _, _, table, count, strings, _ = _MACHO_SYMTAB.unpack_from(data, at)
+            for name, tag, section, _, value in (
+                _MACHO_SYMBOL.unpack_from(data, table + i * _MACHO_SYMBOL.size) for i in range(count)
+            ):
+                if not tag & _N_STAB and tag & _N_EXTERNAL:
+                    symbols.append((section, value, _c_name(_string(data, strings + name))))
+    filled = [index for index, section in enumerate(sections, 1) if section[3]]
+    if len(filled) > 1 or filled != sorted({section for section, _, _ in symbols}):
+        raise _MORE
+    if not filled:
+        return memoryview(b""), []
+    _, _, address, size, offset, *_ = sections[filled[0] - 1]
+    if offset + size > len(data):
+        raise _NOT_ONE
+    return memoryview(data)[offset : offset + size], _until_next([(v - address, n) for _, v, n in symbols], size)
+
+
+def _c_name(symbol: bytes) -> bytes:
+    """Returns the name in C. tfcompile's constants, `__tfcompile_…`, lack the underscore that Mach-O's symbols start with."""
+    return symbol.removeprefix(b"_") if symbol.startswith(b"___") or not symbol.startswith(b"__") else symbol
+
+
+def _write_macho(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> bytes:
+    # The system and version that the compiler's object is for.
+    version = b"".join(
+        template[at : at + size]
+        for kind, at, size in _macho_commands(template)
+        if kind in (_LC_BUILD_VERSION, _LC_VERSION_MIN)
+    )
+    segment = _MACHO_SEGMENT.size + _MACHO_SECTION.size
+    commands = segment + len(version) + _MACHO_SYMTAB.size
+    start = -(-(_MACHO_HEADER.size + commands) // ALIGNMENT) * ALIGNMENT
+    held = _padded(contents, 8)
+    table, names = b"", b"\0"
+    # Linkers expect them by name.
+    for symbol in sorted(symbols, key=lambda each: each.name):
+        table += _MACHO_SYMBOL.pack(len(names), _N_SECTION | _N_EXTERNAL, 1, 0, symbol.start)
+        names += b"_" + symbol.name + b"\0"
+    header = list(_MACHO_HEADER.unpack_from(template))
+    # No flags: symbols can share an address, so linkers must not divide the section at symbols.
+    header[4], header[5], header[6] = 2 + bool(version), commands, 0
+    shift = ALIGNMENT.bit_length() - 1
+    return b"".join(
+        (
+            _padded(
+                _MACHO_HEADER.pack(*header)
+                + _MACHO_SEGMENT.pack(_LC_SEGMENT, segment, b"", 0, len(contents), start, len(contents), 7, 7, 1, 0)
+                + _MACHO_SECTION.pack(b"__const", b"__TEXT", 0, len(contents), start, shift, 0, 0, 0, 0, 0, 0)
+                + version
+                + _MACHO_SYMTAB.pack(
+                    _LC_SYMTAB,
+                    _MACHO_SYMTAB.size,
+                    start + len(held),
+                    len(symbols),
+                    start + len(held) + len(table),
+                    len(names),
+                ),
+                ALIGNMENT,
+            ),
+            held,
+            table,
+            names,
+        )
+    )
+
+
+_COFF = b"\x64\x86"
+"""COFF for x86-64."""
+_COFF_HEADER = struct.Struct("<HHIIIHH")
+_COFF_SECTION = struct.Struct("<8sIIIIIIHHI")
+_COFF_SYMBOL = struct.Struct("<8sIhHBB")
+_COFF_EXTERNAL = 2
+_COFF_READ_ONLY = 0x40000040
+"""Initialized data, which can be read."""
+
+
+def _read_coff(data: bytes) -> tuple[memoryview, list[Symbol]]:
+    header = _COFF_HEADER.unpack_from(data)
+    count, table, entries, optional = header[1], header[3], header[4], header[5]
+    sections = [
+        _COFF_SECTION.unpack_from(data, _COFF_HEADER.size + optional + index * _COFF_SECTION.size)
+        for index in range(count)
+    ]
+    strings = table + entries * _COFF_SYMBOL.size
+    symbols = []
+    index = 0
+    while index < entries:
+        name, value, section, _, storage, auxiliary = _COFF_SYMBOL.unpack_from(data, table + index * _COFF_SYMBOL.size)
+        index += 1 + auxiliary
+        if storage != _COFF_EXTERNAL:
+            continue
+        inside = not name.startswith(b"\0\0\0\0")
+        text = name.rstrip(b"\0") if inside else _string(data, strings + struct.unpack_from("<I", name, 4)[0])
+        symbols.append((section, value, text))
+    filled = [index for index, section in enumerate(sections, 1) if section[3]]
+    if len(filled) > 1 or filled != sorted({section for section, _, _ in symbols}):
+        raise _MORE
+    if not filled:
+        return memoryview(b""), []
+    _, _, _, size, offset, *_ = sections[filled[0] - 1]
+    if offset + size > len(data):
+        raise _NOT_ONE
+    return memoryview(data)[offset : offset + size], _until_next([(value, name) for _, value, name in symbols], size)
+
+
+def _write_coff(template: bytes, contents: bytes, symbols: Sequence[Symbol]) -> bytes:
+    start = _COFF_HEADER.size + _COFF_SECTION.size
+    held = _padded(contents, 4)
+    machine = _COFF_HEADER.unpack_from(template)[0]
+    alignment = ALIGNMENT.bit_length() << 20
+    table, names = b"", b""
+    for symbol in symbols:
+        name = symbol.name.ljust(8, b"\0")
+        if len(name) > 8:
+            name = struct.pack("<II", 0, 4 + len(names))
+            names += symbol.name + b"\0"
+        table += _COFF_SYMBOL.pack(name, symbol.start, 1, 0, _COFF_EXTERNAL, 0)
+    return b"".join(
+        (
+            _COFF_HEADER.pack(machine, 1, 0, start + len(held), len(symbols), 0, 0),
+            _COFF_SECTION.pack(b".rdata", 0, 0, len(contents), start, 0, 0, 0, 0, _COFF_READ_ONLY | alignment),
+            held,
+            table,
+            struct.pack("<I", 4 + len(names)),
+            names,
+        )
+    )
+
+
+_READERS = {_ELF: _read_elf, _MACHO: _read_macho, _COFF: _read_coff}
+_WRITERS = {_ELF: _write_elf, _MACHO: _write_macho, _COFF: _write_coff}

@@ -1,0 +1,1 @@
+"""Passes that store constants in the order in which kernels read them."""

@@ -1,0 +1,167 @@
+"""The pass `gemv_packing`: stores matrices in the order in which products of one row read them, as one stream.
+
+XLA computes a product of one row in a kernel of its own, which reads pieces of rows that are far apart in memory. That is as
+fast as a stream if the matrix is in the second-level cache. From memory, a stream takes a quarter less, and threads can share
+the product. docs/internals/kernels.md has the measurements.
+
+Applies to float32 matrices that are constants of at least 1 MB, or in loops of programs with code for x86-64-v4 of at least 128
+KB, that have at most an eighth of empty columns in their last panel, and that nothing else reads.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from tfaot.compile.program.packing import layouts as packing
+from tfaot.compile.program.thunks.accesses import overlap
+from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.kinds import Dot, Epilogue, For, Kernel, Thunk, While, walk
+from tfaot.compile.program.values.vectors import VectorProduct, vector_products
+
+SMALLEST = 1 << 18
+"""The fewest values of a matrix that is read faster as one stream: 1 MB of float32, which is as much as the second-level
+cache of most CPUs, or more."""
+SMALLEST_IN_LOOP = 1 << 15
+"""The same for a matrix that a loop reads in each step, in programs with code for x86-64-v4. It doesn't fit in the first-level
+cache, and XLA's vectors of 64 bytes read the second level more slowly than a stream does."""
+
+
+def gemv_packing(compiled: Compiled) -> int:
+    """Packs constant matrices that only products of one row read, and returns how many."""
+    smallest_in_loop = SMALLEST_IN_LOOP if "x86-64-v4" in compiled.functions else SMALLEST
+
+    def applies(product: packing.Product, in_loop: bool) -> bool:
+        return _applies(product, smallest_in_loop if in_loop else SMALLEST)
+
+    return pack(compiled, "float32", applies, _float32)
+
+
+def pack(
+    compiled: Compiled,
+    to: str,
+    applies: Callable[[packing.Product, bool], bool],
+    packed: Callable[[memoryview, packing.Product], bytes | None],
+) -> int:
+    """Packs matrices for the runtime's products of few rows, and returns how many.
+
+    XLA's own kernels for a product of one row become calls of the runtime if their matrix is packed.
+
+    Args:
+      compiled: changed in place.
+      to: one of `packing.STREAMS`.
+      applies: whether the packing is faster for a product, and whether a loop runs that product.
+      packed: as `packing.pack` has it.
+    """
+    known = compiled.kernels(vector_products)
+    # Equal products of several levels have kernels of their own.
+    kernels: dict[str, dict[Thunk, Kernel]] = {isa: {} for isa in compiled.functions}
+    compiled.functions = {
+        isa: dataclasses.replace(function, thunks=_products(function.thunks, known, kernels[isa]))
+        for isa, function in compiled.functions.items()
+    }
+    looped = {
+        thunk
+        for function in compiled.functions.values()
+        for loop in walk(function.thunks)
+        if isinstance(loop, For | While)
+        for thunk in walk((loop,))
+        if isinstance(thunk, Dot)
+    }
+    count = packing.pack(compiled, to, lambda product: applies(product, product in looped), packed)
+    # The others stay as XLA made them.
+    compiled.functions = {
+        isa: dataclasses.replace(function, thunks=_kernels(function.thunks, kernels[isa]))
+        for isa, function in compiled.functions.items()
+    }
+    return count
+
+
+def padded(matrix: npt.NDArray[np.generic], rows: int) -> npt.NDArray[np.generic]:
+    """Adds zeros: columns up to a whole panel, and rows up to a whole block of some rows."""
+    depth, columns = matrix.shape
+    return np.pad(matrix, ((0, -depth % rows), (0, -columns % packing.STREAM)))
+
+
+def _applies(product: packing.Product, smallest: int) -> bool:
+    return (
+        isinstance(product, Dot)
+        and product.dtype == "float"
+        and (product.batch, product.n) == (1, 1)
+        and product.k * product.m >= smallest
+        # Otherwise, zeros in the last panel are more to read than a stream saves.
+        and -product.m % packing.STREAM * 8 <= product.m
+    )
+
+
+def _float32(values: memoryview, product: packing.Product) -> bytes:
+    matrix = padded(packing.values(values, product, np.uint32), 1)
+    depth, columns = matrix.shape
+    return matrix.reshape(depth, columns // packing.STREAM, packing.STREAM).transpose(1, 0, 2).tobytes()
+
+
+def _products(
+    sequence: tuple[Thunk, ...], known: Mapping[str, VectorProduct], kernels: dict[Thunk, Kernel]
+) -> tuple[Thunk, ...]:
+    """Returns thunks with products in place of the kernels that are known. Adds to `kernels` what each one replaces."""
+
+    def changed(thunk: Thunk) -> Thunk:
+        if not isinstance(thunk, Kernel):
+            return thunk.with_bodies(lambda body: _products(body, known, kernels))
+        product = known.get(thunk.symbol)
+        dot = None if product is None else product_of(thunk, product)
+        if dot is None:
+            return thunk
+        kernels[dot] = thunk
+        return dot
+
+    return tuple(map(changed, sequence))
+
+
+def product_of(kernel: Kernel, product: VectorProduct) -> Dot | None:
+    """Returns the product that a kernel computes, or None if the runtime can't compute it in place."""
+    args = kernel.args
+    batch, depth, columns = product.batch, product.depth, product.columns
+    if len(args) != product.arguments:
+        return None
+    out = args[-1].slice
+    addend = None if product.addend is None else args[product.addend]
+    sizes = {product.row: depth, product.matrix: depth * columns, len(args) - 1: columns}
+    if addend is not None:
+        sizes[product.addend or 0] = columns
+    if any(args[index].size != 4 * batch * size for index, size in sizes.items()):
+        return None
+    read = [args[product.row], args[product.matrix]]
+    if addend is not None and addend.slice != out:
+        read.append(addend)
+    if any(overlap((out, args[-1].size), (each.slice, each.size)) for each in read):
+        return None
+    epilogue = None
+    if addend is not None:
+        epilogue = Epilogue(None, addend.slice, None, out, float("-inf"), float("inf"))
+    return Dot(
+        dtype="float",
+        batch=batch,
+        out=out,
+        lhs=args[product.matrix].slice,
+        rhs=args[product.row].slice,
+        strides=(columns, depth * columns, depth),
+        m=columns,
+        n=1,
+        k=depth,
+        transpose_lhs=product.transposed,
+        transpose_rhs=False,
+        epilogue=epilogue,
+    )
+
+
+def _kernels(sequence: tuple[Thunk, ...], kernels: Mapping[Thunk, Kernel]) -> tuple[Thunk, ...]:
+    """Returns thunks with the original kernels in place of products that aren't packed."""
+
+    def changed(thunk: Thunk) -> Thunk:
+        return kernels.get(thunk) or thunk.with_bodies(lambda body: _kernels(body, kernels))
+
+    return tuple(map(changed, sequence))

@@ -1,0 +1,191 @@
+"""Packs constant operands at compile time, in the order in which the kernels read them.
+
+The right side of a product and the kernel of a convolution are often constants: frozen variables. In TensorFlow's
+order, a kernel reads a few values of each row and copies them side by side, again in every run. Here, the constant's
+object file contains the values in the order of their use, in place of the original. A packing doesn't depend on the CPU
+level, so levels still share what they have in common.
+
+A constant is packed if it is read whole, as the right side of products or the kernel of convolutions, and if all of these
+need the same bytes. If something else reads it, too, as a gather reads an embedding whose transpose scores the words, the
+packed values are another constant, and it stays.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tfaot.compile.program.thunks.compiled import Compiled, Packed
+from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Convolution, Dot, Slice, Thunk, walk
+
+Product = Dot | Convolution
+
+PANEL_BYTES = 64
+"""The bytes in a panel's row: `kPanelBytes` in runtime/tfaot/kernels/packing.h. Generated programs assert the same number."""
+BLOCK = 64
+"""The filters in a block: `kWinogradFilters`, asserted in the same way."""
+STREAM = 32
+"""The columns in a panel of a matrix that a product of few rows reads: `kStreamColumns`, asserted in the same way."""
+STREAMS = ("float32", "bfloat16", "int8")
+"""The packings for such products, by the dtype that they store."""
+
+
+@dataclasses.dataclass
+class _Uses:
+    """The readers of a constant."""
+
+    products: list[Product] = dataclasses.field(default_factory=list)
+    """Those that read it as a whole right side."""
+    other: bool = False
+    """Whether anything else reads it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Move:
+    """Where a constant's packed values are."""
+
+    buffer: int
+    size: int
+    """Of the constant itself, in bytes."""
+
+
+def pack(
+    compiled: Compiled,
+    packing: str,
+    applies: Callable[[Product], bool],
+    packed: Callable[[memoryview, Product], bytes | None],
+    *,
+    largest_copy: int = 0,
+) -> int:
+    """Packs the constants that aren't packed yet, where that is faster. Returns how many it packed.
+
+    Args:
+      compiled: changed in place.
+      packing: the packing's name in the kernels: `panels` is `Packing::kPanels` in runtime/tfaot/kernels/packing.h.
+      applies: whether the packing is faster for a product or convolution.
+      packed: returns the bytes to store in place of a right side's values, possibly more, or None to leave it as it is.
+        Only called where `applies` is true.
+      largest_copy: the most bytes of a constant that is packed though something else reads it, too, and has to stay.
+    """
+    moves: dict[str, dict[int, _Move]] = {isa: {} for isa in compiled.functions}
+    count = 0
+    for index, (constant, uses) in enumerate(zip(compiled.constants, _uses(compiled), strict=True)):
+        products = [each for each in uses.products if applies(each)]
+        stays = uses.other or len(products) < len(uses.products)
+        if index in compiled.packed or not products or (stays and len(constant.value) > largest_copy):
+            continue
+        first, *rest = products
+        contents = packed(constant.value, first)
+        if contents is None or any(packed(constant.value, each) != contents for each in rest):
+            continue
+        for isa, buffer, symbol in constant.places:
+            target = buffer
+            if stays:
+                compiled.added[f"{symbol}_{packing}"] = contents
+                compiled.functions[isa], target = _with_constant(
+                    compiled.functions[isa], f"{symbol}_{packing}", len(contents)
+                )
+            else:
+                compiled.replaced[symbol] = contents
+            moves[isa][buffer] = _Move(target, len(constant.value))
+        compiled.packed[index] = Packed(packing, _shape(first), len(constant.value), len(contents))
+        count += 1
+    if count:
+        compiled.functions = {
+            isa: dataclasses.replace(function, thunks=_with(function.thunks, packing, applies, moves[isa]))
+            for isa, function in compiled.functions.items()
+        }
+    return count
+
+
+def _with_constant(function: CompiledFunction, symbol: str, size: int) -> tuple[CompiledFunction, int]:
+    """Returns a function with one more constant, and its buffer."""
+    buffers = (*function.buffers, Buffer(size, "constant", None, None))
+    return dataclasses.replace(function, buffers=buffers, constants=(*function.constants, symbol)), len(buffers) - 1
+
+
+def facts(packing: str) -> tuple[str, ...]:
+    """Returns what a program must assert about the kernels that read a packing, in C++: that they use the same numbers."""
+    panels = f"::tfaot::kernels::kPanelBytes == {PANEL_BYTES}"
+    block = f"::tfaot::kernels::kWinogradFilters == {BLOCK}"
+    stream = (f"::tfaot::kernels::kStreamColumns == {STREAM}",)
+    known = {"none": (), "panels": (panels,), "winograd": (panels, block)}
+    return stream if packing in STREAMS else known[packing]
+
+
+def matrix(product: Product) -> tuple[int, int]:
+    """Returns the inner dimension and the columns of a product, or of the product that a convolution amounts to."""
+    if isinstance(product, Dot):
+        return product.k, product.m
+    x, y = product.kernel_size
+    return x * y * product.kernel_channels, product.filters
+
+
+def values(data: memoryview, product: Product, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    """Returns the right side of a product, or of the product that a convolution amounts to: [depth, columns]."""
+    depth, columns = matrix(product)
+    transposed = isinstance(product, Dot) and product.transpose_lhs
+    stored = np.frombuffer(data, dtype).reshape((columns, depth) if transposed else (depth, columns))
+    return stored.T if transposed else stored
+
+
+def _uses(compiled: Compiled) -> list[_Uses]:
+    """Finds the readers of each constant."""
+    uses = [_Uses() for _ in compiled.constants]
+    at: dict[str, dict[int, int]] = {isa: {} for isa in compiled.functions}
+    for index, constant in enumerate(compiled.constants):
+        for isa, buffer, _ in constant.places:
+            at[isa][buffer] = index
+    for isa, function in compiled.functions.items():
+        for buffer in {*function.results} & {*at[isa]}:
+            uses[at[isa][buffer]].other = True
+        for thunk in walk(function.thunks):
+            _note(thunk, at[isa], compiled, uses)
+    return uses
+
+
+def _note(thunk: Thunk, at: Mapping[int, int], compiled: Compiled, uses: list[_Uses]) -> None:
+    """Notes which constants a thunk reads. `at` is the constant in each buffer."""
+    for place, (slice_, size) in enumerate(thunk.places):
+        if (index := at.get(slice_.buffer)) is None:
+            continue
+        whole = (slice_.offset, size) == (0, len(compiled.constants[index].value))
+        if isinstance(thunk, Product) and place == _right(thunk) and whole:
+            uses[index].products.append(thunk)
+        else:
+            uses[index].other = True
+
+
+def _right(product: Product) -> int:
+    """Returns the index in `places` of the right side. Products of columns are products of rows with the sides exchanged."""
+    return 1 if isinstance(product, Dot) else 2
+
+
+def _shape(product: Product) -> tuple[int, ...]:
+    if isinstance(product, Dot):
+        return product.k, product.m
+    return *product.kernel_size, product.kernel_channels, product.filters
+
+
+def _with(
+    sequence: tuple[Thunk, ...], packing: str, applies: Callable[[Product], bool], moves: Mapping[int, _Move]
+) -> tuple[Thunk, ...]:
+    """Returns thunks whose products read packed constants, and name the packing."""
+
+    def changed(thunk: Thunk) -> Thunk:
+        if not isinstance(thunk, Product):
+            return thunk.with_bodies(lambda body: _with(body, packing, applies, moves))
+        at, size = thunk.places[_right(thunk)]
+        move = moves.get(at.buffer)
+        if move is None or (at.offset, size) != (0, move.size) or not applies(thunk):
+            return thunk
+        right = Slice(move.buffer, 0)
+        if isinstance(thunk, Dot):
+            return dataclasses.replace(thunk, packing=packing, lhs=right)
+        return dataclasses.replace(thunk, packing=packing, kernel=right)
+
+    return tuple(map(changed, sequence))

@@ -1,0 +1,109 @@
+"""The pass `pack_loops`: packs a right side once before a loop that multiplies by it in every step.
+
+`prepack` packs constants when a model is compiled. A variable's value is only known in a run, and packing it costs as much as a
+product with a few rows. A recurrent layer multiplies by the same weights in each of its steps, so packing them before the first
+step pays off, and so does transposing them for the steps of the gradient.
+
+Applies to right sides of products of several rows in loops of 8 steps or more, if no step changes them. The loop's memory grows
+by the packed weights. A training step of LSTM(128) over 50 steps takes 3 to 5 % less (Zen 3, AVX2).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tfaot.compile.program.packing.layouts import PANEL_BYTES
+from tfaot.compile.program.packing.prepack import has_panels
+from tfaot.compile.program.thunks.accesses import overlap
+from tfaot.compile.program.thunks.compiled import Compiled
+from tfaot.compile.program.thunks.kinds import (
+    SIZES,
+    Buffer,
+    CompiledFunction,
+    Dot,
+    For,
+    Pack,
+    Slice,
+    Thunk,
+    While,
+    walk,
+)
+
+_TRIPS = 8
+"""The fewest steps of a loop. With 16 rows, panels save a seventh to a sixth of a product, and packing costs as much as four
+steps save."""
+
+
+def pack_loops(compiled: Compiled) -> int:
+    """Packs right sides that loops don't change, at all CPU levels.
+
+    Returns:
+      The number of right sides at the level with the most.
+    """
+    if not any(isinstance(each, For | While) for one in compiled.functions.values() for each in walk(one.thunks)):
+        return 0
+    compiled.change(packed)
+    return compiled.most(lambda each: isinstance(each, Pack))
+
+
+def packed(function: CompiledFunction) -> CompiledFunction:
+    """Returns a function that packs right sides before its loops.
+
+    Args:
+      function: from tfcompile's header, after `prepack`.
+
+    Returns:
+      A function with the same results, with a buffer for each packed right side.
+    """
+    packer = _Packer(list(function.buffers))
+    thunks = packer.sequence(function.thunks)
+    return dataclasses.replace(function, buffers=tuple(packer.buffers), thunks=thunks)
+
+
+class _Packer:
+    """Packs right sides before outer loops first, so that an inner loop doesn't pack them again."""
+
+    def __init__(self, buffers: list[Buffer]) -> None:
+        self.buffers = buffers
+
+    def sequence(self, sequence: tuple[Thunk, ...]) -> tuple[Thunk, ...]:
+        result: list[Thunk] = []
+        for thunk in sequence:
+            inside = thunk
+            if isinstance(thunk, While) or (isinstance(thunk, For) and thunk.trips >= _TRIPS):
+                found = self._packs(thunk)
+                result += dict.fromkeys(found.values())
+                inside = _with(thunk, found)
+            result.append(inside.with_bodies(self.sequence))
+        return tuple(result)
+
+    def _packs(self, loop: For | While) -> dict[Dot, Pack]:
+        """Returns how to pack the right sides that a loop doesn't change, by product. Products may share one."""
+        written = [place for thunk in walk((loop,)) if not thunk.bodies for place in thunk.uses().changes]
+        shared: dict[Pack, Pack] = {}
+        found: dict[Dot, Pack] = {}
+        for dot in walk((loop,)):
+            if not isinstance(dot, Dot) or dot.packing != "none" or not has_panels(dot):
+                continue
+            if any(overlap(dot.places[1], place) for place in written):
+                continue
+            columns = PANEL_BYTES // SIZES[dot.dtype]
+            size = -(-dot.m // columns) * dot.k * PANEL_BYTES
+            # Equal until it has a buffer.
+            pack = Pack(dot.dtype, Slice(-1, 0), dot.lhs, dot.k, dot.m, dot.transpose_lhs, size)
+            if pack not in shared:
+                shared[pack] = dataclasses.replace(pack, out=Slice(len(self.buffers), 0))
+                self.buffers.append(Buffer(size, "temp", None, None))
+            found[dot] = shared[pack]
+        return found
+
+
+def _with(loop: Thunk, found: dict[Dot, Pack]) -> Thunk:
+    """Returns a loop whose products use packed right sides."""
+
+    def changed(thunk: Thunk) -> Thunk:
+        if isinstance(thunk, Dot) and (pack := found.get(thunk)):
+            return dataclasses.replace(thunk, lhs=pack.out, packing="panels")
+        return _with(thunk, found)
+
+    return loop.with_bodies(lambda body: tuple(map(changed, body)))

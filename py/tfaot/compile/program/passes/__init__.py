@@ -1,0 +1,1 @@
+"""Passes that replace kernels of XLA's by calls of the runtime."""

@@ -1,0 +1,113 @@
+"""A compiled function for all CPU levels, which the passes after the compiler read and change."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from tfaot.compile.program.thunks.kinds import CompiledFunction, Kernel, Thunk, walk
+from tfaot.compile.program.values.finishes import Finish, finishes
+from tfaot.compile.program.values.instructions import kernels
+from tfaot.xla.module import Module
+
+_Known = TypeVar("_Known")
+
+
+@dataclasses.dataclass(frozen=True)
+class Constant:
+    """A constant. If several levels have it, or a level has it several times, it is still one constant."""
+
+    value: memoryview
+    places: tuple[tuple[str, int, str], ...]
+    """Its CPU levels, buffers, and symbols."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """A packed constant."""
+
+    packing: str
+    shape: tuple[int, ...]
+    """For a product's right side: inner dimension and columns. For a kernel: x, y, channels, filters."""
+    before: int
+    """Its size in bytes before and after packing."""
+    after: int
+
+
+@dataclasses.dataclass
+class Compiled:
+    """A compiled function, which passes change in place."""
+
+    functions: dict[str, CompiledFunction]
+    """Functions by CPU level, lowest first."""
+    values: Mapping[str, memoryview]
+    """What the compiler stored in each constant, by symbol."""
+    modules: Sequence[Module] = ()
+    """What XLA generated code from, for each level."""
+    weights: str = ""
+    """The dtype to which the export stage has rounded weights: `bfloat16` or `int8`. Empty if it hasn't."""
+    replaced: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    """Replacements for constants' values, by symbol, without the constants that stay unchanged."""
+    added: dict[str, bytes] = dataclasses.field(default_factory=dict)
+    """More constants, by symbol."""
+    packed: dict[int, Packed] = dataclasses.field(default_factory=dict)
+    """The packed constants, by their index in `constants`."""
+
+    def kernels(self, read: Callable[[Module], Mapping[str, _Known]]) -> dict[str, _Known]:
+        """Returns what the optimized HLO of all levels says about kernels, by symbol.
+
+        Args:
+          read: finds kernels in a module.
+        """
+        return {symbol: known for module in self.modules for symbol, known in read(module).items()}
+
+    @functools.cached_property
+    def finishes(self) -> dict[str, tuple[Finish, ...]]:
+        """The kernels of all levels with one result, and the ways to read them as the end of a product."""
+        return self.kernels(finishes)
+
+    def change(self, changed: Callable[[CompiledFunction], CompiledFunction]) -> None:
+        """Replaces the function of each level by one with the same results."""
+        self.functions = {isa: changed(function) for isa, function in self.functions.items()}
+
+    def most(self, count: Callable[[Thunk], int]) -> int:
+        """Returns the sum of a number over all thunks, also those in loops, at the level where it is largest."""
+        return max(sum(map(count, walk(function.thunks))) for function in self.functions.values())
+
+    @functools.cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        """The compiler's constants, in the order in which the functions first name them."""
+        found: dict[tuple[int, bytes], tuple[memoryview, list[tuple[str, int, str]]]] = {}
+        for isa, function in self.functions.items():
+            for buffer, symbol in _symbols(function):
+                value = self.values[symbol]
+                key = len(value), hashlib.sha256(value).digest()
+                found.setdefault(key, (value, []))[1].append((isa, buffer, symbol))
+        return tuple(Constant(value, tuple(places)) for value, places in found.values())
+
+
+def _symbols(function: CompiledFunction) -> Iterator[tuple[int, str]]:
+    """Returns buffers and symbols of the constants that have values."""
+    filled = (index for index, buffer in enumerate(function.buffers) if buffer.kind == "constant" and buffer.size)
+    return zip(filled, function.constants, strict=True)
+
+
+def described(function: CompiledFunction, module: Module) -> CompiledFunction:
+    """Returns a function whose kernels say whether they have one result.
+
+    Raises:
+      KeyError: the module doesn't have a kernel, of which this is the symbol.
+    """
+    single: dict[str, bool] = {}
+    for kernel, instruction in kernels(module):
+        single[kernel] = single.get(kernel, True) and instruction.type.plain  # two names can map to one symbol
+
+    def changed(thunk: Thunk) -> Thunk:
+        if isinstance(thunk, Kernel):
+            return dataclasses.replace(thunk, single=single[thunk.symbol])
+        return thunk.with_bodies(lambda body: tuple(map(changed, body)))
+
+    return dataclasses.replace(function, thunks=tuple(map(changed, function.thunks)))

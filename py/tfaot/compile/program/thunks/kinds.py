@@ -1,0 +1,989 @@
+"""A compiled function: its buffers, and the thunks that a run executes one after another."""
+
+from __future__ import annotations
+
+import abc
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tfaot.compile.program.values.formulas import Formula, Operation
+from tfaot.core.errors import TfaotError
+
+if TYPE_CHECKING:
+    from tfaot.compile.program.codegen.emitter import Emitter
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A block of memory that thunks work on."""
+
+    size: int
+    kind: str
+    """`constant`, `temp`, `parameter`, or `thread_local`. A `thread_local` buffer has no memory of its own."""
+    argument: int | None
+    """The compiler's argument that it contains."""
+    result: int | None
+    """The compiler's result that it contains. If `argument` is set too, the result is written in place."""
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Where a value begins: an offset in a buffer, which is given by its index."""
+
+    buffer: int
+    offset: int
+
+
+Place = tuple[Slice, int]
+"""Where bytes are, and how many."""
+
+
+@dataclass(frozen=True)
+class Uses:
+    """What a thunk reads and writes, as far as it is known."""
+
+    reads: tuple[Place, ...]
+    """What it may read."""
+    writes: tuple[Place, ...]
+    """What it writes whole."""
+
+    @property
+    def changes(self) -> tuple[Place, ...]:
+        """What it may write: if its results are unknown, anything that it uses may be one."""
+        return self.writes or self.reads
+
+
+class Thunk(abc.ABC):
+    """A step of a run. A kind of thunk is a class, and no other code knows all kinds."""
+
+    @property
+    @abc.abstractmethod
+    def places(self) -> tuple[Place, ...]:
+        """All that it uses itself, without the thunks in it. Results come first, if the class says nothing else."""
+
+    @abc.abstractmethod
+    def uses(self) -> Uses:
+        """Returns what it reads and writes, with all thunks in it."""
+
+    @abc.abstractmethod
+    def emit(self, program: Emitter) -> list[str]:
+        """Returns C++ that runs it."""
+
+    @property
+    def title(self) -> str:
+        """What hooks are told that it is; empty if they are told only of the thunks in it."""
+        return "" if self.bodies else type(self).__name__.lower()
+
+    @property
+    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
+        """The sequences of thunks in it."""
+        return ()
+
+    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
+        """Returns the thunk with each of its `bodies` replaced by `change`, in order."""
+        return self
+
+
+class _Opaque(Thunk):
+    """A thunk that may write anything that it uses, such as a loop, or may leave it as it is."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """Nothing, apart from the thunks in it."""
+        return ()
+
+    def uses(self) -> Uses:
+        """Returns all places, with those of the thunks in it."""
+        return Uses(tuple(place for thunk in walk((self,)) for place in thunk.places), ())
+
+
+class _Formula(Thunk):
+    """A thunk that computes formulas. It can write an array in place."""
+
+    @property
+    @abc.abstractmethod
+    def written(self) -> tuple[int, ...]:
+        """The `places` that it writes."""
+
+    def uses(self) -> Uses:
+        """Returns all places as reads."""
+        return Uses(self.places, tuple(self.places[place] for place in self.written))
+
+
+class _Result(Thunk):
+    """A thunk whose first place is its only result."""
+
+    def uses(self) -> Uses:
+        """Returns the result, and the rest as reads."""
+        out, *reads = self.places
+        return Uses(tuple(reads), (out,))
+
+
+@dataclass(frozen=True)
+class SizedSlice:
+    """A kernel's argument."""
+
+    slice: Slice
+    size: int
+
+
+@dataclass(frozen=True)
+class Kernel(Thunk):
+    """A call of a function in the object file, once for each workgroup."""
+
+    symbol: str
+    args: tuple[SizedSlice, ...]
+    workgroups: tuple[int, int, int]
+
+    single: bool = False
+    """Whether it has one result, the last argument. Otherwise, any argument may be one."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The arguments, in order."""
+        return tuple((arg.slice, arg.size) for arg in self.args)
+
+    def uses(self) -> Uses:
+        """Returns what is known of the arguments."""
+        return Uses(self.places[:-1], self.places[-1:]) if self.single else Uses(self.places, ())
+
+    @property
+    def title(self) -> str:
+        """The symbol."""
+        return self.symbol
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the function, or the runtime for several workgroups."""
+        call = len(program.calls)
+        program.symbols.add(self.symbol)
+        program.kernel_args += [(arg.slice.offset, arg.size, program.number[arg.slice.buffer]) for arg in self.args]
+        program.calls.append(f"{{{{{', '.join(f'{count}u' for count in self.workgroups)}}}, {len(self.args)}u}}")
+        if self.workgroups == (1, 1, 1):
+            return [f"if ({self.symbol}(calls + {call}) != nullptr) return false;"]
+        return [f"if (!::tfaot::RunWorkgroups(&{self.symbol}, calls[{call}])) return false;"]
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """Finishes the result of a product or convolution: min(max((result + bias) + (addend + addend_bias), low), high).
+
+    Or, without biases, `scale * result + addend` within these bounds. tfcompile's header has none. The pass `epilogues` makes
+    them from kernels. The result without the epilogue is stored, too, unless its place is scratch.
+    """
+
+    bias: Slice | None
+    """One value for each column or filter, like `addend_bias`."""
+    addend: Slice | None
+    """As many values as the result."""
+    addend_bias: Slice | None
+    out: Slice
+    low: float
+    high: float
+    scale: float = 1.0
+    scratch: bool = False
+    """Whether nothing reads the result without the epilogue, so that its place is memory to work in."""
+
+
+@dataclass(frozen=True)
+class Dot(Thunk):
+    """`batch` products of matrices that are stored by columns: out[m][n] = lhs[m][k] * rhs[k][n]."""
+
+    dtype: str
+    """The C++ name of the dtype of all three."""
+    batch: int
+    out: Slice
+    lhs: Slice
+    rhs: Slice
+    strides: tuple[int, int, int]
+    """The number of values from one product to the next, for out, lhs, and rhs."""
+    m: int
+    n: int
+    k: int
+    transpose_lhs: bool
+    transpose_rhs: bool
+    epilogue: Epilogue | None = None
+    packing: str = "none"
+    """The layout of `lhs`, the right side of the product of rows: as above, or a packing's name in `prepack`."""
+    columns_apart: tuple[int, int, int] = (0, 0, 0)
+    """The number of values from one stored column to the next, for out, lhs, and rhs. Zero means that columns are adjacent.
+
+    tfcompile's columns are. The pass `transpose_folding` sets these distances.
+    """
+
+    @property
+    def stored(self) -> tuple[tuple[int, int], ...]:
+        """The number of columns, and of values in each, as out, lhs, and rhs are stored."""
+        lhs, rhs = (self.k, self.m), (self.n, self.k)
+        return (self.n, self.m), lhs[::-1] if self.transpose_lhs else lhs, rhs[::-1] if self.transpose_rhs else rhs
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The result, both sides, and what the epilogue has."""
+        size = SIZES[self.dtype]
+        out, lhs, rhs = (
+            (at, size * _span(self.batch, step, apart, *shape))
+            for at, step, apart, shape in zip(
+                (self.out, self.lhs, self.rhs), self.strides, self.columns_apart, self.stored, strict=True
+            )
+        )
+        return out, lhs, rhs, *_epilogue_places(self.epilogue, out[1], size * self.m)
+
+    def uses(self) -> Uses:
+        """Returns the result and that of the epilogue as writes."""
+        return _product_uses(self)
+
+    @property
+    def title(self) -> str:
+        """The sizes, in the order of rows."""
+        return f"dot {self.batch}x{self.n}x{self.k}x{self.m}"
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the product of rows."""
+        # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
+        # reverse order.
+        out_step, right_step, left_step = self.strides
+        transposed = [str(flag).lower() for flag in (self.transpose_rhs, self.transpose_lhs)]
+        sizes = self.batch, self.n, self.m, self.k, *transposed, left_step, right_step, out_step
+        apart = "".join(f", {distance}" for distance in reversed(self.columns_apart)) if any(self.columns_apart) else ""
+        return _call(
+            program, "Products", self, program.product(sizes, self.packing, apart), self.rhs, self.lhs, self.out
+        )
+
+
+@dataclass(frozen=True)
+class Convolution(Thunk):
+    """A convolution of images with channels last. In each pair, x is the slower axis."""
+
+    dtype: str
+    """The C++ name of the dtype of all three."""
+    out: Slice
+    input: Slice
+    kernel: Slice
+    batch: int
+    input_size: tuple[int, int]
+    input_channels: int
+    kernel_size: tuple[int, int]
+    kernel_channels: int
+    filters: int
+    output_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding_before: tuple[int, int]
+    padding_after: tuple[int, int]
+    input_dilation: tuple[int, int]
+    kernel_dilation: tuple[int, int]
+    groups: int
+    epilogue: Epilogue | None = None
+    packing: str = "none"
+    """The layout of `kernel`; see `Dot.packing`."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The result, the images, the kernel, and what the epilogue has."""
+        size = SIZES[self.dtype]
+        out_size = size * self.batch * _area(self.output_size) * self.filters
+        return (
+            (self.out, out_size),
+            (self.input, size * self.batch * _area(self.input_size) * self.input_channels),
+            (self.kernel, size * _area(self.kernel_size) * self.kernel_channels * self.filters),
+            *_epilogue_places(self.epilogue, out_size, size * self.filters),
+        )
+
+    def uses(self) -> Uses:
+        """Returns the result and that of the epilogue as writes."""
+        return _product_uses(self)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the convolution."""
+        pairs = (
+            self.input_size,
+            self.kernel_size,
+            self.output_size,
+            self.stride,
+            self.padding_before,
+            self.input_dilation,
+            self.kernel_dilation,
+        )
+        counts = self.batch, self.input_channels, self.kernel_channels, self.filters, self.groups
+        sizes, what = program.image(counts, pairs, self.packing), "Convolution"
+        if self.packing == "winograd":
+            program.needs.add("winograd")
+            program.scratch[f"kernels::WinogradScratchBytes({sizes})"] = None
+            what = "Winograd"
+        return _call(program, what, self, sizes, self.input, self.kernel, self.out)
+
+
+@dataclass(frozen=True)
+class Sweep(_Formula):
+    """Applies a formula to arrays of `count` values. An array can overlap what is written only if it is the same array.
+
+    tfcompile's header has none. The pass `elementwise_fusion` makes them from kernels.
+    """
+
+    formula: Formula
+    count: int
+    arrays: tuple[Slice, ...]
+    scalars: tuple[Slice, ...]
+    """Single values."""
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The arrays that it writes."""
+        return tuple(array for array, _ in self.formula.results)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The arrays, and the single values."""
+        size = SIZES[self.formula.dtype]
+        return (*((at, size * self.count) for at in self.arrays), *((at, size) for at in self.scalars))
+
+    @property
+    def title(self) -> str:
+        """The number of values."""
+        return f"sweep {self.count}"
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Applies the formula, which is a class of the program."""
+        index = program.formulas.setdefault(self.formula, len(program.formulas))
+        places = ", ".join(map(program.all_at, (self.arrays, self.scalars)))
+        return [f"kernels::RunSweep<Formula{index}>({self.count}, {places}, instance.threads);"]
+
+
+@dataclass(frozen=True)
+class RowFormula:
+    """What happens to each row of some arrays.
+
+    The opcodes of operations are those of a `Formula`, and more: `column` and `row` read the value of the column from `vectors` and
+    that of the row from `values`, and `sum` adds up an operand's values of a row.
+    """
+
+    operations: tuple[Operation, ...]
+    arrays: tuple[tuple[int, int], ...]
+    """The arrays that are written, with the operations that compute their values. Each is written after a row's other reads."""
+    values: tuple[tuple[int, int], ...]
+    """The same for values of rows."""
+
+
+@dataclass(frozen=True)
+class RowSweep(_Formula):
+    """Applies a formula to the rows of arrays. An array can overlap what is written only if it is the same array.
+
+    tfcompile's header has none. The pass `row_fusion` makes them from kernels.
+    """
+
+    formula: RowFormula
+    rows: int
+    columns: int
+    arrays: tuple[Slice, ...]
+    vectors: tuple[Slice, ...]
+    """One value for each column."""
+    values: tuple[Slice, ...]
+    """One value for each row."""
+    scalars: tuple[Slice, ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The arrays, then values for columns, for rows, and single ones."""
+        size = SIZES["float"]
+        return (
+            *((at, size * self.rows * self.columns) for at in self.arrays),
+            *((at, size * self.columns) for at in self.vectors),
+            *((at, size * self.rows) for at in self.values),
+            *((at, size) for at in self.scalars),
+        )
+
+    @property
+    def written(self) -> tuple[int, ...]:
+        """The arrays and the values for rows that it writes."""
+        first = len(self.arrays) + len(self.vectors)
+        return *(place for place, _ in self.formula.arrays), *(first + place for place, _ in self.formula.values)
+
+    @property
+    def title(self) -> str:
+        """The numbers of rows and columns."""
+        return f"row_sweep {self.rows}x{self.columns}"
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Applies the formula, which is a class of the program."""
+        index = program.row_formulas.setdefault((self.formula, self.columns), len(program.row_formulas))
+        places = ", ".join(map(program.all_at, (self.arrays, self.vectors, self.values, self.scalars)))
+        return [f"kernels::RunRowSweep<RowFormula{index}>({self.rows}, {places}, instance.threads);"]
+
+
+@dataclass(frozen=True)
+class Softmax(_Result):
+    """The softmax of `scale` times each of `rows` rows of floats. `out` can be the input.
+
+    tfcompile's header has none. The pass `softmax` makes them from kernels.
+    """
+
+    rows: int
+    columns: int
+    scale: float
+    out: Slice
+    input: Slice
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The result and the input."""
+        size = SIZES["float"] * self.rows * self.columns
+        return (self.out, size), (self.input, size)
+
+    @property
+    def title(self) -> str:
+        """The numbers of rows and columns."""
+        return f"softmax {self.rows}x{self.columns}"
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the softmax."""
+        sizes = f"{self.rows}, {self.columns}, {self.scale!r}f"
+        return _level(program, "softmax_f32", f"RunSoftmax<float>({sizes}", self.input, self.out)
+
+
+@dataclass(frozen=True)
+class ColumnSums(_Result):
+    """Sums of the rows of `arrays` arrays of floats, in blocks: the first has `first` rows, others have `step` or fewer.
+
+    tfcompile's header has none. The pass `column_reduction` makes them from kernels.
+    """
+
+    arrays: int
+    rows: int
+    columns: int
+    blocks: int
+    """The number of sums for each array and column."""
+    first: int
+    step: int
+    out: Slice
+    input: Slice
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The sums and the rows."""
+        size = SIZES["float"] * self.arrays * self.columns
+        return (self.out, size * self.blocks), (self.input, size * self.rows)
+
+    @property
+    def title(self) -> str:
+        """The numbers of arrays, rows, and columns."""
+        return f"column_reduction {self.arrays}x{self.rows}x{self.columns}"
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the sum."""
+        sizes = ", ".join(map(str, (self.arrays, self.rows, self.columns, self.blocks, self.first, self.step)))
+        return _level(program, "column_sums_f32", f"RunColumnSums<float>({{{sizes}}}", self.input, self.out)
+
+
+@dataclass(frozen=True)
+class RowCopies(_Result):
+    """Copies rows of floats in another order: loops, outermost first, read rows and write them one after another.
+
+    tfcompile's header has none. The pass `transposes` makes them from kernels.
+    """
+
+    first: int
+    """The index of the first value that is read."""
+    loops: tuple[tuple[int, int], ...]
+    """For each loop, its count and the distance of the rows that it reads, in values."""
+    row: int
+    """The number of values in a row."""
+    out: Slice
+    input: Slice
+    input_size: int
+    """In bytes; more than are read if it copies a part."""
+
+    @property
+    def size(self) -> int:
+        """The bytes of the result."""
+        return SIZES["float"] * self.row * math.prod(count for count, _ in self.loops)
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The result and the input."""
+        return (self.out, self.size), (self.input, self.input_size)
+
+    @property
+    def title(self) -> str:
+        """The number of rows, and of values in each."""
+        return f"transposes {self.size // 4 // self.row}x{self.row}"
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the loops."""
+        program.facts[f"::tfaot::kernels::RowOrder::kLoops == {len(self.loops)}"] = None
+        loops = ", ".join(f"{{{count}, {step}}}" for count, step in self.loops)
+        order = f"{{{self.first}, {{{loops}}}, {self.row}}}"
+        return _level(program, "row_copies_f32", f"RunRowCopies<float>({order}", self.input, self.out)
+
+
+@dataclass(frozen=True)
+class FilterGradient(_Result):
+    """The gradient of a convolution of images with channels last by its kernel, as out[channels][x][y][filters].
+
+    tfcompile's header has none. The pass `filter_gradients` makes them from convolutions. Sizes are those of the convolution
+    that it is the gradient of. In each pair, x is the slower axis. All values are floats.
+    """
+
+    out: Slice
+    input: Slice
+    gradient: Slice
+    """The gradient by the convolution's result."""
+    batch: int
+    input_size: tuple[int, int]
+    channels: int
+    kernel_size: tuple[int, int]
+    filters: int
+    output_size: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    """Before the first pixel. It can be negative."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The result, the images, and the gradient by the convolution's result."""
+        size = SIZES["float"]
+        return (
+            (self.out, size * _area(self.kernel_size) * self.channels * self.filters),
+            (self.input, size * self.batch * _area(self.input_size) * self.channels),
+            (self.gradient, size * self.batch * _area(self.output_size) * self.filters),
+        )
+
+    @property
+    def title(self) -> str:
+        """The sizes of the kernel."""
+        return "filter_gradient {}x{}x{}x{}".format(*self.kernel_size, self.channels, self.filters)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the gradient, with the sizes of its convolution."""
+        pairs = (self.input_size, self.kernel_size, self.output_size, self.stride, self.padding, (1, 1), (1, 1))
+        images = program.image((self.batch, self.channels, self.channels, self.filters, 1), pairs, "none")
+        call = f"RunFilterGradient<float>({images}"
+        return _level(program, "filter_gradient_f32", call, self.input, self.gradient, self.out)
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A layer on one row: out = clamp(row[depth] * matrix[depth, columns] + bias). All values are floats."""
+
+    out: Slice
+    row: Slice
+    matrix: Slice
+    bias: Slice | None
+    depth: int
+    columns: int
+    transposed: bool
+    """Whether the matrix is stored as [columns, depth]."""
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class DenseNet(Thunk):
+    """Layers, one after another.
+
+    tfcompile's header has none. The pass `mlp_fusion` makes them from kernels.
+    """
+
+    layers: tuple[Dense, ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The results of all layers, then what each reads."""
+        size = SIZES["float"]
+        return (
+            *((each.out, size * each.columns) for each in self.layers),
+            *(
+                place
+                for each in self.layers
+                for place in (
+                    (each.row, size * each.depth),
+                    (each.matrix, size * each.depth * each.columns),
+                    *(((each.bias, size * each.columns),) if each.bias else ()),
+                )
+            ),
+        )
+
+    def uses(self) -> Uses:
+        """Returns all results as writes."""
+        return Uses(self.places[len(self.layers) :], self.places[: len(self.layers)])
+
+    @property
+    def title(self) -> str:
+        """The sizes of the layers."""
+        return f"dense_net {self.layers[0].depth}" + "".join(f"x{layer.columns}" for layer in self.layers)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls a template with the sizes of the layers."""
+        program.needs |= {"bounds", "mlp_fusion"}
+        layers = []
+        for each in self.layers:
+            bias = "nullptr" if each.bias is None else program.at(each.bias)
+            places = program.at(each.row), program.at(each.matrix), bias, program.at(each.out)
+            sizes = f"{each.depth}, {each.columns}, {str(each.transposed).lower()}"
+            layers.append(f"kernels::Dense<{sizes}>{{{', '.join((*places, *_bounds(each.low, each.high)))}}}")
+        *others, last = layers
+        return ["kernels::RunDenseNet(", *(f"    {layer}," for layer in others), f"    {last});"]
+
+
+@dataclass(frozen=True)
+class Copy(_Result):
+    """A copy of bytes that don't overlap."""
+
+    out: Slice
+    input: Slice
+    size: int
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The result and the input."""
+        return (self.out, self.size), (self.input, self.size)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Copies."""
+        return [f"std::memcpy({program.at(self.out)}, {program.at(self.input)}, {self.size});"]
+
+
+@dataclass(frozen=True)
+class Pack(_Result):
+    """Packs a product's right side into the panels of `prepack`.
+
+    tfcompile's header has none. The pass `pack_loops` puts them before loops.
+    """
+
+    dtype: str
+    """The C++ name of the values' dtype."""
+    out: Slice
+    input: Slice
+    depth: int
+    columns: int
+    transposed: bool
+    """Whether the input has the shape [columns, depth]."""
+    size: int
+    """The bytes of the panels. The last one may be partly empty."""
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The panels and the right side."""
+        return (self.out, self.size), (self.input, SIZES[self.dtype] * self.depth * self.columns)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls what copies a right side in every product otherwise."""
+        program.packed("panels")
+        program.sources.add(f"tfaot/kernels/products_{_SOURCES[self.dtype]}.cc")
+        sizes = f"{self.depth}, {self.columns}, {str(self.transposed).lower()}"
+        sides = f"{program.at(self.input)}, {program.at(self.out)}"
+        return [f"kernels::TFAOT_ISA::RunPack<{_CPP[self.dtype]}>({sizes}, {sides});"]
+
+
+@dataclass(frozen=True)
+class Sort(_Opaque):
+    """Sorts `shape[0] * shape[2]` vectors of `shape[1]` values in place. All buffers get the same order."""
+
+    comparator: str
+    """The symbol of a function in the object file."""
+    values: tuple[Slice, ...]
+    value_sizes: tuple[int, ...]
+    """The bytes per value in each buffer."""
+    shape: tuple[int, int, int]
+    stable: bool
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The buffers."""
+        count = math.prod(self.shape)
+        return tuple((at, size * count) for at, size in zip(self.values, self.value_sizes, strict=True))
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Sorts with the comparator of the object file.
+
+        Raises:
+          TfaotError: there are more buffers than the runtime can sort together.
+        """
+        if len(self.values) > program.most_sorted:
+            raise TfaotError(
+                f"the model sorts {len(self.values)} arrays together",
+                exists=f"the limit is {program.most_sorted}",
+                do="sort their indices instead, and gather each array by the sorted indices",
+            )
+        outer, length, inner = self.shape
+        program.needs.add("sort")
+        program.comparators.add(self.comparator)
+        program.scratch[f"::tfaot::SortScratchBytes({length}, {max(self.value_sizes)})"] = None
+        return [
+            "{",
+            f"  unsigned char* const values[] = {program.all_at(self.values)};",
+            f"  static constexpr std::size_t kSizes[] = {{{', '.join(map(str, self.value_sizes))}}};",
+            f"  ::tfaot::Sort({{{outer}, {length}, {inner}}}, &{self.comparator}, {len(self.values)}, values, kSizes,",
+            "                instance.scratch);",
+            "}",
+        ]
+
+
+@dataclass(frozen=True)
+class TopK(_Opaque):
+    """The `k` largest values and their indices in each of `batch` rows of `size` floats, largest first."""
+
+    batch: int
+    size: int
+    k: int
+    values: Slice
+    out_values: Slice
+    out_indices: Slice
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The values, then both results."""
+        found = 4 * self.batch * self.k
+        return (self.values, 4 * self.batch * self.size), (self.out_values, found), (self.out_indices, found)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Calls the runtime."""
+        program.needs.add("sort")
+        values = f"reinterpret_cast<const float*>({program.at(self.values)})"
+        out_values = f"reinterpret_cast<float*>({program.at(self.out_values)})"
+        out_indices = f"reinterpret_cast<std::int32_t*>({program.at(self.out_indices)})"
+        return [f"::tfaot::TopK({self.batch}, {self.size}, {self.k}, {values}, {out_values}, {out_indices});"]
+
+
+@dataclass(frozen=True)
+class Rng(_Opaque):
+    """Writes a state of 16 bytes, and advances it by its delta."""
+
+    state: int
+    out: Slice
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The copy of the state."""
+        return ((self.out, 16),)
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Advances the instance's state."""
+        return [f"::tfaot::NextRngState(instance.rng[{self.state}], {program.at(self.out)});"]
+
+
+@dataclass(frozen=True)
+class Call(_Opaque):
+    """Runs other thunks once."""
+
+    body: tuple[Thunk, ...]
+
+    @property
+    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
+        """The body."""
+        return (self.body,)
+
+    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
+        """Changes the body."""
+        return replace(self, body=change(self.body))
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Runs the body."""
+        return program.sequence(self.body)
+
+
+@dataclass(frozen=True)
+class For(_Opaque):
+    """Runs other thunks a fixed number of times."""
+
+    trips: int
+    body: tuple[Thunk, ...]
+
+    @property
+    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
+        """The body."""
+        return (self.body,)
+
+    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
+        """Changes the body."""
+        return replace(self, body=change(self.body))
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Runs the body in a loop."""
+        loop = f"for (std::int64_t i = 0; i < {self.trips}; ++i) {{"
+        return [loop, *program.sequence(self.body, 1), "}"]
+
+
+@dataclass(frozen=True)
+class While(_Opaque):
+    """Runs other thunks while a boolean is true. `condition` computes it before each round."""
+
+    flag: Slice
+    condition: tuple[Thunk, ...]
+    body: tuple[Thunk, ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The boolean."""
+        return ((self.flag, 1),)
+
+    @property
+    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
+        """The condition and the body."""
+        return self.condition, self.body
+
+    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
+        """Changes the condition and the body."""
+        return replace(self, condition=change(self.condition), body=change(self.body))
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Runs both in a loop."""
+        condition = program.sequence(self.condition, 1)
+        end = f"  if (*({program.at(self.flag)}) == 0) break;"
+        return ["for (;;) {", *condition, end, *program.sequence(self.body, 1), "}"]
+
+
+@dataclass(frozen=True)
+class Conditional(_Opaque):
+    """Runs one of several bodies, chosen by an int32 or by a boolean. True chooses the first."""
+
+    index: Slice
+    boolean: bool
+    branches: tuple[tuple[Thunk, ...], ...]
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """What chooses."""
+        return ((self.index, 1 if self.boolean else 4),)
+
+    @property
+    def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
+        """The branches."""
+        return self.branches
+
+    def with_bodies(self, change: Callable[[tuple[Thunk, ...]], tuple[Thunk, ...]]) -> Thunk:
+        """Changes all branches."""
+        return replace(self, branches=tuple(map(change, self.branches)))
+
+    def emit(self, program: Emitter) -> list[str]:
+        """Chooses. An index out of range selects the last branch, in XLA as in TensorFlow."""
+        at = program.at(self.index)
+        index = f"*({at}) != 0 ? 0 : 1" if self.boolean else f"*reinterpret_cast<const std::int32_t*>({at})"
+        lines = [f"switch ({index}) {{"]
+        for branch, body in enumerate(self.branches):
+            last = branch + 1 == len(self.branches)
+            lines += [
+                f"  {'default' if last else f'case {branch}'}: {{",
+                *program.sequence(body, 2),
+                "    break;",
+                "  }",
+            ]
+        return [*lines, "}"]
+
+
+@dataclass(frozen=True)
+class CompiledFunction:
+    """A compiled function: everything that running it needs, apart from the object files."""
+
+    buffers: tuple[Buffer, ...]
+    arguments: tuple[int, ...]
+    """The buffers of the compiler's arguments."""
+    results: tuple[int, ...]
+    """The buffers of the compiler's results."""
+    constants: tuple[str, ...]
+    """Symbols of the data for the nonempty constant buffers, in order. The data starts 64 bytes in."""
+    rng_deltas: tuple[int, ...]
+    thunks: tuple[Thunk, ...]
+
+    @property
+    def temporary(self) -> set[int]:
+        """The buffers that nobody has after a run."""
+        return {
+            index for index, buffer in enumerate(self.buffers) if buffer.kind == "temp" and index not in self.results
+        }
+
+
+def walk(thunks: tuple[Thunk, ...]) -> Iterator[Thunk]:
+    """Iterates over all thunks, each before the thunks in it."""
+    for thunk in thunks:
+        yield thunk
+        for body in thunk.bodies:
+            yield from walk(body)
+
+
+_SOURCES = {"float": "f32", "double": "f64", "int32_t": "s32"}
+"""The suffix of a product's source file, for dtypes that have fast code."""
+
+_CPP = {
+    "float": "float",
+    "double": "double",
+    "int32_t": "std::uint32_t",
+    "Eigen::half": "::tfaot::Float16",
+    "std::complex<float>": "std::complex<float>",
+    "std::complex<double>": "std::complex<double>",
+}
+"""Our runtime's names for tfcompile's dtypes."""
+
+
+def _level(program: Emitter, source: str, call: str, *places: Slice) -> list[str]:
+    """Returns a call of a CPU level's code, which threads share, given its begin."""
+    program.sources.add(f"tfaot/kernels/{source}.cc")
+    return [f"kernels::TFAOT_ISA::{call}, {', '.join(map(program.at, places))}, instance.threads);"]
+
+
+def _call(program: Emitter, what: str, product: Dot | Convolution, sizes: str, *places: Slice) -> list[str]:
+    """Returns a call of the CPU level's fast code, which supports threads and epilogues, or of plain loops."""
+    dtype = product.dtype
+    program.needs |= {"calls"} | {need for need in ("complex", "half") if need in dtype}
+    if product.epilogue:
+        program.needs.add("bounds")
+    operands = ", ".join((sizes, *map(program.at, places)))
+    end = f", instance.threads{_epilogue(program, product.epilogue)});"
+    if program.packed(product.packing):
+        program.sources.add("tfaot/kernels/stream_f32.cc")
+        return [f"kernels::TFAOT_ISA::RunStream<float>({operands}{end}"]
+    if dtype in _SOURCES if what == "Products" else dtype == "float":
+        program.sources.add(f"tfaot/kernels/{what.lower()}_{_SOURCES[dtype]}.cc")
+        scratch = ", instance.scratch" if what == "Winograd" else ""
+        return [f"kernels::TFAOT_ISA::Run{what}<{_CPP[dtype]}>({operands}{scratch}{end}"]
+    return [f"kernels::RunPlain{what}<{_CPP[dtype]}>({operands});"]
+
+
+def _epilogue(program: Emitter, epilogue: Epilogue | None) -> str:
+    if epilogue is None:
+        return ""
+    places = (epilogue.bias, epilogue.addend, epilogue.addend_bias, epilogue.out)
+    numbers = [*_bounds(epilogue.low, epilogue.high)]
+    if epilogue.scratch or epilogue.scale != 1:
+        numbers += [repr(epilogue.scale), str(epilogue.scratch).lower()]
+    return ", {" + ", ".join([*(program.at(place) if place else "nullptr" for place in places), *numbers]) + "}"
+
+
+def _bounds(low: float, high: float) -> tuple[str, str]:
+    """Returns bounds as C++. repr() returns a float's shortest text, which parses to the same value; an infinity's isn't C++."""
+    return repr(low).replace("inf", "INFINITY"), repr(high).replace("inf", "INFINITY")
+
+
+def _product_uses(product: Dot | Convolution) -> Uses:
+    out, left, right, *rest = product.places
+    return Uses((left, right, *rest[1:]), (out, *rest[:1]))
+
+
+def _epilogue_places(epilogue: Epilogue | None, size: int, bias_size: int) -> tuple[Place, ...]:
+    if epilogue is None:
+        return ()
+    biases = ((place, bias_size) for place in (epilogue.bias, epilogue.addend_bias) if place)
+    addend = ((epilogue.addend, size),) if epilogue.addend else ()
+    return (epilogue.out, size), *biases, *addend
+
+
+def _span(batch: int, step: int, apart: int, columns: int, values: int) -> int:
+    """Returns the number of values from the first to the last of some matrices, including those in between."""
+    if not batch * columns * values:
+        return 0
+    return step * (batch - 1) + (apart or values) * (columns - 1) + values
+
+
+def _area(size: tuple[int, int]) -> int:
+    return size[0] * size[1]
+
+
+SIZES: Mapping[str, int] = {
+    "Eigen::half": 2,
+    "float": 4,
+    "double": 8,
+    "int32_t": 4,
+    "std::complex<float>": 8,
+    "std::complex<double>": 16,
+}
+"""The bytes of a value, for each dtype of products and convolutions."""

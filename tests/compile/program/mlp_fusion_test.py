@@ -1,0 +1,125 @@
+"""Which kernels become layers of dense nets."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import unittest
+
+from tfaot.compile.program.passes.mlp_fusion import LARGEST, join
+from tfaot.compile.program.thunks.kinds import (
+    Buffer,
+    CompiledFunction,
+    Copy,
+    Dense,
+    DenseNet,
+    For,
+    Kernel,
+    SizedSlice,
+    Slice,
+    Thunk,
+)
+from tfaot.compile.program.values.finishes import Finish
+from tfaot.compile.program.values.vectors import VectorProduct
+
+X, W, B, H, V, C, Y, OTHER = (Slice(index, 0) for index in range(8))
+KNOWN = {
+    "first": VectorProduct(row=2, matrix=1, addend=0, depth=3, columns=5, transposed=False, arguments=4),
+    "second": VectorProduct(row=0, matrix=1, addend=None, depth=5, columns=2, transposed=True, arguments=3),
+    "largest": VectorProduct(
+        row=0, matrix=1, addend=None, depth=LARGEST // 64, columns=64, transposed=False, arguments=3
+    ),
+    "larger": VectorProduct(
+        row=0, matrix=1, addend=None, depth=LARGEST // 64 + 1, columns=64, transposed=False, arguments=3
+    ),
+    "batch": VectorProduct(row=0, matrix=1, addend=None, depth=3, columns=5, transposed=False, arguments=3, batch=2),
+}
+RELU = Finish(value=0, bias=None, addend=None, addend_bias=None, low=0.0, high=math.inf, columns=5, arguments=2)
+FINISHES = {
+    "relu": (RELU,),
+    "wide": (dataclasses.replace(RELU, columns=1),),
+    "bias": (Finish(value=0, bias=1, addend=None, addend_bias=None, low=-1.0, high=1.0, columns=2, arguments=3),),
+    "sum": (Finish(value=0, bias=None, addend=1, addend_bias=None, low=-1.0, high=1.0, columns=2, arguments=3),),
+    "both": (Finish(value=0, bias=1, addend=2, addend_bias=None, low=-1.0, high=1.0, columns=2, arguments=4),),
+    "two": (Finish(value=0, bias=None, addend=1, addend_bias=2, low=-1.0, high=1.0, columns=2, arguments=4),),
+}
+
+
+def kernel(symbol: str, *places: tuple[Slice, int]) -> Kernel:
+    """Returns a kernel, given its arguments and their numbers of floats."""
+    return Kernel(symbol, tuple(SizedSlice(at, 4 * count) for at, count in places), (1, 1, 1))
+
+
+FIRST = kernel("first", (B, 5), (W, 15), (X, 3), (H, 5))
+RELU_OF_FIRST = kernel("relu", (H, 5), (H, 5))
+SECOND = kernel("second", (H, 5), (V, 10), (Y, 2))
+FIRST_LAYER = Dense(H, X, W, B, 3, 5, False, -math.inf, math.inf)
+RELU_LAYER = dataclasses.replace(FIRST_LAYER, low=0.0)
+SECOND_LAYER = Dense(Y, H, V, None, 5, 2, True, -math.inf, math.inf)
+
+
+class JoinTest(unittest.TestCase):
+    """The pass on thunks."""
+
+    def joined(self, *thunks: Thunk) -> tuple[Thunk, ...]:
+        """Returns what the pass makes of thunks."""
+        buffers = tuple(Buffer(1 << 20, "temp", None, None) for _ in range(8))
+        return join(CompiledFunction(buffers, (), (), (), (), thunks), KNOWN, FINISHES).thunks
+
+    def test_net(self) -> None:
+        """Protects nets: products, their bias, and their ReLU are the layers of one net, also in a loop."""
+        net = DenseNet((RELU_LAYER, SECOND_LAYER))
+        self.assertEqual(self.joined(FIRST, RELU_OF_FIRST, SECOND), (net,))
+        self.assertEqual(self.joined(For(3, (FIRST, RELU_OF_FIRST, SECOND))), (For(3, (net,)),))
+
+    def test_apart(self) -> None:
+        """Protects the order: layers are nets of their own if one doesn't read the other, or if something is in between."""
+        other = dataclasses.replace(SECOND_LAYER, row=X)
+        self.assertEqual(
+            self.joined(FIRST, kernel("second", (X, 5), (V, 10), (Y, 2))),
+            (DenseNet((FIRST_LAYER,)), DenseNet((other,))),
+        )
+        copy = Copy(OTHER, H, 20)
+        self.assertEqual(self.joined(FIRST, copy, SECOND), (DenseNet((FIRST_LAYER,)), copy, DenseNet((SECOND_LAYER,))))
+
+    def test_finish_elsewhere(self) -> None:
+        """Protects sums that something may read: a kernel that writes to another place stays, and so does one of other values."""
+        for finish in (
+            kernel("relu", (H, 5), (OTHER, 5)),
+            kernel("relu", (OTHER, 5), (OTHER, 5)),
+            kernel("relu", (H, 4), (H, 4)),
+            kernel("wide", (H, 5), (H, 5)),
+            kernel("unknown", (H, 5), (H, 5)),
+        ):
+            self.assertEqual(self.joined(FIRST, finish), (DenseNet((FIRST_LAYER,)), finish))
+        self.assertEqual(self.joined(FIRST, RELU_OF_FIRST, RELU_OF_FIRST), (DenseNet((RELU_LAYER,)), RELU_OF_FIRST))
+
+    def test_bias_of_finish(self) -> None:
+        """Protects layers whose bias comes with their bounds, unless they have one, or the sums may overwrite it."""
+        with_bias = dataclasses.replace(SECOND_LAYER, bias=C, low=-1.0, high=1.0)
+        for symbol in ("bias", "sum"):
+            self.assertEqual(self.joined(SECOND, kernel(symbol, (Y, 2), (C, 2), (Y, 2))), (DenseNet((with_bias,)),))
+        biased = dataclasses.replace(SECOND_LAYER, bias=C)
+        for before, finish in (
+            (SECOND_LAYER, kernel("bias", (Y, 2), (C, 1), (Y, 2))),
+            (SECOND_LAYER, kernel("bias", (Y, 2), (Y, 2), (Y, 2))),
+            (SECOND_LAYER, kernel("both", (Y, 2), (C, 2), (B, 2), (Y, 2))),
+            (SECOND_LAYER, kernel("two", (Y, 2), (C, 2), (B, 2), (Y, 2))),
+            (biased, kernel("bias", (Y, 2), (B, 2), (Y, 2))),
+        ):
+            self.assertEqual(self.joined(DenseNet((before,)), finish), (DenseNet((before,)), finish))
+
+    def test_sizes(self) -> None:
+        """Protects large matrices and batches, which other code multiplies faster."""
+        depth = LARGEST // 64
+        self.assertIsInstance(self.joined(kernel("largest", (X, depth), (W, depth * 64), (Y, 64)))[0], DenseNet)
+        for thunk in (
+            kernel("larger", (X, depth + 1), (W, depth * 64 + 64), (Y, 64)),
+            kernel("batch", (X, 6), (W, 30), (Y, 10)),
+            kernel("first", (B, 5), (W, 15), (X, 4), (H, 5)),
+        ):
+            self.assertEqual(self.joined(thunk), (thunk,))
+
+
+if __name__ == "__main__":
+    unittest.main()
