@@ -632,6 +632,8 @@ void TestLive() {
   variables.Refresh();
   EXPECT(Mappings(path) == 1);
   previous = tfaot::Weights();
+  EXPECT(Mappings(path) == 1);
+  live.Reclaim();
   EXPECT(Mappings(path) == 0);
 
   // Load() and SetWeights() end it, and so does following nothing.
