@@ -122,7 +122,13 @@ def pip_install(rctx, *, package, title, size, lock = None, programs = []):
     rctx.watch(python["base"])
     lock = lock or _watched(rctx, rctx.attr.requirements_lock)
     rctx.report_progress("Installing {} for Python {} ({})".format(title, python["version"], size))
-    request = {"lock": str(lock), "name": package, "package": package, "programs": programs}
+    request = {
+        "lock": str(lock),
+        "name": package,
+        "package": package,
+        "programs": programs,
+        "title": "{} ({})".format(title, size),
+    }
     result = rctx.execute(
         # Without site-packages: whatever is there, the program's own imports are the rules'.
         [python["executable"], "-I", "-S", str(_watched(rctx, _INSTALL)), json.encode(request)],
@@ -131,7 +137,8 @@ def pip_install(rctx, *, package, title, size, lock = None, programs = []):
     )
     if result.return_code != 0:
         fail("couldn't install {} with {}:\n{}".format(title, python["executable"], result.stderr.strip()[-4000:]))
-    outcome = json.decode(result.stdout.splitlines()[-1])
+    outcome = json.decode(rctx.read("outcome.json"))
+    rctx.delete("outcome.json")
     if outcome["failed"] == "pip":
         fail("pip of {} couldn't install {}:\n{}\npip.conf or PIP_INDEX_URL sets the index that pip uses.".format(
             python["executable"],
@@ -204,7 +211,7 @@ def _tfaot_tensorflow_repository_impl(rctx):
         rctx,
         lock = path,
         package = "tensorflow",
-        size = "about 300 MB to download, 1.5 GB on disk",
+        size = "304 MB to download, 1.5 GB on disk",
         title = "TensorFlow " + version,
     )
 
