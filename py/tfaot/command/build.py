@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ from typing import Any
 from tfaot import starlark
 from tfaot.command import cxx, options
 from tfaot.command.files import RULES
+from tfaot.command.objects import Objects, kept_in
 from tfaot.command.stages import Stages
 from tfaot.core.errors import TfaotError, listed
 from tfaot.pack import kernels, package
@@ -108,6 +110,20 @@ class Build:
     def path(self, ending: str, stem: str | None = None) -> str:
         """Returns the path of a file in the build's folder."""
         return str(self._root / self._prefix / ((stem or self._name) + ending))
+
+    def check_flags(self, tools: cxx.Tools) -> None:
+        """Compiles and links an empty program, to find wrong flags before the stages run.
+
+        Raises:
+          TfaotError: the compiler refuses copts or linkopts.
+        """
+        copts, linkopts = self._values["copts"], self._values["linkopts"]
+        if (copts or linkopts) and self._platform.tested:
+            source = self._root / "empty.cc"
+            source.write_text("int main() {}\n")
+            flags = [*self._rules["package_copts"](list(copts)), str(source), *linkopts, "-pthread", "-o"]
+            what = f"an empty program with the copts {listed(copts)} and the linkopts {listed(linkopts)}"
+            cxx.run([*tools.compiler, *flags, str(self._root / "empty")], what=what)
 
     def export(self, *, edge: str = "cpp") -> None:
         """Runs the export stage."""
@@ -316,10 +332,11 @@ class Build:
         copts = list(self._values["copts"])
         includes = ["-I", str(self._root), "-isystem", str(RULES / "runtime")]
         made, sources = dict[str, str](), list[cxx.Source]()
+        runtime = ["-isystem", str(RULES / "runtime")]
 
-        def add(name: str, path: str, flags: list[str]) -> None:
+        def add(name: str, path: str, flags: list[str], *, shared: bool = False) -> None:
             made[name] = str(self._root / "objects" / name)
-            sources.append(cxx.Source(path, made[name], (*flags, *includes)))
+            sources.append(cxx.Source(path, made[name], (*flags, *(runtime if shared else includes)), shared))
 
         (self._root / "objects").mkdir(exist_ok=True)
         plain = self._rules["package_copts"](copts)
@@ -337,12 +354,12 @@ class Build:
         add(f"{self._name}.fingerprint.o", self.path(".fingerprint.S", self.functions[0].stem), plain)
         for path in self._rules["PACKAGE_SOURCES"]:
             name = path.removesuffix(".cc").replace("/", ".") + ".o"
-            add(name, str(RULES / "runtime" / path), self._rules["package_copts"]())
+            add(name, str(RULES / "runtime" / path), self._rules["package_copts"](), shared=True)
         passes = [self.path(".passes.json", function.stem) for function in self.functions]
         for path in kernels.called(self._rules["PACKAGE_KERNELS"], passes):
             for level in self.levels:
                 name = f"{path.removesuffix('.cc').replace('/', '.')}.{level}.o"
-                add(name, str(RULES / "runtime" / path), self._rules["package_copts"]([], level))
+                add(name, str(RULES / "runtime" / path), self._rules["package_copts"]([], level), shared=True)
         if interface:
             flags = self._rules["interface_copts"](self._values["cpp_class"], self.header)
             add(_INTERFACE, str(RULES / "runtime" / self._rules["PACKAGE_INTERFACE"]), flags)
@@ -350,8 +367,11 @@ class Build:
             made[f"{function.stem}.constants.o"] = self.path(".constants.o", function.stem)
             for level in self.levels:
                 made[f"{function.stem}.{level}.kernels.o"] = self.path(f".{level}.kernels.o", function.stem)
+        earlier = Objects(kept_in(os.environ), tools.compiler, RULES / "runtime")
+        sources = [source for source in sources if not earlier.recall(source)]
         self.step(f"compiling {len(sources)} C++ files")
         cxx.compile_all(tools.compiler, sources)
+        earlier.keep(sources)
         return made
 
     def pack(self, tools: cxx.Tools, objects: Mapping[str, str], *, folder: str | None, archive: str | None) -> None:

@@ -145,6 +145,7 @@ def _made(
     Raises:
       _NotVerified: the test fails.
     """
+    build.check_flags(tools)
     build.export()
     if under is not None:
         try:
@@ -181,6 +182,7 @@ def profile_model(values: dict[str, Any], *, seconds: float, core: int | None) -
             do="install linux-perf (Debian), or your distribution's linux-tools",
         )
     with _build(values, None) as build:
+        build.check_flags(tools)
         build.export()
         build.verify()
         build.compile()

@@ -264,8 +264,13 @@ def check(values: Mapping[str, Any], kind: str) -> None:
             raise TfaotError(
                 f"{flag} applies only to {named[only]}", exists=f"the model is {named[kind]}", do=f"remove {flag}"
             )
-    files = {name: values[name] for name in ("config", "debug_info", "golden_inputs", "saver")}
-    for name, path in {**files, "weights": (values["weights"] or {}).get("file")}.items():
+    numbers = [(name, values[name]) for name in ("golden_steps", "max_batch")]
+    for name, number in [*numbers, *(("batch_sizes", size) for size in values["batch_sizes"] or ())]:
+        if number is not None and int(number) < 1:
+            raise TfaotError(f"--{name.replace('_', '-')} {number}: the number is less than 1", do="give 1 or more")
+    files = [(name, values[name]) for name in ("config", "debug_info", "golden_inputs", "saver")]
+    files += [("weights", (values["weights"] or {}).get("file")), *(("deps", path) for path in values["deps"] or ())]
+    for name, path in files:
         if path and not Path(path).exists():
             flag = "--" + name.replace("_", "-")
             raise TfaotError(
