@@ -137,11 +137,18 @@ def _unsupported_thunk(message: str, request: Origin, what: str) -> TfaotError |
     if not (thunk := re.search(r"Unsupported thunk type: ([\w-]+)", message)):
         return None
     kind = thunk[1].replace("-", "")
-    ops = {node.op for _, node in _all_nodes(request) if kind in node.op.lower()}
+    sources = sources_of(request)
+    nodes, ops = list[str](), set[str]()
+    for prefix, node in _all_nodes(request):
+        # A node that keeps an operation of StableHLO has its name.
+        kept = node.op == "XlaCallModule" and re.fullmatch(rf"(.*/)?{kind}(_\d+)?", node.name)
+        if kept or kind in node.op.lower():
+            nodes.append(place(prefix, node, sources))
+            ops.add(kind.upper() if kept else node.op)
     known_ops = sorted(ops & knowledge.NOT_AHEAD_OF_TIME.keys())
     return TfaotError(
         f"{what}: XLA can't compile {kind} ahead of time",
-        details="\n".join(_nodes_of(lambda node: node.op in ops, request)),
+        details="\n".join(nodes),
         exists=_by_op({op: knowledge.NOT_AHEAD_OF_TIME[op] for op in known_ops}),
         do=f"{_by_op({op: knowledge.lowered_otherwise(op) for op in known_ops}) or knowledge.MOVE}; {knowledge.OTHER_WAYS}",
     )

@@ -221,7 +221,7 @@ def programs() -> dict[str, Case]:
 
 
 def main(path: str) -> None:
-    """Writes `NAME.mlir` and `NAME.npz` for each program, and two that TensorFlow can't read."""
+    """Writes `NAME.mlir` and `NAME.npz` for each program, and those of tests about what TensorFlow can't read or compile."""
     cases = elementwise() | products() | shapes() | programs()
     cases[FROM_HLO] = (lambda x, w, n: {"y": jnp.tanh(x @ w) + n, "n": n // 2}, (f(4, 3), f(3, 5), i(5)))
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
@@ -248,6 +248,22 @@ def main(path: str) -> None:
         out.writestr("library.mlir", library.mlir_module())
         both = export.export(jax.jit(jnp.sin), platforms=["cpu", "cuda"])(spec)
         out.writestr("both.mlir", both.mlir_module())
+
+        def transformed(x: Any) -> Any:
+            spectrum = jnp.fft.rfft(x)
+            return jnp.abs(spectrum)
+
+        once = export.export(jax.jit(transformed), platforms=["cpu"])(spec)
+        out.writestr("transformed.mlir", once.mlir_module())
+        out.writestr("transformed.mlirbc", once.mlir_module_serialized)
+        repeated = jax.jit(lambda x: lax.fori_loop(0, 3, lambda _, y: y.at[:, :2].set(transformed(y)), x))
+        out.writestr("transformed_loop.mlir", export.export(repeated, platforms=["cpu"])(spec).mlir_module())
+        key = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
+        for name, shardy in (("key", True), ("key_without_shardy", False)):
+            jax.config.update("jax_use_shardy_partitioner", shardy)
+            drawn = export.export(jax.jit(lambda k: jax.random.uniform(k, (3,))), platforms=["cpu"])(key)
+            out.writestr(f"{name}.mlir", drawn.mlir_module())
+        jax.config.update("jax_use_shardy_partitioner", True)
         (size,) = export.symbolic_shape("size")
         opened = export.export(jax.jit(jnp.tanh), platforms=["cpu"])(jax.ShapeDtypeStruct((size,), np.float32))
         out.writestr("opened.mlirbc", opened.mlir_module_serialized)

@@ -46,7 +46,7 @@ def sources(info: graph_debug_info_pb2.GraphDebugInfo) -> dict[str, str]:
     Among the stack frames of a node, the innermost one outside installed packages counts. Files below the working directory
     have relative paths. TensorFlow has written the frames of `traces` in both orders, so for those, both ends are shown.
     """
-    files = [_shown(file) for file in info.files]
+    files = [shown(file) for file in info.files]
 
     def places_of(frames: Iterable[graph_debug_info_pb2.GraphDebugInfo.FileLineCol]) -> list[str]:
         return [
@@ -78,7 +78,8 @@ def _node(key: str) -> str:
     return f"{function}/{node}" if function else node
 
 
-def _shown(file: str) -> str:
+def shown(file: str) -> str:
+    """Returns a file's path as errors show it, or nothing if it isn't user code."""
     if file.startswith("<") or any(part in file for part in _PACKAGES):
         return ""
     root = os.getcwd() + os.sep
