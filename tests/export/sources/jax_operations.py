@@ -244,8 +244,9 @@ def main(path: str) -> None:
         spec = jax.ShapeDtypeStruct((3, 3), np.float32)
         newer = export.export(jax.jit(lambda x: lax.top_k(x, 2)), platforms=["cpu"])(spec)
         out.writestr("newer.mlirbc", newer.mlir_module_serialized)
-        library = export.export(jax.jit(jnp.linalg.cholesky), platforms=["cpu"])(spec)
-        out.writestr("library.mlir", library.mlir_module())
+        for platform, name in (("cpu", "library.mlir"), ("tpu", "no_library.mlir")):
+            library = export.export(jax.jit(jnp.linalg.cholesky), platforms=[platform])(spec)
+            out.writestr(name, library.mlir_module())
         both = export.export(jax.jit(jnp.sin), platforms=["cpu", "cuda"])(spec)
         out.writestr("both.mlir", both.mlir_module())
 

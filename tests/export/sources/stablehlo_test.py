@@ -112,6 +112,7 @@ class JaxTest(StageTest):
             r"  to do: compute it in another way; JAX's Cholesky decompositions and triangular solves call nothing if you export "
             r'them with platforms=\["tpu"\]$',
         )
+        self.exported("no_library.mlir")
 
     def test_shardy(self) -> None:
         """A key as an input, whose program TensorFlow can't read, names the option of JAX with which it can."""
