@@ -271,7 +271,7 @@ def tf_aot_clusters(
         min_ops = 3,
         passes = ["*"],
         pipeline = False,
-        test_size = "small",
+        test_size = None,
         xla_flags = [],
         **kwargs):
     """Compiles the parts of a TensorFlow model that compile, for TensorFlow to run with the rest (docs/guide/clusters.md).
@@ -299,7 +299,7 @@ def tf_aot_clusters(
       min_ops: (int) the smallest number of ops that compute, rather than move data, in a cluster
       passes: (list[str]) patterns of the passes that make the code faster
       pipeline: (bool) whether to declare NAME_pipeline
-      test_size: (str) Bazel's test size of NAME_test
+      test_size: (str) Bazel's test size of the tests. By default, small, and medium for NAME_whole_test, which imports TensorFlow.
       xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
       **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
@@ -352,7 +352,7 @@ def tf_aot_clusters(
     if pipeline:
         cc_test(
             name = name + "_pipeline_test",
-            size = test_size,
+            size = test_size or "small",
             srcs = [name + ".pipeline_test"],
             args = ["$(rootpath :{}.pipeline_goldens)".format(name)],
             copts = CXX,
@@ -369,7 +369,7 @@ def tf_aot_clusters(
     )
     cc_test(
         name = name + "_test",
-        size = test_size,
+        size = test_size or "small",
         srcs = [name + ".test.cc"],
         args = ["$(rootpath :{}.verify)".format(name)],
         copts = CXX,
@@ -381,7 +381,7 @@ def tf_aot_clusters(
     files = [name, name + "_saved_model", name + "_plan", name + ".inputs", name + ".uncut"]
     py_test(
         name = name + "_whole_test",
-        size = test_size,
+        size = test_size or "medium",
         srcs = [Label("//tools:whole.py")],
         args = ["$(rootpath :{})".format(file) for file in files],
         data = files,

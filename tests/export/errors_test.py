@@ -244,7 +244,8 @@ def model(x):
             """
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:7; y (unknown rank) at model.py:7
-              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1, 3], "y": []}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 
@@ -624,7 +625,7 @@ def model_fn(features, labels):
             model.py: 2 input(s) have dimensions that aren't known at build time
               found: x [None, 3] at model.py:8; y [None, 2] at model.py:8
               to do: fix them in the model, or with dims = {"x": [1, 3], "y": [1, 2]}: \
-the size of each dimension, or [] for a scalar
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             dims={"y": (None, 2)},
         )
@@ -633,7 +634,8 @@ the size of each dimension, or [] for a scalar
             """
             model.py: 1 input(s) have dimensions that aren't known at build time
               found: y [None, None] at model.py:8
-              to do: fix them in the model, or with dims = {"y": [None, 1]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"y": [None, 1]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
             batch_sizes=(1, 4),
         )

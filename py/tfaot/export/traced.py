@@ -170,7 +170,8 @@ class Dims:
                     f"{edge.label} {shown(edge.shape)}" + (f" at {edge.source}" if edge.source else "")
                     for edge in unknown
                 ),
-                do=f"fix them in the model, or with dims = {{{example}}}: the size of each dimension, or [] for a scalar",
+                do=f"fix them in the model, or with dims = {{{example}}}: the size of each dimension, or [] for a scalar; "
+                "a length can be an input (docs/guide/shapes.md#open-lengths)",
             )
         return tuple(fixed)
 

@@ -279,7 +279,8 @@ class EdgesTest(Base):
             """
             graph.pb: 1 input(s) have dimensions that aren't known at build time
               found: x [None, 3]
-              to do: fix them in the model, or with dims = {"x": [1, 3]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1, 3]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 
@@ -339,7 +340,8 @@ class EdgesTest(Base):
             """
             graph.pbtxt: 1 input(s) have dimensions that aren't known at build time
               found: x (unknown rank)
-              to do: fix them in the model, or with dims = {"x": []}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": []}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
 

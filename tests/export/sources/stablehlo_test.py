@@ -149,7 +149,8 @@ class JaxTest(StageTest):
             """
             opened.mlirbc: 1 input(s) have dimensions that aren't known at build time
               found: x [None]
-              to do: fix them in the model, or with dims = {"x": [1]}: the size of each dimension, or [] for a scalar
+              to do: fix them in the model, or with dims = {"x": [1]}: \
+the size of each dimension, or [] for a scalar; a length can be an input (docs/guide/shapes.md#open-lengths)
             """,
         )
         path = self.folder / "opened.mlirbc"
