@@ -18,6 +18,7 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstdarg>
 #include <cstddef>
 #include <cstdlib>
 
@@ -127,11 +128,20 @@ TFAOT_COUNTED(locks, int, pthread_rwlock_rdlock, (pthread_rwlock_t * lock),
 TFAOT_COUNTED(locks, int, pthread_rwlock_wrlock, (pthread_rwlock_t * lock),
               (lock))
 TFAOT_COUNTED(locks, int, sem_wait, (sem_t * semaphore), (semaphore))
-// A futex, as std::atomic::wait() calls it, or any other system call.
-TFAOT_COUNTED(locks, long, syscall,
-              (long number, long a, long b, long c, long d, long e, long f),
-              (number, a, b, c, d, e, f))
 #undef TFAOT_COUNTED
+
+// A futex, as std::atomic::wait() calls it, or any other system call.
+long syscall(long number, ...) noexcept {
+  static std::atomic<long (*)(long, ...)> next{nullptr};
+  ++calls::thread_counts.locks;
+  std::va_list list;
+  va_start(list, number);
+  long words[6];
+  for (long& word : words) word = va_arg(list, long);
+  va_end(list);
+  return calls::Next(next, "syscall")(number, words[0], words[1], words[2],
+                                      words[3], words[4], words[5]);
+}
 }
 #endif
 
