@@ -22,8 +22,8 @@ def main() -> None:
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
     parser.add_argument("--passes", action="append", default=[], help="a pattern of passes; may be repeated")
     parser.add_argument("--tolerant", action="store_true", help="go on without a pass that raises an exception")
-    for output in ("constants", "fingerprint", "fingerprint_source", "header", "hlo", "passes", "plan"):
-        parser.add_argument(f"--out_{output}", required=output != "plan", default="", help="output file")
+    for output in ("constants", "fingerprint", "fingerprint_source", "header", "hlo", "passes", "program"):
+        parser.add_argument(f"--out_{output}", required=output != "program", default="", help="output file")
     for output in ("objects", "sources"):
         parser.add_argument(
             f"--out_{output}", action="append", required=True, help="output file; one for each level, in order"

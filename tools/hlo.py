@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("--name", required=True, help="the HLO module's name")
     parser.add_argument("--cpu", required=True, help="level of the x86-64 psABI to optimize for, for example x86-64-v3")
     parser.add_argument("--xla_flags", action="append", default=[], help="a flag of XLA; may be repeated")
-    for output in ("hlo", "hlo_text", "optimized_hlo", "picture", "optimized_picture"):
+    for output in ("hlo", "hlo_text", "optimized_hlo", "drawing", "optimized_drawing"):
         parser.add_argument(f"--out_{output}", required=True, help="output file")
     flags = vars(parser.parse_args())
     extract(Request(**{**flags, "xla_flags": tuple(flags["xla_flags"])}))

@@ -11,13 +11,12 @@ from tfaot.page.page import Request, write
 _LISTS = (
     "passes",
     "fingerprints",
-    "executors",
-    "plans",
+    "programs",
     "objects",
     "hlo",
     "optimized",
-    "pictures",
-    "optimized_pictures",
+    "drawings",
+    "optimized_drawings",
 )
 
 

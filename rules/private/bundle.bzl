@@ -22,7 +22,7 @@ def _tf_aot_bundle_impl(ctx):
         "goldens.safetensors": ctx.attr.goldens[TfaotGoldensInfo].goldens,
         "model.json": graph.manifest,
         "module.hlo.pb": hlo.hlo[0],
-        "module.hlo.svg": hlo.picture[0],
+        "module.hlo.dot": hlo.drawing[0],
         "module.hlo.txt": hlo.text[0],
         "module.optimized_hlo.txt": hlo.optimized[0],
         "module.stablehlo.mlir": stablehlo.text[0],

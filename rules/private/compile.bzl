@@ -27,7 +27,7 @@ def _tf_aot_compile_impl(ctx):
             fingerprint_source = ctx.actions.declare_file(function.stem + ".fingerprint.S"),
             hlo = ctx.actions.declare_file(function.stem + ".hlo_snapshot.pb"),
             passes = ctx.actions.declare_file(function.stem + ".passes.json"),
-            plan = ctx.actions.declare_file(function.stem + ".program.json"),
+            program = ctx.actions.declare_file(function.stem + ".program.json"),
         )
         outputs = files.objects + files.sources + [
             files.constants,
@@ -36,7 +36,7 @@ def _tf_aot_compile_impl(ctx):
             files.header,
             files.hlo,
             files.passes,
-            files.plan,
+            files.program,
         ]
         flags = ctx.actions.args()
         flags.add(graph.manifest, format = "--manifest=%s")
@@ -58,7 +58,7 @@ def _tf_aot_compile_impl(ctx):
         flags.add(files.fingerprint, format = "--out_fingerprint=%s")
         flags.add(files.fingerprint_source, format = "--out_fingerprint_source=%s")
         flags.add(files.passes, format = "--out_passes=%s")
-        flags.add(files.plan, format = "--out_plan=%s")
+        flags.add(files.program, format = "--out_program=%s")
         run_stage(
             ctx,
             mnemonic = "TfaotCompile",
@@ -83,7 +83,7 @@ def _tf_aot_compile_impl(ctx):
             fingerprint_source = made[0].fingerprint_source,
             fingerprints = [files.fingerprint for files in made],
             passes = [files.passes for files in made],
-            plans = [files.plan for files in made],
+            programs = [files.program for files in made],
         ),
     ]
 
@@ -147,7 +147,7 @@ def _compile_all(ctx, graph, isa, platform):
             fingerprint_source = fingerprint_source,
             fingerprints = [],
             passes = [descriptions],
-            plans = [],
+            programs = [],
         ),
     ]
 

@@ -6,6 +6,7 @@ load(":common.bzl", "common_attributes", "moved")
 load(":export.bzl", "tf_aot_export")
 load(":isa.bzl", "isa_attrs", "isa_of", "levels_of", "platform_attrs", "platform_of")
 load(":model.bzl", "model_target")
+load(":page.bzl", "tf_aot_page")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
 load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
@@ -23,8 +24,8 @@ def _tf_aot_lower_impl(ctx):
             hlo = ctx.actions.declare_file(entry.stem + ".hlo.pb"),
             text = ctx.actions.declare_file(entry.stem + ".hlo.txt"),
             optimized = ctx.actions.declare_file(entry.stem + ".optimized_hlo.txt"),
-            picture = ctx.actions.declare_file(entry.stem + ".hlo.svg"),
-            optimized_picture = ctx.actions.declare_file(entry.stem + ".optimized_hlo.svg"),
+            drawing = ctx.actions.declare_file(entry.stem + ".hlo.dot"),
+            optimized_drawing = ctx.actions.declare_file(entry.stem + ".optimized_hlo.dot"),
         )
         flags = ctx.actions.args()
         flags.add(graph.manifest, format = "--manifest=%s")
@@ -38,8 +39,8 @@ def _tf_aot_lower_impl(ctx):
         flags.add(files.hlo, format = "--out_hlo=%s")
         flags.add(files.text, format = "--out_hlo_text=%s")
         flags.add(files.optimized, format = "--out_optimized_hlo=%s")
-        flags.add(files.picture, format = "--out_picture=%s")
-        flags.add(files.optimized_picture, format = "--out_optimized_picture=%s")
+        flags.add(files.drawing, format = "--out_drawing=%s")
+        flags.add(files.optimized_drawing, format = "--out_optimized_drawing=%s")
         run_stage(
             ctx,
             mnemonic = "TfaotHlo",
@@ -47,22 +48,22 @@ def _tf_aot_lower_impl(ctx):
             flags = flags,
             inputs = [graph.manifest, graph.graph, entry.config],
             for_errors = [graph.sources],
-            outputs = [files.hlo, files.text, files.optimized, files.picture, files.optimized_picture],
+            outputs = [files.hlo, files.text, files.optimized, files.drawing, files.optimized_drawing],
         )
         made.append(files)
     return [
         DefaultInfo(files = depset([
             file
             for f in made
-            for file in (f.hlo, f.text, f.optimized, f.picture, f.optimized_picture)
+            for file in (f.hlo, f.text, f.optimized, f.drawing, f.optimized_drawing)
         ])),
         TfaotHloInfo(
             label = ctx.label,
             hlo = [files.hlo for files in made],
             text = [files.text for files in made],
             optimized = [files.optimized for files in made],
-            picture = [files.picture for files in made],
-            optimized_picture = [files.optimized_picture for files in made],
+            drawing = [files.drawing for files in made],
+            optimized_drawing = [files.optimized_drawing for files in made],
         ),
     ]
 
@@ -133,7 +134,7 @@ def hlo_groups(*, hlo, stablehlo):
     """
     return {
         "hlo": hlo.text + hlo.hlo,
-        "hlo_graph": hlo.picture,
+        "hlo_graph": hlo.drawing,
         "optimized_hlo": hlo.optimized,
         "stablehlo": stablehlo.text + stablehlo.bytecode,
     }
@@ -152,7 +153,7 @@ def _hlo_product_impl(ctx):
     }
     return [
         DefaultInfo(files = depset(
-            hlo.text + hlo.hlo + hlo.optimized + hlo.picture + stablehlo.text + stablehlo.bytecode,
+            hlo.text + hlo.hlo + hlo.optimized + hlo.drawing + stablehlo.text + stablehlo.bytecode,
         )),
         OutputGroupInfo(**{name: depset(group) for name, group in groups.items()}),
         graph,
@@ -182,6 +183,7 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
       NAME: HLO before optimization as text, protobuf message, and drawing, HLO after optimization, and StableHLO.
         Output groups: hlo, optimized_hlo, stablehlo, hlo_graph, graph, config, manifest, report, variables, goldens.
       NAME_bundle: all of these in one archive, with TensorFlow's numbers and a script that replays them (manual).
+      NAME_report: an HTML file with the graph and the HLO, drawn and as text (manual).
       NAME.export, NAME.verify, NAME.hlo, NAME.stablehlo: the stages, if you need only one of them.
 
     Args:
@@ -213,6 +215,13 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
         graph = graph,
         levels = levels_of(cpu),
         xla_flags = xla_flags,
+    )
+    tf_aot_page(
+        name = name + "_report",
+        graph = graph,
+        hlo = parts["hlo"],
+        stem = name,
+        **(common.public | {"tags": common.private["tags"]})
     )
     _hlo_product(
         name = name,

@@ -21,19 +21,18 @@ def _tf_aot_page_impl(ctx):
     if ctx.attr.compiled:
         compiled = ctx.attr.compiled[TfaotObjectInfo]
         files |= {
-            "executors": compiled.sources[compiled.isa[-1]],
             "fingerprints": compiled.fingerprints,
             "objects": compiled.objects + compiled.constants,
             "passes": compiled.passes,
-            "plans": compiled.plans,
+            "programs": compiled.programs,
         }
     if ctx.attr.hlo:
         hlo = ctx.attr.hlo[TfaotHloInfo]
         files |= {
+            "drawings": hlo.drawing,
             "hlo": hlo.text,
             "optimized": hlo.optimized,
-            "optimized_pictures": hlo.optimized_picture,
-            "pictures": hlo.picture,
+            "optimized_drawings": hlo.optimized_drawing,
         }
     flags = ctx.actions.args()
     flags.add(stem, format = "--name=%s")

@@ -52,7 +52,7 @@ TfaotObjectInfo = provider(
         "fingerprint_source": "(File) assembler code that defines the class's fingerprint, the same for all functions",
         "fingerprints": "(list[File]) JSON files with what identifies the build: fingerprints, versions, flags, passes, and levels",
         "passes": "(list[File]) JSON files with the number of places that each pass changed, null for a pass that is off, the passes that failed, and the packed constants",
-        "plans": "(list[File]) JSON files with the instructions of a run and the memory of its values, for the highest level",
+        "programs": "(list[File]) JSON files with the steps of a run and the memory that they use, for the highest level",
     },
 )
 
@@ -63,8 +63,8 @@ TfaotHloInfo = provider(
         "hlo": "(list[File]) serialized xla.HloModuleProto messages before optimization, one for each entry point, like the other fields",
         "text": "(list[File]) the same modules as text, with all constants written out",
         "optimized": "(list[File]) the optimized modules as text: fused and scheduled for one CPU level",
-        "picture": "(list[File]) SVG drawings of the modules before optimization",
-        "optimized_picture": "(list[File]) SVG drawings of the optimized modules",
+        "drawing": "(list[File]) drawings of the modules before optimization, for Graphviz",
+        "optimized_drawing": "(list[File]) drawings of the optimized modules",
     },
 )
 

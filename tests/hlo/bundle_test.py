@@ -40,7 +40,7 @@ class BundleTest(unittest.TestCase):
                 "goldens.safetensors",
                 "model.json",
                 "module.hlo.pb",
-                "module.hlo.svg",
+                "module.hlo.dot",
                 "module.hlo.txt",
                 "module.optimized_hlo.txt",
                 "module.stablehlo.mlir",
@@ -109,7 +109,7 @@ class BundleTest(unittest.TestCase):
 
     def test_groups(self) -> None:
         """The output groups are exactly the files in the bundle."""
-        suffixes = (".hlo.pb", ".hlo.txt", ".hlo.svg", ".optimized_hlo.txt", ".stablehlo.mlir", ".stablehlo.mlirbc")
+        suffixes = (".hlo.pb", ".hlo.txt", ".hlo.dot", ".optimized_hlo.txt", ".stablehlo.mlir", ".stablehlo.mlirbc")
         self.assertEqual({"name.c-1" + suffix for suffix in suffixes}, {path.name for path in GROUPS})
         for path in GROUPS:
             self.assertEqual(path.read_bytes(), self.names["module" + path.name.removeprefix("name.c-1")], path.name)

@@ -159,7 +159,7 @@ class HloTest(StageTest):
                 out_hlo=str(into / "hlo.pb"),
                 out_hlo_text=str(into / "hlo.txt"),
                 out_optimized_hlo=str(into / "optimized_hlo.txt"),
-                out_picture=str(into / "hlo.svg"),
+                out_drawing=str(into / "hlo.dot"),
                 entry_point=entry_point,
             )
         )

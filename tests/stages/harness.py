@@ -309,7 +309,7 @@ class StageTest(unittest.TestCase):
                 tolerant=tolerant,
                 passes=passes,
                 out_passes=exported.path("passes" + suffix),
-                out_plan=exported.path("plan" + suffix),
+                out_program=exported.path("program" + suffix),
             )
         )
 

@@ -250,8 +250,8 @@ class Build:
                 "hlo": self.path(".hlo.pb", entry.stem),
                 "hlo_text": self.path(".hlo.txt", entry.stem),
                 "optimized_hlo": self.path(".optimized_hlo.txt", entry.stem),
-                "picture": self.path(".hlo.svg", entry.stem),
-                "optimized_picture": self.path(".optimized_hlo.svg", entry.stem),
+                "drawing": self.path(".hlo.dot", entry.stem),
+                "optimized_drawing": self.path(".optimized_hlo.dot", entry.stem),
             }
             flags = [*self._graph_flags(), f"--config={entry.config}", f"--entry_point={entry.entry_point}"]
             flags += [f"--name={entry.stem}", f"--cpu={self.levels[-1]}"]
@@ -291,7 +291,7 @@ class Build:
             "goldens.safetensors": self.path(".goldens.safetensors"),
             "model.json": self.path(".model.json"),
             "module.hlo.pb": self.path(".hlo.pb"),
-            "module.hlo.svg": self.path(".hlo.svg"),
+            "module.hlo.dot": self.path(".hlo.dot"),
             "module.hlo.txt": self.path(".hlo.txt"),
             "module.optimized_hlo.txt": self.path(".optimized_hlo.txt"),
             "module.stablehlo.mlir": self.path(".stablehlo.mlir"),

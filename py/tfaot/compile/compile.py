@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfaot.compile import open_sizes, program_shape
-from tfaot.compile.program import cost, plan
+from tfaot.compile.program import cost, steps
 from tfaot.compile.program.codegen import executor
 from tfaot.compile.program.objects import constants
 from tfaot.compile.program.thunks import header
@@ -27,11 +27,10 @@ from tfaot.core.isa import check_isa
 from tfaot.core.manifest import Manifest
 from tfaot.tfcompile import compiler, crash, inputs
 from tfaot.tfcompile.inputs import Inputs
-from tfaot.xla import memory
 from tfaot.xla import module as xla
 
 if TYPE_CHECKING:
-    from tensorflow.compiler.xla.service import hlo_pb2
+    pass
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,9 +74,8 @@ class Request:
     constants were packed. Empty for no such file."""
     tolerant: bool = False
     """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
-    out_plan: str = ""
-    """JSON: the instructions of a run and the memory of its values, for the highest level. Only the report reads it. Empty for
-    no such file."""
+    out_program: str = ""
+    """JSON: the steps of a run at the highest level (`program/steps.py`). Only the report reads it. Empty for no such file."""
 
 
 def compile_graph(request: Request) -> None:
@@ -118,7 +116,7 @@ def compile_one(request: Request) -> dict[str, str]:
                 "out_header",
                 "out_hlo",
                 "out_passes",
-                "out_plan",
+                "out_program",
             )
             if getattr(request, output)
         }
@@ -168,8 +166,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         sources = refusals.sources_of(given)
         open_sizes.check(module, given.read_graph, sources, manifest.cpp_class)
         program_shape.check(module, manifest, wanted.entry_point.name, wanted.batch, sources)
-    hlo = {isa: hlo_pb2.HloProto.FromString(each.hlo) for isa, each in made.items()}
-    modules = {isa: xla.read(proto.hlo_module) for isa, proto in hlo.items()}
+    modules = {isa: xla.read(hlo_pb2.HloProto.FromString(each.hlo).hlo_module) for isa, each in made.items()}
     before = Compiled(
         functions={isa: _function(each.header, modules[isa], manifest) for isa, each in made.items()},
         values={symbol: value for data in objects for symbol, value in constants.values(data).items()},
@@ -195,8 +192,10 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         packed = [dataclasses.asdict(constant) for _, constant in sorted(compiled.packed.items())]
         others = {"failed": failed, "packed": packed, "kernels": rendered.kernels}
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
-    if request.out_plan:
-        _write_text(request.out_plan, _plan(hlo[request.isa[-1]], modules[request.isa[-1]], manifest))
+    if request.out_program:
+        entry, level = wanted.entry_point, request.isa[-1]
+        arguments = [*entry.feeds, *(manifest.variables[use.variable].name for use in entry.variables)]
+        _write_text(request.out_program, steps.describe(compiled.functions[level], modules[level], arguments))
     return failed
 
 
@@ -259,21 +258,6 @@ def _function(text: str, module: xla.Module, manifest: Manifest) -> CompiledFunc
             do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
         )
     return described(compiled, module)
-
-
-def _plan(hlo: hlo_pb2.HloProto, module: xla.Module, manifest: Manifest) -> str:
-    """Returns the plan of a run.
-
-    Raises:
-      TfaotError: XLA wrote no schedule or no places of values.
-    """
-    if not (hlo.buffer_assignment.buffer_allocations and hlo.hlo_module.schedule.sequences):
-        raise TfaotError(
-            f"{manifest.cpp_class}: XLA doesn't say where and when values are in memory",
-            exists=f"looked for a buffer assignment and a schedule, by TensorFlow {manifest.tensorflow}",
-            do="use a TensorFlow that docs/reference/tensorflow_versions.md names; if it is one, this is a bug of rules_tfaot",
-        )
-    return plan.plan(module, memory.read(hlo.buffer_assignment, module))
 
 
 def _write(request: Request, rendered: executor.Rendered, merged: bytes) -> None:

@@ -96,7 +96,7 @@ Made by rules_tfaot {version} with TensorFlow {tensorflow}.
 |---|---|
 | `module.hlo.pb` | `xla.HloModuleProto`, before optimization |
 | `module.hlo.txt` | the same as text |
-| `module.hlo.svg` | the same as a picture |
+| `module.hlo.dot` | the same as a graph: `dot -Tsvg module.hlo.dot -o module.svg` draws it |
 | `module.optimized_hlo.txt` | after XLA's optimization for x86-64 CPUs, to read; not portable |
 | `module.stablehlo.mlir` | the program as StableHLO text |
 | `module.stablehlo.mlirbc` | the same as a portable artifact, which StableHLO's compatibility guarantee covers |

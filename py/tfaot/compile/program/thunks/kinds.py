@@ -77,6 +77,11 @@ class Thunk(abc.ABC):
         return "" if self.bodies else type(self).__name__.lower()
 
     @property
+    def operations(self) -> int | None:
+        """Its arithmetic, without that of the thunks in it. None if HLO says it, or nothing does."""
+        return None
+
+    @property
     def bodies(self) -> tuple[tuple[Thunk, ...], ...]:
         """The sequences of thunks in it."""
         return ()
@@ -239,6 +244,11 @@ class Dot(Thunk):
         """The sizes, in the order of rows."""
         return f"dot {self.batch}x{self.n}x{self.k}x{self.m}"
 
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add, without the epilogue."""
+        return 2 * self.batch * self.m * self.n * self.k
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls the product of rows."""
         # A matrix by columns is its transpose by rows. The transpose of a product is the product of the transposes in
@@ -294,6 +304,11 @@ class Convolution(Thunk):
         """Returns the result and that of the epilogue as writes."""
         return _product_uses(self)
 
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add, without the epilogue."""
+        return 2 * self.batch * _area(self.output_size) * self.filters * _area(self.kernel_size) * self.kernel_channels
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls the convolution."""
         pairs = (
@@ -342,6 +357,11 @@ class Sweep(_Formula):
     def title(self) -> str:
         """The number of values."""
         return f"sweep {self.count}"
+
+    @property
+    def operations(self) -> int:
+        """Those of the formula."""
+        return self.count * _arithmetic(self.formula.operations)
 
     def emit(self, program: Emitter) -> list[str]:
         """Applies the formula, which is a class of the program."""
@@ -404,6 +424,11 @@ class RowSweep(_Formula):
         """The numbers of rows and columns."""
         return f"row_sweep {self.rows}x{self.columns}"
 
+    @property
+    def operations(self) -> int:
+        """Those of the formula, as if each were for a value."""
+        return self.rows * self.columns * _arithmetic(self.formula.operations)
+
     def emit(self, program: Emitter) -> list[str]:
         """Applies the formula, which is a class of the program."""
         index = program.row_formulas.setdefault((self.formula, self.columns), len(program.row_formulas))
@@ -434,6 +459,11 @@ class Softmax(_Result):
     def title(self) -> str:
         """The numbers of rows and columns."""
         return f"softmax {self.rows}x{self.columns}"
+
+    @property
+    def operations(self) -> int:
+        """A multiplication, a maximum, a subtraction, an exponential, a sum, and a division."""
+        return 6 * self.rows * self.columns
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the softmax."""
@@ -468,6 +498,11 @@ class ColumnSums(_Result):
     def title(self) -> str:
         """The numbers of arrays, rows, and columns."""
         return f"column_reduction {self.arrays}x{self.rows}x{self.columns}"
+
+    @property
+    def operations(self) -> int:
+        """The additions."""
+        return self.arrays * self.rows * self.columns
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the sum."""
@@ -507,6 +542,11 @@ class RowCopies(_Result):
     def title(self) -> str:
         """The number of rows, and of values in each."""
         return f"transposes {self.size // 4 // self.row}x{self.row}"
+
+    @property
+    def operations(self) -> int:
+        """None."""
+        return 0
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the loops."""
@@ -552,6 +592,11 @@ class FilterGradient(_Result):
     def title(self) -> str:
         """The sizes of the kernel."""
         return "filter_gradient {}x{}x{}x{}".format(*self.kernel_size, self.channels, self.filters)
+
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add."""
+        return 2 * self.batch * _area(self.output_size) * _area(self.kernel_size) * self.channels * self.filters
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the gradient, with the sizes of its convolution."""
@@ -612,6 +657,11 @@ class DenseNet(Thunk):
         """The sizes of the layers."""
         return f"dense_net {self.layers[0].depth}" + "".join(f"x{layer.columns}" for layer in self.layers)
 
+    @property
+    def operations(self) -> int:
+        """Two for each multiply-add, without biases and bounds."""
+        return sum(2 * layer.depth * layer.columns for layer in self.layers)
+
     def emit(self, program: Emitter) -> list[str]:
         """Calls a template with the sizes of the layers."""
         program.needs |= {"bounds", "mlp_fusion"}
@@ -637,6 +687,11 @@ class Copy(_Result):
     def places(self) -> tuple[Place, ...]:
         """The result and the input."""
         return (self.out, self.size), (self.input, self.size)
+
+    @property
+    def operations(self) -> int:
+        """None."""
+        return 0
 
     def emit(self, program: Emitter) -> list[str]:
         """Copies."""
@@ -665,6 +720,11 @@ class Pack(_Result):
     def places(self) -> tuple[Place, ...]:
         """The panels and the right side."""
         return (self.out, self.size), (self.input, SIZES[self.dtype] * self.depth * self.columns)
+
+    @property
+    def operations(self) -> int:
+        """None."""
+        return 0
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls what copies a right side in every product otherwise."""
@@ -972,6 +1032,12 @@ def _span(batch: int, step: int, apart: int, columns: int, values: int) -> int:
     if not batch * columns * values:
         return 0
     return step * (batch - 1) + (apart or values) * (columns - 1) + values
+
+
+def _arithmetic(operations: tuple[Operation, ...]) -> int:
+    """Returns the arithmetic of a formula for each value."""
+    reads = ("array", "column", "constant", "integer", "row", "scalar")
+    return sum(1 + ("_" in operation.opcode) for operation in operations if operation.opcode not in reads)
 
 
 def _area(size: tuple[int, int]) -> int:
