@@ -110,7 +110,7 @@ def roofline(points: Sequence[Point], peaks: Mapping[str, float]) -> tuple[str, 
     intensities = [point.operations / point.bytes for point in points]
     left, right = min([*intensities, 0.1]), max([*intensities, flops / peaks["memory"], 10])
     rates = [*(point.rate for point in points), flops, left * peaks["memory"]]
-    bottom, top = min(rates), 1.5 * max(rates)
+    bottom, top = min(rates) / 1.5, 1.5 * max(rates)
 
     def at(intensity: float, rate: float) -> str:
         x, y = math.log(intensity / left) / math.log(right / left), math.log(top / rate) / math.log(top / bottom)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import unittest
+from pathlib import Path
 from typing import Any
 
+from tests.stages.harness import StageTest
 from tests.xla.hlo import parsed
 from tfaot.compile.program import steps
 from tfaot.compile.program.thunks.kinds import Buffer, CompiledFunction, Dot, For, Kernel, SizedSlice, Slice
@@ -65,6 +67,40 @@ class StepsTest(unittest.TestCase):
         self.assertEqual(kernel["reads"], product["writes"])
         self.assertEqual(kernel["writes"], [{"of": "memory", "offset": 128, "bytes": 128}])
         self.assertEqual((made["loops"], made["results"]), ([[1, 1]], kernel["writes"]))
+
+
+NET = """\
+import tensorflow as tf
+
+v1 = tf.compat.v1
+
+
+def input_fn():
+    return v1.placeholder(tf.float32, [1, 20], "x"), ()
+
+
+def model_fn(x, _):
+    for index, (rows, columns) in enumerate(((20, 50), (50, 30), (30, 10))):
+        kernel = v1.get_variable(f"kernel{index}", [rows, columns])
+        x = tf.nn.relu(tf.matmul(x, kernel))
+    return x
+"""
+
+
+class NetTest(StageTest):
+    """A compiled net."""
+
+    def test_passes(self) -> None:
+        """Protects from sums that lose what passes change: a net has its arithmetic in one call, and as XLA compiled it."""
+        exported = self.export(NET)
+        products = 2 * (20 * 50 + 50 * 30 + 30 * 10)
+        for passes, joined in ((("*",), True), ((), False)):
+            self.compile(exported, passes=passes)
+            made = json.loads(Path(exported.path("program")).read_text())["steps"]
+            self.assertEqual(any(step["kernel"] == "dense_net 20x50x30x10" for step in made), joined)
+            total = sum(step["operations"] * step["times"] for step in made)
+            self.assertGreaterEqual(total, products)
+            self.assertLess(total, products + 200)
 
 
 if __name__ == "__main__":
