@@ -8,7 +8,17 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tfaot.compile.program.codegen.emitter import Emitter
-from tfaot.compile.program.thunks.kinds import CompiledFunction, Convolution, Dot, For, Kernel, Place, Slice, Thunk, While
+from tfaot.compile.program.thunks.kinds import (
+    CompiledFunction,
+    Convolution,
+    Dot,
+    For,
+    Kernel,
+    Place,
+    Slice,
+    Thunk,
+    While,
+)
 from tfaot.compile.program.values.instructions import kernels
 from tfaot.xla.module import Instruction, Module
 

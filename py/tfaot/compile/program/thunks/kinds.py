@@ -126,6 +126,15 @@ class _Result(Thunk):
         return Uses(tuple(reads), (out,))
 
 
+class _Move(_Result):
+    """A thunk that copies values."""
+
+    @property
+    def operations(self) -> int:
+        """None."""
+        return 0
+
+
 @dataclass(frozen=True)
 class SizedSlice:
     """A kernel's argument."""
@@ -511,7 +520,7 @@ class ColumnSums(_Result):
 
 
 @dataclass(frozen=True)
-class RowCopies(_Result):
+class RowCopies(_Move):
     """Copies rows of floats in another order: loops, outermost first, read rows and write them one after another.
 
     tfcompile's header has none. The pass `transposes` makes them from kernels.
@@ -542,11 +551,6 @@ class RowCopies(_Result):
     def title(self) -> str:
         """The number of rows, and of values in each."""
         return f"transposes {self.size // 4 // self.row}x{self.row}"
-
-    @property
-    def operations(self) -> int:
-        """None."""
-        return 0
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls the loops."""
@@ -676,7 +680,7 @@ class DenseNet(Thunk):
 
 
 @dataclass(frozen=True)
-class Copy(_Result):
+class Copy(_Move):
     """A copy of bytes that don't overlap."""
 
     out: Slice
@@ -688,18 +692,13 @@ class Copy(_Result):
         """The result and the input."""
         return (self.out, self.size), (self.input, self.size)
 
-    @property
-    def operations(self) -> int:
-        """None."""
-        return 0
-
     def emit(self, program: Emitter) -> list[str]:
         """Copies."""
         return [f"std::memcpy({program.at(self.out)}, {program.at(self.input)}, {self.size});"]
 
 
 @dataclass(frozen=True)
-class Pack(_Result):
+class Pack(_Move):
     """Packs a product's right side into the panels of `prepack`.
 
     tfcompile's header has none. The pass `pack_loops` puts them before loops.
@@ -720,11 +719,6 @@ class Pack(_Result):
     def places(self) -> tuple[Place, ...]:
         """The panels and the right side."""
         return (self.out, self.size), (self.input, SIZES[self.dtype] * self.depth * self.columns)
-
-    @property
-    def operations(self) -> int:
-        """None."""
-        return 0
 
     def emit(self, program: Emitter) -> list[str]:
         """Calls what copies a right side in every product otherwise."""
