@@ -4,10 +4,11 @@ load("//runtime:copts.bzl", "PLATFORMS")
 load(":bundle.bzl", "tf_aot_bundle")
 load(":common.bzl", "common_attributes", "moved")
 load(":export.bzl", "tf_aot_export")
+load(":files.bzl", "HLO", "STABLEHLO", "entries_of")
 load(":isa.bzl", "isa_attrs", "isa_of", "levels_of", "platform_attrs", "platform_of")
 load(":model.bzl", "model_target")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo", "TfaotHloInfo", "TfaotStablehloInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "entries_of", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "run_stage", "stage_attrs")
 load(":verify.bzl", "tf_aot_verify")
 
 visibility(["//rules/...", "//tests/..."])
@@ -18,51 +19,36 @@ def _tf_aot_lower_impl(ctx):
 
     # HLO before optimization is for any machine, so no platform is refused.
     isa = isa_of(ctx, platform_of(ctx) or PLATFORMS["linux_x86_64"])
-    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
-        files = struct(
-            hlo = ctx.actions.declare_file(entry.stem + ".hlo.pb"),
-            text = ctx.actions.declare_file(entry.stem + ".hlo.txt"),
-            optimized = ctx.actions.declare_file(entry.stem + ".optimized_hlo.txt"),
-            picture = ctx.actions.declare_file(entry.stem + ".hlo.svg"),
-            optimized_picture = ctx.actions.declare_file(entry.stem + ".optimized_hlo.svg"),
-        )
-        flags = ctx.actions.args()
-        flags.add(graph.manifest, format = "--manifest=%s")
-        flags.add(graph.graph, format = "--graph=%s")
-        flags.add(entry.config, format = "--config=%s")
-        flags.add(graph.sources, format = "--sources=%s")
-        flags.add(entry.entry_point, format = "--entry_point=%s")
-        flags.add(entry.stem, format = "--name=%s")
-        flags.add(isa[-1], format = "--cpu=%s")
-        flags.add_all(ctx.attr.xla_flags, format_each = "--xla_flags=%s")
-        flags.add(files.hlo, format = "--out_hlo=%s")
-        flags.add(files.text, format = "--out_hlo_text=%s")
-        flags.add(files.optimized, format = "--out_optimized_hlo=%s")
-        flags.add(files.picture, format = "--out_picture=%s")
-        flags.add(files.optimized_picture, format = "--out_optimized_picture=%s")
+    stem = ctx.attr.stem or ctx.label.name
+    for entry, config in zip(entries_of(graph.entry_points, stem), graph.configs):
+        files = declare(ctx, entry.stem, HLO)
         run_stage(
             ctx,
             mnemonic = "TfaotHlo",
             progress_message = "Lowering {} of %{{label}} to HLO".format(entry.entry_point),
-            flags = flags,
-            inputs = [graph.manifest, graph.graph, entry.config],
+            request = {
+                "manifest": graph.manifest,
+                "graph": graph.graph,
+                "config": config,
+                "sources": graph.sources,
+                "entry_point": entry.entry_point,
+                "name": entry.stem,
+                "cpu": isa[-1],
+                "xla_flags": ctx.attr.xla_flags,
+            },
             for_errors = [graph.sources],
-            outputs = [files.hlo, files.text, files.optimized, files.picture, files.optimized_picture],
+            outputs = files,
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([
-            file
-            for f in made
-            for file in (f.hlo, f.text, f.optimized, f.picture, f.optimized_picture)
-        ])),
+        DefaultInfo(files = depset([file for files in made for file in files.values()])),
         TfaotHloInfo(
             label = ctx.label,
-            hlo = [files.hlo for files in made],
-            text = [files.text for files in made],
-            optimized = [files.optimized for files in made],
-            picture = [files.picture for files in made],
-            optimized_picture = [files.optimized_picture for files in made],
+            hlo = [files["hlo"] for files in made],
+            text = [files["hlo_text"] for files in made],
+            optimized = [files["optimized_hlo"] for files in made],
+            picture = [files["picture"] for files in made],
+            optimized_picture = [files["optimized_picture"] for files in made],
         ),
     ]
 
@@ -81,35 +67,29 @@ tf_aot_lower = rule(
 def _tf_aot_stablehlo_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
     made = []
-    for entry in entries_of(graph, ctx.attr.stem or ctx.label.name):
-        files = struct(
-            text = ctx.actions.declare_file(entry.stem + ".stablehlo.mlir"),
-            bytecode = ctx.actions.declare_file(entry.stem + ".stablehlo.mlirbc"),
-        )
-        flags = ctx.actions.args()
-        flags.add(graph.manifest, format = "--manifest=%s")
-        flags.add(graph.graph, format = "--graph=%s")
-        flags.add(graph.sources, format = "--sources=%s")
-        flags.add(entry.entry_point, format = "--entry_point=%s")
-        flags.add(entry.stem, format = "--name=%s")
-        flags.add(files.text, format = "--out_text=%s")
-        flags.add(files.bytecode, format = "--out_bytecode=%s")
+    for entry in entries_of(graph.entry_points, ctx.attr.stem or ctx.label.name):
+        files = declare(ctx, entry.stem, STABLEHLO)
         run_stage(
             ctx,
             mnemonic = "TfaotStablehlo",
             progress_message = "Translating {} of %{{label}} to StableHLO".format(entry.entry_point),
-            flags = flags,
-            inputs = [graph.manifest, graph.graph],
+            request = {
+                "manifest": graph.manifest,
+                "graph": graph.graph,
+                "sources": graph.sources,
+                "entry_point": entry.entry_point,
+                "name": entry.stem,
+            },
             for_errors = [graph.sources],
-            outputs = [files.text, files.bytecode],
+            outputs = files,
         )
         made.append(files)
     return [
-        DefaultInfo(files = depset([file for f in made for file in (f.text, f.bytecode)])),
+        DefaultInfo(files = depset([file for files in made for file in files.values()])),
         TfaotStablehloInfo(
             label = ctx.label,
-            text = [files.text for files in made],
-            bytecode = [files.bytecode for files in made],
+            text = [files["text"] for files in made],
+            bytecode = [files["bytecode"] for files in made],
         ),
     ]
 

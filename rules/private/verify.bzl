@@ -1,40 +1,35 @@
 """The verify stage: computes TensorFlow's own numbers for an exported graph."""
 
 load("@bazel_skylib//rules:common_settings.bzl", "BuildSettingInfo")
+load(":files.bzl", "VERIFY")
 load(":providers.bzl", "TfaotGoldensInfo", "TfaotGraphInfo")
-load(":stage.bzl", "TOOLCHAIN_TYPE", "graph_attrs", "run_stage", "stage_attrs")
+load(":stage.bzl", "TOOLCHAIN_TYPE", "declare", "graph_attrs", "run_stage", "stage_attrs")
 
 visibility(["//rules/...", "//tests/..."])
 
 def _tf_aot_verify_impl(ctx):
     graph = ctx.attr.graph[TfaotGraphInfo]
-    goldens = ctx.actions.declare_file((ctx.attr.stem or ctx.label.name) + ".goldens.safetensors")
-    flags = ctx.actions.args()
-    flags.add(graph.manifest, format = "--manifest=%s")
-    flags.add(graph.graph, format = "--graph=%s")
-    flags.add(graph.variables, format = "--variables=%s")
-    flags.add(graph.golden_inputs, format = "--golden_inputs=%s")
-    flags.add(graph.sources, format = "--sources=%s")
-    inputs = [graph.manifest, graph.graph, graph.variables, graph.golden_inputs]
-    if graph.program:
-        flags.add(graph.program, format = "--program=%s")
-        inputs.append(graph.program)
-    flags.add(goldens, format = "--out_goldens=%s")
-    flags.add_all(ctx.attr.unseen, format_each = "--unseen=%s")
-    if ctx.attr.strict or ctx.attr._strict[BuildSettingInfo].value:
-        flags.add("--strict")
+    outputs = declare(ctx, ctx.attr.stem or ctx.label.name, VERIFY)
     run_stage(
         ctx,
         mnemonic = "TfaotVerify",
         progress_message = "Running %{label} in TensorFlow",
-        flags = flags,
-        inputs = inputs,
+        request = {
+            "manifest": graph.manifest,
+            "graph": graph.graph,
+            "variables": graph.variables,
+            "golden_inputs": graph.golden_inputs,
+            "sources": graph.sources,
+            "program": graph.program,
+            "unseen": ctx.attr.unseen,
+            "strict": ctx.attr.strict or ctx.attr._strict[BuildSettingInfo].value,
+        },
         for_errors = [graph.sources],
-        outputs = [goldens],
+        outputs = outputs,
     )
     return [
-        DefaultInfo(files = depset([goldens])),
-        TfaotGoldensInfo(label = ctx.label, goldens = goldens),
+        DefaultInfo(files = depset(outputs.values())),
+        TfaotGoldensInfo(label = ctx.label, goldens = outputs["goldens"]),
     ]
 
 tf_aot_verify = rule(

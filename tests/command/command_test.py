@@ -41,8 +41,9 @@ class OptionsTest(unittest.TestCase):
     """The options are the rule's attributes."""
 
     def test_every_attribute_is_used(self) -> None:
-        """Protects users from an option that nothing reads: each attribute is named in the code that runs the stages."""
-        code = "".join((RULES / "py/tfaot/command" / name).read_text() for name in ("build.py", "cli.py", "options.py"))
+        """Protects users from an option that nothing reads: each attribute is named in what runs the stages."""
+        files = [f"py/tfaot/command/{name}.py" for name in ("build", "cli", "options")] + ["rules/private/files.bzl"]
+        code = "".join((RULES / name).read_text() for name in files)
         words = set(re.findall(r"[\"'](\w+)[\"']", code))
         fields = [*options.attributes("tf_aot_library"), *options.attributes("tf_aot_hlo")]
         unused = sorted({field.name for field in fields} - words)
@@ -343,11 +344,11 @@ class CommandTest(FolderTest):
             (("compile", "model.py", "--dims=x", *one), "error: --dims x: the value isn't NAME=VALUE\n"),
             (
                 ("compile", "model.py", "--dims=x=1,a", *one),
-                "error: dims has a size of x that isn't a number\n  found: a\n",
+                "error: --dims has a size of x that isn't a number\n  found: a\n",
             ),
             (
                 ("compile", "model.py", "--dims=x=-5,1", *one),
-                "error: dims has a size of x that isn't a number\n  found: -5\n",
+                "error: --dims has a size of x that isn't a number\n  found: -5\n",
             ),
             (("compile", "model.py", "--weights=absent", *one), "error: --weights absent: there is no such file\n"),
             (("compile", "model.py", "--config=absent", *one), "error: --config absent: there is no such file\n"),

@@ -262,7 +262,7 @@ class ErrorsTest(CompileTest):
         flags = [f"--{name}={exported.path(name)}" for name in ("manifest", "graph", "config", "sources")]
         several = {"object": "objects", "source": "sources"}
         flags += [f"--out_{several.get(name, name)}={exported.path(name)}" for name in OUTPUTS]
-        result = run_main("compile", *flags, "--isa=x86-64-v3", "--xla_flags=--xla_typo=1")
+        result = run_main("compile", *flags, "--cpu=x86-64-v3", "--xla_flags=--xla_typo=1")
         self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
         self.assertEqual(
             result.stderr.splitlines()[0], "error: compiling t::Model: XLA doesn't know --xla_typo=1", result.stderr

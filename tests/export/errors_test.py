@@ -568,7 +568,7 @@ def model_fn(features, labels):
               to do: name entry points of the target
             """,
             entry_points=(("Init", "init"), ("Train", "train")),
-            calls=("Init", "train"),
+            golden_calls=("Init", "train"),
         )
         self.refused(
             "",
@@ -577,7 +577,7 @@ def model_fn(features, labels):
               found: Run
               to do: name entry points of the target
             """,
-            calls=("Step",),
+            golden_calls=("Step",),
         )
 
     def test_entry_points_of_model_fn(self) -> None:

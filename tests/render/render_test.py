@@ -157,8 +157,8 @@ class RenderTest(unittest.TestCase):
                 manifest=str(self.folder / "model.json"),
                 header=f"p/{name}.h",
                 functions=compiled(manifest, name),
-                embed=embed,
-                keep_denormals=keep,
+                embed_variables=embed,
+                flush_denormals=not keep,
                 **{f"out_{kind}": str(self.folder / file) for kind, file in kinds.items()},
             )
         )

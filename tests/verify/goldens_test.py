@@ -80,15 +80,15 @@ class GoldensTest(StageTest):
         out = {f"out_{kind}": exported.path(kind) for kind in ("header", "source", "test", "benchmark")}
         render(
             Request(
-                exported.path("manifest"),
-                "m.h",
-                tuple(
+                manifest=exported.path("manifest"),
+                header="m.h",
+                functions=tuple(
                     Compiled(entry.name, batch, f"m{index}.executor.h")
                     for index, entry in enumerate(exported.manifest.entry_points)
                     for batch in entry.batch_sizes or (0,)
                 ),
-                embed=True,
-                keep_denormals=False,
+                embed_variables=True,
+                flush_denormals=True,
                 out_variables=exported.path("S"),
                 **out,
             )
@@ -580,7 +580,7 @@ def golden_fn(step, rng):
                 "        self.w.assign(tf.abs(self.w))\n        return {'done': True, 'two': tf.constant(2.0)}\n",
             ).replace("        self.w =", "        self.steps = tf.Variable(0, name='steps')\n        self.w ="),
             entry_points=(("Reset", "reset"), ("Train", "train")),
-            calls=("Reset", "Train", "Reset"),
+            golden_calls=("Reset", "Train", "Reset"),
             golden_steps=3,
         )
         goldens = exported.goldens()
@@ -799,7 +799,7 @@ def golden_fn(step, rng):
         """Protects models with several functions: consecutive calls, on variables from earlier calls."""
         exported = self.export(
             SEVERAL,
-            calls=("Train", "Look", "Train"),
+            golden_calls=("Train", "Look", "Train"),
             entry_points=(("Train", "train"), ("Look", "look")),
             golden_steps=2,
         )

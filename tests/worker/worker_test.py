@@ -175,7 +175,7 @@ def stage(main: str, *flags: str, outputs: Sequence[str] = (), path: Sequence[st
         *flags,
         f"--stage_main={main}",
         *(f"--stage_path={entry}" for entry in ("py", *path, "packages")),
-        *(f"--stage_output={output}" for output in outputs),
+        *(f"--stage_outputs={output}" for output in outputs),
     ]
 
 
@@ -214,7 +214,7 @@ def stages(model: str) -> list[tuple[list[str], list[str], list[str]]]:
         (
             stage(
                 "tools/compile.py",
-                "--isa=x86-64-v3",
+                "--cpu=x86-64-v3",
                 *flags("", {name: exported[name] for name in of_graph}),
                 *compiled_flags,
                 "--passes=*",

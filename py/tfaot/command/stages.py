@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from tfaot.command.files import RULES
-from tfaot.core import environment
+from tfaot.core import caller, environment, requests
 from tfaot.core.errors import TfaotError
 
 _RUNNER = Path(__file__).parent / "process/runner.py"
@@ -56,15 +57,15 @@ class Stages:
             process.wait()
         self._files.close()
 
-    def run(self, stage: str, flags: Iterable[str]) -> str:
-        """Runs `tools/STAGE.py` with flags, and returns what it printed.
+    def run(self, stage: str, request: Mapping[str, Any]) -> str:
+        """Runs `tools/STAGE.py` with the fields of its request, and returns what it printed.
 
         Raises:
           StageFailed: it failed.
           TfaotError: its process died.
         """
         arguments = [f"--stage_main={RULES / 'tools' / stage}.py", *(f"--stage_path={path}" for path in self._path)]
-        arguments += flags
+        arguments += requests.flags_of(request)
         status, printed = self._ask(False, stage, arguments)
         if status == environment.OTHER_KERAS:
             status, printed = self._ask(True, stage, arguments)
@@ -96,6 +97,7 @@ class Stages:
     def _start(self, legacy_keras: bool) -> subprocess.Popen[str]:
         variables = {
             **os.environ,
+            caller.VARIABLE: "1",
             "LANG": "C.UTF-8",
             "PYTHONHASHSEED": "0",
             "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in self._path if path != "."),
@@ -130,7 +132,7 @@ def check_model(arguments: Iterable[str], *, temporary: Path) -> int:
       temporary: an existing folder for temporary files.
     """
     path = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry and os.path.isdir(entry))]
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(temporary)}
+    variables = {**os.environ, caller.VARIABLE: "1", "PYTHONPATH": os.pathsep.join(path), "TMPDIR": str(temporary)}
     command = [sys.executable, "-s", "-B", "-c", _CHECK, *arguments]
     return subprocess.run(command, check=False, env=variables).returncode
 

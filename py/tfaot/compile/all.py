@@ -10,7 +10,7 @@ from tfaot.core.functions import stem
 from tfaot.core.manifest import Manifest
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """What to compile, and the folders to write to. Files are named after entry points and batch sizes."""
 
@@ -19,9 +19,9 @@ class Request:
     configs: str
     """A folder with `NAME.config.pbtxt` for each entry point, for all of its batch sizes."""
     sources: str
-    isa: tuple[str, ...]
-    xla_flags: tuple[str, ...]
-    passes: tuple[str, ...]
+    cpu: tuple[str, ...]
+    xla_flags: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
     out_objects: str
     """For the kernels of each level, and the constants."""
     out_headers: str
@@ -60,9 +60,9 @@ def compile_all(request: Request) -> None:
                 graph=request.graph,
                 config=os.path.join(request.configs, f"{entry.name}.config.pbtxt"),
                 sources=request.sources,
-                isa=request.isa,
+                cpu=request.cpu,
                 xla_flags=request.xla_flags,
-                out_objects=tuple(os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.isa),
+                out_objects=tuple(os.path.join(request.out_objects, f"{name}.{isa}.kernels.o") for isa in request.cpu),
                 out_constants=os.path.join(request.out_objects, f"{name}.constants.o"),
                 out_header=os.path.join(request.out_headers, f"{name}.executor.h"),
                 out_sources=tuple(os.path.join(each, f"{name}.executor.cc") for each in request.out_sources),

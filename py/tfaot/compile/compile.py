@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tensorflow.compiler.xla.service import hlo_pb2
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Request:
     """What to compile, and where to write it."""
 
@@ -44,9 +44,9 @@ class Request:
     """The entry point's config."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
-    isa: tuple[str, ...]
+    cpu: tuple[str, ...]
     """CPU levels to compile for: some of `CPU_LEVELS`, lowest first."""
-    xla_flags: tuple[str, ...]
+    xla_flags: tuple[str, ...] = ()
     """More XLA flags."""
     out_objects: tuple[str, ...]
     """The kernels, for each level."""
@@ -103,7 +103,7 @@ def compile_one(request: Request) -> dict[str, str]:
     Raises:
       TfaotError: the CPU or a flag is unknown, or the compiler refuses the graph.
     """
-    check_isa(request.isa)
+    check_isa(request.cpu)
     with open(request.manifest, encoding="utf-8") as file:
         manifest = Manifest.from_json(file.read(), path=request.manifest)
 
@@ -123,12 +123,12 @@ def compile_one(request: Request) -> dict[str, str]:
             if getattr(request, output)
         }
         for output in ("out_objects", "out_sources"):
-            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.isa)
+            complete[output] = tuple(os.path.join(folder, f"{output}.{isa}") for isa in request.cpu)
         inside = dataclasses.replace(request, **complete)
         failed = isolate.run_isolated(
             lambda: _compile(inside, manifest),
             what=f"compiling {manifest.cpp_class}",
-            crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
+            crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
         )
         for output, path in complete.items():
             wanted = getattr(request, output)
@@ -149,7 +149,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
     del _pywrap_tfcompile
     names = table.chosen(request.passes)
     stamp = fingerprint.stamp(
-        manifest, isa=request.isa, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
+        manifest, isa=request.cpu, target_triple=request.target_triple, xla_flags=request.xla_flags, passes=names
     )
     wanted = function(manifest, request.entry_point, request.batch)
     with tempfile.TemporaryDirectory() as folder:
@@ -161,7 +161,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         given, places, failed = isolate.run_isolated(
             functools.partial(_rewritten, given, names, folder, tolerant=request.tolerant),
             what=f"applying passes to {manifest.cpp_class}",
-            crashed=crash.error(manifest.cpp_class, request.isa, request.xla_flags),
+            crashed=crash.error(manifest.cpp_class, request.cpu, request.xla_flags),
         )
         made, objects = _compiled(request, given, folder)
         module = _module(request.out_hlo)
@@ -196,7 +196,7 @@ def _compile(request: Request, manifest: Manifest) -> dict[str, str]:
         others = {"failed": failed, "packed": packed, "kernels": rendered.kernels}
         _write_text(request.out_passes, json.dumps(in_order | others, indent=2) + "\n")
     if request.out_plan:
-        _write_text(request.out_plan, _plan(hlo[request.isa[-1]], modules[request.isa[-1]], manifest))
+        _write_text(request.out_plan, _plan(hlo[request.cpu[-1]], modules[request.cpu[-1]], manifest))
     return failed
 
 
@@ -236,7 +236,7 @@ def _compiled(request: Request, given: Inputs, folder: str) -> tuple[dict[str, c
     """Compiles for every level, and writes the kernels and the HLO. Returns the rest, and objects of constants."""
     made: dict[str, compiler.Made] = {}
     objects = []
-    for isa, out_objects in zip(request.isa, request.out_objects, strict=True):
+    for isa, out_objects in zip(request.cpu, request.out_objects, strict=True):
         out_constants = os.path.join(folder, isa)
         made[isa] = compiler.compile_for(isa, given, compiler.Outputs(out_objects, out_constants, request.out_hlo))
         objects.append(_read(out_constants))

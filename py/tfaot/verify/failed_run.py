@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tfaot.core import drawn, refusals, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
+from tfaot.verify.request import Request
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -58,15 +59,13 @@ def explained(
     )
 
 
-def explained_in_files(
-    error: tf.errors.OpError, *, manifest: str, golden_inputs: str, sources: str | None
-) -> TfaotError:
-    """Calls `explained` with the contents of these files."""
-    with open(manifest, encoding="utf-8") as file:
-        model = Manifest.from_json(file.read(), path=manifest)
+def explained_in_files(error: tf.errors.OpError, request: Request) -> TfaotError:
+    """Calls `explained` with the contents of a request's files."""
+    with open(request.manifest, encoding="utf-8") as file:
+        model = Manifest.from_json(file.read(), path=request.manifest)
     lines: dict[str, str] = {}
-    if sources is not None:
-        with open(sources, encoding="utf-8") as file:
+    if request.sources is not None:
+        with open(request.sources, encoding="utf-8") as file:
             lines = json.load(file)
-    inputs = drawn.inputs(model, safetensors.read(golden_inputs))
+    inputs = drawn.inputs(model, safetensors.read(request.golden_inputs))
     return explained(error, model, golden_inputs=inputs, sources=lines)

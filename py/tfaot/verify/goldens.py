@@ -26,6 +26,7 @@ from tfaot.verify.accepted import ANY, ranges
 from tfaot.verify.calls import Call, OwnRun, calls_of, unset
 from tfaot.verify.digest import FULL, Array, digest, reals
 from tfaot.verify.measure import Measured, measure
+from tfaot.verify.request import Request
 from tfaot.verify.runner import Runner
 from tfaot.verify.tolerance import Expected, digest_units, expected
 
@@ -33,23 +34,6 @@ VERIFIED = 0.9
 """An output or a variable is verified if a call's comparisons check this share of its values."""
 SAME = 1e-4
 """Largest difference, relative to the largest value, between results that should differ only by the batch size."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Request:
-    """What to compute, and where to write it."""
-
-    manifest: str
-    graph: str
-    variables: str
-    golden_inputs: str
-    out_goldens: str
-    unseen: tuple[str, ...] = ()
-    """Patterns of outputs and variables that no comparison needs to see."""
-    strict: bool = False
-    """Whether it is an error if no comparison sees an output or a variable."""
-    program: str | None = None
-    """The program that the graph was converted from, if it was: StableHLO."""
 
 
 def compute_goldens(request: Request) -> TfaotError | None:

@@ -732,7 +732,7 @@ class DeclaredTest(Base):
         """Returns the graph of `dense`, with a config that has these entries for variables."""
         (self.folder / "config.pbtxt").write_text(self.CONFIG + entries)
         files = {key: str(self.folder / value) for key, value in arguments.items()}
-        return Model(graph=str(self.folder / "graph.pb"), graph_config=str(self.folder / "config.pbtxt"), **files)
+        return Model(graph=str(self.folder / "graph.pb"), config=str(self.folder / "config.pbtxt"), **files)
 
     def test_without_values(self) -> None:
         """Protects targets without a checkpoint: variables that the config declares start at zero, and nothing is frozen."""
@@ -776,7 +776,7 @@ class DeclaredTest(Base):
             'feed { id { node_name: "MatMul" } } fetch { id { node_name: "y" } } '
             'variable { node_name: "b" } variable { node_name: "w" readonly: true }'
         )
-        model = Model(graph=str(self.folder / "graph.pb"), graph_config=str(self.folder / "config.pbtxt"))
+        model = Model(graph=str(self.folder / "graph.pb"), config=str(self.folder / "config.pbtxt"))
         self.assertEqual([v.name for v in self.export(model).manifest.variables], ["b"])
 
     def test_frozen_without_values(self) -> None:
