@@ -356,7 +356,7 @@ class CommandTest(FolderTest):
             (("compile", "model.py", "--nothing", *one), "error: No such option"),
             (
                 ("compile", "model.py", "--cpp-class=1b", "--out=out"),
-                "error: cpp_class = '1b': '1b' isn't a C++ identifier",
+                "error: --cpp-class 1b: '1b' isn't a C++ identifier",
             ),
             (("compile", "model.py", "--cpp-class=a::B", "--out=full"), "error: --out full: this isn't something that"),
             (

@@ -195,7 +195,7 @@ class ErrorsTest(CompileTest):
             self.refused(self.export(PLUS_ONE), xla_flags=("--xla_cpu_use_fusion_emitters=true", "--xla_typo=1")),
             """
             compiling t::Model: XLA doesn't know --xla_typo=1
-              found: xla_flags = --xla_cpu_use_fusion_emitters=true, --xla_typo=1
+              found: xla_flags: --xla_cpu_use_fusion_emitters=true, --xla_typo=1
               to do: correct or remove it in the target's xla_flags; the XLA in the TensorFlow wheel defines the flags
             """,
         )

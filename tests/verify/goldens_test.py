@@ -522,8 +522,8 @@ def model_fn(features, labels):
             t::Model: the generated test is blind to 1 output(s) or variable(s)
               found: dead (0% of its values): neither other inputs nor other values of variables move them by more than rounding \
 errors could
-              to do: verify with inputs that matter (golden_inputs of the model) and with weights that are trained or \
-calibrated (weights); or accept it with unseen = ["pattern", ...] on the target
+              to do: verify with inputs that matter (golden_inputs) and with weights that are trained or calibrated \
+(weights); or accept it with unseen = ["PATTERN"]
             """,
         )
         goldens = exported.goldens(strict=False)

@@ -6,6 +6,7 @@ In Bazel, a setting is an attribute of a target: `dims = {"audio": [1, 1, 1]}`. 
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 from collections.abc import Mapping
@@ -46,6 +47,16 @@ def setting(name: str, value: Any) -> str:
     return " ".join(f"{flag} {shlex.quote(word)}" for word in words) or f"{flag}="
 
 
+def its(name: str, value: Any) -> str:
+    """Returns the same in a sentence: `the target's dims = …` or `--dims …`."""
+    return ("the target's " if in_bazel() else "") + setting(name, value)
+
+
+def product(name: str) -> str:
+    """Returns where a model's other form is: an output group or a command."""
+    return f"the output group {name}" if in_bazel() else f"tfaot {name}"
+
+
 def _sizes(value: Any) -> str:
     if isinstance(value, str):
         return value
@@ -57,4 +68,4 @@ def _starlark(value: Any) -> str:
         return "{" + ", ".join(f"{_starlark(key)}: {_starlark(entry)}" for key, entry in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_starlark, value)) + "]"
-    return '"' + value + '"' if isinstance(value, str) else str(value)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else str(value)

@@ -10,7 +10,7 @@ from typing import Any
 
 from tensorflow.core.framework import graph_pb2
 
-from tfaot.core import fingerprint, manifest, names, safetensors
+from tfaot.core import caller, fingerprint, manifest, names, safetensors
 from tfaot.core.errors import TfaotError, listed
 from tfaot.export import config as configs
 from tfaot.export import describe, golden, initial, taps, user_config
@@ -114,7 +114,7 @@ def _functions(request: Request, source: Source, wanted: Sequence[tuple[str, str
     dims.check_used(what, labels)
     if unused := sorted(set(request.model.signature) - labels):
         raise TfaotError(
-            f"{what}: signature names {listed(unused)}, but no entry point has a parameter with this name",
+            f"{what}: {caller.option('signature')} names {listed(unused)}, but no entry point has a parameter with this name",
             exists=listed(sorted(labels)),
             do="name parameters, or inputs by the names listed here",
         )
@@ -186,9 +186,10 @@ def _rewritten(request: Request, source: Source, functions: Sequence[Function], 
         frozen -= {variable.node_name for variable in user.variable}  # a configured variable is fed
     elif refused := sorted(frozen & unset):
         raise TfaotError(
-            f"{what}: frozen names {len(refused)} variable(s) for which the model has no value",
+            f"{what}: {caller.option('frozen')} names {len(refused)} variable(s) for which the model has no value",
             exists=listed(refused),
-            do="add a checkpoint or weights with their values, or take them out of frozen: callers then set them",
+            do=f"add a checkpoint or weights with their values, or take them out of "
+            f"{caller.option('frozen')}: callers then set them",
         )
     if user is not None:
         # The entries of a graph's own config that no output needs have no effect either.
@@ -225,38 +226,43 @@ def _check(request: Request) -> None:
       TfaotError: attributes contradict each other.
     """
     if request.golden_steps < 1:
-        raise TfaotError(f"golden_steps = {request.golden_steps}", do="verify at least one step")
+        raise TfaotError(caller.setting("golden_steps", request.golden_steps), do="verify at least one step")
     sizes = request.batch_sizes
+    largest = caller.setting("max_batch", request.max_batch)
+    example = caller.setting("batch_sizes", [1, 8, 64])
     if sizes and (min(sizes) < 1 or list(sizes) != sorted(set(sizes))):
         raise TfaotError(
-            f"batch_sizes = {list(sizes)}",
+            caller.setting("batch_sizes", sizes),
             do=f"use sizes of at least 1, in ascending order: {sorted({max(1, s) for s in sizes})}",
         )
     if sizes and 0 < request.max_batch < sizes[-1]:
         raise TfaotError(
-            f"max_batch = {request.max_batch}, and batch_sizes = {list(sizes)}",
+            f"{largest}, and {caller.setting('batch_sizes', sizes)}",
             exists="code for a larger batch than the class ever gets",
-            do=f"use sizes up to {request.max_batch}, or remove max_batch, which then defaults to {sizes[-1]}",
+            do=f"use sizes up to {request.max_batch}, or remove {caller.option('max_batch')}, which then defaults to {sizes[-1]}",
         )
     if request.max_batch and not sizes:
         raise TfaotError(
-            f"max_batch = {request.max_batch} without batch_sizes",
-            do="set the sizes to compile for: batch_sizes = [1, 8, 64]",
+            f"{largest} without {caller.option('batch_sizes')}",
+            do=f"set the sizes to compile for: {example}",
         )
     if request.rows_independent and not sizes:
         raise TfaotError(
-            "rows_independent = True without batch_sizes",
-            exists="no batch_sizes, so nothing is split",
-            do="remove rows_independent, or set the sizes to compile for: batch_sizes = [1, 8, 64]",
+            f"{caller.setting('rows_independent', True)} without {caller.option('batch_sizes')}",
+            exists=f"no {caller.option('batch_sizes')}, so nothing is split",
+            do=f"remove {caller.option('rows_independent')}, or set the sizes to compile for: {example}",
         )
     cpp_names = [cpp_name for cpp_name, _ in request.entry_points]
     if twice := [name for name, count in Counter(cpp_names).items() if count > 1]:
-        raise TfaotError(f"entry_points names {listed(twice)} more than once", do="give each entry point its own name")
+        raise TfaotError(
+            f"{caller.option('entry_points')} names {listed(twice)} more than once",
+            do="give each entry point its own name",
+        )
     if unknown := [call for call in request.golden_calls if call not in (cpp_names or ["Run"])]:
         raise TfaotError(
-            f"golden_calls names {listed(sorted(set(unknown)))}, which isn't an entry point",
+            f"{caller.option('golden_calls')} names {listed(sorted(set(unknown)))}, which isn't an entry point",
             exists=listed(cpp_names or ["Run"]),
-            do="name entry points of the target",
+            do=f"name some of {caller.the('entry_points')}",
         )
 
 

@@ -65,7 +65,7 @@ def program(source: str, path: str) -> Program:
     if len(numbers) < len(_COUNTS) + 2:
         raise TfaotError(
             f"{path} isn't the source of an executor that this version of rules_tfaot can read",
-            do="build the target again; the compile stage writes this file",
+            do="build the model again; the compile stage writes this file",
         )
     counts = dict(zip(_COUNTS, numbers, strict=False))
     arguments = [

@@ -11,7 +11,7 @@ from google.protobuf import message, text_format
 from tensorflow.core.framework import graph_pb2, node_def_pb2, op_def_pb2
 from tensorflow.core.protobuf import saved_model_pb2
 
-from tfaot.core import dtypes, knowledge
+from tfaot.core import caller, dtypes, knowledge
 from tfaot.core.errors import TfaotError
 from tfaot.export.request import ModelRequest
 from tfaot.export.rewrites import freeze, seeds
@@ -342,10 +342,11 @@ class Checker:
                     rewrite = f"use one of {', '.join(dtype.name for dtype in dtypes.ALL)}"
                     self._add_place("edge_dtype", BLOCKER, "", what, rewrite, _edge_place(edge, ""))
         if self._opened:
-            sizes = ", ".join(f'"{each.edge.label}": {list(each.assumed)}' for each in self._opened)
-            rewrite = f"give the sizes on the target, such as dims = {{{sizes}}}"
+            sizes = {each.edge.label: each.assumed for each in self._opened}
+            where = " on the target" if caller.in_bazel() else ""
+            rewrite = f"give the sizes{where}, such as {caller.setting('dims', sizes)}"
             if all(each.edge.shape is not None and None not in each.edge.shape[1:] for each in self._opened):
-                rewrite += ", or serve any batch: batch_sizes = [1, 8, 64]"
+                rewrite += ", or serve any batch: " + caller.setting("batch_sizes", [1, 8, 64])
             for each in self._opened:
                 what = "inputs have dimensions that aren't known at build time"
                 self._add_place("unknown_size", NEEDED, "", what, rewrite, _edge_place(each.edge, each.because))

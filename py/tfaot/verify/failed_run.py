@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from tfaot.core import drawn, refusals, safetensors
+from tfaot.core import caller, drawn, refusals, safetensors
 from tfaot.core.errors import TfaotError
 from tfaot.core.manifest import Manifest
 from tfaot.verify.request import Request
@@ -54,8 +54,8 @@ def explained(
         f"{manifest.cpp_class}: TensorFlow itself can't run the model on the test inputs: {type(error).__name__}{what}",
         details="\n".join([reason, *places]),
         exists=f"inputs {'; '.join(inputs)}" if inputs else "",
-        do='give the model inputs that it accepts: golden_inputs = "inputs.py", a file that defines golden_fn(step, rng); '
-        "without them, floats are normally distributed, and integers are in the range of their uses",
+        do=f"give the model inputs that it accepts: {caller.setting('golden_inputs', 'inputs.py')}, a file that defines "
+        "golden_fn(step, rng); without them, floats are normally distributed, and integers are in the range of their uses",
     )
 
 

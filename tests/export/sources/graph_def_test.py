@@ -574,8 +574,7 @@ class CheckpointTest(Base):
             """
             graph.pb: model.ckpt has no matching value for 1 variable(s)
               found: w: missing; the checkpoint contains average/w, b
-              to do: use the checkpoint of this exact graph; if it was saved under other names, also add its saver: \\
-            saver = …
+              to do: use the checkpoint of this exact graph; if it was saved under other names, also name its SaverDef in saver
             """,
         )
 
@@ -663,8 +662,7 @@ class CheckpointTest(Base):
             graph.pb: other/model.ckpt has no matching value for 2 variable(s)
               found: w: float32[3, 2] in the model, float32[3, 4] in the checkpoint; \\
             b: float32[2] in the model, float64[2] in the checkpoint
-              to do: use the checkpoint of this exact graph; if it was saved under other names, also add its saver: \\
-            saver = …
+              to do: use the checkpoint of this exact graph; if it was saved under other names, also name its SaverDef in saver
             """,
         )
 
@@ -717,8 +715,8 @@ class CheckpointTest(Base):
         self.refused(
             self.open(outputs=["y"], saver="other.pbtxt"),
             """
-            graph.pb: the target has a saver but no checkpoint
-              to do: add the checkpoint that it wrote (checkpoint = …), or remove the saver
+            graph.pb: saver without checkpoint
+              to do: name the checkpoint that it wrote in the target's checkpoint, or remove saver
             """,
         )
 
@@ -978,7 +976,7 @@ class ErrorsTest(Base):
             """
             graph.pbtxt: the graph's outputs aren't specified
               found: another node consumes every tensor; the last ones are y
-              to do: name them: outputs = ["…"]
+              to do: name them: outputs = ["NODE"]
             """,
         )
         self.text("graph.pbtxt", 'node { name: "init" op: "NoOp" }')
@@ -987,7 +985,7 @@ class ErrorsTest(Base):
             """
             graph.pbtxt: the graph's outputs aren't specified
               found: no node computes a tensor
-              to do: name them: outputs = ["…"]
+              to do: name them: outputs = ["NODE"]
             """,
         )
 
@@ -1048,7 +1046,7 @@ class ErrorsTest(Base):
             self.open(config="config.pbtxt", inputs=["x"]),
             """
             graph.pb: the config and the lists both specify inputs and outputs
-              found: config.pbtxt, and inputs = ['x'], outputs = []
+              found: config.pbtxt, and inputs = ["x"], outputs = []
               to do: remove the config or the lists
             """,
         )

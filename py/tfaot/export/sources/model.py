@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from tfaot.core import caller
 from tfaot.core.errors import TfaotError
 from tfaot.export.sources import python_file
 
@@ -74,7 +75,7 @@ class Model:
         """
         if self.golden_inputs is not None and not os.path.exists(self.golden_inputs):
             raise TfaotError(
-                f"golden_inputs = {self.golden_inputs!r}", exists="nothing at this path", do="check the path"
+                caller.setting("golden_inputs", self.golden_inputs), exists="nothing at this path", do="check the path"
             )
         files = (self.path, self.config, self.checkpoint, self.saver, self.debug_info, self.golden_inputs)
         for path in filter(None, files):
