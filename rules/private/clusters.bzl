@@ -90,7 +90,7 @@ tf_aot_cluster = rule(
             mandatory = True,
         ),
         "min_ops": attr.int(
-            doc = "The smallest number of ops that compute, rather than move data, in a cluster.",
+            doc = "As in `tf_aot_clusters`.",
             default = 3,
         ),
         "model": attr.label(
@@ -269,10 +269,10 @@ def tf_aot_clusters(
       cpu: (str or list[str]) the CPU level to compile for, or several, as in `tf_aot_library`
       gen_test: (bool) whether to declare NAME_test and NAME_whole_test
       min_ops: (int) the smallest number of ops that compute, rather than move data, in a cluster
-      passes: (list[str]) patterns of the passes that make the code faster
+      passes: (list[str]) as in `tf_aot_library`
       pipeline: (bool) whether to declare NAME_pipeline
       test_size: (str) Bazel's test size of NAME_test
-      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+      xla_flags: (list[str]) as in `tf_aot_library`
       **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
     if moved(name = name, model = model, attributes = kwargs):

@@ -117,11 +117,11 @@ tf_aot_compile = rule(
     doc = "Compiles an exported graph to object files: every entry point, for every batch size and every CPU level.",
     attrs = {
         "passes": attr.string_list(
-            doc = "Patterns of the passes that make the code faster (docs/reference/passes.md); `!pattern` excludes some again.",
+            doc = "As in `tf_aot_library`.",
             default = ["*"],
         ),
         "xla_flags": attr.string_list(
-            doc = "Additional XLA flags, `--xla_…=…`.",
+            doc = "As in `tf_aot_library`.",
         ),
         "_all": attr.label(default = "//tools:compile_all.py", allow_single_file = [".py"], cfg = "exec"),
     } | platform_attrs() | isa_attrs() | graph_attrs() | stage_attrs("//tools:compile.py", "//py/tfaot/compile"),

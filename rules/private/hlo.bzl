@@ -57,7 +57,7 @@ tf_aot_lower = rule(
     doc = "Lowers an exported graph to HLO, before and after optimization for the highest given CPU level, and draws it.",
     attrs = {
         "xla_flags": attr.string_list(
-            doc = "Additional XLA flags, `--xla_…=…`.",
+            doc = "As in `tf_aot_library`.",
         ),
     } | platform_attrs() | isa_attrs() | graph_attrs() | stage_attrs("//tools:hlo.py", "//py/tfaot/hlo"),
     provides = [TfaotHloInfo],
@@ -169,11 +169,9 @@ def tf_aot_hlo(*, name, model = None, cpu = None, strict = False, unseen = [], x
       model: (Label) a `tf_model`, or a model's file. All variables of a file are parameters; `tf_model` can freeze them.
       cpu: (str or list[str]) the CPU level that the optimized HLO is for, the highest of several; by default, x86-64-v4, or armv8-a
         on 64-bit ARM
-      strict: (bool) whether it is an error, and not a warning, if no comparison would notice that most values of an output or a
-        variable are wrong. The flag `--@rules_tfaot//rules:strict` makes it one for all targets.
-      unseen: (list[str]) patterns of outputs and variables, by their TensorFlow names, that the test may be blind to. They
-        cause no warning, and with `strict` no error.
-      xla_flags: (list[str]) additional XLA flags, `--xla_…=…`
+      strict: (bool) as in `tf_aot_library`
+      unseen: (list[str]) as in `tf_aot_library`
+      xla_flags: (list[str]) as in `tf_aot_library`
       **kwargs: the attributes that any rule has, as in `tf_aot_library`
     """
     described = {"frozen": []}

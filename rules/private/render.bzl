@@ -49,11 +49,11 @@ tf_aot_render = rule(
     doc = "Renders the C++ class of an exported model, its test, and its benchmark, without waiting for the compiler.",
     attrs = {
         "embed_variables": attr.bool(
-            doc = "Whether the library contains the variables' initial values. If False, the program loads them from a file.",
+            doc = "As in `tf_aot_library`.",
             default = True,
         ),
         "flush_denormals": attr.bool(
-            doc = "Whether a run treats denormal floats as zero, as TensorFlow does. If False, the caller's mode applies.",
+            doc = "As in `tf_aot_library`.",
             default = True,
         ),
         "show_sources": attr.bool(

@@ -37,12 +37,10 @@ tf_aot_verify = rule(
     doc = "Runs an exported graph in a TensorFlow session, and records the expected values and their tolerances.",
     attrs = graph_attrs() | stage_attrs("//tools:verify.py", "//py/tfaot/verify") | {
         "strict": attr.bool(
-            doc = "Whether it is an error, and not a warning, if no comparison would notice that most values of an output or a " +
-                  "variable are wrong.",
+            doc = "As in `tf_aot_library`.",
         ),
         "unseen": attr.string_list(
-            doc = "Patterns of outputs and variables, by their TensorFlow names, that no comparison needs to see. They cause no " +
-                  "warning, and with `strict` no error.",
+            doc = "As in `tf_aot_library`.",
         ),
         "_strict": attr.label(default = "//rules:strict", providers = [BuildSettingInfo]),
     },

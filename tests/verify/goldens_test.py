@@ -408,7 +408,7 @@ def model_fn(features, labels):
         """Writes a GraphDef and its config as text."""
         (self.folder / "graph.pbtxt").write_text(graph)
         (self.folder / "config.pbtxt").write_text(config)
-        return Model(graph=str(self.folder / "graph.pbtxt"), graph_config=str(self.folder / "config.pbtxt"))
+        return Model(graph=str(self.folder / "graph.pbtxt"), config=str(self.folder / "config.pbtxt"))
 
     def test_variables_that_callers_set(self) -> None:
         """Protects models without values of their variables: each call gets drawn ones, because zeros would hide most faults."""
@@ -821,7 +821,7 @@ def golden_fn(step, rng):
         for calls in (("Look", "Train"), ("Look", "Look", "Train"), ("Train", "Look")):
             goldens = self.export(
                 SEVERAL.replace("assign_add(x)", "assign_add(0.1 * x)"),
-                calls=calls,
+                golden_calls=calls,
                 entry_points=(("Train", "train"), ("Look", "look")),
                 golden_steps=2,
             ).goldens()

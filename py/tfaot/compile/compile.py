@@ -35,19 +35,35 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Request:
-    """What to compile, and where to write it."""
+class GraphRequest:
+    """What is the same for all functions of a model."""
 
     manifest: str
     graph: str
-    config: str
-    """The entry point's config."""
     sources: str
     """JSON of `file:line` by node, from the export stage; only errors read it."""
     cpu: tuple[str, ...]
     """CPU levels to compile for: some of `CPU_LEVELS`, lowest first."""
+    target_triple: str = ""
+    """What LLVM calls the target platform. Empty for Linux on the CPU levels' architecture."""
     xla_flags: tuple[str, ...] = ()
     """More XLA flags."""
+    passes: tuple[str, ...] = ()
+    """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
+    tolerant: bool = False
+    """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Request(GraphRequest):
+    """What to compile, and where to write it."""
+
+    config: str
+    """The entry point's config."""
+    entry_point: str = ""
+    """The entry point's name in the manifest; empty for the only one."""
+    batch: int = 0
+    """One of the entry point's batch sizes; 0 if it has no batches."""
     out_objects: tuple[str, ...]
     """The kernels, for each level."""
     out_constants: str
@@ -62,19 +78,9 @@ class Request:
     """JSON of a `tfaot.core.fingerprint.Stamp`: what identifies the build. The same for all functions of a class."""
     out_fingerprint_source: str
     """Assembler code that defines the fingerprint. A library needs it once."""
-    entry_point: str = ""
-    """The entry point's name in the manifest; empty for the only one."""
-    batch: int = 0
-    """One of the entry point's batch sizes; 0 if it has no batches."""
-    target_triple: str = ""
-    """What LLVM calls the target platform. Empty for Linux on the CPU levels' architecture."""
-    passes: tuple[str, ...] = ()
-    """Patterns of `tfaot.compile.table` that select passes. Without any, the graph stays unchanged."""
     out_passes: str = ""
     """JSON: how many places each pass changed (null for a pass that is off), which passes raised an exception, and which
     constants were packed. Empty for no such file."""
-    tolerant: bool = False
-    """Whether the build goes on without a pass that raises an exception. Otherwise, that is an error, as in our own tests."""
     out_plan: str = ""
     """JSON: the instructions of a run and the memory of its values, for the highest level. Only the report reads it. Empty for
     no such file."""
